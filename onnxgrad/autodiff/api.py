@@ -1,0 +1,375 @@
+"""append_backward and gradients: the public face of differentiation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from onnxgrad.autodiff.backward import Walk, ones_like
+from onnxgrad.autodiff.checkpoints import Recompute
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
+from onnxgrad.ir.block import Block
+from onnxgrad.ir.operator import Operator
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.tensor import Tensor
+from onnxgrad.ir.traverse import needed_operators
+from onnxgrad.ir.types import TensorType
+from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.passes.lift import lift
+
+__all__ = ["append_backward", "gradients"]
+
+Callback: TypeAlias = Callable[..., Any]
+Names: TypeAlias = "Iterable[Variable | str] | None"
+
+
+def append_backward(
+    loss: Variable,
+    parameter_list: Names = None,
+    no_grad_set: Names = None,
+    callbacks: Sequence[Callback] | None = None,
+    checkpoints: Sequence[Variable | str] | None = None,
+    distop_context: Any = None,
+) -> list[tuple[Variable, Variable]]:
+    """Append the backward pass of ``loss`` to its program, as standard ONNX operators.
+
+    Args:
+        loss: the variable to differentiate; of several elements, the gradient is that of their sum.
+        parameter_list: variables or names whose gradients to return; None for all trainable parameters. Names that are
+            unknown or receive no gradient are left out.
+        no_grad_set: variables or names that gradients do not flow through.
+        callbacks: each is called as ``cb(block=..., context=...)`` after every appended operator but the seed. ``context``
+            maps gradient names to forward variables; ``context["__current_op_desc__"]`` is the new Operator.
+        checkpoints: tensors to keep. Everything between them is computed again in the backward pass, which takes less memory
+            and more time.
+        distop_context: accepted for compatibility; has no effect.
+
+    Returns:
+        ``[(parameter, gradient), ...]`` in the order the parameters were made, or that of ``parameter_list``. The gradient of
+        ``x`` is called ``x@GRAD``; a name that is taken gets Paddle's prefix ``grad/``.
+
+    Raises:
+        NotAVariable: (an AssertionError and a TypeError) if ``loss`` is not a Variable.
+        ArgumentError: if no operator computes ``loss``, or a callback cannot be called.
+        ArgumentTypeError: if another argument has the wrong type.
+        UnsupportedGradient: if an operator on the path has no gradient. The program is then as it was.
+
+    Example:
+        >>> x = static.data("x", [None, 3], "float32")
+        >>> loss = paddle.mean(static.nn.fc(x, size=1, name="line"))
+        >>> [(p.name, g.name) for p, g in static.append_backward(loss)]
+        [('line.w_0', 'line.w_0@GRAD'), ('line.b_0', 'line.b_0@GRAD')]
+    """
+    if not isinstance(loss, Variable):
+        raise NotAVariable(f"append_backward needs a Variable as loss, not {type(loss).__name__}.")
+    if loss.is_leaf:
+        raise ArgumentError(f"no operator computes {loss.name}, so it has no gradient. Pass the result of an operator.")
+    if not loss.is_float:
+        raise ArgumentError(f"{loss.name} is not a floating-point tensor, so it has no gradient.")
+    _check_callbacks(callbacks)
+    program = loss.block.program
+    blocked = _variables(program, no_grad_set, "no_grad_set")
+    listed = None if parameter_list is None else _variables(program, parameter_list, "parameter_list")
+    kept = _variables(program, checkpoints, "checkpoints")
+    wanted: list[Variable]
+    if listed is None:
+        wanted = [p for p in program.parameters if p.trainable and not p.stop_gradient]
+    else:
+        wanted = listed
+    open_leaves = [v for v in program.list_vars() if v.is_leaf and v._stop is False and not isinstance(v, Parameter)]
+    pass_ = _BackwardPass(program, blocked, list(callbacks or ()), kept)
+    found = pass_.append([(loss, None)], [*wanted, *open_leaves], loss.block)
+    return [(v, found[v]) for v in wanted if v in found]
+
+
+def gradients(
+    targets: Variable | Sequence[Variable],
+    inputs: Variable | Sequence[Variable],
+    target_gradients: Variable | Sequence[Variable | None] | None = None,
+    no_grad_set: Names = None,
+) -> list[Variable | None]:
+    """Gradients of ``sum(targets * target_gradients)`` with respect to ``inputs``, appended to the program.
+
+    Args:
+        targets: one variable or several; several are added up.
+        inputs: one variable or several: parameters, graph inputs whose ``stop_gradient`` is False, or inner variables.
+        target_gradients: the cotangent of each target, of its shape; None for ones.
+        no_grad_set: variables or names that gradients do not flow through.
+
+    Returns:
+        One entry per input: its gradient, or None where the input does not affect the targets or its gradient is stopped.
+
+    Raises:
+        ArgumentTypeError: if targets or inputs are not variables.
+        ArgumentError: if the number or a shape of ``target_gradients`` does not fit.
+        UnsupportedGradient: if an operator on the path has no gradient. The program is then as it was.
+
+    Example:
+        >>> x = static.data("x", [None, 3], "float32")
+        >>> x.stop_gradient = False
+        >>> static.gradients([x * x], [x])
+        [Variable(x@GRAD: float32[?, 3])]
+    """
+    target_list = _as_list(targets, "targets")
+    input_list = _as_list(inputs, "inputs")
+    cotangents: list[Variable | None] = [None] * len(target_list)
+    if target_gradients is not None:
+        cotangents = [target_gradients] if isinstance(target_gradients, Variable) else list(target_gradients)
+    if not target_list:
+        raise ArgumentError("gradients needs at least one target.")
+    if len(cotangents) != len(target_list):
+        raise ArgumentError(f"{len(cotangents)} target_gradients are given for {len(target_list)} targets.")
+    program, block = target_list[0].block.program, target_list[0].block
+    for v in [*target_list, *input_list]:
+        if v.block.program is not program:
+            raise ArgumentError(f"{v.name} belongs to another program than {target_list[0].name}.")
+    for target, cotangent in zip(target_list, cotangents, strict=True):
+        if target.block is not block:
+            raise ArgumentError(f"the targets {target_list[0].name} and {target.name} are in different blocks.")
+        if cotangent is not None and _differ(target, cotangent):
+            raise ArgumentError(f"target_gradients: {cotangent!r} does not have the shape of {target!r}.")
+    blocked = _variables(program, no_grad_set, "no_grad_set")
+    blocked_ids = {id(v) for v in blocked}
+    wanted = [v for v in input_list if id(v) not in blocked_ids and not _stops(v)]
+    pass_ = _BackwardPass(program, blocked, [], [])
+    found = pass_.append(list(zip(target_list, cotangents, strict=True)), wanted, block)
+    return [found.get(v) for v in input_list]
+
+
+def _stops(v: Variable) -> bool:
+    return v.stop_gradient if v.is_leaf else v.cuts
+
+
+def _differ(a: Variable, b: Variable) -> bool:
+    if a.dims is None or b.dims is None:
+        return False
+    return len(a.dims) != len(b.dims) or any(
+        x != y for x, y in zip(a.dims, b.dims, strict=True) if isinstance(x, int) and isinstance(y, int)
+    )
+
+
+def _as_list(items: Any, what: str) -> list[Variable]:
+    found = [items] if isinstance(items, Variable) else items
+    if not isinstance(found, (list, tuple)):
+        raise ArgumentTypeError(f"{what} is a Variable or a list of them, not {type(items).__name__}.")
+    for item in found:
+        if not isinstance(item, Variable):
+            raise ArgumentTypeError(f"{what} holds {type(item).__name__}; every member must be a Variable.")
+    return list(found)
+
+
+def _variables(program: Program, items: Names, what: str) -> list[Variable]:
+    """Members that the program knows; unknown names are dropped, as Paddle does."""
+    if items is None:
+        return []
+    if isinstance(items, (str, Variable)) or not isinstance(items, (list, tuple, set, frozenset)):
+        raise ArgumentTypeError(f"{what} is a list, tuple or set of Variables and names, not {type(items).__name__}.")
+    found = []
+    for item in items:
+        if not isinstance(item, (Variable, str)):
+            raise ArgumentTypeError(f"{what} holds {type(item).__name__}; every member must be a Variable or a name.")
+        if isinstance(item, Variable):
+            found.append(item)
+        else:
+            found.extend(block.vars[item] for block in program.blocks if item in block.vars)
+    return found
+
+
+def _check_callbacks(callbacks: Sequence[Callback] | None) -> None:
+    if callbacks is None:
+        return
+    if not isinstance(callbacks, (list, tuple)):
+        raise ArgumentTypeError(f"callbacks is a list or tuple of functions, not {type(callbacks).__name__}.")
+    for callback in callbacks:
+        if not callable(callback):
+            raise ArgumentError(f"callbacks holds {callback!r}, which cannot be called.")
+
+
+class _BackwardPass:
+    """Stages a backward pass, prunes it, then commits it operator by operator. A failure leaves the program as it was."""
+
+    def __init__(self, program: Program, blocked: list[Variable], callbacks: list[Callback], checkpoints: list[Variable]) -> None:
+        self.program = program
+        self.blocked = blocked
+        self.callbacks = callbacks
+        self.checkpoints = checkpoints
+        self.seeds: list[Operator] = []
+
+    def append(
+        self, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block
+    ) -> dict[Variable, Variable]:
+        lift(self.program)
+        undo = _Snapshot(self.program, block)
+        self.program._appending_grad_times += 1
+        try:
+            return self._append(targets, wanted, block)
+        except BaseException:
+            undo.restore()
+            raise
+
+    def _append(
+        self, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block
+    ) -> dict[Variable, Variable]:
+        outputs = [target for target, _ in targets]
+        operators = needed_operators(block.ops, outputs)
+        walk = Walk(block, operators, self.blocked)
+        walk.prepare(wanted, outputs)
+        seeds = {}
+        for target, cotangent in targets:
+            seed = cotangent if cotangent is not None else self._seed(walk, target)
+            walk.seed(target, seed)
+            seeds[target] = seed
+        self.seeds = list(walk.stage)
+        if self.checkpoints:
+            walk.recompute = Recompute(_before_expansion(walk), self.checkpoints, walk.stage)
+        walk.run()
+        return self._commit(walk, wanted, block)
+
+    def _seed(self, walk: Walk, target: Variable) -> Variable:
+        """Ones: a constant called ``<target>@GRAD`` where the shape is known, else computed."""
+        shape = target.static_shape
+        if shape is None or np.prod(shape) > 4096:
+            return ones_like(walk.builder(target.grad_name), target)
+        seed = Variable(self.program.global_block(), "", TensorType(target.dtype, shape))
+        seed.value = Tensor.of(np.ones(shape, target.dtype.numpy))
+        return seed
+
+    # Committing ------------------------------------------------------------------------------------------------------
+
+    def _commit(self, walk: Walk, wanted: list[Variable], block: Block) -> dict[Variable, Variable]:
+        found = {v: walk.gradients[walk.key(v)] for v in wanted if walk.key(v) in walk.gradients}
+        found = self._give_own_variables(walk, found)
+        staged = needed_operators(walk.stage, found.values())
+        self._insert_expansions(walk, staged, block)
+        forward_of = {id(g): v for v, g in walk.gradients.items()}
+        context: dict[str, Any] = {}
+        for op in staged:
+            for v in op.outputs:
+                if v is not None:
+                    self._name(v, op, forward_of.get(id(v)))
+            for v in op.inputs:
+                self._register_seed(v, forward_of, walk)
+        for g in found.values():
+            self._register_seed(g, forward_of, walk)
+        for v, g in walk.gradients.items():
+            if g.name and g.block.vars.get(g.name) is g or any(g is w for w in found.values()):
+                context[g.name] = v
+        for op in staged:
+            context.update({v.name: forward_of[id(v)] for v in op.outputs if v is not None and id(v) in forward_of})
+        seeding = {id(op) for op in self.seeds}
+        for op in staged:
+            block.append(op)
+            if id(op) in seeding:
+                continue
+            for callback in self.callbacks:
+                context["__current_op_desc__"] = op
+                callback(block=block, context=context)
+        return found
+
+    def _give_own_variables(self, walk: Walk, found: dict[Variable, Variable]) -> dict[Variable, Variable]:
+        """A gradient that is returned is called after its variable, also where a rule passed on somebody else's."""
+        owners: dict[int, Variable] = {}
+        result: dict[Variable, Variable] = {}
+        for v, g in found.items():
+            fresh = g.name in ("", walk.key(v).grad_name) and (g.op is not None or g.value is not None) and not g.block.vars.get(g.name) is g
+            if not fresh or id(g) in owners or g.block is not walk.block:
+                builder = walk.builder(v.grad_name)
+                copy = builder.Identity(g)
+                copy._name = v.grad_name
+                copy.type = v.type if copy.type is None else copy.type
+                g = copy
+                walk.gradients[walk.key(v)] = g
+            elif walk.key(v) is not v:
+                g._name = v.grad_name
+            owners[id(g)] = v
+            result[v] = g
+        return result
+
+    def _insert_expansions(self, walk: Walk, staged: list[Operator], block: Block) -> None:
+        """Put the expansions in use right behind the operators they replace."""
+        if not walk.expansions:
+            return
+        read = {id(v) for op in staged for v in op.operands() if v is not None}
+        live: dict[int, list[Operator]] = {}
+        for op in reversed(list(walk.expansions)):
+            inner = walk.expansions[op].operators
+            if not any(v is not None and id(v) in read for o in inner for v in o.outputs):
+                continue
+            op.expansion = walk.expansions[op]
+            live[id(op)] = inner
+            read.update(id(v) for o in inner for v in o.operands() if v is not None)
+        ordered: list[Operator] = []
+
+        def place(op: Operator) -> None:
+            ordered.append(op)
+            for inner in live.get(id(op), ()):
+                for v in inner.outputs:
+                    if v is not None:
+                        self._name(v, inner, None)
+                        block.register(v)
+                inner.block = block
+                place(inner)
+
+        for op in block.ops:
+            place(op)
+        block.ops = ordered
+
+    def _name(self, v: Variable, op: Operator, forward: Variable | None) -> None:
+        program = self.program
+        label = op.name or "grad"
+        if forward is not None or v.name.endswith("@GRAD"):
+            v._name = self._gradient_name(v.name or (forward.grad_name if forward is not None else label))
+        else:
+            v._name = program.fresh_name(v.name or f"{label}/{op.type}")
+        if op.name == label:
+            op.name = f"{label}/{op.type}"
+
+    def _gradient_name(self, wanted: str) -> str:
+        program = self.program
+        if wanted in program.names:
+            wanted = "grad/" * program._appending_grad_times + wanted
+        return program.fresh_name(wanted)
+
+    def _register_seed(self, v: Variable | None, forward_of: dict[int, Variable], walk: Walk) -> None:
+        if v is None or v.value is None or v.name:
+            return
+        target = next((t for t, g in walk.gradients.items() if g is v), None)
+        v._name = self._gradient_name(target.grad_name if target is not None else "seed@GRAD")
+        block = self.program.global_block()
+        block.register(v)
+        block.initializers.append(v)
+
+
+def _before_expansion(walk: Walk) -> list[Operator]:
+    return [op for op in walk.operators if op.expansion is None and op not in walk.expansions]
+
+
+class _Snapshot:
+    """What a failed backward pass must put back."""
+
+    def __init__(self, program: Program, block: Block) -> None:
+        main = program.global_block()
+        self.program = program
+        self.blocks = list(program.blocks)
+        self.times = program._appending_grad_times
+        self.constants = dict(program._constants)
+        self.version = program.version
+        self.kept = [(b, list(b.ops), dict(b.vars), list(b.initializers)) for b in ([main] if block is main else [main, block])]
+        self.operators = [(op, op.expansion, op.declared_outputs, len(op.outputs)) for op in block.ops]
+
+    def restore(self) -> None:
+        program = self.program
+        program.blocks, program._appending_grad_times, program._constants = self.blocks, self.times, self.constants
+        for block, ops, variables, initializers in self.kept:
+            for name in block.vars:
+                if name not in variables:
+                    program.names.pop(name, None)
+            block.ops, block.vars, block.initializers = ops, variables, initializers
+        for op, expansion, declared, count in self.operators:
+            op.expansion, op.declared_outputs = expansion, declared
+            del op.outputs[count:]
+        program.version = self.version
+
+

@@ -1,0 +1,289 @@
+"""The walker: goes through a block's operators in reverse, asks the rule table for each, and does what is common to all.
+
+Common to all: which operators matter, undoing broadcasting, adding up, naming, pruning. Rules only say the formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from onnxgrad.autodiff.accumulate import add_up, conform, unbroadcast
+from onnxgrad.autodiff.checkpoints import Recompute
+from onnxgrad.autodiff.expand import expand_operator
+from onnxgrad.autodiff.node import Node
+from onnxgrad.autodiff.registry import Entry, find_entry
+from onnxgrad.errors import RuleError, UnsupportedGradient
+from onnxgrad.ir.block import Block
+from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.infer import infer_leniently
+from onnxgrad.ir.operator import Expansion, Operator, Role
+from onnxgrad.ir.traverse import captured, copy_block, needed_operators
+from onnxgrad.ir.types import TensorType, merge_types
+from onnxgrad.ir.variable import Variable
+
+__all__ = ["Walk"]
+
+
+TAPE_KEY = "onnxgrad.tape"
+
+
+class Walk:
+    """One backward pass over one block. Everything is staged; nothing is appended to the block."""
+
+    def __init__(self, block: Block, operators: list[Operator], blocked: Iterable[Variable] = ()) -> None:
+        self.block = block
+        self.operators = operators
+        self.stage: list[Operator] = []
+        self.blocked = {id(v) for v in blocked}
+        self.contributions: dict[Variable, list[Variable]] = {}
+        self.gradients: dict[Variable, Variable] = {}
+        self.expansions: dict[Operator, Expansion] = {}
+        self.redirect: dict[Variable, Variable] = {}
+        self.active: set[int] = set()
+        self.recompute: Recompute | None = None
+        self.extended: list[Operator] = []
+        for op in operators:
+            if op.expansion is not None:
+                self._redirect(op, op.expansion)
+
+    # What matters ----------------------------------------------------------------------------------------------------
+
+    def key(self, v: Variable) -> Variable:
+        """The variable that stands for ``v``: the expansion's result where its operator is expanded."""
+        while v in self.redirect:
+            v = self.redirect[v]
+        return v
+
+    def recomputed(self, v: Variable | None) -> Variable | None:
+        return v if v is None or self.recompute is None else self.recompute.current.get(v, v)
+
+    def builder(self, key: str = "") -> Builder:
+        return Builder(self.block, self.stage, Role.BACKWARD, key)
+
+    def is_blocked(self, v: Variable) -> bool:
+        return id(v) in self.blocked or v.cuts
+
+    def find_active(self, sources: list[Variable]) -> None:
+        """Mark every variable that depends on a source through operators that carry gradients."""
+        self.active = {id(self.key(v)) for v in sources if not self.is_blocked(v)}
+        for op in self.operators:
+            if op in self.expansions or op.expansion is not None:
+                continue
+            if not any(v is not None and id(self.key(v)) in self.active for v in op.operands()):
+                continue
+            entry = find_entry(op)
+            if entry is not None and entry.state == "stops":
+                continue
+            for v in op.outputs:
+                if v is not None and _carries(v) and not self.is_blocked(v):
+                    self.active.add(id(v))
+
+    def prepare(self, sources: list[Variable], targets: list[Variable]) -> None:
+        """Find what matters, and expand the operators on the path that are differentiated through a body."""
+        while True:
+            self.find_active(sources)
+            todo = [op for op in self._path(targets) if op not in self.expansions and _is_expanded(op)]
+            if not todo:
+                return
+            done: dict[Operator, list[Operator]] = {}
+            for op in todo:
+                stage: list[Operator] = []
+                expansion = expand_operator(op, Builder(self.block, stage, Role.BACKWARD, _label(op)))
+                self.expansions[op] = expansion
+                self._redirect(op, expansion)
+                done[op] = stage
+            self.operators = [inner for op in self.operators for inner in (op, *done.get(op, ()))]
+
+    def _redirect(self, op: Operator, expansion: Expansion) -> None:
+        for v, w in zip(op.outputs, expansion.outputs, strict=True):
+            if v is not None and w is not None:
+                self.redirect[v] = w
+
+    def _path(self, targets: list[Variable]) -> list[Operator]:
+        wanted = {id(self.key(v)) for v in targets}
+        found = []
+        for op in reversed(self.operators):
+            if op in self.expansions or op.expansion is not None:
+                continue
+            if not any(v is not None and id(v) in wanted and id(v) in self.active for v in op.outputs):
+                continue
+            operands = [self.key(v) for v in op.operands() if v is not None]
+            if any(id(v) in self.active for v in operands):
+                found.append(op)
+                wanted.update(id(v) for v in operands)
+        return found
+
+    # Walking ---------------------------------------------------------------------------------------------------------
+
+    def seed(self, target: Variable, value: Variable) -> None:
+        if id(self.key(target)) in self.active:
+            self.contributions.setdefault(self.key(target), []).append(value)
+
+    def run(self, name_of: dict[Variable, str] | None = None) -> None:
+        """Walk back from the seeds; afterwards ``gradients`` holds one entry per variable that received something."""
+        for op in reversed(self.operators):
+            if op in self.expansions or op.expansion is not None:
+                continue
+            if not any(v is not None and v in self.contributions for v in op.outputs):
+                continue
+            self._step(op)
+        for v in list(self.contributions):
+            self._finish(v)
+
+    def _finish(self, v: Variable) -> Variable | None:
+        """Close the books on a variable: add up what arrived and name the sum."""
+        contributions = self.contributions.pop(v, None)
+        if contributions is None:
+            return self.gradients.get(v)
+        total = add_up(self.builder(v.grad_name), contributions)
+        if total.name == "" and total.op is not None:
+            total.type = _stamp(v, total)
+            total._name = v.grad_name
+        self.gradients[v] = total
+        return total
+
+    def _step(self, op: Operator) -> None:
+        gradients = [None if v is None else self._finish(v) for v in op.outputs]
+        captures = [v for v in captured(op)] if any(True for _ in op.blocks()) else []
+        operands: list[Variable | None] = [*op.inputs, *captures]
+        wanted = [v is not None and id(self.key(v)) in self.active and _carries(v) for v in operands]
+        if not any(wanted):
+            return
+        entry = find_entry(op)
+        function = self._function(op, entry)
+        if self.recompute is not None:
+            self.recompute.enter(op, self.builder, next(g for g in gradients if g is not None))
+        label = _label(op)
+        builder = self.builder(label)
+        node = Node(op, self, wanted, captures)
+        results = function(builder, node, *gradients)
+        if not isinstance(results, (tuple, list)):
+            results = (results,)
+        if len(results) > len(operands):
+            raise RuleError(f"the rule of {op} returned {len(results)} gradients for {len(operands)} inputs.")
+        broadcasts = entry.broadcasts if entry is not None else False
+        for i, (v, g, is_wanted) in enumerate(zip(operands, results, wanted, strict=False)):
+            if g is None or v is None or not is_wanted:
+                continue
+            like = self.recomputed(v)
+            assert like is not None
+            if broadcasts is True or (isinstance(broadcasts, tuple) and i in broadcasts):
+                g = unbroadcast(builder, g, like)
+            self._contribute(v, conform(builder, g, like, str(op)))
+
+    def _contribute(self, v: Variable, g: Variable) -> None:
+        self.contributions.setdefault(self.key(v), []).append(g)
+
+    def _function(self, op: Operator, entry: Entry | None):  # type: ignore[no-untyped-def]
+        if entry is None:
+            domain = op.domain or "ai.onnx"
+            raise UnsupportedGradient(
+                f"{op}: no gradient rule is registered for {op.type} of domain {domain!r}. "
+                "Register one with @onnxgrad.gradient, or set stop_gradient on its inputs."
+            )
+        if entry.state == "unsupported" or entry.function is None:
+            raise UnsupportedGradient(f"{op}: no gradient, because {entry.because}. Set stop_gradient on its inputs to cut here.")
+        return entry.function
+
+    def extend_outputs(self, op: Operator, index: int) -> Variable:
+        """Let an operator declare one more output (of its recomputed copy, where there is one)."""
+        if self.recompute is not None:
+            op = self.recompute.copies.get(op, op)
+        if op.declared_outputs is None:
+            op.declared_outputs = len(op.outputs)
+        self.extended.append(op)
+        op.outputs.extend([None] * (index + 1 - len(op.outputs)))
+        present = op.outputs[index]
+        if present is not None:
+            return present
+        schema = op.schema
+        assert schema is not None
+        slot = schema.outputs[min(index, len(schema.outputs) - 1)].name
+        first = next(v for v in op.outputs if v is not None)
+        staged = not first.name or op.block.vars.get(first.name) is not first
+        variable = Variable(op.block, "" if staged else op.block.program.fresh_name(f"{first.name}/{slot}"), None, op)
+        op.outputs[index] = variable
+        infer_leniently(op)
+        if not staged:
+            op.block.register(variable)
+        return variable
+
+    # Bodies ----------------------------------------------------------------------------------------------------------
+
+    def differentiate_body(
+        self, body: Block, parent: Block, seeds: list[Variable | None], sources: list[Variable]
+    ) -> tuple[Block, list[Variable | None]]:
+        """Copy ``body`` under ``parent``, append its backward pass and drop what it does not need.
+
+        ``seeds`` are the gradients of the body's outputs; ``sources`` are outer variables or inputs of the body.
+        The outputs of the new block are left empty for the caller to set.
+        """
+        program = parent.program
+        mapping: dict[Variable, Variable] = {}
+        copy = copy_block(body, mapping, parent, lambda v: program.fresh_name(v.name))
+        inner = Walk(copy, list(copy.ops))
+        inner.blocked = self.blocked
+        mapped = [mapping.get(v, v) for v in sources]
+        outputs = copy.outputs
+        inner.prepare(mapped, outputs)
+        for v, g in zip(outputs, seeds, strict=True):
+            if g is not None and _carries(v):
+                inner.seed(v, g)
+        inner.run()
+        found = [inner.gradients.get(inner.key(v)) for v in mapped]
+        inner.commit_into_body(found)
+        return copy, found
+
+    def commit_into_body(self, roots: list[Variable | None]) -> None:
+        """Make a body hold exactly the forward and backward operators that ``roots`` need, in order."""
+        program = self.block.program
+        substitution = {id(v): w for v, w in self.redirect.items()}
+        operators = [op for op in self.operators if op not in self.expansions] + self.stage
+        for op in operators:
+            op.inputs = [v if v is None else self.key(v) if id(v) in substitution else v for v in op.inputs]
+        kept = needed_operators(operators, roots)
+        self.block.ops = []
+        names = {id(v) for op in kept for v in op.outputs}
+        self.block.vars = {n: v for n, v in self.block.vars.items() if v.op is None or id(v) in names}
+        for op in kept:
+            for v in op.outputs:
+                if v is not None and (not v.name or v.name not in self.block.vars):
+                    v._name = program.fresh_name(v.name or f"{op.name or op.type}/{op.type}")
+            self.block.append(op)
+
+
+def _carries(v: Variable) -> bool:
+    """Whether a value can have a gradient: floating-point tensors, and sequences or optionals of them."""
+    return v.type is None or not isinstance(v.type, TensorType) or v.type.dtype.is_float
+
+
+def _stamp(x: Variable, g: Variable):  # type: ignore[no-untyped-def]
+    """A gradient has its primal's type, whatever inference could find."""
+    return merge_types(x.type, g.type)
+
+
+def _is_expanded(op: Operator) -> bool:
+    entry = find_entry(op)
+    if entry is not None and entry.prepare is not None:
+        return TAPE_KEY not in (op.metadata or {})
+    if entry is not None:
+        return entry.state == "expands"
+    program = op.block.program
+    return (op.domain, op.type, op.overload) in program.functions
+
+
+def _label(op: Operator) -> str:
+    """Prefix of the names made while differentiating an operator."""
+    first = next((v.name for v in op.outputs if v is not None and v.name), op.type)
+    return f"{first}@GRAD"
+
+
+def ones_like(op: Builder, target: Variable) -> Variable:
+    """The default cotangent."""
+    shape = target.static_shape
+    if shape is not None:
+        return op.constant(np.ones(shape, target.dtype.numpy))
+    one = op.constant(np.ones((), target.dtype.numpy))
+    return op.Expand(one, op.Shape(target))  # type: ignore[no-any-return]

@@ -1,0 +1,135 @@
+"""One table of element types: ONNX number, numpy dtype, and the name users write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from onnxgrad.errors import ArgumentTypeError
+
+__all__ = ["DType", "dtype_of", "from_onnx_number"]
+
+
+class DType:
+    """Element type of a tensor; equal to its name, its numpy dtype and its ONNX number's other views.
+
+    Example:
+        >>> dtype_of("float32") == np.float32
+        True
+    """
+
+    __slots__ = ("is_float", "name", "number", "numpy")
+
+    def __init__(self, name: str, number: int, numpy: Any, is_float: bool) -> None:
+        self.name = name
+        self.number = number
+        self.numpy = np.dtype(numpy)
+        self.is_float = is_float
+
+    def __repr__(self) -> str:
+        return f"onnxgrad.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DType):
+            return self.number == other.number
+        try:
+            return self.number == dtype_of(other).number
+        except ArgumentTypeError:
+            return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.numpy)
+
+    @property
+    def is_integer(self) -> bool:
+        return not self.is_float and self.numpy.kind in "iu" or self.name in _SMALL_INTEGERS
+
+    @property
+    def bits(self) -> int:
+        return _BITS.get(self.name, self.numpy.itemsize * 8)
+
+
+_BITS = {"uint4": 4, "int4": 4, "float4e2m1": 4, "uint2": 2, "int2": 2}
+_SMALL_INTEGERS = ("uint4", "int4", "uint2", "int2")
+
+_TABLE = [
+    DType("float32", 1, np.float32, True),
+    DType("uint8", 2, np.uint8, False),
+    DType("int8", 3, np.int8, False),
+    DType("uint16", 4, np.uint16, False),
+    DType("int16", 5, np.int16, False),
+    DType("int32", 6, np.int32, False),
+    DType("int64", 7, np.int64, False),
+    DType("string", 8, object, False),
+    DType("bool", 9, np.bool_, False),
+    DType("float16", 10, np.float16, True),
+    DType("float64", 11, np.float64, True),
+    DType("uint32", 12, np.uint32, False),
+    DType("uint64", 13, np.uint64, False),
+    DType("complex64", 14, np.complex64, False),
+    DType("complex128", 15, np.complex128, False),
+    DType("bfloat16", 16, ml_dtypes.bfloat16, True),
+    DType("float8_e4m3fn", 17, ml_dtypes.float8_e4m3fn, True),
+    DType("float8_e4m3fnuz", 18, ml_dtypes.float8_e4m3fnuz, True),
+    DType("float8_e5m2", 19, ml_dtypes.float8_e5m2, True),
+    DType("float8_e5m2fnuz", 20, ml_dtypes.float8_e5m2fnuz, True),
+    DType("uint4", 21, ml_dtypes.uint4, False),
+    DType("int4", 22, ml_dtypes.int4, False),
+    DType("float4e2m1", 23, ml_dtypes.float4_e2m1fn, True),
+    DType("float8_e8m0", 24, ml_dtypes.float8_e8m0fnu, True),
+    DType("uint2", 25, ml_dtypes.uint2, False),
+    DType("int2", 26, ml_dtypes.int2, False),
+]
+_BY_NUMBER = {entry.number: entry for entry in _TABLE}
+_BY_NAME = {entry.name: entry for entry in _TABLE}
+_BY_NAME.update(
+    double=_BY_NAME["float64"],
+    float=_BY_NAME["float32"],
+    half=_BY_NAME["float16"],
+    int=_BY_NAME["int64"],
+    str=_BY_NAME["string"],
+)
+_BY_NUMPY = {entry.numpy: entry for entry in _TABLE}
+
+
+def from_onnx_number(number: int) -> DType:
+    """Element type for a value of ``TensorProto.DataType``."""
+    try:
+        return _BY_NUMBER[number]
+    except KeyError:
+        raise ArgumentTypeError(f"ONNX element type {number} is not known; the known ones are 1 to 26.") from None
+
+
+def dtype_of(value: Any) -> DType:
+    """Element type for a name (``"float32"``), a numpy dtype or type, or a DType.
+
+    Raises:
+        ArgumentTypeError: if there is no ONNX element type for it.
+
+    Example:
+        >>> dtype_of("bfloat16")
+        onnxgrad.bfloat16
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        found = _BY_NAME.get(value.rsplit(".", 1)[-1])
+        if found is not None:
+            return found
+    else:
+        try:
+            dtype = np.dtype(value)
+        except TypeError:
+            dtype = None
+        if dtype is not None:
+            found = _BY_NUMPY.get(dtype)
+            if found is not None:
+                return found
+            if dtype.kind in "US":
+                return _BY_NAME["string"]
+    raise ArgumentTypeError(f"{value!r} is not an ONNX element type. Use a name such as 'float32' or 'int64'.")

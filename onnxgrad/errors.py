@@ -1,0 +1,95 @@
+"""Every exception that onnxgrad raises on purpose.
+
+::
+
+    OnnxGradError
+    ├── ModelError(ValueError)               a file or message that cannot be read as ONNX
+    │   └── ExternalDataError                a weight file is missing, short or outside the model's folder
+    ├── ProgramError(ValueError)             a program would become ill-formed
+    │   ├── DuplicateName                    a name is used twice
+    │   └── IllTyped                         an operator does not accept its operands
+    ├── UnknownName(ValueError, KeyError)    no variable, operand or attribute of that name
+    ├── UnsupportedGradient(NotImplementedError)   no gradient exists, or none is written
+    ├── RuleError(RuntimeError)              a gradient rule broke its contract
+    ├── ArgumentError(ValueError)            an argument has an impossible value
+    ├── ArgumentTypeError(TypeError)         an argument has the wrong type
+    │   └── NotAVariable(AssertionError)     a Variable was expected
+    ├── FeedError(ValueError)                a feed is missing or has the wrong dtype or shape
+    ├── FetchError(RuntimeError)             a fetched name is not in the program
+    ├── NotInitialized(RuntimeError)         a parameter has no value yet
+    ├── ExecutionError(RuntimeError)         onnxruntime refused or failed to run a graph
+    └── ProviderError(RuntimeError)          the device's execution provider is not installed
+
+Each derives from the closest builtin too, so ``except ValueError`` works as a reader expects.
+"""
+
+
+class OnnxGradError(Exception):
+    """Base of all exceptions of this package."""
+
+
+class ModelError(OnnxGradError, ValueError):
+    """A file or message cannot be read as an ONNX model."""
+
+
+class ExternalDataError(ModelError):
+    """A weight stored outside the model file is missing, short, or not allowed to be read."""
+
+
+class ProgramError(OnnxGradError, ValueError):
+    """The program would become ill-formed."""
+
+
+class DuplicateName(ProgramError):
+    """A variable of that name exists already, with another shape or dtype."""
+
+
+class IllTyped(ProgramError):
+    """An operator does not accept its operands or attributes."""
+
+
+class UnknownName(OnnxGradError, ValueError, KeyError):
+    """No variable, operand or attribute has that name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class UnsupportedGradient(OnnxGradError, NotImplementedError):
+    """A gradient was asked for that does not exist or is not written."""
+
+
+class RuleError(OnnxGradError, RuntimeError):
+    """A gradient rule returned something that its operator does not allow."""
+
+
+class ArgumentError(OnnxGradError, ValueError):
+    """An argument has a value that makes no sense."""
+
+
+class ArgumentTypeError(OnnxGradError, TypeError):
+    """An argument has the wrong type."""
+
+
+class NotAVariable(ArgumentTypeError, AssertionError):
+    """A Variable was expected."""
+
+
+class FeedError(OnnxGradError, ValueError):
+    """A feed is missing, or has the wrong dtype or shape."""
+
+
+class FetchError(OnnxGradError, RuntimeError):
+    """A fetched name is not in the program."""
+
+
+class NotInitialized(OnnxGradError, RuntimeError):
+    """A parameter has no value yet."""
+
+
+class ExecutionError(OnnxGradError, RuntimeError):
+    """onnxruntime refused a graph or failed while running it."""
+
+
+class ProviderError(OnnxGradError, RuntimeError):
+    """The execution provider of a device is not installed."""

@@ -1,0 +1,1 @@
+"""ONNX files and messages to programs, and back."""

@@ -1,0 +1,85 @@
+"""Function bodies, ONNX's and a model's own, written out at a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+from onnx import TypeProto
+
+from onnxgrad.interop.onnx_import import _read_function
+from onnxgrad.ir.block import Block
+from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.infer import _as_node, infer_leniently
+from onnxgrad.ir.operator import AttributeReference, Operator
+from onnxgrad.ir.traverse import copy_operators
+from onnxgrad.ir.variable import Variable
+
+__all__ = ["inline_function", "schema_body"]
+
+
+def schema_body(operator: Operator) -> Block | None:
+    """The body that ONNX defines for an operator, or None."""
+    schema = operator.schema
+    if schema is None:
+        return None
+    raw = schema.raw
+    proto = onnx.FunctionProto()
+    if raw.has_function:
+        proto.CopyFrom(raw.function_body)
+    elif raw.has_context_dependent_function:
+        node, types, _ = _as_node(operator)
+        operand_types = [types.get(name, TypeProto()).SerializeToString() for name in node.input]
+        proto.ParseFromString(raw.get_context_dependent_function(node.SerializeToString(), operand_types))
+    else:
+        return None
+    proto.domain, proto.name = operator.domain, operator.type
+    return _read_function(proto, operator.block.program).body
+
+
+def inline_function(call: Operator, body: Block, op: Builder, defaults: dict[str, Any]) -> list[Variable | None]:
+    """Stage the body of a function for one call and return its outputs."""
+    assert op.stage is not None
+    mapping: dict[Variable, Variable] = {}
+    absent: set[int] = set()
+    for i, formal in enumerate(body.inputs):
+        actual = call.inputs[i] if i < len(call.inputs) else None
+        if actual is None:
+            absent.add(id(formal))
+        else:
+            mapping[formal] = actual
+    for operator in body.ops:
+        (copy,) = copy_operators([operator], mapping, op.block, lambda v: "")
+        copy.inputs = [None if v is not None and id(v) in absent else v for v in copy.inputs]
+        copy.role = op.role
+        copy.name = op.key
+        for key, value in list(copy.attrs.items()):
+            if isinstance(value, AttributeReference):
+                _resolve(copy, key, value, call, defaults)
+        if copy.type == "Constant":
+            produced = copy.outputs[0]
+            assert produced is not None
+            value = operator.outputs[0].value if operator.outputs[0] is not None else None
+            if value is not None:
+                mapping[operator.outputs[0]] = op.constant(value.numpy())  # type: ignore[index]
+                continue
+        infer_leniently(copy)
+        op.stage.append(copy)
+    return [mapping.get(v) for v in body.outputs]
+
+
+def _resolve(copy: Operator, key: str, reference: AttributeReference, call: Operator, defaults: dict[str, Any]) -> None:
+    """Replace a reference to an attribute of the call by its value; an unset one is left out."""
+    if reference.name in call.attrs:
+        copy.attrs[key] = call.attrs[reference.name]
+    elif reference.name in defaults:
+        copy.attrs[key] = defaults[reference.name]
+    else:
+        schema = call.schema
+        value = schema.defaults.get(reference.name) if schema is not None else None
+        if value is None:
+            del copy.attrs[key]
+        else:
+            copy.attrs[key] = value
+
+

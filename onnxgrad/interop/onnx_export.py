@@ -1,0 +1,450 @@
+"""to_onnx, save_onnx, to_training_step: a Program as an ONNX model."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+from onnxgrad.errors import ArgumentError, ExternalDataError, FetchError, NotInitialized
+from onnxgrad.interop.external_data import is_external, pack_external
+from onnxgrad.interop.onnx_import import FROZEN_KEY, ROLE_KEY, Imported
+from onnxgrad.ir.block import Block
+from onnxgrad.ir.infer import attribute_kind, fill_attribute, fill_type
+from onnxgrad.ir.operator import AttributeReference, Operator, Role
+from onnxgrad.ir.plan import Plan, make_plan
+from onnxgrad.ir.program import Function, Program
+from onnxgrad.ir.variable import Parameter, Variable
+
+__all__ = ["Graph", "build_graph", "save_onnx", "to_onnx", "to_training_step", "write_model"]
+
+_EXTERNAL_THRESHOLD = 1024
+_LARGEST_MESSAGE = 2**31 - 2**20
+
+
+class Graph:
+    """A graph about to be written: operators, inputs, outputs, initializers, with the final names."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.operators: list[Operator] = []
+        self.inputs: list[Variable] = []
+        self.outputs: list[tuple[str, Variable]] = []
+        self.initializers: list[Variable] = []
+        self.hoisted: set[int] = set()
+        self.plan: Plan | None = None
+        self.names: dict[int, str] = {}
+        self.hoists = False
+        self.shape_of_outputs = True
+
+    def name(self, v: Variable | None) -> str:
+        """Name to write; an expansion's result takes the name of what it replaces."""
+        if v is None:
+            return ""
+        if self.plan is not None:
+            v = self.plan.resolve(v)
+        return self.names.get(id(v), v.name)
+
+
+def to_onnx(program: Program, outputs: Sequence[Variable | str] | Variable | str | None = None) -> ModelProto:
+    """Write a program as an ONNX model that runs as it is: newest weights as initializers.
+
+    Args:
+        program: any program.
+        outputs: variables or names to compute; everything they do not need is left out. None for the program's own
+            outputs, which keeps its forward operators exactly as they were loaded.
+
+    Returns:
+        A model that passes ``onnx.checker`` whenever the one it came from did.
+
+    Raises:
+        ArgumentError: if ``outputs`` is None and the program has no outputs of its own.
+        FetchError: if an output is not in the program.
+        NotInitialized: if a weight has no value yet.
+    """
+    return write_model(_inference_graph(program, outputs))
+
+
+def save_onnx(program: Program, path: str | Path, outputs: Sequence[Variable | str] | Variable | str | None = None) -> None:
+    """Write ``to_onnx(program, outputs)`` to a file, under a temporary name first.
+
+    External weights that stay beside the file are referred to; others, and models above 2 GB, are packed into
+    ``<path>.data``.
+
+    Raises:
+        the errors of ``to_onnx``; OSError if the file cannot be written.
+    """
+    path = Path(path)
+    _write_file(to_onnx(program, outputs), path, program)
+
+
+def to_training_step(
+    program: Program, fetch: Sequence[Variable | str] | Variable | str, scope: Any = None
+) -> tuple[ModelProto, dict[str, Any]]:
+    """One training step as a model: state in, state out.
+
+    Weights, optimizer state and running statistics are graph inputs with their present value as default, and their new
+    values are graph outputs, so any onnxruntime can train: feed each ``state`` output back into its input.
+
+    Args:
+        program: a program that ``minimize`` was called on (without it, the model just has no state outputs).
+        fetch: what else to return, such as the loss.
+        scope: where the present values are; default the program's.
+
+    Returns:
+        (model, manifest). The manifest lists ``feeds`` and ``fetches`` (name, dtype, shape) and ``state`` (input, output,
+        dtype, shape), and is stored in the model under the metadata key ``onnxgrad.training_step``.
+
+    Example:
+        >>> model, manifest = to_training_step(program, [loss])  # doctest: +SKIP
+    """
+    graph = build_graph(program, _as_variables(program, fetch), state_as_inputs=True)
+    updated = {program.updates[v].name: v for v in graph.inputs if v in program.updates}
+    values = {v: _value(program, v, scope) for v in graph.inputs if v.persistable}
+    graph.initializers += list(values)
+    model = write_model(graph, values)
+    outputs = {v.name: name for name, v in graph.outputs}
+    manifest = {
+        "feeds": [_describe(v.name, v) for v in graph.inputs if not v.persistable],
+        "fetches": [_describe(name, v) for name, v in graph.outputs if v.name not in updated],
+        "state": [
+            {"input": v.name, "output": outputs.get(new), **_describe(v.name, v), "parameter": isinstance(v, Parameter)}
+            for new, v in updated.items()
+        ],
+        "constants": [_describe(v.name, v) for v in values if v not in program.updates],
+    }
+    entry = model.metadata_props.add()
+    entry.key, entry.value = "onnxgrad.training_step", json.dumps(manifest)
+    return model, manifest
+
+
+def _describe(name: str, v: Variable) -> dict[str, Any]:
+    return {"name": name, "dtype": v.dtype.name, "shape": None if v.dims is None else list(v.dims)}
+
+
+def build_graph(program: Program, outputs: list[Variable], state_as_inputs: bool = False, all_updates: bool = True) -> Graph:
+    """Plan a pruned graph for ``outputs``, with state as inputs and outputs if asked."""
+    updates = list(program.updates.values()) if state_as_inputs and all_updates else []
+    graph = Graph(program)
+    plan = make_plan(program, [*outputs, *updates])
+    graph.plan, graph.operators, graph.hoists = plan, plan.operators, True
+    for original, stand_in in plan.aliases.items():
+        graph.names[id(stand_in)] = original.name
+    leaves = {id(v) for v in plan.leaves}
+    graph.inputs = [v for v in program.global_block().inputs if id(v) in leaves and not v.persistable and v.value is None]
+    known = {id(v) for v in graph.inputs}
+    for v in plan.leaves:
+        if id(v) in known or (v.block.idx != 0 and not v.persistable):
+            continue
+        if v.persistable and state_as_inputs:
+            graph.inputs.append(v)
+        elif v.persistable or v.value is not None:
+            graph.initializers.append(v)
+        elif v.op is None and v.block.idx == 0:
+            graph.inputs.append(v)
+        known.add(id(v))
+        if v.persistable:
+            graph.hoisted.add(id(v))
+    taken: set[str] = set()
+    for v in [*outputs, *updates]:
+        name = graph.name(v)
+        if name not in taken:
+            taken.add(name)
+            graph.outputs.append((name, v))
+    return graph
+
+
+def _as_variables(program: Program, outputs: Sequence[Variable | str] | Variable | str) -> list[Variable]:
+    items = [outputs] if isinstance(outputs, (Variable, str)) else list(outputs)
+    found = []
+    for item in items:
+        v = item if isinstance(item, Variable) else program.global_block().vars.get(item)
+        if v is None or v.block.program is not program:
+            name = item if isinstance(item, str) else item.name
+            raise FetchError(f"the program has no variable {name!r} in its main block. Check the name, or the program.")
+        found.append(v)
+    return found
+
+
+def _inference_graph(program: Program, outputs: Sequence[Variable | str] | Variable | str | None) -> Graph:
+    if outputs is not None:
+        return build_graph(program, _as_variables(program, outputs))
+    if not program.outputs:
+        raise ArgumentError("this program was built in Python and names no outputs. Pass outputs=[...].")
+    block = program.global_block()
+    graph = Graph(program)
+    graph.operators = [op for op in block.ops if op.role is Role.FORWARD and op.replaces is None]
+    graph.inputs = list(block.inputs)
+    used = {id(v) for op in graph.operators for v in op.operands()} | {id(v) for v in block.outputs}
+    ours = {id(v) for v in program._constants.values()}
+    graph.initializers = [v for v in block.initializers if v.op is None and (id(v) in used or not (id(v) in ours or v.persistable))]
+    if isinstance(program.imported, Imported):
+        graph.initializers = [
+            v for v in block.initializers if v.op is None and (id(v) in used or (v.value is not None and v.value.origin is not None))
+        ]
+    graph.outputs = [(v.name, v) for v in block.outputs]
+    return graph
+
+
+def write_model(graph: Graph, values: dict[Variable, np.ndarray[Any, Any]] | None = None) -> ModelProto:
+    """The ONNX message of a planned graph."""
+    program = graph.program
+    model = ModelProto(ir_version=program.ir_version)
+    _set_present(
+        model,
+        producer_name=program.producer[0],
+        producer_version=program.producer[1],
+        doc_string=program.doc,
+        domain=program.domain,
+        model_version=program.model_version,
+    )
+    _write_header(model, graph)
+    block = program.global_block()
+    model.graph.name = block.name or "main"
+    _set_present(model.graph, doc_string=block.doc)
+    _write_metadata(model.graph, block.metadata)
+    _Writer(graph, values or {}).write_main(model.graph)
+    for function in program.functions.values():
+        model.functions.append(_write_function(function))
+    return model
+
+
+def _write_header(model: ModelProto, graph: Graph) -> None:
+    program = graph.program
+    imports = list(program.opset_imports)
+    for domain in sorted({op.domain for op in graph.operators}):
+        if all(domain != name for name, _ in imports) and not (domain == "" and any(n == "ai.onnx" for n, _ in imports)):
+            imports.append((domain, 1))
+    for domain, version in imports:
+        model.opset_import.add(domain=domain, version=version)
+    metadata = dict(program.metadata)
+    frozen = [p.name for p in program.parameters if p.stop_gradient]
+    if frozen:
+        metadata[FROZEN_KEY] = "\n".join(frozen)
+    _write_metadata(model, metadata)
+    if isinstance(program.imported, Imported):
+        model.training_info.extend(program.imported.training_info)
+        model.configuration.extend(program.imported.configuration)
+        if graph.plan is None:
+            model.graph.quantization_annotation.extend(program.imported.quantization_annotation)
+
+
+def _collect_reads(operators: Iterable[Operator], read: set[int]) -> None:
+    for op in operators:
+        read.update(id(v) for v in op.inputs)
+        for body in op.blocks():
+            read.update(id(v) for v in body.outputs)
+            _collect_reads(body.ops, read)
+
+
+def _set_present(message: Any, **fields: Any) -> None:
+    """Set only what has a value, so that an absent field of the original stays absent."""
+    for name, value in fields.items():
+        if value:
+            setattr(message, name, value)
+
+
+def _write_metadata(message: Any, metadata: dict[str, str] | None) -> None:
+    for key, value in (metadata or {}).items():
+        entry = message.metadata_props.add()
+        entry.key, entry.value = key, value
+
+
+class _Writer:
+    def __init__(self, graph: Graph, values: dict[Variable, np.ndarray[Any, Any]]) -> None:
+        self.graph = graph
+        self.values = values
+        self.program = graph.program
+        self.read: set[int] | None = None
+
+    def write_main(self, proto: GraphProto) -> None:
+        graph = self.graph
+        for v in graph.inputs:
+            self._write_info(proto.input.add(), v, v.name)
+        for name, v in graph.outputs:
+            self._write_info(proto.output.add(), graph.plan.resolve(v) if graph.plan else v, name, declared=v)
+        for v in graph.initializers:
+            self._write_initializer(proto, v)
+        for op in graph.operators:
+            self._write_node(proto.node.add(), op)
+        if graph.plan is None:
+            for v in self.program.global_block().value_infos:
+                proto.value_info.add().CopyFrom(v.declared)
+
+    def _write_info(self, info: ValueInfoProto, v: Variable, name: str, declared: Variable | None = None) -> None:
+        source = declared if declared is not None else v
+        if source.declared is not None and source.declared.name == name:
+            info.CopyFrom(source.declared)
+            return
+        info.name = name
+        _set_present(info, doc_string=v.doc)
+        if v.type is not None:
+            fill_type(info.type, v.type)
+
+    def _write_initializer(self, proto: GraphProto, v: Variable) -> None:
+        tensor = proto.initializer.add()
+        array = self.values.get(v)
+        if array is None and v.persistable:
+            array = self.program.active_scope().get(v.name)
+        if array is None and v.value is not None:
+            origin = v.value.origin
+            if isinstance(origin, TensorProto):
+                tensor.CopyFrom(origin)
+                tensor.name = v.name
+                return
+            array = v.value.numpy()
+        if array is None:
+            raise NotInitialized(f"parameter {v.name} has no value yet. Run the startup program first.")
+        tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), v.name))
+
+    def _write_node(self, node: NodeProto, op: Operator) -> None:
+        graph = self.graph
+        node.op_type = op.type
+        _set_present(node, domain=op.domain, name=op.name, doc_string=op.doc, overload=op.overload)
+        node.input.extend(graph.name(v) for v in op.inputs)
+        outputs = op.outputs if op.declared_outputs is None else self._outputs_in_use(op, op.declared_outputs)
+        node.output.extend(graph.name(v) for v in outputs)
+        for key, value in op.attrs.items():
+            self._write_attribute(node.attribute.add(), op, key, value)
+        _write_metadata(node, op.metadata)
+        if op.role is not Role.FORWARD:
+            _write_metadata(node, {ROLE_KEY: op.role.name.lower()})
+        if op.type == "Constant" and op.outputs and op.outputs[0] is not None and op.outputs[0].persistable:
+            self._write_trained_constant(node, op.outputs[0])
+
+    def _outputs_in_use(self, op: Operator, declared: int) -> list[Variable | None]:
+        """Without the outputs that a gradient rule added and that this graph does not read."""
+        if self.read is None:
+            self.read = {id(v) for _, v in self.graph.outputs}
+            _collect_reads(self.graph.operators, self.read)
+        kept = [v if i < declared or id(v) in self.read else None for i, v in enumerate(op.outputs)]
+        while kept and kept[-1] is None and len(kept) > declared:
+            kept.pop()
+        return kept
+
+    def _write_trained_constant(self, node: NodeProto, v: Variable) -> None:
+        newest = self.program.active_scope().get(v.name)
+        if newest is not None:
+            del node.attribute[:]
+            attribute = node.attribute.add()
+            attribute.name, attribute.type = "value", AttributeProto.TENSOR
+            attribute.t.CopyFrom(numpy_helper.from_array(newest))
+
+    def _write_attribute(self, proto: AttributeProto, op: Operator, key: str, value: Any) -> None:
+        kind = attribute_kind(op, key, value)
+        if isinstance(value, AttributeReference):
+            proto.name, proto.ref_attr_name, proto.type = key, value.name, kind  # type: ignore[assignment]
+        elif isinstance(value, Block):
+            proto.name, proto.type = key, AttributeProto.GRAPH
+            self._write_body(proto.g, value)
+        elif isinstance(value, list) and value and isinstance(value[0], Block):
+            proto.name, proto.type = key, AttributeProto.GRAPHS
+            for body in value:
+                self._write_body(proto.graphs.add(), body)
+        else:
+            fill_attribute(proto, key, value, kind)
+        if op.attr_info is not None and key in op.attr_info:
+            _set_present(proto, doc_string=op.attr_info[key][1])
+
+    def _write_body(self, proto: GraphProto, body: Block) -> None:
+        graph = self.graph
+        proto.name = body.name or "body"
+        _set_present(proto, doc_string=body.doc)
+        _write_metadata(proto, body.metadata)
+        for v in body.inputs:
+            self._write_info(proto.input.add(), v, v.name)
+        for v in body.outputs:
+            self._write_info(proto.output.add(), v, graph.name(v), declared=v)
+        for v in body.initializers:
+            if not (graph.hoists and v.persistable):
+                self._write_initializer(proto, v)
+        for op in body.ops:
+            hoisted = graph.hoists and op.type == "Constant" and op.outputs[0] is not None and op.outputs[0].persistable
+            if not hoisted:
+                self._write_node(proto.node.add(), op)
+        for v in body.value_infos:
+            if not (graph.hoists and v.persistable):
+                proto.value_info.add().CopyFrom(v.declared)
+
+
+def _write_function(function: Function) -> Any:
+    if function.origin is not None:
+        return function.origin
+    proto = onnx.FunctionProto(name=function.name, domain=function.domain, overload=function.overload, doc_string=function.doc)
+    proto.input.extend(function.input_names)
+    proto.output.extend(v.name for v in function.body.outputs)
+    proto.attribute.extend(function.attribute_names)
+    for domain, version in function.body.program.opset_imports:
+        proto.opset_import.add(domain=domain, version=version)
+    graph = Graph(function.body.program)
+    writer = _Writer(graph, {})
+    for v in function.body.initializers:
+        if v.op is None and v.value is not None:
+            proto.node.append(helper.make_node("Constant", [], [v.name], value=numpy_helper.from_array(v.value.numpy(), v.name)))
+    for op in function.body.ops:
+        writer._write_node(proto.node.add(), op)
+    for key, value in function.attribute_defaults.items():
+        fill_attribute(proto.attribute_proto.add(), key, value, attribute_kind(Operator(function.body, "", [], []), key, value))
+    _write_metadata(proto, function.metadata)
+    return proto
+
+
+def _value(program: Program, v: Variable, scope: Any) -> np.ndarray[Any, Any]:
+    found = (scope or program.active_scope()).get(v.name)
+    if found is None and v.value is not None:
+        found = v.value.numpy()
+    if found is None:
+        raise NotInitialized(f"{v.name} has no value yet. Run the startup program first.")
+    return np.asarray(found)
+
+
+# Files -------------------------------------------------------------------------------------------------------------
+
+
+def _tensors_of(graph: GraphProto) -> Iterable[TensorProto]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            if attribute.HasField("g"):
+                yield from _tensors_of(attribute.g)
+            for inner in attribute.graphs:
+                yield from _tensors_of(inner)
+
+
+def _write_file(model: ModelProto, path: Path, program: Program) -> None:
+    source = program.imported.folder if isinstance(program.imported, Imported) else None
+    tensors = list(_tensors_of(model.graph))
+    external = [t for t in tensors if is_external(t)]
+    moved = bool(external) and (source is None or source.resolve() != path.parent.resolve())
+    if moved or model.ByteSize() > _LARGEST_MESSAGE:
+        chosen = [t for t in tensors if is_external(t) or t.ByteSize() > _EXTERNAL_THRESHOLD]
+        arrays = [_bytes_of(t, source) for t in chosen]
+        location = path.name + ".data"
+        partial = path.with_name(location + ".partial")
+        pack_external(chosen, arrays, partial, location)
+        os.replace(partial, path.with_name(location))
+    temporary = path.with_name(path.name + ".partial")
+    temporary.write_bytes(model.SerializeToString())
+    os.replace(temporary, path)
+
+
+def _bytes_of(tensor: TensorProto, folder: Path | None) -> bytes:
+    if not is_external(tensor):
+        return numpy_helper.to_array(tensor).tobytes() if not tensor.raw_data else tensor.raw_data
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    if folder is None:
+        raise ExternalDataError(f"tensor {tensor.name!r} is stored in a file whose folder is not known. Load the model by path.")
+    with (folder / entries["location"]).open("rb") as file:
+        file.seek(int(entries.get("offset", 0)))
+        length = int(entries["length"]) if "length" in entries else -1
+        return file.read(length)
+

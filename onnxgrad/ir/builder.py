@@ -1,0 +1,153 @@
+"""Appends operators by calling them: ``op.Mul(x, y)``, ``op.ReduceSum(x, axes=[1], keepdims=0)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.errors import ArgumentTypeError, IllTyped
+from onnxgrad.ir.infer import check_and_infer
+from onnxgrad.ir.operator import Operator, Role
+from onnxgrad.ir.simplify import SIMPLER
+from onnxgrad.ir.types import TensorType
+from onnxgrad.ir.variable import Variable
+
+if TYPE_CHECKING:
+    from onnxgrad.ir.block import Block
+    from onnxgrad.ir.opset import Operand, Schema
+
+__all__ = ["Builder"]
+
+
+class Builder:
+    """Appends operators to a block, or, given a ``stage``, to that list, leaving the block as it is.
+
+    Positional and keyword arguments are the operator's inputs by their ONNX names; further keywords are attributes.
+    Numbers, lists and arrays become constants, in the element type of the operands they meet. An argument that is an
+    attribute in this opset and an input in another (``axes``) is put where it belongs.
+    """
+
+    __slots__ = ("block", "key", "role", "simplify", "stage")
+
+    def __init__(self, block: Block, stage: list[Operator] | None = None, role: Role = Role.FORWARD, key: str = "") -> None:
+        self.block = block
+        self.stage = stage
+        self.role = role
+        self.key = key
+        self.simplify = stage is not None or role is not Role.FORWARD
+
+    def __getattr__(self, op_type: str) -> Callable[..., Any]:
+        if not op_type[:1].isupper():
+            raise AttributeError(op_type)
+
+        def emit(*args: Any, outputs: int | Sequence[str] = 1, **kwargs: Any) -> Any:
+            return self.emit(op_type, args, kwargs, outputs)
+
+        return emit
+
+    def emit(
+        self,
+        op_type: str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        outputs: int | Sequence[str] = 1,
+        key: str = "",
+        domain: str = "",
+    ) -> Any:
+        """Append ``op_type`` and return its output, or a tuple when ``outputs`` is a count above 1 or a list of names."""
+        if self.simplify and op_type in SIMPLER:
+            simpler = SIMPLER[op_type](self, args, kwargs)
+            if simpler is not None:
+                return simpler
+        operator = Operator(self.block, op_type, [], [], {}, domain)
+        operator.role = self.role
+        schema = operator.schema
+        if schema is None:
+            version = self.block.program.opset_version(domain)
+            raise IllTyped(f"there is no operator {op_type} in opset {version}. Raise the program's opset.")
+        given = list(args)
+        for name, value in kwargs.items():
+            declared = schema.input_named(name)
+            if declared is None:
+                if value is not None:
+                    operator.attrs[name] = _plain(value)
+            elif value is not None:
+                given.extend([None] * (declared.index + 1 - len(given)))
+                given[declared.index] = value
+        while given and given[-1] is None:
+            given.pop()
+        if op_type == "Constant" or any(not isinstance(item, Variable) for item in given):
+            operator.inputs = self._operands(schema, given)
+        else:
+            operator.inputs = given
+        names = self._names(op_type, outputs, key)
+        operator.outputs = [Variable(self.block, name, None, operator) for name in names]
+        check_and_infer(operator)
+        if self.stage is not None:
+            operator.name = self.key
+            self.stage.append(operator)
+        else:
+            self.block.append(operator)
+        if isinstance(outputs, int) and outputs == 1:
+            return operator.outputs[0]
+        return tuple(operator.outputs)
+
+    def constant(self, value: Any, dtype: DType | None = None) -> Variable:
+        """A constant of the program, shared between all equal ones."""
+        return self.block.program.constant(np.asarray(value, None if dtype is None else dtype.numpy))
+
+    def _names(self, op_type: str, outputs: int | Sequence[str], key: str) -> list[str]:
+        if not isinstance(outputs, int):
+            return list(outputs)
+        if self.stage is not None:
+            return [""] * outputs
+        program = self.block.program
+        if key:
+            return [program.generate_name(key) for _ in range(outputs)]
+        if self.key:
+            return [program.fresh_name(f"{self.key}/{op_type}") for _ in range(outputs)]
+        layer = state.generate_name(op_type.lower())
+        return [program.fresh_name(f"{layer}.tmp_{i}") for i in range(outputs)]
+
+    def _operands(self, schema: Schema, given: list[Any]) -> list[Variable | None]:
+        dtypes: dict[str, DType] = {}
+        for index, item in enumerate(given):
+            declared = schema.input_at(index)
+            if declared is not None and isinstance(item, Variable) and isinstance(item.type, TensorType):
+                dtypes.setdefault(declared.typestr, item.type.dtype)
+        return [
+            item if item is None or isinstance(item, Variable) else self._as_constant(schema, schema.input_at(i), item, dtypes)
+            for i, item in enumerate(given)
+        ]
+
+    def _as_constant(self, schema: Schema, declared: Operand | None, item: Any, dtypes: dict[str, DType]) -> Variable:
+        if isinstance(item, (np.ndarray, np.generic)):
+            return self.constant(item)
+        if not isinstance(item, (bool, int, float, str, list, tuple)):
+            raise ArgumentTypeError(f"{schema.name} takes variables, numbers and arrays, not {type(item).__name__}.")
+        dtype = dtypes.get(declared.typestr) if declared is not None else None
+        array = np.asarray(item) if dtype is None else np.asarray(item, dtype.numpy)
+        if dtype is None and (array.size == 0 or array.dtype.kind == "i"):
+            array = array.astype(np.int64)
+        if dtype is None and array.dtype == np.float64:
+            array = array.astype(np.float32)
+        if dtype is None and declared is not None and not schema.allows(declared.typestr, dtype_of(array.dtype)):
+            array = array.astype(np.float32)
+        return self.constant(array)
+
+
+def _plain(value: Any) -> Any:
+    """An attribute value in the form operators keep: Python numbers, str, lists, tensors, blocks."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,352 @@
+"""Types, shapes and small known values of an operator's outputs, found as it is appended.
+
+onnx's own inference does the work, memoised by operator, attributes and operand types. It loses what a backward pass
+needs in one place: a shape that is computed at run time. So small integer tensors remember what is known of their
+entries, and the operators that read shapes use them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper, shape_inference
+
+from onnxgrad.dtypes import DType, from_onnx_number
+from onnxgrad.errors import IllTyped
+from onnxgrad.ir.operator import AttributeReference, Operator
+from onnxgrad.ir.opset import Schema
+from onnxgrad.ir.shapes import FROM_ENTRIES, propagate_entries
+from onnxgrad.ir.tensor import Tensor
+from onnxgrad.ir.types import Dim, Entries, OptionalType, SequenceType, TensorType, Type, merge_types
+from onnxgrad.ir.variable import Variable
+
+__all__ = ["attribute_kind", "check_and_infer", "fill_attribute", "fill_type", "infer_leniently", "read_type"]
+
+_Result = list[tuple["Type | None", "Entries | None"]]
+_memo: dict[Any, _Result] = {}
+_MEMO_LIMIT = 100_000
+_IR_VERSION = 10
+_READS_FLOAT_VALUES = ("Resize", "Upsample")
+
+
+def check_and_infer(operator: Operator) -> None:
+    """Set the types of an operator's outputs.
+
+    Raises:
+        IllTyped: naming the operator, when operands or attributes do not fit its schema.
+    """
+    for variable, (type, entries) in zip(operator.outputs, _memoised(operator, strict=True), strict=False):
+        if variable is not None:
+            variable.type = type if variable.type is None else merge_types(type, variable.type)
+            variable.entries = entries
+
+
+def infer_leniently(operator: Operator) -> None:
+    """Set what can be found of the output types; used on import, where onnxruntime may accept more than inference."""
+    for variable, (type, entries) in zip(operator.outputs, _memoised(operator, strict=False), strict=False):
+        if variable is not None:
+            variable.type = merge_types(variable.type, type)
+            variable.entries = entries
+
+
+def _memoised(operator: Operator, strict: bool) -> _Result:
+    key = _memo_key(operator)
+    if key is None:
+        return _infer(operator, strict)
+    found = _memo.get(key)
+    if found is None:
+        found = _infer(operator, strict)
+        if len(_memo) >= _MEMO_LIMIT:
+            _memo.clear()
+        _memo[key] = found
+    return found
+
+
+def _memo_key(operator: Operator) -> Any:
+    attrs: tuple[Any, ...] = ()
+    if operator.attrs:
+        parts = []
+        for name, value in operator.attrs.items():
+            if isinstance(value, (int, float, str)):
+                parts.append((name, value))
+            elif isinstance(value, list) and (not value or isinstance(value[0], (int, float, str))):
+                parts.append((name, tuple(value)))
+            else:
+                return None
+        attrs = tuple(parts)
+    operands = tuple(
+        None if v is None else (v.type, v.entries) if v.type is None or not v.type[0].is_float else v.type  # type: ignore[union-attr]
+        if isinstance(v.type, TensorType) or v.type is None
+        else v.type
+        for v in operator.inputs
+    )
+    version = operator.block.program.opset_version(operator.domain)
+    outputs = tuple([v is not None for v in operator.outputs])
+    key = (operator.type, operator.domain, version, attrs, operands, outputs)
+    if operator.type in _READS_FLOAT_VALUES:
+        values = tuple(
+            v.value.numpy().tobytes() if v is not None and v.value is not None and v.value.size < 65 else None
+            for v in operator.inputs
+        )
+        return (*key, values)
+    return key
+
+
+def _infer(operator: Operator, strict: bool) -> _Result:
+    schema = operator.schema
+    unknown: _Result = [(None, None)] * len(operator.outputs)
+    if schema is None:
+        return unknown
+    if strict:
+        _check(operator, schema)
+    if operator.type in _BODIES and operator.domain == "":
+        return _BODIES[operator.type](operator)
+    node, types, data = _as_node(operator)
+    if any(v is not None and v.type is None for v in operator.inputs):
+        return unknown
+    opsets = [helper.make_opsetid(operator.domain, schema.since)]
+    try:
+        found = shape_inference.infer_node_outputs(schema.raw, node, types, data, None, opsets, _IR_VERSION)
+    except Exception as error:
+        if not strict:
+            return unknown
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise IllTyped(f"{operator}: {reason}. Operands: {_operand_text(operator)}.") from error
+    results: _Result = [(None if v is None else read_type(found.get(f"y{i}")), None) for i, v in enumerate(operator.outputs)]
+    if operator.domain == "" and results:
+        first, _ = results[0]
+        if operator.type in FROM_ENTRIES and isinstance(first, TensorType):
+            dims = FROM_ENTRIES[operator.type](operator)
+            if dims is not None:
+                first = merge_types(TensorType(first.dtype, dims), first)
+        results[0] = (first, propagate_entries(operator, first))
+    return results
+
+
+def _as_node(operator: Operator) -> tuple[NodeProto, dict[str, TypeProto], dict[str, TensorProto]]:
+    node = NodeProto(op_type=operator.type, domain=operator.domain)
+    types: dict[str, TypeProto] = {}
+    data: dict[str, TensorProto] = {}
+    for i, v in enumerate(operator.inputs):
+        name = "" if v is None else f"x{i}"
+        node.input.append(name)
+        if v is None or v.type is None:
+            continue
+        types[name] = fill_type(TypeProto(), v.type)
+        constant = _small_constant(v)
+        if constant is not None:
+            data[name] = numpy_helper.from_array(constant, name)
+    node.output.extend("" if v is None else f"y{i}" for i, v in enumerate(operator.outputs))
+    for key, value in operator.attrs.items():
+        if not isinstance(value, AttributeReference):
+            fill_attribute(node.attribute.add(), key, value, attribute_kind(operator, key, value))
+    return node, types, data
+
+
+def _small_constant(v: Variable) -> np.ndarray[Any, Any] | None:
+    if v.value is not None and not v.persistable and v.value.size <= 64 and v.value.dtype.name != "string":
+        return v.value.numpy()
+    if v.entries is not None and isinstance(v.type, TensorType) and all(isinstance(entry, int) for entry in v.entries):
+        array = np.array(v.entries, v.type.dtype.numpy)
+        return array.reshape(()) if v.type.dims == () else array
+    return None
+
+
+def _operand_text(operator: Operator) -> str:
+    return ", ".join("absent" if v is None else repr(v) for v in operator.inputs)
+
+
+def _check(operator: Operator, schema: Schema) -> None:
+    """Operand count, attribute names, and one element type per type variable."""
+    if operator.domain == "" and operator.attrs:
+        for name in operator.attrs:
+            if name not in schema.attributes:
+                raise IllTyped(f"{operator}: there is no attribute {name!r}; it has {sorted(schema.attributes)}.")
+    for name in schema.required:
+        if name not in operator.attrs:
+            raise IllTyped(f"{operator}: the attribute {name!r} is required.")
+    present = len(operator.inputs)
+    if present < schema.min_input or (present > len(schema.inputs) and not (schema.inputs and schema.inputs[-1].variadic)):
+        raise IllTyped(f"{operator}: {present} operands given; its inputs are {[o.name for o in schema.inputs]}.")
+    bound: dict[str, DType] = {}
+    for index, v in enumerate(operator.inputs):
+        declared = schema.input_at(index)
+        if declared is None:
+            continue
+        if v is None:
+            if not declared.optional and not declared.variadic:
+                raise IllTyped(f"{operator}: the input {declared.name!r} is missing.")
+            continue
+        if not isinstance(v.type, TensorType):
+            continue
+        dtype = v.type.dtype
+        if not schema.allows(declared.typestr, dtype) and "seq" not in declared.typestr.lower():
+            if not any(name.startswith(("seq(", "optional(")) for name in schema.typestrs.get(declared.typestr, ())):
+                raise IllTyped(f"{operator}: {declared.name!r} cannot be {dtype.name} ({v!r}). Cast it first.")
+        homogeneous = not (declared.variadic and not schema.raw.inputs[declared.index].is_homogeneous)
+        if declared.typestr in schema.typestrs and homogeneous:
+            first = bound.setdefault(declared.typestr, dtype)
+            if first != dtype:
+                raise IllTyped(
+                    f"{operator}: {declared.name!r} is {dtype.name} but must be {first.name} like the others "
+                    f"({_operand_text(operator)}). Cast one of them."
+                )
+
+
+# Bodies ------------------------------------------------------------------------------------------------------------
+
+
+def _infer_if(operator: Operator) -> _Result:
+    then, other = operator.attrs["then_branch"], operator.attrs["else_branch"]
+    if len(then.outputs) != len(other.outputs):
+        raise IllTyped(f"{operator}: the branches return {len(then.outputs)} and {len(other.outputs)} values.")
+    return [(_join(a.type, b.type), None) for a, b in zip(then.outputs, other.outputs, strict=True)]
+
+
+def _join(a: Type | None, b: Type | None) -> Type | None:
+    """What is true of both."""
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype:
+        return a if a == b else None
+    if a.dims is None or b.dims is None or len(a.dims) != len(b.dims):
+        return TensorType(a.dtype, None)
+    return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.dims, b.dims, strict=True)))
+
+
+def _prepend(length: Dim, type: Type | None, axis: int = 0) -> Type | None:
+    if not isinstance(type, TensorType) or type.dims is None:
+        return type
+    dims = list(type.dims)
+    dims.insert(axis if axis >= 0 else len(dims) + 1 + axis, length)
+    return TensorType(type.dtype, tuple(dims))
+
+
+def _infer_loop(operator: Operator) -> _Result:
+    body = operator.attrs["body"]
+    carried = len(operator.inputs) - 2
+    states = [_join(v.type, w.type) for v, w in zip(body.inputs[2:], body.outputs[1 : 1 + carried], strict=True)]
+    limit = operator.inputs[0]
+    length: Dim = None
+    condition_constant = body.outputs[0].value is not None
+    if limit is not None and limit.entries is not None and condition_constant:
+        length = limit.entries[0]
+    return [(t, None) for t in states] + [(_prepend(length, v.type), None) for v in body.outputs[1 + carried :]]
+
+
+def _infer_scan(operator: Operator) -> _Result:
+    body, scanned = operator.attrs["body"], operator.attrs["num_scan_inputs"]
+    states = len(operator.inputs) - scanned
+    results: _Result = [(_join(v.type, w.type), None) for v, w in zip(body.inputs[:states], body.outputs[:states], strict=True)]
+    axes = operator.attrs.get("scan_output_axes") or [0] * (len(body.outputs) - states)
+    length: Dim = None
+    in_axes = operator.attrs.get("scan_input_axes") or [0] * scanned
+    for v, axis in zip(operator.inputs[states:], in_axes, strict=True):
+        if v is not None and v.dims is not None and length is None:
+            length = v.dims[axis]
+    for v, axis in zip(body.outputs[states:], axes, strict=True):
+        results.append((_prepend(length, v.type, axis), None))
+    return results
+
+
+_BODIES = {"If": _infer_if, "Loop": _infer_loop, "Scan": _infer_scan}
+
+
+# Messages ----------------------------------------------------------------------------------------------------------
+
+
+def read_type(proto: TypeProto | None) -> Type | None:
+    """Our description of an ONNX type; None for what we do not describe (maps, sparse tensors)."""
+    if proto is None:
+        return None
+    kind = proto.WhichOneof("value")
+    if kind == "tensor_type":
+        tensor = proto.tensor_type
+        if tensor.elem_type == 0:
+            return None
+        dims: tuple[Dim, ...] | None = None
+        if tensor.HasField("shape"):
+            dims = tuple(
+                d.dim_value if d.HasField("dim_value") else (d.dim_param or None) if d.HasField("dim_param") else None
+                for d in tensor.shape.dim
+            )
+        return TensorType(from_onnx_number(tensor.elem_type), dims)
+    if kind == "sequence_type":
+        return SequenceType(read_type(proto.sequence_type.elem_type))
+    if kind == "optional_type":
+        return OptionalType(read_type(proto.optional_type.elem_type))
+    return None
+
+
+def fill_type(proto: TypeProto, type: Type) -> TypeProto:
+    """Write our description into an ONNX message."""
+    if isinstance(type, TensorType):
+        proto.tensor_type.elem_type = type.dtype.number
+        if type.dims is not None:
+            shape = proto.tensor_type.shape
+            shape.ClearField("dim")
+            for dim in type.dims:
+                entry = shape.dim.add()
+                if isinstance(dim, int):
+                    entry.dim_value = dim
+                elif dim is not None:
+                    entry.dim_param = dim
+    elif isinstance(type, SequenceType):
+        proto.sequence_type.SetInParent()
+        if type.element is not None:
+            fill_type(proto.sequence_type.elem_type, type.element)
+    else:
+        proto.optional_type.SetInParent()
+        if type.element is not None:
+            fill_type(proto.optional_type.elem_type, type.element)
+    return proto
+
+
+def attribute_kind(operator: Operator, name: str, value: Any) -> int:
+    """ONNX attribute type of a value; the schema or the imported file decides where the value does not."""
+    if operator.attr_info is not None and name in operator.attr_info:
+        return operator.attr_info[name][0]
+    schema = operator.schema
+    if schema is not None and name in schema.attributes:
+        return schema.attributes[name]
+    if isinstance(value, AttributeReference):
+        return value.kind
+    sample = value[0] if isinstance(value, list) and value else value
+    kinds: dict[type, int] = {int: 2, float: 1, str: 3, bytes: 3, Tensor: 4}
+    kind = kinds.get(type(sample), 5 if hasattr(sample, "ops") else 2)
+    return kind + 5 if isinstance(value, list) else kind
+
+
+def fill_attribute(proto: AttributeProto, name: str, value: Any, kind: int) -> None:
+    """Write an attribute that holds no sub-graph."""
+    proto.name = name
+    proto.type = kind  # type: ignore[assignment]
+    if kind == AttributeProto.FLOAT:
+        proto.f = float(value)
+    elif kind == AttributeProto.INT:
+        proto.i = int(value)
+    elif kind == AttributeProto.STRING:
+        proto.s = value if isinstance(value, bytes) else str(value).encode()
+    elif kind == AttributeProto.TENSOR:
+        proto.t.CopyFrom(_tensor_proto(value))
+    elif kind == AttributeProto.FLOATS:
+        proto.floats.extend(float(v) for v in value)
+    elif kind == AttributeProto.INTS:
+        proto.ints.extend(int(v) for v in value)
+    elif kind == AttributeProto.STRINGS:
+        proto.strings.extend(v if isinstance(v, bytes) else str(v).encode() for v in value)
+    elif kind == AttributeProto.TENSORS:
+        proto.tensors.extend(_tensor_proto(v) for v in value)
+    elif kind == AttributeProto.TYPE_PROTO:
+        proto.tp.CopyFrom(value if isinstance(value, TypeProto) else fill_type(TypeProto(), value))
+    elif kind == AttributeProto.SPARSE_TENSOR:
+        proto.sparse_tensor.CopyFrom(value)
+    else:
+        raise IllTyped(f"attribute {name!r} has a kind ({kind}) that cannot be written.")
+
+
+def _tensor_proto(tensor: Tensor) -> TensorProto:
+    return tensor.origin if tensor.origin is not None else numpy_helper.from_array(tensor.numpy())
+
+
+assert onnx.__version__

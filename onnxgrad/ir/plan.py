@@ -1,0 +1,82 @@
+"""What of a program a set of results needs: operators in order, and which originals their expansions stand in for.
+
+onnxruntime executes dead nodes, so everything that is run or written goes through here first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from onnxgrad.ir.operator import Operator
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.traverse import captured
+from onnxgrad.ir.variable import Variable
+
+__all__ = ["Plan", "make_plan"]
+
+
+class Plan:
+    """Needed operators, the leaves they read, and for each replaced output the one computed instead."""
+
+    __slots__ = ("aliases", "leaves", "operators")
+
+    def __init__(self, operators: list[Operator], leaves: list[Variable], aliases: dict[Variable, Variable]) -> None:
+        self.operators = operators
+        self.leaves = leaves
+        self.aliases = aliases
+
+    def resolve(self, v: Variable) -> Variable:
+        """The variable that is really computed for ``v``."""
+        while v in self.aliases:
+            v = self.aliases[v]
+        return v
+
+
+def make_plan(program: Program, outputs: Iterable[Variable]) -> Plan:
+    """Find what ``outputs`` need in the main block."""
+    outputs = list(outputs)
+    aliases: dict[Variable, Variable] = {}
+    while True:
+        plan = _sweep(program, outputs, aliases)
+        fresh = _expansions_in_use(plan.operators, aliases)
+        if not fresh:
+            return plan
+        aliases.update(fresh)
+
+
+def _sweep(program: Program, outputs: list[Variable], aliases: dict[Variable, Variable]) -> Plan:
+    plan = Plan([], [], aliases)
+    wanted = {id(plan.resolve(v)) for v in outputs}
+    reads: dict[int, Variable] = {id(plan.resolve(v)): plan.resolve(v) for v in outputs}
+    for op in reversed(program.global_block().ops):
+        if not any(v is not None and id(v) in wanted for v in op.outputs):
+            continue
+        if op.outputs and op.outputs[0] is not None and op.outputs[0].value is not None and op.outputs[0].persistable:
+            continue
+        plan.operators.append(op)
+        for v in op.operands():
+            if v is not None:
+                resolved = plan.resolve(v)
+                wanted.add(id(resolved))
+                reads.setdefault(id(resolved), resolved)
+    plan.operators.reverse()
+    plan.leaves = [v for v in reads.values() if v.is_leaf or v.persistable]
+    return plan
+
+
+def _expansions_in_use(operators: list[Operator], aliases: dict[Variable, Variable]) -> dict[Variable, Variable]:
+    """Outputs of originals whose expansion is live."""
+    fresh: dict[Variable, Variable] = {}
+    for op in operators:
+        original = op.replaces or (op if op.expansion is not None and op.expansion.always else None)
+        if original is None or original.expansion is None:
+            continue
+        for v, w in zip(original.outputs, original.expansion.outputs, strict=True):
+            if v is not None and w is not None and v not in aliases:
+                fresh[v] = w
+    return fresh
+
+
+def captured_leaves(operators: Iterable[Operator]) -> list[Variable]:
+    """Leaves read inside bodies."""
+    return [v for op in operators for v in captured(op) if v.is_leaf]

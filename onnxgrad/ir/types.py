@@ -1,0 +1,60 @@
+"""What is known of a value before it is computed: element type, dimensions, sequence or optional."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from onnxgrad.dtypes import DType
+
+__all__ = ["Dim", "Dims", "Entries", "OptionalType", "SequenceType", "TensorType", "Type", "merge_types", "same_dim"]
+
+Dim: TypeAlias = "int | str | None"
+"""A dimension: a number, the name of a symbol, or unknown."""
+Dims: TypeAlias = "tuple[Dim, ...]"
+Entries: TypeAlias = "tuple[Dim, ...]"
+"""What is known of the elements of a small integer tensor (rank 0 or 1)."""
+
+
+class TensorType(NamedTuple):
+    """A tensor; ``dims`` is None when even the rank is unknown."""
+
+    dtype: DType
+    dims: Dims | None
+
+
+class SequenceType(NamedTuple):
+    """A list of values of one type."""
+
+    element: Type | None
+
+
+class OptionalType(NamedTuple):
+    """A value that may be absent."""
+
+    element: Type | None
+
+
+Type: TypeAlias = "TensorType | SequenceType | OptionalType"
+
+
+def same_dim(a: Dim, b: Dim) -> bool:
+    """Whether two dimensions are certainly equal at run time."""
+    return a is not None and a == b
+
+
+def merge_types(first: Type | None, second: Type | None) -> Type | None:
+    """All that two descriptions of one value know together; ``first`` wins where both know something."""
+    if first is None or second is None:
+        return first or second
+    if not isinstance(first, TensorType) or not isinstance(second, TensorType):
+        return first
+    if first.dims is None or second.dims is None:
+        return TensorType(first.dtype, second.dims if first.dims is None else first.dims)
+    if len(first.dims) != len(second.dims):
+        return first
+    dims = tuple(_known(a, b) for a, b in zip(first.dims, second.dims, strict=True))
+    return TensorType(first.dtype, dims)
+
+
+def _known(a: Dim, b: Dim) -> Dim:
+    return b if a is None or (isinstance(a, str) and isinstance(b, int)) else a

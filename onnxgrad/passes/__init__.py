@@ -1,0 +1,1 @@
+"""Whole-program rewrites. Each is linear in the number of operators."""

@@ -1,0 +1,123 @@
+"""Switch a program between training and inference.
+
+The forward operators stay as they are, so an inference model can be written at any time. Training attaches expansions to
+Dropout and BatchNormalization: whoever runs the program, or differentiates it, uses those instead.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.operator import Expansion, Operator
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.variable import Variable
+from onnxgrad.passes.lift import lift
+
+__all__ = ["attach_training", "set_training"]
+
+DROPOUT_STATE = "dropout_step"
+
+
+def set_training(program: Program, training: bool) -> None:
+    """Attach or remove the training forms of all forward Dropout and BatchNormalization operators of the main block."""
+    if training:
+        lift(program)
+    block = program.global_block()
+    for op in list(block.ops):
+        if op.replaces is None and op.domain == "" and op.type in ("Dropout", "BatchNormalization"):
+            detach_training(op)
+            if training:
+                attach_training(op)
+    program.version += 1
+
+
+def detach_training(op: Operator) -> None:
+    """Remove the training form of an operator."""
+    expansion, program = op.expansion, op.block.program
+    if expansion is None or not expansion.always:
+        return
+    gone = {id(inner) for inner in expansion.operators}
+    made = {id(v) for inner in expansion.operators for v in inner.outputs}
+    op.block.ops = [other for other in op.block.ops if id(other) not in gone]
+    op.block.vars = {name: v for name, v in op.block.vars.items() if id(v) not in made}
+    for v in [v for v, new in program.updates.items() if id(new) in made]:
+        del program.updates[v]
+    op.expansion = None
+
+
+def attach_training(op: Operator) -> None:
+    """Give a Dropout or BatchNormalization its training form, placed right behind it."""
+    block = op.block
+    tail_at = next(i for i, other in enumerate(block.ops) if other is op) + 1
+    tail, block.ops = block.ops[tail_at:], block.ops[:tail_at]
+    first = op.outputs[0]
+    assert first is not None
+    build = Builder(block, key=f"{first.name}/train")
+    outputs = _train_dropout(op, build) if op.type == "Dropout" else _train_batch_normalization(op, build)
+    outputs += [None] * (len(op.outputs) - len(outputs))
+    inner = block.ops[tail_at:]
+    for other in inner:
+        other.replaces = op
+    op.expansion = Expansion(inner, outputs[: len(op.outputs)], always=True)
+    block.ops += tail
+
+
+def _train_batch_normalization(op: Operator, build: Builder) -> list[Variable | None]:
+    """Normalise by the batch; replace the running statistics."""
+    program = op.block.program
+    attrs = {"training_mode": 1, "epsilon": op.attr("epsilon"), "momentum": op.attr("momentum")}
+    running = op.inputs[3:5]
+    y, mean, var = build.emit("BatchNormalization", op.inputs, attrs, outputs=3)
+    for old, new in zip(running, (mean, var), strict=True):
+        if old is not None and old.is_leaf:
+            if not old.persistable:
+                old.persistable = True
+                program._constants = {k: v for k, v in program._constants.items() if v is not old}
+            program.updates[old] = new
+    return [y]
+
+
+def _train_dropout(op: Operator, build: Builder) -> list[Variable | None]:
+    """Keep each element with probability 1 - ratio and scale it up.
+
+    The mask comes from a counter-based generator in integer operators: element number, step and node are hashed by the
+    xor-shift-multiply function found by Wellons' hash-prospector (16, 0x21f0aaad, 15, 0x735a2d97, 15). Step is state,
+    so a run can be continued to the bit, and two nodes never draw the same mask.
+    """
+    program = op.block.program
+    x = op.inputs[0]
+    assert x is not None
+    ratio = op.inputs[1] if len(op.inputs) > 1 else None
+    step = _dropout_step(program)
+    number = sum(1 for other in op.block.ops if other.type == "Dropout" and other.replaces is None)
+    shape = build.Shape(x)
+    count = build.ReduceProd(shape, keepdims=0)
+    elements = build.Range(np.array(0), count, np.array(1))
+    key = _hash(build, build.Add(build.Mul(step, np.array(1000003)), np.array(number * 7919 + program.random_seed * 104729 + 1)))
+    mixed = _hash(build, build.BitwiseXor(_hash(build, build.BitwiseAnd(elements, np.array(0xFFFFFFFF))), key))
+    uniform = build.Mul(build.Cast(mixed, to=1), np.float32(2.0**-32))
+    drop = build.Cast(ratio, to=1) if ratio is not None else np.float32(0.5)
+    keep = build.Reshape(build.GreaterOrEqual(uniform, drop), shape, allowzero=1)
+    scale = build.Cast(build.Div(np.float32(1.0), build.Sub(np.float32(1.0), drop)), to=x.dtype.number)
+    y = build.Mul(x, build.Mul(build.Cast(keep, to=x.dtype.number), scale))
+    return [y, keep]
+
+
+def _hash(build: Builder, x: Variable) -> Variable:
+    """A 32-bit integer hash on non-negative int64 values below 2^32."""
+    for shift, factor in ((16, 0x21F0AAAD), (15, 0x735A2D97)):
+        x = build.BitwiseXor(x, build.Div(x, np.array(2**shift)))
+        x = build.BitwiseAnd(build.Mul(x, np.array(factor)), np.array(0xFFFFFFFF))
+    return build.BitwiseXor(x, build.Div(x, np.array(2**15)))  # type: ignore[no-any-return]
+
+
+def _dropout_step(program: Program) -> Variable:
+    """The counter of steps, one for the program."""
+    block = program.global_block()
+    present = block.vars.get(DROPOUT_STATE)
+    step = present if present is not None else program.create_global_var(DROPOUT_STATE, np.array(0, np.int64))
+    if step not in program.updates:
+        new = Builder(block, key=f"{DROPOUT_STATE}/next").Add(step, np.array(1))
+        program.updates[step] = new
+    return step

@@ -1,0 +1,69 @@
+"""Small pieces that several families of rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.variable import Variable
+
+__all__ = ["cast_like", "flat_positions", "masked", "scatter_add_flat", "size_as", "swap_last_two", "zeros_like", "zeros_of_shape"]
+
+
+def cast_like(op: Builder, x: Variable, like: Variable) -> Variable:
+    """``x`` in the element type of ``like``."""
+    return op.Cast(x, to=like.dtype.number)  # type: ignore[no-any-return]
+
+
+def masked(op: Builder, g: Variable, condition: Variable) -> Variable:
+    """``g`` where the condition holds, else 0. Cast and Mul are several times faster than Where on onnxruntime."""
+    return op.Mul(g, cast_like(op, condition, g))  # type: ignore[no-any-return]
+
+
+def zeros_of_shape(op: Builder, shape: Any, like: Variable) -> Variable:
+    return op.Expand(op.constant(0, like.dtype), shape)  # type: ignore[no-any-return]
+
+
+def zeros_like(op: Builder, like: Variable) -> Variable:
+    return zeros_of_shape(op, op.Shape(like), like)
+
+
+def size_as(op: Builder, x: Variable, like: Variable) -> Any:
+    """Number of elements of ``x``: a Python number if known, else a scalar in the element type of ``like``."""
+    shape = x.static_shape
+    if shape is not None:
+        count = 1
+        for dim in shape:
+            count *= dim
+        return float(count)
+    return cast_like(op, op.Size(x), like)
+
+
+def swap_last_two(op: Builder, x: Variable) -> Variable:
+    assert x.rank is not None
+    axes = list(range(x.rank))
+    axes[-1], axes[-2] = axes[-2], axes[-1]
+    return op.Transpose(x, perm=axes)  # type: ignore[no-any-return]
+
+
+def flat_positions(op: Builder, x: Variable) -> Variable:
+    """A tensor of x's shape whose elements say where they lie in the flattened tensor."""
+    return op.Reshape(op.Range(0, op.Size(x), 1), op.Shape(x), allowzero=1)  # type: ignore[no-any-return]
+
+
+def scatter_add_flat(op: Builder, positions: Variable, g: Variable, like: Variable) -> Variable:
+    """A tensor of the shape of ``like``: each element of ``g`` added at its flat position.
+
+    ScatterElements, not ScatterND: the latter loses updates when positions repeat. float16 has no kernel that adds, so it is
+    summed in float32.
+    """
+    wide = op.Cast(g, to=1) if g.dtype.name in ("float16", "bfloat16") else g
+    start = zeros_of_shape(op, op.Reshape(op.Size(like), [1]), wide)
+    summed = op.ScatterElements(start, op.Reshape(positions, [-1]), op.Reshape(wide, [-1]), axis=0, reduction="add")
+    return op.Cast(op.Reshape(summed, op.Shape(like), allowzero=1), to=g.dtype.number)  # type: ignore[no-any-return]
+
+
+def dims_at_run_time(op: Builder, x: Variable, axes: Sequence[int]) -> Variable:
+    """The sizes of some axes as an int64 vector."""
+    return op.Gather(op.Shape(x), list(axes))  # type: ignore[no-any-return]

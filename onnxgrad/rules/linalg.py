@@ -1,0 +1,104 @@
+"""Matrix products."""
+
+# ruff: noqa: D103
+from __future__ import annotations
+
+from onnxgrad.autodiff.registry import gradient
+from onnxgrad.errors import UnsupportedGradient
+from onnxgrad.rules.common import swap_last_two
+
+
+@gradient("MatMul", broadcasts=True)
+def matmul(op, node, gz):
+    """gx = gz y^T;  gy = x^T gz, summed over broadcast batches"""
+    x, y = node.inputs
+    if x.rank is None or y.rank is None:
+        return op.Einsum(gz, y, equation="...ik,...jk->...ij"), op.Einsum(x, gz, equation="...ki,...kj->...ij")
+    if x.rank == 1 or y.rank == 1:
+        return _vector_product(op, x, y, gz)
+    gx = gy = None
+    if node.wants(0):
+        gx = op.Gemm(gz, y, transB=1) if x.rank == y.rank == 2 else op.MatMul(gz, swap_last_two(op, y))
+    if node.wants(1) and y.rank == 2:
+        rows, grows = (x, gz) if x.rank == 2 else (_as_matrix(op, x), _as_matrix(op, gz))
+        gy = op.Gemm(rows, grows, transA=1)
+    elif node.wants(1):
+        gy = op.MatMul(swap_last_two(op, x), gz)
+    return gx, gy
+
+
+def _as_matrix(op, x):
+    """All leading axes merged into rows"""
+    return op.Flatten(x, axis=-1)
+
+
+def _vector_product(op, x, y, gz):
+    """The same where one operand is a vector: make it a matrix, differentiate, take the added axis away"""
+    if x.rank == 1 and y.rank == 1:
+        return op.Mul(gz, y), op.Mul(gz, x)
+    if x.rank == 1:
+        column = op.Unsqueeze(gz, [-1])
+        gx = op.Squeeze(op.MatMul(y, column), [-1])
+        return gx, op.Mul(op.Unsqueeze(x, [-1]), op.Unsqueeze(gz, [-2]))
+    gy = op.MatMul(swap_last_two(op, x), op.Unsqueeze(gz, [-1]))
+    return op.Mul(op.Unsqueeze(gz, [-1]), y), op.Squeeze(gy, [-1])
+
+
+@gradient("Gemm", broadcasts=(2,))
+def gemm(op, node, gz):
+    """ga = alpha gz b^T;  gb = alpha a^T gz;  gc = beta gz   (with a, b transposed as the attributes say)"""
+    a, b = node.inputs[:2]
+    ta, tb, alpha = node.attr("transA"), node.attr("transB"), node.attr("alpha")
+    if ta:
+        ga = op.Gemm(b, gz, alpha=alpha, transA=tb, transB=1)
+    else:
+        ga = op.Gemm(gz, b, alpha=alpha, transB=1 - tb)
+    if tb:
+        gb = op.Gemm(gz, a, alpha=alpha, transA=1, transB=ta)
+    else:
+        gb = op.Gemm(a, gz, alpha=alpha, transA=1 - ta)
+    return (ga, gb, op.Mul(gz, node.attr("beta")))[: len(node.inputs)]
+
+
+@gradient("Einsum", broadcasts=True)
+def einsum(op, node, gz):
+    """gx_i = Einsum of gz with the other operands, indices of x_i as output; repeated along indices summed away"""
+    operands, output = _parse(node)
+    results = []
+    for i, term in enumerate(operands):
+        if not node.wants(i):
+            results.append(None)
+            continue
+        others = [(t, x) for j, (t, x) in enumerate(zip(operands, node.inputs, strict=True)) if j != i]
+        available = output + "".join(t for t, _ in others)
+        kept = "".join(letter for letter in term if letter in available)
+        equation = ",".join([output, *(t for t, _ in others)]) + "->" + kept
+        g = op.Einsum(gz, *(x for _, x in others), equation=equation.replace(".", "..."))
+        missing = [position for position, letter in enumerate(term) if letter not in available]
+        if missing:
+            x = node.inputs[i]
+            g = op.Expand(op.Unsqueeze(g, _counted_from_end(term, missing)), op.Shape(x))
+        results.append(g)
+    return tuple(results)
+
+
+def _counted_from_end(term, positions):
+    """Axes as onnx counts them when an ellipsis of unknown length may come first"""
+    ellipsis = term.find(".")
+    return [p - len(term) if 0 <= ellipsis < p else p for p in positions]
+
+
+def _parse(node):
+    """Operand terms and output term, one character per index and '.' for an ellipsis"""
+    equation = node.attr("equation").replace(" ", "").replace("...", ".")
+    left, arrow, output = equation.partition("->")
+    operands = left.split(",")
+    if not arrow:
+        letters = "".join(operands)
+        output = ("." if "." in letters else "") + "".join(sorted({c for c in letters if c != "." and letters.count(c) == 1}))
+    for term in operands:
+        if any(term.count(letter) > 1 for letter in term):
+            raise UnsupportedGradient(f"{node}: no gradient is written for a repeated index ({term!r}). Take the diagonal first.")
+        if "." in term and "." not in output:
+            raise UnsupportedGradient(f"{node}: no gradient is written for an ellipsis that the output omits. Name its indices.")
+    return operands, output

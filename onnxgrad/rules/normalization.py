@@ -1,0 +1,155 @@
+"""Normalisation by statistics: of the batch, of a layer, of groups, or given ones.
+
+Ioffe and Szegedy, "Batch Normalization", 2015, section 3; the same derivation holds for the others with other axes.
+"""
+
+# ruff: noqa: D103
+from __future__ import annotations
+
+from onnxgrad.autodiff.registry import expands, gradient
+from onnxgrad.errors import UnsupportedGradient
+from onnxgrad.rules.common import cast_like, size_as
+
+
+def _normalised(op, x, axes, epsilon):
+    """(x - mean) / sqrt(variance + epsilon), and the reciprocal of that root"""
+    centred = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
+    variance = op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1)
+    inverse = op.Reciprocal(op.Sqrt(op.Add(variance, epsilon)))
+    return op.Mul(centred, inverse), inverse
+
+
+def _through_statistics(op, g, unit, inverse, axes):
+    """Gradient of x from that of the normalised ``unit``: inverse * (g - mean(g) - unit * mean(g * unit))"""
+    mean = op.ReduceMean(g, axes, keepdims=1)
+    slope = op.ReduceMean(op.Mul(g, unit), axes, keepdims=1)
+    return op.Mul(op.Sub(op.Sub(g, mean), op.Mul(unit, slope)), inverse)
+
+
+def _per_channel(op, v, x):
+    """A vector over channels, shaped to broadcast against x"""
+    return op.Unsqueeze(v, list(range(1, x.rank - 1))) if x.rank > 2 else v
+
+
+def _ranked(node, x):
+    if x.rank is None:
+        raise UnsupportedGradient(f"{node}: the rank of its input is unknown. Declare its shape in the model's value_info.")
+    return [0, *range(2, x.rank)]
+
+
+@gradient("BatchNormalization")
+def batch_normalization(op, node, gy, gmean=None, gvar=None):
+    """unit = (x - mean) / sqrt(var + eps);  gscale = sum(gy unit);  gb = sum(gy);  gx through the statistics when training"""
+    x, scale, _, mean, var = node.inputs
+    axes, epsilon = _ranked(node, x), node.attr("epsilon")
+    if node.attr("training_mode"):
+        return _batch_normalization_training(op, node, axes, gy, gmean, gvar)
+    deviation = op.Sqrt(op.Add(var, epsilon))
+    factor = op.Div(scale, deviation)
+    centred = op.Sub(x, _per_channel(op, mean, x))
+    total = op.ReduceSum(gy, axes, keepdims=0)
+    along = op.ReduceSum(op.Mul(gy, centred), axes, keepdims=0)
+    gx = op.Mul(gy, _per_channel(op, factor, x))
+    gscale = op.Div(along, deviation)
+    gvar = op.Div(op.Mul(op.Mul(along, factor), -0.5), op.Add(var, epsilon))
+    return gx, gscale, total, op.Neg(op.Mul(total, factor)), gvar
+
+
+def _batch_normalization_training(op, node, axes, gy, gmean, gvar):
+    """The statistics are those of the batch; the running ones mix old and new with ``momentum``"""
+    x, scale = node.inputs[:2]
+    momentum = node.attr("momentum")
+    fresh = 1.0 - momentum
+    count = op.Div(size_as(op, x, x), size_as(op, scale, x)) if x.static_shape is None else _static_count(x)
+    gx = gscale = gb = None
+    if gy is not None or gvar is not None or gmean is not None:
+        unit, inverse = _normalised(op, x, axes, node.attr("epsilon"))
+    if gy is not None:
+        g = op.Mul(gy, _per_channel(op, scale, x))
+        gx = _through_statistics(op, g, unit, inverse, axes)
+        gscale = op.ReduceSum(op.Mul(gy, unit), axes, keepdims=0)
+        gb = op.ReduceSum(gy, axes, keepdims=0)
+    if gmean is not None:
+        share = op.Expand(_per_channel(op, op.Div(op.Mul(gmean, fresh), count), x), op.Shape(x))
+        gx = share if gx is None else op.Add(gx, share)
+    if gvar is not None:
+        share = op.Mul(op.Div(unit, inverse), _per_channel(op, op.Div(op.Mul(gvar, 2.0 * fresh), count), x))
+        gx = share if gx is None else op.Add(gx, share)
+    old_mean = None if gmean is None else op.Mul(gmean, momentum)
+    old_var = None if gvar is None else op.Mul(gvar, momentum)
+    return gx, gscale, gb, old_mean, old_var
+
+
+def _static_count(x):
+    size = 1
+    for axis, dim in enumerate(x.static_shape):
+        size *= dim if axis != 1 else 1
+    return float(size)
+
+
+@gradient("LayerNormalization", broadcasts=(1, 2))
+def layer_normalization(op, node, gy, gmean=None, ginverse=None):
+    """gx = inv * (g - mean(g) - unit * mean(g * unit)), g = gy * scale, unit = (x - mean) * inv;  gscale = gy unit;  gb = gy"""
+    given, scale = node.inputs[:2]
+    if given.rank is None:
+        raise UnsupportedGradient(f"{node}: the rank of its input is unknown. Declare its shape in the model's value_info.")
+    axis = node.attr("axis") % given.rank
+    axes = list(range(axis, given.rank))
+    x = op.Cast(given, to=node.attr("stash_type")) if given.dtype.name in ("float16", "bfloat16") else given
+    mean, inverse = (_statistic(node, i) for i in (1, 2))
+    unit = op.Mul(op.Sub(x, cast_like(op, mean, x)), cast_like(op, inverse, x))
+    inverse = cast_like(op, inverse, x)
+    gx = gscale = None
+    if gy is not None:
+        wide = cast_like(op, gy, x)
+        gx = _through_statistics(op, op.Mul(wide, cast_like(op, scale, x)), unit, inverse, axes)
+        gscale = op.Mul(wide, unit)
+    count = op.Div(size_as(op, x, x), size_as(op, mean, x)) if x.static_shape is None else _count_over(x, axes)
+    if gmean is not None:
+        share = op.Expand(op.Div(cast_like(op, gmean, x), count), op.Shape(x))
+        gx = share if gx is None else op.Add(gx, share)
+    if ginverse is not None:
+        slope = op.Neg(op.Div(op.Mul(cast_like(op, ginverse, x), op.Mul(inverse, inverse)), count))
+        share = op.Mul(unit, slope)
+        gx = share if gx is None else op.Add(gx, share)
+    return (gx, gscale, gy)[: len(node.inputs)]
+
+
+def _statistic(node, index):
+    """Mean or InvStdDev: the output of the forward operator, which is asked to give it"""
+    present = node.outputs[index] if index < len(node.outputs) else None
+    return present if present is not None else node.extra_output(index)
+
+
+def _count_over(x, axes):
+    size = 1
+    for axis in axes:
+        size *= x.static_shape[axis]
+    return float(size)
+
+
+@gradient("InstanceNormalization")
+def instance_normalization(op, node, gy):
+    """As LayerNormalization over the spatial axes;  gscale, gb summed over batch and space"""
+    x, scale, _ = node.inputs
+    axes = _ranked(node, x)
+    space = axes[1:]
+    unit, inverse = _normalised(op, x, space, node.attr("epsilon"))
+    gx = _through_statistics(op, op.Mul(gy, _per_channel(op, scale, x)), unit, inverse, space)
+    return gx, op.ReduceSum(op.Mul(gy, unit), axes, keepdims=0), op.ReduceSum(gy, axes, keepdims=0)
+
+
+@gradient("GroupNormalization")
+def group_normalization(op, node, gy):
+    """As LayerNormalization over each group of channels;  gscale, gb summed over batch and space"""
+    x, scale, _ = node.inputs
+    axes = _ranked(node, x)
+    groups = op.Concat(op.Shape(x, start=0, end=1), [node.attr("num_groups"), -1], axis=0)
+    unit, inverse = _normalised(op, op.Reshape(x, groups), [2], node.attr("epsilon"))
+    g = op.Reshape(op.Mul(gy, _per_channel(op, scale, x)), groups)
+    gx = op.Reshape(_through_statistics(op, g, unit, inverse, [2]), op.Shape(x), allowzero=1)
+    in_place = op.Reshape(unit, op.Shape(x), allowzero=1)
+    return gx, op.ReduceSum(op.Mul(gy, in_place), axes, keepdims=0), op.ReduceSum(gy, axes, keepdims=0)
+
+
+expands("RMSNormalization", "MeanVarianceNormalization")

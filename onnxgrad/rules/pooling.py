@@ -1,0 +1,112 @@
+"""Pooling over windows and over whole maps."""
+
+# ruff: noqa: D103
+from __future__ import annotations
+
+import numpy as np
+
+from onnxgrad.autodiff.registry import gradient
+from onnxgrad.rules.common import cast_like, size_as, zeros_of_shape
+from onnxgrad.rules.window import window_of
+
+
+@gradient("MaxPool")
+def max_pool(op, node, gy, gindices=None):
+    """gx = gy added up at the maxima (the first of several equal ones)"""
+    x = node.inputs[0]
+    indices = node.outputs[1] if len(node.outputs) > 1 and node.outputs[1] is not None else node.extra_output(1)
+    planes = op.Concat(op.Shape(x, start=0, end=2), [-1], axis=0)
+    area = op.ReduceProd(op.Shape(x, start=2), keepdims=1)
+    if node.attr("storage_order"):
+        indices = _row_major(op, x, indices)
+    within = op.Mod(op.Reshape(indices, planes), area)
+    wide = op.Cast(gy, to=1) if gy.dtype.name == "float16" else gy
+    empty = zeros_of_shape(op, op.Concat(op.Shape(x, start=0, end=2), area, axis=0), wide)
+    summed = op.ScatterElements(empty, within, op.Reshape(wide, planes), axis=2, reduction="add")
+    return op.Reshape(op.Cast(summed, to=gy.dtype.number), op.Shape(x), allowzero=1)
+
+
+def _row_major(op, x, indices):
+    """Column-major positions (c*H + r) within a plane as row-major ones (r*W + c)"""
+    shape = [op.Shape(x, start=axis, end=axis + 1) for axis in range(2, x.rank)]
+    area = op.ReduceProd(op.Shape(x, start=2), keepdims=1)
+    rest = op.Mod(indices, area)
+    position = None
+    weight = None
+    digits = []
+    for size in shape:
+        digits.append(op.Mod(rest, size))
+        rest = op.Div(rest, size)
+    for digit, size in zip(reversed(digits), reversed(shape), strict=True):
+        term = digit if weight is None else op.Mul(digit, weight)
+        position = term if position is None else op.Add(position, term)
+        weight = size if weight is None else op.Mul(weight, size)
+    return position
+
+
+@gradient("AveragePool")
+def average_pool(op, node, gy):
+    """gx = gy / number of averaged elements, given back to the whole window"""
+    x = node.inputs[0]
+    window = window_of(op, node, x, list(node.attr("kernel_shape")))
+    share = op.Div(gy, _window_counts(op, node, window, gy))
+    single = op.Concat([-1, 1], op.Shape(gy, start=2), axis=0)
+    ones = op.constant(np.ones([1, 1, *window.kernel], gy.dtype.numpy))
+    attrs = {"strides": window.strides, "dilations": window.dilations, "kernel_shape": window.kernel}
+    covered = op.ConvTranspose(op.Reshape(share, single), ones, **attrs)
+    fitted = op.Pad(covered, window.fitting_pads(op, covered))
+    return op.Reshape(fitted, op.Shape(x), allowzero=1)
+
+
+def _window_counts(op, node, window, gy):
+    """How many elements each window averages: its size, or without padding if that is not counted"""
+    include = node.attr("count_include_pad")
+    unpadded = all(isinstance(p, int) and p == 0 for p in window.begin + window.end)
+    if not node.attr("ceil_mode") and (include or unpadded):
+        return float(np.prod(window.kernel))
+    outputs = gy.static_shape
+    if window.static and outputs is not None:
+        return op.constant(_count_static(window, outputs[2:], include).astype(gy.dtype.numpy))
+    lead = [0, 0]
+    space = op.Concat([1, 1], op.Shape(window.x, start=2), axis=0)
+    ones = op.Expand(op.constant(1, gy.dtype), space)
+    begin, end = (op.Concat(*([p] if isinstance(p, int) else p for p in side), axis=0) for side in (window.begin, window.end))
+    padded = op.Pad(ones, op.Concat(lead, begin, lead, end, axis=0), op.constant(float(include), gy.dtype))
+    covered = op.Add(op.Mul(op.Sub(op.Shape(gy, start=2), [1]), window.strides), window.extent)
+    overhang = op.Sub(covered, op.Shape(padded, start=2))
+    padded = op.Pad(padded, op.Concat([0, 0] + [0] * window.rank, lead, overhang, axis=0))
+    kernel = op.constant(np.ones([1, 1, *window.kernel], gy.dtype.numpy))
+    return op.Conv(padded, kernel, strides=window.strides, dilations=window.dilations)
+
+
+def _count_static(window, outputs, include):
+    """[1, 1, ...] array of element counts"""
+    counts = np.ones([1, 1] + [1] * window.rank)
+    for i in range(window.rank):
+        low, high = (-window.begin[i], window.sizes[i] + window.end[i]) if include else (0, window.sizes[i])
+        line = []
+        for o in range(outputs[i]):
+            start = o * window.strides[i] - window.begin[i]
+            taps = [start + k * window.dilations[i] for k in range(window.kernel[i])]
+            line.append(sum(low <= tap < high for tap in taps))
+        counts = counts * np.reshape(line, [-1 if axis == 2 + i else 1 for axis in range(2 + window.rank)])
+    return counts
+
+
+@gradient("GlobalAveragePool")
+def global_average_pool(op, node, gy):
+    """gx = gy / number of positions, at every position"""
+    x, (y,) = node.inputs[0], node.outputs
+    total, kept = size_as(op, x, x), size_as(op, y, x)
+    if isinstance(total, float) and isinstance(kept, float):
+        return op.Expand(op.Mul(gy, kept / total if total else 0.0), op.Shape(x))
+    return op.Expand(op.Div(op.Mul(gy, kept), total), op.Shape(x))
+
+
+@gradient("GlobalMaxPool")
+def global_max_pool(op, node, gy):
+    """gx = gy at the maxima; ties share it equally"""
+    x, (y,) = node.inputs[0], node.outputs
+    chosen = cast_like(op, op.Equal(x, y), x)
+    count = op.ReduceSum(chosen, list(range(2, x.rank)), keepdims=1)
+    return op.Div(op.Mul(chosen, gy), count)
