@@ -213,7 +213,7 @@ class _BackwardPass:
         self, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block
     ) -> dict[Variable, Variable]:
         outputs = [target for target, _ in targets]
-        operators = needed_operators(block.ops, outputs)
+        operators = _reachable(block.ops, outputs)
         walk = Walk(block, operators, self.blocked)
         walk.prepare(wanted, outputs)
         seeds = {}
@@ -323,8 +323,8 @@ class _BackwardPass:
             v._name = self._gradient_name(v.name or (forward.grad_name if forward is not None else label))
         else:
             v._name = program.fresh_name(v.name or f"{label}/{op.type}")
-        if op.name == label:
-            op.name = f"{label}/{op.type}"
+        if v is next(w for w in op.outputs if w is not None):
+            op.name = v.name
 
     def _gradient_name(self, wanted: str) -> str:
         program = self.program
@@ -340,6 +340,29 @@ class _BackwardPass:
         block = self.program.global_block()
         block.register(v)
         block.initializers.append(v)
+
+
+def _reachable(operators: list[Operator], outputs: list[Variable]) -> list[Operator]:
+    """The operators that outputs depend on; an expanded operator brings its expansion."""
+    wanted: set[int] = set()
+
+    def want(v: Variable) -> None:
+        wanted.add(id(v))
+        expansion = v.op.expansion if v.op is not None else None
+        if expansion is not None:
+            wanted.update(id(w) for w in expansion.outputs if w is not None)
+
+    for v in outputs:
+        want(v)
+    kept: list[Operator] = []
+    for op in reversed(operators):
+        if any(id(v) in wanted for v in op.outputs if v is not None):
+            kept.append(op)
+            for operand in op.operands():
+                if operand is not None:
+                    want(operand)
+    kept.reverse()
+    return kept
 
 
 def _before_expansion(walk: Walk) -> list[Operator]:

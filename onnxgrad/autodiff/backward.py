@@ -230,11 +230,19 @@ class Walk:
         inner.prepare(mapped, outputs)
         for v, g in zip(outputs, seeds, strict=True):
             if g is not None and _carries(v):
-                inner.seed(v, g)
+                inner.seed(v, inner.as_type_of(v, g))
         inner.run()
         found = [inner.gradients.get(inner.key(v)) for v in mapped]
         inner.commit_into_body(found)
         return copy, found
+
+    def as_type_of(self, v: Variable, g: Variable) -> Variable:
+        """``g`` with v's rank: the branches of an If may differ, and files declare wrong ones for the If itself."""
+        if v.rank is None or g.rank is None or v.rank == g.rank:
+            return g
+        copy: Variable = self.builder(v.name).Identity(g)
+        copy.type = v.type
+        return copy
 
     def commit_into_body(self, roots: list[Variable | None]) -> None:
         """Make a body hold exactly the forward and backward operators that ``roots`` need, in order."""
@@ -244,13 +252,15 @@ class Walk:
         for op in operators:
             op.inputs = [v if v is None else self.key(v) if id(v) in substitution else v for v in op.inputs]
         kept = needed_operators(operators, roots)
+        registered = {id(v) for v in self.block.vars.values()}
         self.block.ops = []
         names = {id(v) for op in kept for v in op.outputs}
         self.block.vars = {n: v for n, v in self.block.vars.items() if v.op is None or id(v) in names}
         for op in kept:
             for v in op.outputs:
-                if v is not None and (not v.name or v.name not in self.block.vars):
-                    v._name = program.fresh_name(v.name or f"{op.name or op.type}/{op.type}")
+                if v is not None and id(v) not in registered:
+                    v._name = program.fresh_name(f"{self.block.name}/{v.name or f'{op.name}/{op.type}'}")
+            op.name = next(v.name for v in op.outputs if v is not None)
             self.block.append(op)
 
 

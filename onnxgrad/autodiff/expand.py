@@ -20,6 +20,7 @@ class _Plain:
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
+        self.type = operator.type
         self.inputs = operator.inputs
         self.outputs = operator.outputs
         self.attr = operator.attr

@@ -144,7 +144,7 @@ def build_graph(program: Program, outputs: list[Variable], state_as_inputs: bool
             continue
         if v.persistable and state_as_inputs:
             graph.inputs.append(v)
-        elif v.persistable or v.value is not None:
+        elif v.persistable or (v.value is not None and v.op is None):
             graph.initializers.append(v)
         elif v.op is None and v.block.idx == 0:
             graph.inputs.append(v)

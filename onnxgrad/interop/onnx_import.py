@@ -108,9 +108,10 @@ def _checked(model: ModelProto, what: str) -> ModelProto:
 
 
 class _Reader:
-    """Turns graph messages into blocks."""
+    """Turns graph messages into blocks. A function body may be ``partial``: not every output need be computed."""
 
-    def __init__(self, program: Program, folder: Path | None) -> None:
+    def __init__(self, program: Program, folder: Path | None, partial: bool = False) -> None:
+        self.partial = partial
         self.program = program
         self.folder = folder
         self.constants: list[Variable] = []
@@ -133,6 +134,8 @@ class _Reader:
             self._read_node(node, block, declared)
         for info in graph.output:
             found = block.find(info.name)
+            if found is None and self.partial:
+                found = Variable(block, info.name)
             if found is None:
                 raise ModelError(f"graph output {info.name!r} is computed by no node. The model is damaged.")
             if found.declared is None or not found.is_data:
@@ -271,7 +274,7 @@ def _read_function(proto: FunctionProto, program: Program) -> Function:
     inner.opset_imports = [(entry.domain, entry.version) for entry in proto.opset_import] or list(program.opset_imports)
     inner.functions = program.functions
     body = inner.global_block()
-    reader = _Reader(inner, None)
+    reader = _Reader(inner, None, partial=True)
     graph = GraphProto(name=proto.name)
     graph.input.extend(onnx.ValueInfoProto(name=name) for name in proto.input)
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in proto.output)

@@ -47,7 +47,7 @@ def infer_leniently(operator: Operator) -> None:
     """Set what can be found of the output types; used on import, where onnxruntime may accept more than inference."""
     for variable, (type, entries) in zip(operator.outputs, _memoised(operator, strict=False), strict=False):
         if variable is not None:
-            variable.type = merge_types(variable.type, type)
+            variable.type = merge_types(type, variable.type)
             variable.entries = entries
 
 

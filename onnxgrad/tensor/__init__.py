@@ -1,0 +1,1 @@
+"""paddle.* tensor functions on static variables."""

@@ -1,0 +1,112 @@
+"""What every layer and tensor function does: find its block, name its results as Paddle does, make parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.errors import ArgumentError, NotAVariable
+from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.defaults import default_main_program, default_startup_program
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.tensor import Tensor
+from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.nn.initializer import Initializer
+from onnxgrad.nn.param_attr import ParamAttr
+from onnxgrad.passes.lift import lift
+from onnxgrad.runtime.session_cache import prepare
+from onnxgrad.runtime.places import CPUPlace
+
+__all__ = ["Layer", "require_variables"]
+
+
+def require_variables(function: str, *items: Any) -> None:
+    """Refuse anything that is not a Variable, naming the function."""
+    for item in items:
+        if not isinstance(item, Variable):
+            raise NotAVariable(f"{function} takes Variables, not {type(item).__name__}.")
+
+
+class Layer:
+    """One use of a layer: counts its name, then its results ``<name>.tmp_0`` and parameters ``<name>.w_0``, ``<name>.b_0``."""
+
+    def __init__(self, kind: str, *variables: Any, name: str | None = None) -> None:
+        require_variables(kind, *variables)
+        self.program: Program = variables[0].block.program if variables else default_main_program()
+        lift(self.program)
+        self.name = name if name is not None else state.generate_name(kind)
+        self.op = Builder(self.program.current_block(), key=f"{self.name}.inner")
+
+    def emit(self, op_type: str, *args: Any, **kwargs: Any) -> Any:
+        """Append the operator that computes the next result of this layer."""
+        return self.op.emit(op_type, args, kwargs, key=f"{self.name}.tmp")
+
+    def activate(self, x: Variable, activation: str | None) -> Variable:
+        """Apply an activation by its Paddle name."""
+        if activation is None:
+            return x
+        op_type = _ACTIVATIONS.get(activation)
+        if op_type is None:
+            raise ArgumentError(f"there is no activation {activation!r}. Use one of {sorted(_ACTIVATIONS)}.")
+        found: Variable = self.emit(op_type, x)
+        return found
+
+    def parameter(
+        self, attr: Any, suffix: str, shape: list[int], dtype: DType, default: Initializer, trainable: bool = True
+    ) -> Parameter | None:
+        """A parameter of this layer; None when ``attr`` is False. A name that exists is shared."""
+        attr = ParamAttr.of(attr)
+        if attr is None:
+            return None
+        block = self.program.global_block()
+        if attr.name is not None and attr.name in block.vars:
+            return block.create_parameter(attr.name, shape, dtype, trainable)
+        name = attr.name if attr.name is not None else self.program.generate_name(f"{self.name}.{suffix}")
+        parameter = block.create_parameter(name, shape, dtype, attr.trainable and trainable)
+        parameter.optimize_attr = {"learning_rate": attr.learning_rate}
+        parameter.regularizer, parameter.need_clip = attr.regularizer, attr.need_clip
+        _initialise(self.program, parameter, attr.initializer or default)
+        return parameter
+
+
+def _initialise(program: Program, parameter: Parameter, initializer: Initializer) -> None:
+    """Append the initialisation to the startup program; a loaded program gets the value at once, in its own scope."""
+    startup = Program() if program.scope is not None else default_startup_program()
+    startup.random_seed = startup.random_seed or program.random_seed
+    block = startup.global_block()
+    if parameter.name in block.vars:
+        return
+    shape = parameter.static_shape
+    assert shape is not None
+    twin = block.create_parameter(parameter.name, shape, parameter.dtype, parameter.trainable)
+    build = Builder(block, key=f"{parameter.name}.init")
+    startup.updates[twin] = initializer.append(build, list(shape), parameter.dtype)
+    if program.scope is not None:
+        prepared = prepare(startup, [], CPUPlace())
+        (array,) = prepared.session.run(None, {})
+        parameter.value = Tensor.of(np.asarray(array))
+
+
+_ACTIVATIONS = {
+    "relu": "Relu",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "softmax": "Softmax",
+    "leaky_relu": "LeakyRelu",
+    "gelu": "Gelu",
+    "softplus": "Softplus",
+    "elu": "Elu",
+    "selu": "Selu",
+    "hard_sigmoid": "HardSigmoid",
+    "hard_swish": "HardSwish",
+    "exp": "Exp",
+    "abs": "Abs",
+    "sqrt": "Sqrt",
+}
+
+
+def as_dtype(dtype: Any, default: str = "float32") -> DType:
+    return dtype_of(default if dtype is None else dtype)
