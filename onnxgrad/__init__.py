@@ -4,6 +4,8 @@ Take a forward program, built here or loaded from an .onnx file, append its back
 operators, and run it with stock onnxruntime.
 """
 
+import builtins
+
 from onnxgrad import errors, ir, nn, optimizer, regularizer, rules, state, static, tensor
 from onnxgrad.autodiff.api import append_backward, gradients
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
@@ -72,7 +74,7 @@ def disable_static() -> None:
     state.current.static_mode = False
 
 
-def in_dynamic_mode() -> "__builtins__.bool":  # type: ignore[name-defined]
+def in_dynamic_mode() -> builtins.bool:
     """Whether ``enable_static`` is not in force."""
     return not state.current.static_mode
 

@@ -20,6 +20,7 @@ from onnxgrad.ir.infer import attribute_kind, fill_attribute, fill_type
 from onnxgrad.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.ir.plan import Plan, make_plan
 from onnxgrad.ir.program import Function, Program
+from onnxgrad.ir.traverse import needed_operators
 from onnxgrad.ir.variable import Parameter, Variable
 
 __all__ = ["Graph", "build_graph", "save_onnx", "to_onnx", "to_training_step", "write_model"]
@@ -179,17 +180,18 @@ def _inference_graph(program: Program, outputs: Sequence[Variable | str] | Varia
         raise ArgumentError("this program was built in Python and names no outputs. Pass outputs=[...].")
     block = program.global_block()
     graph = Graph(program)
-    graph.operators = [op for op in block.ops if op.role is Role.FORWARD and op.replaces is None]
-    graph.inputs = list(block.inputs)
+    forward = [op for op in block.ops if op.role is Role.FORWARD and op.replaces is None]
+    roots = [*block.outputs, *(v for op in forward if op.loaded for v in op.outputs)]
+    graph.operators = needed_operators(forward, roots)
     used = {id(v) for op in graph.operators for v in op.operands()} | {id(v) for v in block.outputs}
-    ours = {id(v) for v in program._constants.values()}
-    graph.initializers = [v for v in block.initializers if v.op is None and (id(v) in used or not (id(v) in ours or v.persistable))]
-    if isinstance(program.imported, Imported):
-        graph.initializers = [
-            v for v in block.initializers if v.op is None and (id(v) in used or (v.value is not None and v.value.origin is not None))
-        ]
+    graph.inputs = [v for v in block.inputs if id(v) in used or v.declared is not None]
+    graph.initializers = [v for v in block.initializers if v.op is None and (id(v) in used or _was_loaded(v))]
     graph.outputs = [(v.name, v) for v in block.outputs]
     return graph
+
+
+def _was_loaded(v: Variable) -> bool:
+    return v.value is not None and v.value.origin is not None
 
 
 def write_model(graph: Graph, values: dict[Variable, np.ndarray[Any, Any]] | None = None) -> ModelProto:

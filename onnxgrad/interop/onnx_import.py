@@ -76,6 +76,7 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
         program.functions[(function.domain, function.name, function.overload)] = function
     reader.read_graph(model.graph, program.global_block())
     _make_parameters(program, reader.constants, parameters)
+    _keep_running_statistics(program)
     return program
 
 
@@ -176,6 +177,7 @@ class _Reader:
     def _read_node(self, node: NodeProto, block: Block, declared: dict[str, Any]) -> None:
         operator = Operator(block, node.op_type, [], [], {}, "" if node.domain == "ai.onnx" else node.domain)
         operator.name, operator.doc, operator.overload = node.name, node.doc_string, node.overload
+        operator.loaded = True
         if node.metadata_props:
             operator.metadata = {entry.key: entry.value for entry in node.metadata_props}
             role = operator.metadata.pop(ROLE_KEY, None)
@@ -321,6 +323,16 @@ def _make_parameters(program: Program, constants: list[Variable], choice: Choice
             parameter.name = program.fresh_name(parameter.name)
         taken.add(parameter.name)
         program.parameters.append(parameter)
+
+
+def _keep_running_statistics(program: Program) -> None:
+    """Mean and variance of BatchNormalization are state: training replaces them, every copy of the program sees them."""
+    for block in program.blocks:
+        for op in block.ops:
+            if op.type == "BatchNormalization" and op.domain == "":
+                for v in op.inputs[3:5]:
+                    if v is not None and v.value is not None:
+                        v.persistable = True
 
 
 def explain_parameters(program: Program) -> str:

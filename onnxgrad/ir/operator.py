@@ -51,7 +51,10 @@ class Expansion:
 
 
 class Operator:
-    """A node of the program. ``inputs`` and ``outputs`` hold None where an optional operand is absent."""
+    """A node of the program. ``inputs`` and ``outputs`` hold None where an optional operand is absent.
+
+    ``loaded`` says that it came from a file, whose export keeps it even if nothing needs it.
+    """
 
     __slots__ = (
         "attr_info",
@@ -62,6 +65,7 @@ class Operator:
         "domain",
         "expansion",
         "inputs",
+        "loaded",
         "metadata",
         "name",
         "outputs",
@@ -97,6 +101,7 @@ class Operator:
         self.declared_outputs: int | None = None
         self.expansion: Expansion | None = None
         self.replaces: Operator | None = None
+        self.loaded = False
 
     @property
     def schema(self) -> Schema | None:

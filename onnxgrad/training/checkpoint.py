@@ -1,0 +1,72 @@
+"""Checkpoints as safetensors files: weights, optimizer state, running statistics and counters of a program."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ModelError, OnnxGradError, UnknownName
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.scope import Scope
+
+__all__ = ["load_checkpoint", "save_checkpoint"]
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError as error:
+        raise OnnxGradError("checkpoints need the package safetensors. Install onnxgrad[training].") from error
+    return safetensors.numpy
+
+
+def save_checkpoint(program: Program, path: str | Path, scope: Scope | None = None, metadata: dict[str, str] | None = None) -> None:
+    """Write every persistable variable of a program to a safetensors file, under a temporary name first.
+
+    Args:
+        program: its parameters, optimizer state and statistics are saved by name.
+        path: file to write.
+        scope: where the values are; default the program's.
+        metadata: further strings to store.
+
+    Raises:
+        NotInitialized: if a variable has no value yet.
+        OSError: if the file cannot be written; an old file of that name is then untouched.
+    """
+    path = Path(path)
+    found = {v.name: np.ascontiguousarray(v.get_value(scope)) if v.dims else np.array(v.get_value(scope)) for v in _state(program)}
+    temporary = path.with_name(path.name + ".partial")
+    temporary.write_bytes(_safetensors().save(found, metadata))
+    os.replace(temporary, path)
+
+
+def load_checkpoint(program: Program, path: str | Path, scope: Scope | None = None) -> None:
+    """Set the persistable variables of a program from a file that ``save_checkpoint`` wrote.
+
+    Raises:
+        ModelError: if the file cannot be read.
+        UnknownName: if it does not hold exactly the variables of this program; nothing is changed then.
+    """
+    try:
+        values = _safetensors().load(Path(path).read_bytes())
+    except OnnxGradError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{str(path)!r} is not a readable checkpoint: {error}") from error
+    variables = {v.name: v for v in _state(program)}
+    foreign = sorted(set(values) ^ set(variables))
+    if foreign:
+        raise UnknownName(f"{str(path)!r} belongs to another program: {foreign[0]!r} is only on one side.")
+    for name, v in variables.items():
+        if tuple(values[name].shape) != v.static_shape:
+            raise UnknownName(f"{str(path)!r}: {name!r} has shape {list(values[name].shape)}, the program's is {v.static_shape}.")
+    for name, v in variables.items():
+        v.set_value(values[name], scope)
+
+
+def _state(program: Program) -> list[Any]:
+    found = {id(v): v for v in program.list_vars() if v.persistable}
+    return list(found.values())
