@@ -47,14 +47,14 @@ class DType:
 
     @property
     def is_integer(self) -> bool:
-        return not self.is_float and self.numpy.kind in "iu" or self.name in _SMALL_INTEGERS
+        return (not self.is_float and self.numpy.kind in "iu") or self.name in _SMALL_INTEGERS
 
     @property
     def bits(self) -> int:
-        return _BITS.get(self.name, self.numpy.itemsize * 8)
+        return _BITS.get(self.name, int(self.numpy.itemsize) * 8)
 
 
-_BITS = {"uint4": 4, "int4": 4, "float4e2m1": 4, "uint2": 2, "int2": 2}
+_BITS = {"uint4": 4, "int4": 4, "float4e2m1": 4, "uint2": 2, "int2": 2, "float6e2m3": 6, "float6e3m2": 6}
 _SMALL_INTEGERS = ("uint4", "int4", "uint2", "int2")
 
 _TABLE = [
@@ -84,6 +84,8 @@ _TABLE = [
     DType("float8_e8m0", 24, ml_dtypes.float8_e8m0fnu, True),
     DType("uint2", 25, ml_dtypes.uint2, False),
     DType("int2", 26, ml_dtypes.int2, False),
+    DType("float6e2m3", 27, ml_dtypes.float6_e2m3fn, True),
+    DType("float6e3m2", 28, ml_dtypes.float6_e3m2fn, True),
 ]
 _BY_NUMBER = {entry.number: entry for entry in _TABLE}
 _BY_NAME = {entry.name: entry for entry in _TABLE}
@@ -102,7 +104,7 @@ def from_onnx_number(number: int) -> DType:
     try:
         return _BY_NUMBER[number]
     except KeyError:
-        raise ArgumentTypeError(f"ONNX element type {number} is not known; the known ones are 1 to 26.") from None
+        raise ArgumentTypeError(f"ONNX element type {number} is not known; the known ones are 1 to 28.") from None
 
 
 def dtype_of(value: Any) -> DType:

@@ -253,8 +253,9 @@ class _BackwardPass:
                 self._register_seed(v, forward_of, walk)
         for g in found.values():
             self._register_seed(g, forward_of, walk)
+        returned = {id(g) for g in found.values()}
         for v, g in walk.gradients.items():
-            if g.name and g.block.vars.get(g.name) is g or any(g is w for w in found.values()):
+            if (g.name and g.block.vars.get(g.name) is g) or id(g) in returned:
                 context[g.name] = v
         for op in staged:
             context.update({v.name: forward_of[id(v)] for v in op.outputs if v is not None and id(v) in forward_of})
@@ -273,7 +274,11 @@ class _BackwardPass:
         owners: dict[int, Variable] = {}
         result: dict[Variable, Variable] = {}
         for v, g in found.items():
-            fresh = g.name in ("", walk.key(v).grad_name) and (g.op is not None or g.value is not None) and not g.block.vars.get(g.name) is g
+            fresh = (
+                g.name in ("", walk.key(v).grad_name)
+                and (g.op is not None or g.value is not None)
+                and g.block.vars.get(g.name) is not g
+            )
             if not fresh or id(g) in owners or g.block is not walk.block:
                 builder = walk.builder(v.grad_name)
                 copy = builder.Identity(g)
@@ -394,5 +399,3 @@ class _Snapshot:
             op.expansion, op.declared_outputs = expansion, declared
             del op.outputs[count:]
         program.version = self.version
-
-

@@ -146,7 +146,7 @@ class Walk:
 
     def _step(self, op: Operator) -> None:
         gradients = [None if v is None else self._finish(v) for v in op.outputs]
-        captures = [v for v in captured(op)] if any(True for _ in op.blocks()) else []
+        captures = captured(op) if any(True for _ in op.blocks()) else []
         operands: list[Variable | None] = [*op.inputs, *captures]
         wanted = [v is not None and id(self.key(v)) in self.active and _carries(v) for v in operands]
         if not any(wanted):
@@ -161,7 +161,7 @@ class Walk:
         results = function(builder, node, *gradients)
         if not isinstance(results, (tuple, list)):
             results = (results,)
-        if len(results) > len(operands):
+        if any(g is not None for g in results[len(operands) :]):
             raise RuleError(f"the rule of {op} returned {len(results)} gradients for {len(operands)} inputs.")
         broadcasts = entry.broadcasts if entry is not None else False
         for i, (v, g, is_wanted) in enumerate(zip(operands, results, wanted, strict=False)):

@@ -60,7 +60,7 @@ class Recompute:
         build = builder(f"recompute_{number}")
         for inner in again:
             for v in inner.operands():
-                if v is None or id(v) in inside or v in mapping or v.is_leaf and not v.is_data or v.persistable:
+                if v is None or id(v) in inside or v in mapping or (v.is_leaf and not v.is_data) or v.persistable:
                     continue
                 if v.type is None or not hasattr(v.type, "dtype") or v.dtype.name in ("bool", "string"):
                     continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from onnxgrad.autodiff.registry import find_entry
 from onnxgrad.errors import RuleError, UnsupportedGradient
 from onnxgrad.interop.functions import inline_function, schema_body
@@ -68,5 +67,3 @@ def _unshared(op: Builder, operator: Operator, v: Variable | None, index: int, o
         return v
     copy: Variable = op.Identity(v)
     return copy
-
-

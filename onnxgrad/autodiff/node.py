@@ -59,6 +59,8 @@ class Node:
     def __str__(self) -> str:
         return str(self.operator)
 
-    def differentiate_body(self, body: Block, parent: Block, seeds: list[Variable | None], sources: list[Variable]) -> tuple[Block, list[Variable | None]]:
+    def differentiate_body(
+        self, body: Block, parent: Block, seeds: list[Variable | None], sources: list[Variable]
+    ) -> tuple[Block, list[Variable | None]]:
         """A copy of ``body`` with its gradient appended, under ``parent``: (block, gradients of ``sources``)."""
         return self._walk.differentiate_body(body, parent, seeds, sources)

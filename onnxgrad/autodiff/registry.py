@@ -16,7 +16,7 @@ from typing import Any
 from onnxgrad.errors import ArgumentError
 from onnxgrad.ir.operator import Operator
 
-__all__ = ["TABLE", "Entry", "expansion", "expands", "find_entry", "gradient", "stops_gradient", "unsupported"]
+__all__ = ["TABLE", "Entry", "expands", "expansion", "find_entry", "gradient", "stops_gradient", "unsupported"]
 
 _NEWEST = 1000
 
@@ -57,7 +57,9 @@ def _enter(names: tuple[str, ...], domain: str, entry: Entry) -> None:
         entries = TABLE.setdefault((domain, name), [])
         for other in entries:
             if other.since <= entry.until and entry.since <= other.until:
-                raise ArgumentError(f"{domain or 'ai.onnx'}:{name} is in the rule table already ({other.state}). Give since=/until=.")
+                raise ArgumentError(
+                    f"{domain or 'ai.onnx'}:{name} is in the rule table already ({other.state}). Give since=/until=."
+                )
         entries.append(entry)
 
 
@@ -100,7 +102,9 @@ def gradient(
     return enter
 
 
-def expansion(*names: str, domain: str = "", since: int = 0, until: int = _NEWEST) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def expansion(
+    *names: str, domain: str = "", since: int = 0, until: int = _NEWEST
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare that operators are differentiated as the operators that this function ``(op, node)`` writes.
 
     It returns one variable per output of the node (None for those it leaves out). The expansion also replaces the forward

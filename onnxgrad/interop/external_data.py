@@ -72,7 +72,7 @@ def _external_loader(proto: TensorProto, folder: Path | None) -> Callable[[], np
     def load() -> np.ndarray[Any, Any]:
         raw = np.memmap(path, np.uint8, "r", offset, (needed,)) if needed else np.zeros(0, np.uint8)
         if dtype.bits >= 8:
-            return raw.view(dtype.numpy).reshape(tuple(proto.dims))
+            return np.asarray(raw.view(dtype.numpy).reshape(tuple(proto.dims)))
         whole = TensorProto(data_type=proto.data_type, dims=list(proto.dims), raw_data=raw.tobytes())
         return numpy_helper.to_array(whole)
 

@@ -23,7 +23,7 @@ def schema_body(operator: Operator) -> Block | None:
     schema = operator.schema
     if schema is None:
         return None
-    raw = schema.raw
+    raw: Any = schema.raw
     proto = onnx.FunctionProto()
     if raw.has_function:
         proto.CopyFrom(raw.function_body)
@@ -81,5 +81,3 @@ def _resolve(copy: Operator, key: str, reference: AttributeReference, call: Oper
             del copy.attrs[key]
         else:
             copy.attrs[key] = value
-
-

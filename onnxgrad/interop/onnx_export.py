@@ -441,12 +441,12 @@ def _write_file(model: ModelProto, path: Path, program: Program) -> None:
 
 def _bytes_of(tensor: TensorProto, folder: Path | None) -> bytes:
     if not is_external(tensor):
-        return numpy_helper.to_array(tensor).tobytes() if not tensor.raw_data else tensor.raw_data
+        return bytes(numpy_helper.to_array(tensor).tobytes() if not tensor.raw_data else tensor.raw_data)
     entries = {entry.key: entry.value for entry in tensor.external_data}
     if folder is None:
         raise ExternalDataError(f"tensor {tensor.name!r} is stored in a file whose folder is not known. Load the model by path.")
     with (folder / entries["location"]).open("rb") as file:
         file.seek(int(entries.get("offset", 0)))
         length = int(entries["length"]) if "length" in entries else -1
-        return file.read(length)
-
+        data: bytes = file.read(length)
+        return data

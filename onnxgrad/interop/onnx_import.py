@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
@@ -57,7 +58,8 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
 
     Example:
         >>> from onnx import parser
-        >>> model = parser.parse_model('<ir_version: 8, opset_import: ["": 17]> f (float[N, 2] x) => (float[N, 2] y) { y = Relu(x) }')
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 2] x) => (float[N, 2] y) { y = Relu(x) }'
+        >>> model = parser.parse_model(text)
         >>> from_onnx(model).inputs
         [Variable(x: float32[N, 2])]
     """
@@ -97,7 +99,8 @@ def _read(source: str | Path | bytes | ModelProto) -> tuple[ModelProto, Path | N
 
 def _parse(data: bytes, what: str) -> ModelProto:
     try:
-        return onnx.ModelProto.FromString(data)
+        model: ModelProto = onnx.ModelProto.FromString(data)
+        return model
     except DecodeError as error:
         raise ModelError(f"{what} is not an ONNX model, or it is cut off. Get the file anew.") from error
 
@@ -265,9 +268,9 @@ def _constant_value(operator: Operator) -> Tensor | None:
         if isinstance(value, Tensor):
             return value
         if name in ("value_float", "value_floats"):
-            return Tensor.of(onnx.numpy_helper.np.asarray(value, "float32"))
+            return Tensor.of(np.asarray(value, "float32"))
         if name in ("value_int", "value_ints"):
-            return Tensor.of(onnx.numpy_helper.np.asarray(value, "int64"))
+            return Tensor.of(np.asarray(value, "int64"))
     return None
 
 

@@ -36,7 +36,7 @@ _SETTINGS: dict[str, tuple[int, ...]] = {
     "DequantizeLinear": (1, 2),
     "NonMaxSuppression": (0, 1, 3, 4),
     "STFT": (1, 2, 3),
-    **{name: (0, 1) for name in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Mod")},
+    **dict.fromkeys(("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Mod"), (0, 1)),
 }
 # Slots that hold a weight, bias, slope or scale whatever its size.
 _WEIGHT_SLOTS: dict[str, tuple[int, ...]] = {
@@ -56,7 +56,7 @@ _WEIGHT_SLOTS: dict[str, tuple[int, ...]] = {
     "RNN": (1, 2, 3, 5),
     "Gather": (0,),
     "Einsum": tuple(range(8)),
-    **{name: (0,) for name in ("Exp", "Softplus", "Sigmoid", "Tanh")},
+    **dict.fromkeys(("Exp", "Softplus", "Sigmoid", "Tanh"), (0,)),
 }
 _PASSES_ON = ("Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Expand", "Flatten")
 _MASK = -1e30

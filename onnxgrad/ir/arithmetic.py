@@ -138,7 +138,7 @@ class Arithmetic:
         return _basic_index(op, x, item if isinstance(item, tuple) else (item,))  # type: ignore[no-any-return]
 
     @property
-    def T(self) -> Variable:
+    def T(self) -> Variable:  # noqa: N802
         """All axes reversed."""
         return self._unary("Transpose")  # type: ignore[no-any-return]
 

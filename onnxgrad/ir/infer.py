@@ -67,7 +67,7 @@ def _memoised(operator: Operator, strict: bool) -> _Result:
 def _memo_key(operator: Operator) -> Any:
     attrs: tuple[Any, ...] = ()
     if operator.attrs:
-        parts = []
+        parts: list[Any] = []
         for name, value in operator.attrs.items():
             if isinstance(value, (int, float, str)):
                 parts.append((name, value))
@@ -76,12 +76,7 @@ def _memo_key(operator: Operator) -> Any:
             else:
                 return None
         attrs = tuple(parts)
-    operands = tuple(
-        None if v is None else (v.type, v.entries) if v.type is None or not v.type[0].is_float else v.type  # type: ignore[union-attr]
-        if isinstance(v.type, TensorType) or v.type is None
-        else v.type
-        for v in operator.inputs
-    )
+    operands = tuple([_operand_key(v) for v in operator.inputs])
     version = operator.block.program.opset_version(operator.domain)
     outputs = tuple([v is not None for v in operator.outputs])
     key = (operator.type, operator.domain, version, attrs, operands, outputs)
@@ -92,6 +87,13 @@ def _memo_key(operator: Operator) -> Any:
         )
         return (*key, values)
     return key
+
+
+def _operand_key(v: Variable | None) -> Any:
+    """What inference may depend on; known entries only exist for integers."""
+    if v is None or not isinstance(v.type, TensorType) or v.type.dtype.is_float:
+        return None if v is None else v.type or "unknown"
+    return (v.type, v.entries)
 
 
 def _infer(operator: Operator, strict: bool) -> _Result:
@@ -231,7 +233,8 @@ def _infer_loop(operator: Operator) -> _Result:
     condition_constant = body.outputs[0].value is not None
     if limit is not None and limit.entries is not None and condition_constant:
         length = limit.entries[0]
-    return [(t, None) for t in states] + [(_prepend(length, v.type), None) for v in body.outputs[1 + carried :]]
+    results: _Result = [(t, None) for t in states]
+    return results + [(_prepend(length, v.type), None) for v in body.outputs[1 + carried :]]
 
 
 def _infer_scan(operator: Operator) -> _Result:

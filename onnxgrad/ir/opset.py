@@ -37,7 +37,19 @@ class Operand:
 class Schema:
     """The declaration of one operator in one opset."""
 
-    __slots__ = ("attributes", "defaults", "inputs", "min_input", "min_output", "name", "outputs", "raw", "required", "since", "typestrs")
+    __slots__ = (
+        "attributes",
+        "defaults",
+        "inputs",
+        "min_input",
+        "min_output",
+        "name",
+        "outputs",
+        "raw",
+        "required",
+        "since",
+        "typestrs",
+    )
 
     def __init__(self, raw: onnx.defs.OpSchema) -> None:
         self.raw = raw
@@ -47,17 +59,17 @@ class Schema:
         self.outputs = [Operand(p, i) for i, p in enumerate(raw.outputs)]
         self.min_input: int = raw.min_input
         self.min_output: int = raw.min_output
-        self.attributes: dict[str, int] = {k: int(v.type.value) for k, v in raw.attributes.items()}
+        self.attributes: dict[str, int] = {k: int(getattr(v.type, "value", 0)) for k, v in raw.attributes.items()}
         self.required = [k for k, v in raw.attributes.items() if v.required]
         self.defaults: dict[str, Any] = {
             k: helper.get_attribute_value(v.default_value) for k, v in raw.attributes.items() if v.default_value.name
         }
-        self.typestrs: dict[str, frozenset[str]] = {
-            t.type_param_str: frozenset(t.allowed_type_strs) for t in raw.type_constraints
-        }
+        self.typestrs: dict[str, frozenset[str]] = {t.type_param_str: frozenset(t.allowed_type_strs) for t in raw.type_constraints}
         for key, value in self.defaults.items():
             if isinstance(value, bytes):
                 self.defaults[key] = value.decode()
+            elif isinstance(value, list) and value and isinstance(value[0], bytes):
+                self.defaults[key] = [entry.decode() for entry in value]
 
     def input_named(self, name: str) -> Operand | None:
         return next((operand for operand in self.inputs if operand.name == name), None)

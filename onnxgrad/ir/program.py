@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import state
+from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError, UnknownName
 from onnxgrad.ir.block import Block
-from onnxgrad.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.ir.operator import Operator, Role
+from onnxgrad.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.ir.scope import Scope
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.traverse import copy_operators
 from onnxgrad.ir.types import TensorType
 from onnxgrad.ir.variable import Parameter, Variable
-from onnxgrad.dtypes import dtype_of
 
 __all__ = ["Function", "Program"]
 
@@ -27,7 +27,18 @@ _IR_VERSION = 10
 class Function:
     """A model-local function: an operator defined by a body of other operators."""
 
-    __slots__ = ("attribute_defaults", "attribute_names", "body", "doc", "domain", "input_names", "metadata", "name", "origin", "overload")
+    __slots__ = (
+        "attribute_defaults",
+        "attribute_names",
+        "body",
+        "doc",
+        "domain",
+        "input_names",
+        "metadata",
+        "name",
+        "origin",
+        "overload",
+    )
 
     def __init__(self, domain: str, name: str, overload: str, body: Block) -> None:
         self.domain = domain
@@ -133,7 +144,9 @@ class Program:
         return None
 
     def set_opset_version(self, version: int, domain: str = "") -> None:
-        kept = [(name, number) for name, number in self.opset_imports if name not in (domain, "ai.onnx" if domain == "" else domain)]
+        kept = [
+            (name, number) for name, number in self.opset_imports if name not in (domain, "ai.onnx" if domain == "" else domain)
+        ]
         self.opset_imports = [(domain, version), *kept]
         self.version += 1
 
@@ -258,7 +271,9 @@ def _constant_name(array: np.ndarray[Any, Any]) -> str:
     """``const_float32_0.5`` for a scalar, ``const_int64_0_-1`` for a short vector, else by shape."""
     kind = dtype_of(array.dtype).name
     if array.size <= 4 and array.ndim <= 1:
-        elements = "_".join(f"{entry:.6g}" if dtype_of(array.dtype).is_float else str(entry) for entry in array.reshape(-1).tolist())
+        elements = "_".join(
+            f"{entry:.6g}" if dtype_of(array.dtype).is_float else str(entry) for entry in array.reshape(-1).tolist()
+        )
         return f"const_{kind}_{elements or 'empty'}" if array.ndim == 0 else f"const_{kind}_[{elements}]"
     return f"const_{kind}_{'x'.join(str(dim) for dim in array.shape)}"
 
@@ -280,12 +295,12 @@ def _copy_main_block(source: Program, copy: Program, for_test: bool) -> dict[Var
     new.inputs = [mapping[v] for v in old.inputs]
     new.initializers = [mapping[v] for v in old.initializers if v in mapping]
     for op, twin in zip(ops, copy_operators(ops, mapping, new, lambda v: v.name), strict=True):
-        for v, w in zip(op.outputs, twin.outputs, strict=True):
-            if v is not None and w is not None and v is not w:
-                w.declared, w.doc, w.metadata, w.persistable = v.declared, v.doc, v.metadata, v.persistable
+        for made, copied in zip(op.outputs, twin.outputs, strict=True):
+            if made is not None and copied is not None and made is not copied:
+                copied.declared, copied.doc, copied.metadata = made.declared, made.doc, made.metadata
         twin.role_vars = list(op.role_vars)
         if any(v is not None and v.persistable for v in twin.outputs):
-            twin.outputs = [None if v is None else mapping.get(v, v) for v in twin.outputs]
+            twin.outputs = [None if w is None else mapping.get(w, w) for w in twin.outputs]
             new.ops.append(twin)
         else:
             new.append(twin)

@@ -122,11 +122,16 @@ def _slice(operator: Operator) -> Dims | None:
     x = operator.inputs[0]
     if x is None or x.dims is None or len(operator.inputs) < 3:
         return None
-    axes = entries_of(operator.inputs[3]) if len(operator.inputs) > 3 else tuple(range(len(x.dims)))
+    starts, ends = entries_of(operator.inputs[1]), entries_of(operator.inputs[2])
+    given_axes, given_steps = ([*operator.inputs, None, None][i] for i in (3, 4))
+    if given_axes is not None:
+        axes = entries_of(given_axes)
+    else:
+        length = operator.inputs[1].dims[0] if operator.inputs[1] is not None and operator.inputs[1].dims else None
+        axes = tuple(range(length)) if isinstance(length, int) else None
     if axes is None or not all(isinstance(axis, int) for axis in axes):
         return None
-    starts, ends = entries_of(operator.inputs[1]), entries_of(operator.inputs[2])
-    steps = entries_of(operator.inputs[4]) if len(operator.inputs) > 4 else (1,) * len(axes)
+    steps = entries_of(given_steps) if given_steps is not None else (1,) * len(axes)
     dims = list(x.dims)
     for i, axis in enumerate(axes):
         assert isinstance(axis, int)
@@ -145,7 +150,7 @@ def _sliced(dim: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
     return None
 
 
-FROM_ENTRIES: dict[str, Callable[[Operator], "Dims | None"]] = {
+FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "Reshape": _reshape,
     "Expand": _expand,
     "ConstantOfShape": _constant_of_shape,
@@ -211,7 +216,7 @@ def _of_slice(operator: Operator) -> Entries | None:
     if len(operator.inputs) < 3:
         return None
     starts, ends = entries_of(operator.inputs[1]), entries_of(operator.inputs[2])
-    steps = entries_of(operator.inputs[4]) if len(operator.inputs) > 4 else (1,)
+    steps = entries_of(operator.inputs[4]) if len(operator.inputs) > 4 and operator.inputs[4] is not None else (1,)
     if x is None or starts is None or ends is None or steps is None or len(starts) != 1:
         return None
     start, end, step = starts[0], ends[0], steps[0]
@@ -220,7 +225,7 @@ def _of_slice(operator: Operator) -> Entries | None:
     return x[start : (None if step < 0 and end < -len(x) else end) : step]
 
 
-def _elementwise(function: Callable[[int, int], int]) -> Callable[[Operator], "Entries | None"]:
+def _elementwise(function: Callable[[int, int], int]) -> Callable[[Operator], Entries | None]:
     def rule(operator: Operator) -> Entries | None:
         x, y = (entries_of(v) for v in operator.inputs)
         if x is None or y is None:
@@ -255,7 +260,7 @@ def _of_size(operator: Operator) -> Entries | None:
     return None if shape is None else (int(np.prod(shape, dtype=np.int64)),)
 
 
-_ENTRY_RULES: dict[str, Callable[[Operator], "Entries | None"]] = {
+_ENTRY_RULES: dict[str, Callable[[Operator], Entries | None]] = {
     "Shape": _of_shape,
     "Size": _of_size,
     "Constant": _of_constant,

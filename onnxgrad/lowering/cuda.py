@@ -39,7 +39,10 @@ def _training_batch_normalization(graph: Graph, op: Operator) -> list[Operator]:
         results.append(build.Add(build.Mul(old, momentum), build.Mul(flat, 1.0 - momentum)))
     _take_over(graph, op, results, stage)
     graph.initializers += [
-        v for inner_op in stage for v in inner_op.inputs if v is not None and v.value is not None and not v.persistable and _new(graph, v)
+        v
+        for inner_op in stage
+        for v in inner_op.inputs
+        if v is not None and v.value is not None and not v.persistable and _new(graph, v)
     ]
     return stage
 

@@ -152,7 +152,9 @@ def cross_entropy(
     op, rank = layer.op, input.ndim
     axis %= rank
     if soft_label or label_smoothing > 0.0:
-        return _soft_cross_entropy(layer, input, label, weight, ignore_index, reduction, soft_label, axis, use_softmax, label_smoothing)
+        return _soft_cross_entropy(
+            layer, input, label, weight, ignore_index, reduction, soft_label, axis, use_softmax, label_smoothing
+        )
     if label.ndim not in (rank, rank - 1):
         raise ArgumentError(f"cross_entropy: label has {label.ndim} axes; it needs {rank - 1}, or {rank} with 1 at axis {axis}.")
     keeps = label.ndim == rank
@@ -167,7 +169,7 @@ def cross_entropy(
     op_type = "SoftmaxCrossEntropyLoss" if use_softmax else "NegativeLogLikelihoodLoss"
     operands = (scores, rows) if weight is None else (scores, rows, weight)
     loss: Variable = layer.emit(op_type, *operands, reduction=reduction, ignore_index=ignore_index)
-    return op.Unsqueeze(loss, [axis]) if reduction == "none" and keeps else loss  # type: ignore[no-any-return]
+    return op.Unsqueeze(loss, [axis]) if reduction == "none" and keeps else loss
 
 
 def _soft_cross_entropy(
@@ -213,7 +215,9 @@ def _soft_cross_entropy(
     return layer.emit("Div", op.ReduceSum(losses, keepdims=0), op.ReduceSum(counted, keepdims=0))  # type: ignore[no-any-return]
 
 
-def dropout(x: Variable, p: float = 0.5, training: bool = True, mode: str = "upscale_in_train", name: str | None = None) -> Variable:
+def dropout(
+    x: Variable, p: float = 0.5, training: bool = True, mode: str = "upscale_in_train", name: str | None = None
+) -> Variable:
     """Zero each element with probability ``p`` in training and scale the rest by 1 / (1 - p); the identity in inference.
 
     ``Program.clone(for_test=True)`` and ``Program.eval()`` switch it off.
@@ -251,7 +255,9 @@ def avg_pool2d(
     return _pool("AveragePool", x, kernel_size, stride, padding, ceil_mode, name, count_include_pad=int(not exclusive))
 
 
-def _pool(op_type: str, x: Variable, kernel: Pair, stride: Pair | None, padding: Pair, ceil: bool, name: str | None, **attrs: Any) -> Variable:
+def _pool(
+    op_type: str, x: Variable, kernel: Pair, stride: Pair | None, padding: Pair, ceil: bool, name: str | None, **attrs: Any
+) -> Variable:
     pads = _pair(padding)
     return Layer("pool2d", x, name=name).emit(  # type: ignore[no-any-return]
         op_type,

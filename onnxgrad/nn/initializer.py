@@ -40,7 +40,7 @@ class Initializer:
 def _next_seed(op: Builder) -> float:
     """A seed for one random operator: counted from the program's or the global seed, else from the system."""
     base = op.block.program.random_seed or state.current.seed
-    if base is None or base == 0 and state.current.seed is None:
+    if base is None or (base == 0 and state.current.seed is None):
         return float(random.SystemRandom().randrange(1, 2**24))
     state.current.seeds_drawn += 1
     drawn = sum(1 for other in op.block.ops if other.type.startswith("Random"))

@@ -54,4 +54,6 @@ class ParamAttr:
             return ParamAttr(name=attr)
         if isinstance(attr, Initializer):
             return ParamAttr(initializer=attr)
-        raise ArgumentTypeError(f"a parameter attribute is a ParamAttr, a name, an initializer or False, not {type(attr).__name__}.")
+        raise ArgumentTypeError(
+            f"a parameter attribute is a ParamAttr, a name, an initializer or False, not {type(attr).__name__}."
+        )

@@ -33,7 +33,9 @@ class LRScheduler:
 class StepDecay(LRScheduler):
     """Multiply by ``gamma`` every ``step_size`` steps."""
 
-    def __init__(self, learning_rate: float, step_size: int, gamma: float = 0.1, last_epoch: int = -1, verbose: bool = False) -> None:
+    def __init__(
+        self, learning_rate: float, step_size: int, gamma: float = 0.1, last_epoch: int = -1, verbose: bool = False
+    ) -> None:
         self.step_size, self.gamma = step_size, gamma
         super().__init__(learning_rate, last_epoch, verbose)
 
@@ -66,7 +68,14 @@ class PiecewiseDecay(LRScheduler):
 class CosineAnnealingDecay(LRScheduler):
     """From the start to ``eta_min`` along half a cosine of ``T_max`` steps. Loshchilov and Hutter 2017."""
 
-    def __init__(self, learning_rate: float, T_max: int, eta_min: float = 0.0, last_epoch: int = -1, verbose: bool = False) -> None:
+    def __init__(
+        self,
+        learning_rate: float,
+        T_max: int,  # noqa: N803
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
+        verbose: bool = False,
+    ) -> None:
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(learning_rate, last_epoch, verbose)
 
@@ -77,13 +86,15 @@ class CosineAnnealingDecay(LRScheduler):
 class NoamDecay(LRScheduler):
     """d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), 0 at step 0. Vaswani et al. 2017."""
 
-    def __init__(self, d_model: int, warmup_steps: int, learning_rate: float = 1.0, last_epoch: int = -1, verbose: bool = False) -> None:
+    def __init__(
+        self, d_model: int, warmup_steps: int, learning_rate: float = 1.0, last_epoch: int = -1, verbose: bool = False
+    ) -> None:
         self.d_model, self.warmup_steps = d_model, warmup_steps
         super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         first = 1.0 if self.last_epoch == 0 else self.last_epoch**-0.5
-        return self.base_lr * self.d_model**-0.5 * min(first, self.warmup_steps**-1.5 * self.last_epoch)
+        return float(self.base_lr * self.d_model**-0.5 * min(first, self.warmup_steps**-1.5 * self.last_epoch))
 
 
 class LinearWarmup(LRScheduler):

@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-
 from onnxgrad.autodiff.api import append_backward
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
 from onnxgrad.ir.builder import Builder
@@ -157,12 +156,12 @@ class Optimizer:
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
         own = p.regularizer if isinstance(p, Parameter) else None
         decay = own if own is not None else self._decay
-        return g if decay is None else decay.apply(op, p, g)  # type: ignore[no-any-return]
+        return g if decay is None else decay.apply(op, p, g)
 
     def _rate_of(self, op: Builder, p: Variable, rate: Variable) -> Variable:
         factor = p.optimize_attr["learning_rate"] if isinstance(p, Parameter) else 1.0
         scaled: Variable = op.Cast(rate, to=p.dtype.number)
-        return scaled if factor == 1.0 else op.Mul(scaled, float(factor))  # type: ignore[no-any-return]
+        return scaled if factor == 1.0 else op.Mul(scaled, float(factor))
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
         """Append the update of one parameter and return its new value."""
@@ -199,5 +198,3 @@ class Optimizer:
 
 class _NotScalar(ArgumentError, AssertionError):
     """A loss that is not one number; an AssertionError too, as Paddle has it."""
-
-

@@ -15,8 +15,8 @@ from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ModelError
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.infer import infer_leniently
-from onnxgrad.ir.opset import NEWEST, OLDEST_WITH_RULES, find_schema
 from onnxgrad.ir.operator import Operator
+from onnxgrad.ir.opset import NEWEST, OLDEST_WITH_RULES, find_schema
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.variable import Variable
 
@@ -133,7 +133,9 @@ class _Rewriter:
     def rank(self, index: int) -> int:
         x = self.op.inputs[index]
         if x is None or x.rank is None:
-            raise ModelError(f"{self.op}: the rank of an input is unknown, so opset {self.version} cannot be lifted. Add value_info.")
+            raise ModelError(
+                f"{self.op}: the rank of an input is unknown, so opset {self.version} cannot be lifted. Add value_info."
+            )
         return x.rank
 
 
@@ -279,7 +281,9 @@ def _dft(r: _Rewriter, op: Operator) -> None:
 
 
 def _grid_sample(r: _Rewriter, op: Operator) -> None:
-    op.attrs["mode"] = {"bilinear": "linear", "bicubic": "cubic"}.get(op.attrs.get("mode", "bilinear"), op.attrs.get("mode", "linear"))
+    op.attrs["mode"] = {"bilinear": "linear", "bicubic": "cubic"}.get(
+        op.attrs.get("mode", "bilinear"), op.attrs.get("mode", "linear")
+    )
 
 
 def _roi_align(r: _Rewriter, op: Operator) -> None:
@@ -314,10 +318,7 @@ _Adapter = Callable[[_Rewriter, Operator], None]
 _ADAPTERS: dict[str, list[tuple[int, _Adapter]]] = {
     **{name: [(7, _broadcast)] for name in ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less")},
     **{name: [(13, _axes)] for name in ("Squeeze", "Unsqueeze", "ReduceSum")},
-    **{
-        f"Reduce{name}": [(18, _axes)]
-        for name in ("Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
-    },
+    **{f"Reduce{name}": [(18, _axes)] for name in ("Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")},
     **{name: [(13, _softmax)] for name in ("Softmax", "LogSoftmax", "Hardmax")},
     **{name: [(7, _recurrent)] for name in ("LSTM", "GRU", "RNN")},
     "Gemm": [(7, _gemm)],

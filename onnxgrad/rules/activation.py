@@ -1,6 +1,5 @@
 """Activation functions. Formulas: the derivative of each definition in the ONNX operator specification."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 import math

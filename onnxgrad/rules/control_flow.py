@@ -1,6 +1,5 @@
 """If and Scan: the gradient of a body is a body that computes forward and then backward."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient
@@ -85,7 +84,7 @@ class _ScanGradient:
     def write(self):
         op, node = self.op, self.node
         arriving = [j for j in range(self.stacked) if self.gradients[self.count + j] is not None]
-        body, seeds_in = self._body(arriving)
+        body = self._body(arriving)
         starts = [self._start(i) for i in self.float_states] + [zeros_like(op, v) for v in self.wanted]
         sequences = [*node.outputs[self.count + self.stacked :], *node.inputs[self.count :]]
         sequences += [self.gradients[self.count + j] for j in arriving]
@@ -139,7 +138,7 @@ class _ScanGradient:
         seeds += [None] * (len(forward.outputs) - len(seeds))
         sources = [*forward.inputs, *self.wanted]
         inner, found = self.node.differentiate_body(forward, shell, seeds, sources)
-        return self._merge(shell, inner, values, sums, found), gouts
+        return self._merge(shell, inner, values, sums, found)
 
     def _merge(self, shell, inner, values, sums, found):
         """Move the differentiated copy into the shell, whose arguments stand for the copy's"""

@@ -1,6 +1,5 @@
 """Convolutions. The gradient of each is the other two: Dumoulin and Visin, "A guide to convolution arithmetic", 2016."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient

@@ -1,6 +1,5 @@
 """Arithmetic, powers, trigonometry, comparison-based selection. Formulas: elementary calculus."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 import math

@@ -1,8 +1,6 @@
 """Gather and Scatter. Adding where indices repeat is always ScatterElements: ScatterND(add) is a data race on onnxruntime."""
 
-# ruff: noqa: D103
 from __future__ import annotations
-
 
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.errors import UnsupportedGradient
@@ -20,7 +18,9 @@ def gather(op, node, gy):
         return _put_back_one(op, x, single[0] % x.dims[axis], axis % rank, gy)
     axis = axis % rank if rank is not None else axis
     if axis < 0:
-        raise UnsupportedGradient(f"{node}: the rank of its data is unknown and the axis negative. Declare the shape in value_info.")
+        raise UnsupportedGradient(
+            f"{node}: the rank of its data is unknown and the axis negative. Declare the shape in value_info."
+        )
     flat = op.Reshape(indices, [-1])
     if axis == 0:
         rows = op.Concat(op.Shape(flat), op.Shape(x, start=1), axis=0)
@@ -102,5 +102,3 @@ def _require_plain_reduction(node, reduction):
         raise UnsupportedGradient(
             f"{node}: no gradient is written for reduction={reduction!r}. Use 'none' or 'add', or set stop_gradient on its inputs."
         )
-
-

@@ -1,7 +1,8 @@
 """Matrix products."""
 
-# ruff: noqa: D103
 from __future__ import annotations
+
+import string
 
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.errors import UnsupportedGradient
@@ -88,6 +89,18 @@ def _counted_from_end(term, positions):
     return [p - len(term) if 0 <= ellipsis < p else p for p in positions]
 
 
+def _spelled_out(node, operands, output):
+    """Each ellipsis replaced by letters of its own, aligned at the right, where the ranks are known"""
+    if "." not in "".join(operands) or any(x.rank is None for x in node.inputs):
+        return operands, output
+    used = set("".join(operands) + output)
+    spare = [letter for letter in string.ascii_letters if letter not in used]
+    lengths = [x.rank - len(term) + 1 if "." in term else 0 for term, x in zip(operands, node.inputs, strict=True)]
+    letters = "".join(spare[: max(lengths)])
+    terms = [term.replace(".", letters[len(letters) - n :]) for term, n in zip(operands, lengths, strict=True)]
+    return terms, output.replace(".", letters)
+
+
 def _parse(node):
     """Operand terms and output term, one character per index and '.' for an ellipsis"""
     equation = node.attr("equation").replace(" ", "").replace("...", ".")
@@ -96,6 +109,7 @@ def _parse(node):
     if not arrow:
         letters = "".join(operands)
         output = ("." if "." in letters else "") + "".join(sorted({c for c in letters if c != "." and letters.count(c) == 1}))
+    operands, output = _spelled_out(node, operands, output)
     for term in operands:
         if any(term.count(letter) > 1 for letter in term):
             raise UnsupportedGradient(f"{node}: no gradient is written for a repeated index ({term!r}). Take the diagonal first.")

@@ -1,6 +1,5 @@
 """Losses that ONNX defines as operators."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient

@@ -1,6 +1,5 @@
 """Operators that only move elements: reshaping, joining, cutting, repeating, padding."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 import numpy as np
@@ -155,5 +154,3 @@ def space_to_depth(op, node, gy):
 def trilu(op, node, gy):
     """gx = the same triangle of gy"""
     return op.Trilu(gy, node.operand("k"), upper=node.attr("upper"))
-
-

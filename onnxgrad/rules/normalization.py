@@ -3,7 +3,6 @@
 Ioffe and Szegedy, "Batch Normalization", 2015, section 3; the same derivation holds for the others with other axes.
 """
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 from onnxgrad.autodiff.registry import expands, gradient

@@ -1,6 +1,5 @@
 """Pooling over windows and over whole maps."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 import numpy as np

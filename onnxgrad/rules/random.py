@@ -1,6 +1,5 @@
 """Dropout, whose gradient reuses the mask, and operators that draw random numbers."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient, stops_gradient

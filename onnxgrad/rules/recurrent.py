@@ -5,7 +5,6 @@ replacing the operator where gradients are computed. Equations: the ONNX specifi
 Schmidhuber 1997 with the forget gate of Gers et al. 2000; Cho et al. 2014.
 """
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 import numpy as np
@@ -87,7 +86,11 @@ class _Cell:
         body = self._body(step, projected, starts, direction, weights)
         scans = [projected]
         if self.lengths is not None:
-            steps = op.Range(op.constant(0, self.lengths.dtype), cast_like(op, op.Squeeze(op.Shape(x, start=0, end=1), [0]), self.lengths), op.constant(1, self.lengths.dtype))
+            steps = op.Range(
+                op.constant(0, self.lengths.dtype),
+                cast_like(op, op.Squeeze(op.Shape(x, start=0, end=1), [0]), self.lengths),
+                op.constant(1, self.lengths.dtype),
+            )
             scans.append(steps)
         flag = int(backwards)
         *final, y = op.Scan(

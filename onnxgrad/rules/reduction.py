@@ -1,6 +1,5 @@
 """Sums, means, extremes and norms over axes; running sums; top-k."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient

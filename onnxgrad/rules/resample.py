@@ -1,6 +1,5 @@
 """Resize. Resampling is linear and separable, so its gradient multiplies by the transposed interpolation matrices."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient

@@ -97,7 +97,9 @@ class Executor:
         by_name = dict(zip(map(id, computed), results, strict=True))
         return [by_name[id(v)] if id(v) in by_name else _state_value(scope, v) for v in fetches]
 
-    def _compute(self, program: Program, feed: dict[str, Any], fetches: list[Variable], scope: Scope, return_numpy: bool) -> list[Any]:
+    def _compute(
+        self, program: Program, feed: dict[str, Any], fetches: list[Variable], scope: Scope, return_numpy: bool
+    ) -> list[Any]:
         if any(_draws_numbers(op) for op in program.global_block().ops) and not program.inputs:
             # A seeded random operator continues its stream within a session, so initialisation gets a fresh one.
             prepared = prepare(program, fetches, self.place, self.threads)

@@ -83,7 +83,13 @@ def create_parameter(
         raise ArgumentTypeError("create_parameter: attr=False makes no sense here.")
     if name is not None and chosen.name is None:
         chosen = ParamAttr(
-            name, chosen.initializer, chosen.learning_rate, chosen.regularizer, chosen.trainable, chosen.do_model_average, chosen.need_clip
+            name,
+            chosen.initializer,
+            chosen.learning_rate,
+            chosen.regularizer,
+            chosen.trainable,
+            chosen.do_model_average,
+            chosen.need_clip,
         )
     default = default_initializer or (Constant(0.0) if is_bias else XavierUniform())
     parameter = layer.parameter(chosen, "w", list(shape), dtype_of(dtype), default)

@@ -17,8 +17,8 @@ from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.nn.initializer import Initializer
 from onnxgrad.nn.param_attr import ParamAttr
 from onnxgrad.passes.lift import lift
-from onnxgrad.runtime.session_cache import prepare
 from onnxgrad.runtime.places import CPUPlace
+from onnxgrad.runtime.session_cache import prepare
 
 __all__ = ["Layer", "require_variables"]
 

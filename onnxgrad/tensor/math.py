@@ -117,7 +117,7 @@ def mean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None
         >>> paddle.mean(static.data("x", [None, 3])).shape
         ()
     """
-    return _reduce("mean" if axis is None else "mean", "ReduceMean", x, axis, keepdim, name)
+    return _reduce("mean", "ReduceMean", x, axis, keepdim, name)
 
 
 def sum(x: Variable, axis: Axes = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:

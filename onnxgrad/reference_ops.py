@@ -1,0 +1,164 @@
+"""Corrected operators for onnx.reference, used as an oracle in tests. Each says what it corrects in onnx 1.23."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto
+from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_scan import Scan as _PlainScan
+
+__all__ = ["CORRECTED"]
+
+
+class Scan(_PlainScan):
+    """Directions and axes are not implemented: turn the inputs and outputs instead."""
+
+    def __init__(self, onnx_node: Any, run_params: Any) -> None:
+        plain = NodeProto()
+        plain.CopyFrom(onnx_node)
+        del plain.attribute[:]
+        self.layout: dict[str, list[int]] = {}
+        for attribute in onnx_node.attribute:
+            if attribute.name.startswith("scan_"):
+                self.layout[attribute.name] = list(attribute.ints)
+            else:
+                plain.attribute.append(attribute)
+        super().__init__(plain, run_params)
+
+    def _turned(self, x: Any, kind: str, index: int, back: bool) -> Any:
+        axes, directions = (self.layout.get(f"scan_{kind}_{name}", []) for name in ("axes", "directions"))
+        axis = axes[index] if index < len(axes) else 0
+        x = x if back else np.moveaxis(x, axis, 0)
+        x = np.flip(x, 0) if index < len(directions) and directions[index] else x
+        return np.moveaxis(x, 0, axis) if back else x
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        for name in ("scan_input_axes", "scan_input_directions", "scan_output_axes", "scan_output_directions"):
+            kwargs[name] = None
+        states = len(args) - self.num_scan_inputs
+        turned = [self._turned(x, "input", i, False) for i, x in enumerate(args[states:])]
+        results = super()._run(*args[:states], *turned, **kwargs)
+        stacked = [self._turned(y, "output", i, True) for i, y in enumerate(results[states:])]
+        return (*results[:states], *stacked)
+
+
+class ConvTranspose(OpRun):
+    """Groups raise for equal channel counts: scatter every input element instead."""
+
+    def _run(
+        self, x, w, b=None, auto_pad=None, dilations=None, group=None, kernel_shape=None,
+        output_padding=None, output_shape=None, pads=None, strides=None,
+    ):  # fmt: skip
+        rank = x.ndim - 2
+        strides, dilations = list(strides or [1] * rank), list(dilations or [1] * rank)
+        extra, group = list(output_padding or [0] * rank), group or 1
+        kernel = w.shape[2:]
+        begin, end = list((pads or [0] * 2 * rank)[:rank]), list((pads or [0] * 2 * rank)[rank:])
+        full = [
+            (n - 1) * s + d * (k - 1) + 1 + e for n, s, d, k, e in zip(x.shape[2:], strides, dilations, kernel, extra, strict=True)
+        ]
+        if output_shape or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+            wanted = list(output_shape)[-rank:] if output_shape else [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
+            for i in range(rank):
+                total = max(full[i] - wanted[i], 0)
+                begin[i] = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
+                end[i] = total - begin[i]
+        per_group, channels = w.shape[1], x.shape[1] // group
+        y = np.zeros((x.shape[0], per_group * group, *full), x.dtype)
+        for tap in np.ndindex(*kernel):
+            window = tuple(
+                slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilations, x.shape[2:], strides, strict=True)
+            )
+            for g in range(group):
+                rows, columns = slice(g * channels, (g + 1) * channels), slice(g * per_group, (g + 1) * per_group)
+                product = np.einsum("nc...,cm->nm...", x[:, rows], w[(rows, slice(None), *tap)])
+                y[(slice(None), columns, *window)] += product
+        cut = tuple(slice(p, n - q) for p, n, q in zip(begin, full, end, strict=True))
+        y = y[(slice(None), slice(None), *cut)]
+        return (y if b is None else y + b.reshape(1, -1, *[1] * rank),)
+
+
+class Pad(OpRun):
+    """Negative pads are wrong: cut first, then pad."""
+
+    def _run(self, data, pads, value=None, axes=None, mode=None):
+        axes = list(range(data.ndim)) if axes is None else [int(axis) % data.ndim for axis in axes]
+        half = len(axes)
+        widths = [(0, 0)] * data.ndim
+        for i, axis in enumerate(axes):
+            widths[axis] = (int(pads[i]), int(pads[half + i]))
+        cut = tuple(slice(max(-b, 0), n - max(-e, 0)) for (b, e), n in zip(widths, data.shape, strict=True))
+        grow = [(max(b, 0), max(e, 0)) for b, e in widths]
+        kept = data[cut]
+        if mode == "constant":
+            fill = data.dtype.type(0) if value is None else np.asarray(value).reshape(-1)[0]
+            return (np.pad(kept, grow, mode="constant", constant_values=fill),)
+        return (np.pad(kept, grow, mode=mode),)
+
+
+class GatherElements(OpRun):
+    """An index shorter than the data on another axis is refused: take it element by element."""
+
+    def _run(self, data, indices, axis=None):
+        return (data[_element_index(data, indices, axis or 0)],)
+
+
+class ScatterElements(OpRun):
+    """Likewise; ``ufunc.at`` adds where indices repeat."""
+
+    def _run(self, data, indices, updates, axis=None, reduction=None):
+        result = np.array(data)
+        index = _element_index(data, indices, axis or 0)
+        functions = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+        if reduction in functions:
+            functions[reduction].at(result, index, updates)
+        else:
+            result[index] = updates
+        return (result,)
+
+
+def _element_index(data: Any, indices: Any, axis: int) -> tuple[Any, ...]:
+    grid = list(np.indices(indices.shape, sparse=True))
+    grid[axis] = indices
+    return tuple(grid)
+
+
+class Erf(OpRun):
+    """Computed in float32 only, and not for empty tensors."""
+
+    def _run(self, x):
+        return (np.array([math.erf(v) for v in x.reshape(-1)], x.dtype).reshape(x.shape),)
+
+
+class Gelu(OpRun):
+    """Uses that same function."""
+
+    def _run(self, x, approximate=None):
+        if approximate == "tanh":
+            return ((0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))).astype(x.dtype),)
+        distribution = np.array([0.5 * math.erfc(-v / math.sqrt(2)) for v in x.reshape(-1)], x.dtype).reshape(x.shape)
+        return (x * distribution,)
+
+
+class Softsign(OpRun):
+    """Fails for a tensor without axes."""
+
+    def _run(self, x):
+        return (np.asarray(x / (1 + np.abs(x))),)
+
+
+class GroupNormalization(OpRun):
+    """Has the scale per group of opset 18: from 21 on it is per channel."""
+
+    def _run(self, x, scale, bias, epsilon=None, num_groups=None, stash_type=None):
+        grouped = x.reshape(x.shape[0], num_groups, -1)
+        mean, variance = grouped.mean(axis=2, keepdims=True), grouped.var(axis=2, keepdims=True)
+        unit = ((grouped - mean) / np.sqrt(variance + epsilon)).reshape(x.shape)
+        shape = (1, -1, *[1] * (x.ndim - 2))
+        return ((unit * scale.reshape(shape) + bias.reshape(shape)).astype(x.dtype),)
+
+
+CORRECTED = [Scan, ConvTranspose, Pad, GatherElements, ScatterElements, Erf, Gelu, Softsign, GroupNormalization]

@@ -1,0 +1,261 @@
+"""For authors of gradient rules: describe inputs as samples, and check a rule against finite differences.
+
+The oracle is onnx.reference in float64, an engine independent of the one that runs training. Where it is known to be wrong
+(measured on onnx 1.23), a corrected operator from ``reference_ops`` is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto
+
+from onnxgrad.autodiff.api import gradients
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.errors import OnnxGradError
+from onnxgrad.interop.onnx_export import to_onnx
+from onnxgrad.ir.opset import OLDEST_WITH_RULES
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.types import TensorType
+from onnxgrad.ir.variable import Variable
+
+__all__ = ["Draw", "GradientMismatch", "Sample", "check_gradient", "evaluate"]
+
+Array = np.ndarray[Any, Any]
+
+
+class GradientMismatch(OnnxGradError, AssertionError):
+    """A gradient differs from finite differences."""
+
+
+class Draw:
+    """Random test inputs, reproducible."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def real(self, *shape: int, low: float = -2.0, high: float = 2.0, apart: float = 0.0, spread: float | None = None) -> Array:
+        """Uniform numbers; with ``apart``, all are at least so far from 0 and from each other (no ties, no kinks)."""
+        if spread is not None:
+            low, high = -spread, spread
+        size = int(np.prod(shape, dtype=int))
+        if not apart:
+            return self.rng.uniform(low, high, shape)
+        steps = np.arange(size) - size / 2 + 0.5
+        return (self.rng.permutation(steps) * max(apart * 2, (high - low) / max(size, 1))).reshape(shape)
+
+    def positive(self, *shape: int, low: float = 0.5, high: float = 2.0) -> Array:
+        return self.rng.uniform(low, high, shape)
+
+    def integers(self, *shape: int, low: int = 0, high: int) -> Array:
+        return self.rng.integers(low, high, shape, dtype=np.int64)
+
+
+class Sample:
+    """One use of an operator.
+
+    Args:
+        inputs: float arrays are differentiated, other arrays are constants, None is absent. A float array wrapped in
+            ``Sample.fixed`` is a constant.
+        outputs: number of outputs.
+        opset: opset of the program.
+        only: outputs whose gradient is asked for; None for all float ones.
+        build: instead of one operator, a function ``(op, *variables)`` that builds the outputs.
+        second: whether the second derivative exists and is checked.
+        runs: whether onnxruntime has kernels for it in float32.
+        tolerance: absolute and relative tolerance against finite differences.
+        attrs: attributes.
+    """
+
+    def __init__(
+        self,
+        *inputs: Any,
+        outputs: int = 1,
+        opset: int = OLDEST_WITH_RULES,
+        only: Sequence[int] | None = None,
+        build: Callable[..., Any] | None = None,
+        second: bool = True,
+        runs: bool = True,
+        tolerance: float = 1e-5,
+        domain: str = "",
+        **attrs: Any,
+    ) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
+        self.opset = opset
+        self.only = only
+        self.build = build
+        self.second = second
+        self.runs = runs
+        self.tolerance = tolerance
+        self.domain = domain
+        self.attrs = attrs
+        self.op_type = ""
+        self.number = 0
+
+    class fixed:  # noqa: N801
+        """A float input that is not differentiated; float64 becomes the type of the others, float32 stays."""
+
+        def __init__(self, array: Any) -> None:
+            self.array = np.asarray(array)
+
+    def __str__(self) -> str:
+        return f"{self.op_type}-{self.number}"
+
+
+class _Case:
+    """A sample as a program: variables for its float inputs, outputs, cotangents."""
+
+    def __init__(self, sample: Sample, dtype: str, symbolic: bool) -> None:
+        self.dtype = np.dtype(dtype)
+        self.program = Program()
+        self.program.set_opset_version(sample.opset)
+        self.program.ir_version = 13 if sample.opset > 21 else 10
+        self.feeds: dict[str, Array] = {}
+        self.differentiated: list[Variable] = []
+        operands: list[Any] = [self._operand(i, item, symbolic) for i, item in enumerate(sample.inputs)]
+        build = self.program.global_block().build
+        if sample.build is not None:
+            found = sample.build(build, *operands)
+        else:
+            while operands and operands[-1] is None:
+                operands.pop()
+            found = build.emit(sample.op_type, operands, dict(sample.attrs), outputs=sample.outputs, domain=sample.domain)
+        self.all_outputs: list[Variable] = list(found) if isinstance(found, tuple) else [found]
+        chosen = range(len(self.all_outputs)) if sample.only is None else sample.only
+        self.outputs = [self.all_outputs[i] for i in chosen if self.all_outputs[i].is_float]
+
+    def _operand(self, i: int, item: Any, symbolic: bool) -> Any:
+        if item is None:
+            return None
+        if isinstance(item, Sample.fixed):
+            array = item.array.astype(self.dtype) if item.array.dtype == np.float64 else item.array
+            return self.program.constant(array)
+        array = np.asarray(item)
+        if array.dtype.kind != "f":
+            return self.program.constant(array)
+        v = self.add_input(f"x{i}", array.astype(self.dtype), symbolic)
+        v.stop_gradient = False
+        self.differentiated.append(v)
+        return v
+
+    def add_input(self, name: str, array: Array, symbolic: bool = False) -> Variable:
+        block = self.program.global_block()
+        dims = tuple(None for _ in array.shape) if symbolic else array.shape
+        v = Variable(block, name, TensorType(dtype_of(self.dtype), dims))
+        v.is_data = True
+        block.register(v)
+        block.inputs.append(v)
+        self.feeds[name] = array
+        return v
+
+    def cotangents(self, values: Sequence[Array], symbolic: bool, prefix: str = "c") -> list[Variable]:
+        rng = np.random.default_rng(99)
+        return [
+            self.add_input(f"{prefix}{i}", np.asarray(rng.uniform(-1, 1, value.shape), self.dtype), symbolic)
+            for i, value in enumerate(values)
+        ]
+
+
+def evaluate(model: ModelProto, feeds: dict[str, Array]) -> list[Array]:
+    """Run a model on the reference evaluator."""
+    from onnx.reference import ReferenceEvaluator
+
+    from onnxgrad.reference_ops import CORRECTED
+
+    corrected: Any = CORRECTED
+
+    wanted = {v.name for v in model.graph.input}
+    evaluator = ReferenceEvaluator(model, new_ops=corrected)
+    with np.errstate(all="ignore"):
+        found = evaluator.run(None, {name: array for name, array in feeds.items() if name in wanted})
+    return [np.asarray(array) for array in found]
+
+
+def _differences(
+    model: ModelProto, feeds: dict[str, Array], name: str, weights: list[Array], positions: Array, step: float
+) -> Array:
+    """Central differences of sum(outputs * weights) with respect to some elements of one input"""
+    result = np.empty(len(positions))
+    for k, position in enumerate(positions):
+        ends = []
+        for sign in (1.0, -1.0):
+            moved = feeds[name].copy()
+            moved.reshape(-1)[position] += sign * step
+            outputs = evaluate(model, {**feeds, name: moved})
+            ends.append(sum(float((y * w).sum()) for y, w in zip(outputs, weights, strict=True)))
+        result[k] = (ends[0] - ends[1]) / (2 * step)
+    return result
+
+
+def _compare(
+    case: _Case, sample: Sample, forward: ModelProto, found: list[Variable | None], weights: list[Array], order: str
+) -> None:
+    present = [(x, g) for x, g in zip(case.differentiated, found, strict=True) if g is not None]
+    model = to_onnx(case.program, [g for _, g in present]) if present else None
+    values = iter(evaluate(model, case.feeds) if model is not None else [])
+    rng = np.random.default_rng(5)
+    for x, g in zip(case.differentiated, found, strict=True):
+        array = case.feeds[x.name]
+        positions = rng.permutation(array.size)[:_MOST_ELEMENTS]
+        expected = _differences(forward, case.feeds, x.name, weights, positions, 1e-5 if order == "first" else 1e-4)
+        got = next(values) if g is not None else np.zeros(array.shape)
+        if got.shape != array.shape:
+            raise GradientMismatch(f"{sample}: the {order} gradient of {x.name} has shape {got.shape}, not {array.shape}.")
+        actual = got.reshape(-1)[positions]
+        scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
+        tolerance = sample.tolerance * (1 if order == "first" else 20)
+        if not np.all(np.abs(actual - expected) <= tolerance * scale):
+            worst = int(np.nanargmax(np.where(np.isnan(actual), np.inf, np.abs(actual - expected))))
+            raise GradientMismatch(
+                f"{sample}: the {order} gradient of {x.name} at flat element {positions[worst]} is {actual[worst]:.9g}, "
+                f"finite differences give {expected[worst]:.9g}."
+            )
+
+
+_MOST_ELEMENTS = 12
+
+
+def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool = False, order: int = 1) -> None:
+    """Compare the gradient of a sample with central differences in float64.
+
+    Args:
+        sample: what to check.
+        op_type: its operator, if the sample does not name it yet.
+        symbolic: declare every dimension of the inputs as unknown.
+        order: 2 to check the gradient of the gradient too.
+
+    Raises:
+        GradientMismatch: naming the sample, the input and the worst element.
+
+    Example:
+        >>> check_gradient(Sample(np.array([0.5, 2.0])), op_type="Log")
+    """
+    if op_type is not None:
+        sample.op_type = op_type
+    case = _Case(sample, "float64", symbolic)
+    forward = to_onnx(case.program, case.outputs)
+    values = evaluate(forward, case.feeds)
+    seeds = case.cotangents(values, symbolic)
+    weights = [case.feeds[c.name] for c in seeds]
+    found = gradients(case.outputs, case.differentiated, seeds)
+    _compare(case, sample, forward, found, weights, "first")
+    present = [g for g in found if g is not None]
+    if order < 2 or not sample.second or not present:
+        return
+    first = to_onnx(case.program, present)
+    second_seeds = case.cotangents(evaluate(first, case.feeds), symbolic, "d")
+    again = gradients(present, case.differentiated, second_seeds)
+    _compare(case, sample, first, again, [case.feeds[c.name] for c in second_seeds], "second")
+
+
+def gradient_model(sample: Sample, dtype: str) -> tuple[ModelProto, dict[str, Array]]:
+    """The gradients of a sample as a model, with its feeds, in a given element type."""
+    case = _Case(sample, dtype, symbolic=False)
+    wide = _Case(sample, "float64", symbolic=False)
+    values = evaluate(to_onnx(wide.program, wide.outputs), wide.feeds)
+    seeds = case.cotangents(values, symbolic=False)
+    found = [g for g in gradients(case.outputs, case.differentiated, seeds) if g is not None]
+    return to_onnx(case.program, found), case.feeds
