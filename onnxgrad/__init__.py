@@ -6,7 +6,7 @@ operators, and run it with stock onnxruntime.
 
 import builtins
 
-from onnxgrad import errors, ir, nn, optimizer, regularizer, rules, state, static, tensor
+from onnxgrad import errors, nn, optimizer, regularizer, rules, state, static, tensor
 from onnxgrad.autodiff.api import append_backward, gradients
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
 from onnxgrad.dtypes import dtype_of

@@ -196,6 +196,7 @@ class _BackwardPass:
         self.callbacks = callbacks
         self.checkpoints = checkpoints
         self.seeds: list[Operator] = []
+        self.seed_of: dict[int, Variable] = {}
 
     def append(
         self, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block
@@ -216,11 +217,10 @@ class _BackwardPass:
         operators = _reachable(block.ops, outputs)
         walk = Walk(block, operators, self.blocked)
         walk.prepare(wanted, outputs)
-        seeds = {}
         for target, cotangent in targets:
             seed = cotangent if cotangent is not None else self._seed(walk, target)
             walk.seed(target, seed)
-            seeds[target] = seed
+            self.seed_of[id(seed)] = target
         self.seeds = list(walk.stage)
         if self.checkpoints:
             walk.recompute = Recompute(_before_expansion(walk), self.checkpoints, walk.stage)
@@ -250,9 +250,9 @@ class _BackwardPass:
                 if v is not None:
                     self._name(v, op, forward_of.get(id(v)))
             for v in op.inputs:
-                self._register_seed(v, forward_of, walk)
+                self._register_seed(v)
         for g in found.values():
-            self._register_seed(g, forward_of, walk)
+            self._register_seed(g)
         returned = {id(g) for g in found.values()}
         for v, g in walk.gradients.items():
             if (g.name and g.block.vars.get(g.name) is g) or id(g) in returned:
@@ -274,11 +274,8 @@ class _BackwardPass:
         owners: dict[int, Variable] = {}
         result: dict[Variable, Variable] = {}
         for v, g in found.items():
-            fresh = (
-                g.name in ("", walk.key(v).grad_name)
-                and (g.op is not None or g.value is not None)
-                and g.block.vars.get(g.name) is not g
-            )
+            named = g.name in ("", walk.key(v).grad_name) and g.block.vars.get(g.name) is not g
+            fresh = named and (g.op is not None or self.seed_of.get(id(g)) is v)
             if not fresh or id(g) in owners or g.block is not walk.block:
                 builder = walk.builder(v.grad_name)
                 copy = builder.Identity(g)
@@ -337,11 +334,11 @@ class _BackwardPass:
             wanted = "grad/" * program._appending_grad_times + wanted
         return program.fresh_name(wanted)
 
-    def _register_seed(self, v: Variable | None, forward_of: dict[int, Variable], walk: Walk) -> None:
+    def _register_seed(self, v: Variable | None) -> None:
+        """Enter a constant seed that is used, as ``<target>@GRAD``."""
         if v is None or v.value is None or v.name:
             return
-        target = next((t for t, g in walk.gradients.items() if g is v), None)
-        v._name = self._gradient_name(target.grad_name if target is not None else "seed@GRAD")
+        v._name = self._gradient_name(self.seed_of[id(v)].grad_name)
         block = self.program.global_block()
         block.register(v)
         block.initializers.append(v)
@@ -384,6 +381,7 @@ class _Snapshot:
         self.times = program._appending_grad_times
         self.constants = dict(program._constants)
         self.version = program.version
+        self.names = dict(program.names)
         self.kept = [(b, list(b.ops), dict(b.vars), list(b.initializers)) for b in ([main] if block is main else [main, block])]
         self.operators = [(op, op.expansion, op.declared_outputs, len(op.outputs)) for op in block.ops]
 
@@ -391,11 +389,8 @@ class _Snapshot:
         program = self.program
         program.blocks, program._appending_grad_times, program._constants = self.blocks, self.times, self.constants
         for block, ops, variables, initializers in self.kept:
-            for name in block.vars:
-                if name not in variables:
-                    program.names.pop(name, None)
             block.ops, block.vars, block.initializers = ops, variables, initializers
         for op, expansion, declared, count in self.operators:
             op.expansion, op.declared_outputs = expansion, declared
             del op.outputs[count:]
-        program.version = self.version
+        program.version, program.names = self.version, self.names
