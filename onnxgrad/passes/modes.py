@@ -92,7 +92,7 @@ def _train_dropout(op: Operator, build: Builder) -> list[Variable | None]:
     step = _dropout_step(program)
     number = sum(1 for other in op.block.ops if other.type == "Dropout" and other.replaces is None)
     shape = build.Shape(x)
-    count = build.ReduceProd(shape, keepdims=0)
+    count = build.Size(x)
     elements = build.Range(np.array(0), count, np.array(1))
     key = _hash(build, build.Add(build.Mul(step, np.array(1000003)), np.array(number * 7919 + program.random_seed * 104729 + 1)))
     mixed = _hash(build, build.BitwiseXor(_hash(build, build.BitwiseAnd(elements, np.array(0xFFFFFFFF))), key))

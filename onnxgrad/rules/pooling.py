@@ -15,7 +15,7 @@ def max_pool(op, node, gy, gindices=None):
     x = node.inputs[0]
     indices = node.outputs[1] if len(node.outputs) > 1 and node.outputs[1] is not None else node.extra_output(1)
     planes = op.Concat(op.Shape(x, start=0, end=2), [-1], axis=0)
-    area = op.ReduceProd(op.Shape(x, start=2), keepdims=1)
+    area = _area(op, x)
     if node.attr("storage_order"):
         indices = _row_major(op, x, indices)
     within = op.Mod(op.Reshape(indices, planes), area)
@@ -25,11 +25,19 @@ def max_pool(op, node, gy, gindices=None):
     return op.Reshape(op.Cast(summed, to=gy.dtype.number), op.Shape(x), allowzero=1)
 
 
+def _area(op, x):
+    """Number of positions in one plane, as a vector of one element"""
+    sizes = [op.Shape(x, start=axis, end=axis + 1) for axis in range(2, x.rank)]
+    area = sizes[0]
+    for size in sizes[1:]:
+        area = op.Mul(area, size)
+    return area
+
+
 def _row_major(op, x, indices):
     """Column-major positions (c*H + r) within a plane as row-major ones (r*W + c)"""
     shape = [op.Shape(x, start=axis, end=axis + 1) for axis in range(2, x.rank)]
-    area = op.ReduceProd(op.Shape(x, start=2), keepdims=1)
-    rest = op.Mod(indices, area)
+    rest = op.Mod(indices, _area(op, x))
     position = None
     weight = None
     digits = []

@@ -317,7 +317,9 @@ class TestCheckpoints:
         for i in range(self.LAYERS):
             for _ in range(4):
                 h = paddle.tanh(h)
-            h = static.nn.fc(h, width, name=f"layer{i}", weight_attr=paddle.ParamAttr(initializer=paddle.nn.initializer.Constant(0.05)))
+            h = static.nn.fc(
+                h, width, name=f"layer{i}", weight_attr=paddle.ParamAttr(initializer=paddle.nn.initializer.Constant(0.05))
+            )
             if i % 3 == 2:
                 kept.append(h)
         loss = paddle.mean(h)

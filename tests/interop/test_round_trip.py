@@ -71,7 +71,9 @@ def test_functions_metadata_and_documentation_survive():
 
 
 def test_overridable_initializers_stay_inputs():
-    text = '<ir_version: 3, opset_import: ["": 7]> g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Mul (x, w) }'
+    text = (
+        '<ir_version: 3, opset_import: ["": 7]> g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Mul (x, w) }'
+    )
     model = onnx.parser.parse_model(text)
     program = onnxgrad.from_onnx(model)
     assert [v.name for v in program.inputs] == ["x"]

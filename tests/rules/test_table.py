@@ -1,0 +1,68 @@
+"""The rule table is complete and closed."""
+
+import pytest
+
+from onnxgrad import errors
+from onnxgrad.autodiff.registry import TABLE, gradient
+from onnxgrad.ir.opset import all_operators
+from onnxgrad.testing import Draw, gradient_model
+from tests.rules import test_gradients
+from tests.rules.samples import DECLARED
+
+# Written with a rule, but no sample can be drawn for them alone: they are checked through those named.
+CHECKED_ELSEWHERE = {
+    "MeanVarianceNormalization",
+    "RotaryEmbedding",
+    "Attention",
+    "CausalConvWithState",
+    "LinearAttention",
+    "SwiGLU",
+}
+
+
+def test_every_operator_of_onnx_has_exactly_one_state():
+    assert set(all_operators()) == set(TABLE)
+    assert all(entry.state in ("rule", "expands", "stops", "unsupported") for entries in TABLE.values() for entry in entries)
+
+
+def test_every_operator_without_a_rule_gives_its_reason():
+    for (_, name), entries in TABLE.items():
+        for entry in entries:
+            assert entry.formula, name
+
+
+def test_every_rule_has_samples():
+    written = {name for (domain, name), entries in TABLE.items() if not domain and entries[0].state in ("rule", "expands")}
+    assert written - set(DECLARED) == CHECKED_ELSEWHERE
+
+
+def emitted_types(model):
+    """Operator types of a model, bodies included."""
+    found = set()
+    stack = [model.graph]
+    while stack:
+        graph = stack.pop()
+        for node in graph.node:
+            assert node.domain == ""
+            found.add(node.op_type)
+            stack.extend(attribute.g for attribute in node.attribute if attribute.HasField("g"))
+    return found
+
+
+def test_rules_emit_only_operators_that_are_differentiable_or_stop_gradients():
+    used = set()
+    for sample in test_gradients.SAMPLES:
+        if sample.opset <= 26:
+            used |= emitted_types(gradient_model(sample, "float64")[0])
+    refused = {name for name in used if TABLE[("", name)][0].state == "unsupported"}
+    assert refused == set()
+
+
+def test_entering_an_operator_twice_is_refused():
+    with pytest.raises(errors.ArgumentError, match="Relu is in the rule table already"):
+        gradient("Relu")(lambda op, node, gy: gy)
+
+
+def test_numbers_drawn_apart_have_no_ties():
+    drawn = sorted(Draw().real(20, apart=0.05).tolist())
+    assert min(b - a for a, b in zip(drawn, drawn[1:], strict=False)) > 0.05
