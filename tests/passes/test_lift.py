@@ -109,7 +109,7 @@ def test_group_normalization_of_opset_18_has_one_scale_per_group():
     program = onnxgrad.from_onnx(onnx.parser.parse_model(text))
     pairs = onnxgrad.append_backward(program.outputs[0])
     x = np.random.default_rng(0).normal(size=(2, 4, 3)).astype(np.float32)
-    shift = dict((p.name, g) for p, g in pairs)["b"]
+    shift = {p.name: g for p, g in pairs}["b"]
     y, g = onnxgrad.Executor().run(program, {"x": x}, [program.outputs[0], shift])
     np.testing.assert_allclose(y.reshape(2, 2, -1).mean(axis=2), [[0, 1], [0, 1]], atol=1e-5)
     np.testing.assert_allclose(g, [12.0, 12.0])

@@ -1,5 +1,7 @@
 """The rule table is complete and closed."""
 
+import itertools
+
 import pytest
 
 from onnxgrad import errors
@@ -65,4 +67,4 @@ def test_entering_an_operator_twice_is_refused():
 
 def test_numbers_drawn_apart_have_no_ties():
     drawn = sorted(Draw().real(20, apart=0.05).tolist())
-    assert min(b - a for a, b in zip(drawn, drawn[1:], strict=False)) > 0.05
+    assert min(b - a for a, b in itertools.pairwise(drawn)) > 0.05

@@ -92,8 +92,7 @@ class TestState:
         with pytest.raises(RuntimeError, match=r"line\.\w_0 has no value.*startup"):
             static.Executor().run(main, {"x": ONES}, [loss])
 
-    def test_startup_is_reproducible_with_a_seed(self, line):
-        main, startup, _ = line
+    def test_startup_is_reproducible_with_a_seed(self):
         values = []
         for _ in range(2):
             paddle.seed(11)
