@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient
-from onnxgrad.errors import UnsupportedGradient
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.operator import Role
 from onnxgrad.ir.traverse import copy_block
@@ -66,7 +65,10 @@ def scan(op, node, *gradients):
 
 
 class _ScanGradient:
-    """Pieces of a Scan: states first, then scanned inputs; outputs are final states, stacked values, recorded states"""
+    """Pieces of a Scan: states first, then scanned inputs; outputs are final states, stacked values, recorded states.
+
+    The recorded states are stacked values too, so second derivatives come through them.
+    """
 
     def __init__(self, op, node, gradients):
         self.op, self.node = op, node
@@ -75,15 +77,13 @@ class _ScanGradient:
         self.scanned = scanned
         self.stacked = len(node.outputs) - 2 * self.count
         self.gradients = list(gradients)
-        if any(g is not None for g in self.gradients[self.count + self.stacked :]):
-            raise UnsupportedGradient(f"{node}: the recorded states of a Scan cannot be differentiated yet. Use first order only.")
         self.float_states = [i for i in range(self.count) if self.body.inputs[i].is_float]
         self.wanted_scans = [i for i in range(scanned) if node.wants(self.count + i)]
         self.wanted = [v for v, is_wanted in zip(node.captures, node.wanted_captures, strict=True) if is_wanted]
 
     def write(self):
         op, node = self.op, self.node
-        arriving = [j for j in range(self.stacked) if self.gradients[self.count + j] is not None]
+        arriving = [j for j in range(self.stacked + self.count) if self.gradients[self.count + j] is not None]
         body = self._body(arriving)
         starts = [self._start(i) for i in self.float_states] + [zeros_like(op, v) for v in self.wanted]
         sequences = [*node.outputs[self.count + self.stacked :], *node.inputs[self.count :]]
@@ -134,8 +134,7 @@ class _ScanGradient:
         for v, w in zip(values, forward.inputs, strict=True):
             v.type = w.type
         gouts = {j: argument(forward.outputs[self.count + j].name, forward.outputs[self.count + j]) for j in arriving}
-        seeds = [gstates.get(i) for i in range(self.count)] + [gouts.get(j) for j in range(self.stacked)]
-        seeds += [None] * (len(forward.outputs) - len(seeds))
+        seeds = [gstates.get(i) for i in range(self.count)] + [gouts.get(j) for j in range(self.stacked + self.count)]
         sources = [*forward.inputs, *self.wanted]
         inner, found = self.node.differentiate_body(forward, shell, seeds, sources)
         return self._merge(shell, inner, values, sums, found)

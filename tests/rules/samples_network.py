@@ -161,9 +161,9 @@ def lstm(draw):
         yield Sample(
             draw.real(t, b, i), draw.real(d, 4 * h, i), draw.real(d, 4 * h, h), draw.real(d, 8 * h), None,
             _states(draw, d, b, h), _states(draw, d, b, h), draw.real(d, 3 * h),
-            outputs=3, hidden_size=h, direction=direction, second=False, runs=True,
+            outputs=3, hidden_size=h, direction=direction,
         )  # fmt: skip
-    yield Sample(draw.real(t, b, i), draw.real(1, 4 * h, i), draw.real(1, 4 * h, h), outputs=1, hidden_size=h, second=False)
+    yield Sample(draw.real(t, b, i), draw.real(1, 4 * h, i), draw.real(1, 4 * h, h), outputs=1, hidden_size=h)
 
 
 @samples("GRU")
@@ -172,7 +172,7 @@ def gru(draw):
     for reset in (0, 1):
         yield Sample(
             draw.real(t, b, i), draw.real(1, 3 * h, i), draw.real(1, 3 * h, h), draw.real(1, 6 * h), None, _states(draw, 1, b, h),
-            outputs=2, hidden_size=h, linear_before_reset=reset, second=False,
+            outputs=2, hidden_size=h, linear_before_reset=reset,
         )  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def rnn(draw):
     t, b, i, h = 3, 2, 2, 2
     yield Sample(
         draw.real(t, b, i), draw.real(1, h, i), draw.real(1, h, h), draw.real(1, 2 * h), None, _states(draw, 1, b, h),
-        outputs=2, hidden_size=h, second=False,
+        outputs=2, hidden_size=h,
     )  # fmt: skip
 
 
@@ -222,4 +222,4 @@ def scan(draw):
         return build
 
     for directions in ({}, {"scan_input_directions": [1]}, {"scan_output_directions": [1]}):
-        yield Sample(draw.real(2), draw.real(4, 2), draw.real(2), build=recurrence(directions), second=False)
+        yield Sample(draw.real(2), draw.real(4, 2), draw.real(2), build=recurrence(directions))
