@@ -161,4 +161,24 @@ class GroupNormalization(OpRun):
         return ((unit * scale.reshape(shape) + bias.reshape(shape)).astype(x.dtype),)
 
 
-CORRECTED = [Scan, ConvTranspose, Pad, GatherElements, ScatterElements, Erf, Gelu, Softsign, GroupNormalization]
+class MeanVarianceNormalization(OpRun):
+    """Its body holds float32 constants, which refuse other element types."""
+
+    def _run(self, x, axes=None):  # type: ignore[no-untyped-def]
+        axes = tuple(axes)
+        centred = x - x.mean(axis=axes, keepdims=True)
+        return (centred / (np.sqrt((centred**2).mean(axis=axes, keepdims=True)) + x.dtype.type(1e-9)),)
+
+
+CORRECTED = [
+    MeanVarianceNormalization,
+    Scan,
+    ConvTranspose,
+    Pad,
+    GatherElements,
+    ScatterElements,
+    Erf,
+    Gelu,
+    Softsign,
+    GroupNormalization,
+]

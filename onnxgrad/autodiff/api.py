@@ -249,7 +249,7 @@ class _BackwardPass:
             for v in op.outputs:
                 if v is not None:
                     self._name(v, op, forward_of.get(id(v)))
-            for v in op.inputs:
+            for v in op.operands():
                 self._register_seed(v)
         for g in found.values():
             self._register_seed(g)

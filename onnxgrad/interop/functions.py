@@ -7,7 +7,7 @@ from typing import Any
 import onnx
 from onnx import TypeProto
 
-from onnxgrad.interop.onnx_import import _read_function
+from onnxgrad.interop.onnx_import import constant_value, read_function
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.infer import _as_node, infer_leniently
@@ -34,7 +34,7 @@ def schema_body(operator: Operator) -> Block | None:
     else:
         return None
     proto.domain, proto.name = operator.domain, operator.type
-    return _read_function(proto, operator.block.program).body
+    return read_function(proto, operator.block.program).body
 
 
 def inline_function(call: Operator, body: Block, op: Builder, defaults: dict[str, Any]) -> list[Variable | None]:
@@ -49,20 +49,20 @@ def inline_function(call: Operator, body: Block, op: Builder, defaults: dict[str
         else:
             mapping[formal] = actual
     for operator in body.ops:
-        (copy,) = copy_operators([operator], mapping, op.block, lambda v: "")
+        (copy,) = copy_operators([operator], mapping, op.block, lambda v: op.block.program.fresh_name(f"{op.key}/{v.name}"))
+        for made in copy.outputs:
+            if made is not None:
+                made._name = ""
         copy.inputs = [None if v is not None and id(v) in absent else v for v in copy.inputs]
         copy.role = op.role
         copy.name = op.key
         for key, value in list(copy.attrs.items()):
             if isinstance(value, AttributeReference):
                 _resolve(copy, key, value, call, defaults)
-        if copy.type == "Constant":
-            produced = copy.outputs[0]
-            assert produced is not None
-            value = operator.outputs[0].value if operator.outputs[0] is not None else None
-            if value is not None:
-                mapping[operator.outputs[0]] = op.constant(value.numpy())  # type: ignore[index]
-                continue
+        value = constant_value(copy) if copy.type == "Constant" else None
+        if value is not None:
+            mapping[operator.outputs[0]] = op.constant(value.numpy())  # type: ignore[index]
+            continue
         infer_leniently(copy)
         op.stage.append(copy)
     return [mapping.get(v) for v in body.outputs]

@@ -74,7 +74,7 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
     program.producer = (model.producer_name, model.producer_version)
     reader = _Reader(program, folder)
     for proto in model.functions:
-        function = _read_function(proto, program)
+        function = read_function(proto, program)
         program.functions[(function.domain, function.name, function.overload)] = function
     reader.read_graph(model.graph, program.global_block())
     _make_parameters(program, reader.constants, parameters)
@@ -197,7 +197,7 @@ class _Reader:
             operator.outputs.append(variable)
         block.ops.append(operator)
         if node.op_type == "Constant" and not operator.domain and operator.outputs and operator.outputs[0] is not None:
-            tensor = _constant_value(operator)
+            tensor = constant_value(operator)
             if tensor is not None:
                 operator.outputs[0].type = TensorType(tensor.dtype, tensor.shape)
                 self._hold(operator.outputs[0], tensor)
@@ -262,9 +262,11 @@ def _text(value: bytes) -> str | bytes:
         return value
 
 
-def _constant_value(operator: Operator) -> Tensor | None:
+def constant_value(operator: Operator) -> Tensor | None:
     """The tensor of a Constant node, whichever attribute holds it."""
     for name, value in operator.attrs.items():
+        if isinstance(value, AttributeReference):
+            continue
         if isinstance(value, Tensor):
             return value
         if name in ("value_float", "value_floats"):
@@ -274,7 +276,7 @@ def _constant_value(operator: Operator) -> Tensor | None:
     return None
 
 
-def _read_function(proto: FunctionProto, program: Program) -> Function:
+def read_function(proto: FunctionProto, program: Program) -> Function:
     inner = Program()
     inner.opset_imports = [(entry.domain, entry.version) for entry in proto.opset_import] or list(program.opset_imports)
     inner.functions = program.functions

@@ -105,6 +105,8 @@ def _infer(operator: Operator, strict: bool) -> _Result:
         _check(operator, schema)
     if operator.type in _BODIES and operator.domain == "":
         return _BODIES[operator.type](operator)
+    if any(True for _ in operator.blocks()) or any(isinstance(value, AttributeReference) for value in operator.attrs.values()):
+        return unknown
     node, types, data = _as_node(operator)
     if any(v is not None and v.type is None for v in operator.inputs):
         return unknown

@@ -151,4 +151,14 @@ def group_normalization(op, node, gy):
     return gx, op.ReduceSum(op.Mul(gy, in_place), axes, keepdims=0), op.ReduceSum(gy, axes, keepdims=0)
 
 
-expands("RMSNormalization", "MeanVarianceNormalization")
+@gradient("MeanVarianceNormalization")
+def mean_variance_normalization(op, node, gy):
+    """As LayerNormalization over the given axes, without scale"""
+    x, (y,) = node.inputs[0], node.outputs
+    axes = list(node.attr("axes"))
+    centred = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
+    deviation = op.Sqrt(op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1))
+    return _through_statistics(op, gy, y, op.Reciprocal(op.Add(deviation, 1e-9)), axes)
+
+
+expands("RMSNormalization")

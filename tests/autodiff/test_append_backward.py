@@ -144,6 +144,16 @@ class TestValues:
         static.append_backward(x * x, [x])
         np.testing.assert_allclose(evaluate({"x": X}, x.block.var("x@GRAD"))[0], 2 * X)
 
+    def test_seed_read_only_inside_a_branch_is_written(self):
+        text = """<ir_version: 9, opset_import: ["": 18]> g (float[2] x, bool c) => (float[2] y) {
+            y = If (c) < then_branch = t () => (float[2] u) { u = Exp (x) }, else_branch = e () => (float[2] v) { v = Neg (x) } > }"""
+        program = paddle.from_onnx(onnx.parser.parse_model(text))
+        program.inputs[0].stop_gradient = False
+        (g,) = static.gradients(program.outputs, program.inputs[:1])
+        for condition, expected in ((True, np.exp(X[:2])), (False, [-1.0, -1.0])):
+            feed = {"x": X[:2], "c": np.array(condition)}
+            np.testing.assert_allclose(static.Executor().run(program, feed, [g])[0], expected, rtol=1e-6)
+
     def test_many_rows_into_few_is_exact_on_several_threads(self):
         table = static.create_parameter([16, 64], "float32", name="table")
         ids = static.data("ids", [None], "int64")

@@ -122,6 +122,12 @@ def rms_normalization(draw):
     yield Sample(draw.real(2, 3, 4), draw.real(4), opset=23, tolerance=1e-4)
 
 
+@samples("MeanVarianceNormalization")
+def mean_variance_normalization(draw):
+    yield Sample(draw.real(2, 3, 2, 2), axes=[0, 2, 3])
+    yield Sample(draw.real(2, 3, 4), axes=[1, 2])
+
+
 @samples("SoftmaxCrossEntropyLoss")
 def softmax_cross_entropy(draw):
     labels = np.array([0, 2, 1, 2])
