@@ -121,7 +121,7 @@ class Walk:
         if id(self.key(target)) in self.active:
             self.contributions.setdefault(self.key(target), []).append(value)
 
-    def run(self, name_of: dict[Variable, str] | None = None) -> None:
+    def run(self) -> None:
         """Walk back from the seeds; afterwards ``gradients`` holds one entry per variable that received something."""
         for op in reversed(self.operators):
             if op in self.expansions or op.expansion is not None:

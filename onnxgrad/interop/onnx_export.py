@@ -42,7 +42,6 @@ class Graph:
         self.plan: Plan | None = None
         self.names: dict[int, str] = {}
         self.hoists = False
-        self.shape_of_outputs = True
 
     def name(self, v: Variable | None) -> str:
         """Name to write; an expansion's result takes the name of what it replaces."""

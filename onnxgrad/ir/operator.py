@@ -72,7 +72,6 @@ class Operator:
         "overload",
         "replaces",
         "role",
-        "role_vars",
         "type",
     )
 
@@ -97,7 +96,6 @@ class Operator:
         self.doc = ""
         self.metadata: dict[str, str] | None = None
         self.role = Role.FORWARD
-        self.role_vars: list[str] = []
         self.declared_outputs: int | None = None
         self.expansion: Expansion | None = None
         self.replaces: Operator | None = None

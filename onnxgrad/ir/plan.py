@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.program import Program
-from onnxgrad.ir.traverse import captured
 from onnxgrad.ir.variable import Variable
 
 __all__ = ["Plan", "make_plan"]
@@ -75,8 +74,3 @@ def _expansions_in_use(operators: list[Operator], aliases: dict[Variable, Variab
             if v is not None and w is not None and v not in aliases:
                 fresh[v] = w
     return fresh
-
-
-def captured_leaves(operators: Iterable[Operator]) -> list[Variable]:
-    """Leaves read inside bodies."""
-    return [v for op in operators for v in captured(op) if v.is_leaf]

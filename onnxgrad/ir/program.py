@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from onnxgrad import state
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import ArgumentError, ProgramError, UnknownName
+from onnxgrad.errors import UnknownName
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.operator import Operator, Role
 from onnxgrad.ir.opset import OLDEST_WITH_RULES
@@ -298,7 +298,6 @@ def _copy_main_block(source: Program, copy: Program, for_test: bool) -> dict[Var
         for made, copied in zip(op.outputs, twin.outputs, strict=True):
             if made is not None and copied is not None and made is not copied:
                 copied.declared, copied.doc, copied.metadata = made.declared, made.doc, made.metadata
-        twin.role_vars = list(op.role_vars)
         if any(v is not None and v.persistable for v in twin.outputs):
             twin.outputs = [None if w is None else mapping.get(w, w) for w in twin.outputs]
             new.ops.append(twin)
@@ -335,24 +334,3 @@ def _copy_expansions(ops: list[Operator], twins: list[Operator], mapping: dict[V
             outputs = [None if v is None else mapping[v] for v in op.expansion.outputs]
             inner_ops = [twin_of[id(inner)] for inner in op.expansion.operators]
             twin.expansion = Expansion(inner_ops, outputs, op.expansion.always)
-
-
-def names_of(variables: Iterable[Variable]) -> list[str]:
-    return [v.name for v in variables]
-
-
-def require_variable(program: Program, item: Variable | str) -> Variable:
-    """A variable given as itself or by name.
-
-    Raises:
-        UnknownName: if the program has none of that name.
-        ProgramError: if the variable belongs to another program.
-        ArgumentError: if it is neither.
-    """
-    if isinstance(item, str):
-        return program.find(item)
-    if not isinstance(item, Variable):
-        raise ArgumentError(f"a Variable or its name is expected, not {type(item).__name__}.")
-    if item.block.program is not program:
-        raise ProgramError(f"{item.name} belongs to another program.")
-    return item

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from onnxgrad.ir.infer import infer_leniently
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.variable import Variable
 
@@ -114,9 +113,3 @@ def _copy_variable(
     copy.value, copy.entries, copy._stop = v.value, v.entries, v._stop
     mapping[v] = copy
     return copy
-
-
-def infer_again(operators: Iterable[Operator]) -> None:
-    """Refresh the types of copied operators, whose operands may be known better than the originals'."""
-    for op in operators:
-        infer_leniently(op)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from onnxgrad.ir.builder import Builder
@@ -62,8 +61,3 @@ def scatter_add_flat(op: Builder, positions: Variable, g: Variable, like: Variab
     start = zeros_of_shape(op, op.Reshape(op.Size(like), [1]), wide)
     summed = op.ScatterElements(start, op.Reshape(positions, [-1]), op.Reshape(wide, [-1]), axis=0, reduction="add")
     return op.Cast(op.Reshape(summed, op.Shape(like), allowzero=1), to=g.dtype.number)  # type: ignore[no-any-return]
-
-
-def dims_at_run_time(op: Builder, x: Variable, axes: Sequence[int]) -> Variable:
-    """The sizes of some axes as an int64 vector."""
-    return op.Gather(op.Shape(x), list(axes))  # type: ignore[no-any-return]
