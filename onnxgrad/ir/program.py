@@ -11,7 +11,7 @@ from onnxgrad import state
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import UnknownName
 from onnxgrad.ir.block import Block
-from onnxgrad.ir.operator import Operator, Role
+from onnxgrad.ir.operator import Expansion, Operator, Role
 from onnxgrad.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.ir.scope import Scope
 from onnxgrad.ir.tensor import Tensor
@@ -209,10 +209,6 @@ class Program:
         block.initializers.append(variable)
         return variable
 
-    def current_value(self, variable: Variable) -> Variable:
-        """The variable that holds the newest value of a persistable one within a run."""
-        return self.updates.get(variable, variable)
-
     def active_scope(self) -> Scope:
         """The program's own scope, or the global one."""
         if self.scope is not None:
@@ -324,8 +320,6 @@ def _copy_leaf(v: Variable, block: Block, mapping: dict[Variable, Variable]) -> 
 
 
 def _copy_expansions(ops: list[Operator], twins: list[Operator], mapping: dict[Variable, Variable]) -> None:
-    from onnxgrad.ir.operator import Expansion
-
     twin_of = dict(zip(map(id, ops), twins, strict=True))
     for op, twin in zip(ops, twins, strict=True):
         if op.replaces is not None:

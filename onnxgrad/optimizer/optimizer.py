@@ -135,11 +135,14 @@ class Optimizer:
         """Append clipping, decay and the update for these pairs; returns the appended operators.
 
         Raises:
-            ArgumentError: if there are no pairs.
+            ArgumentError: if there are no pairs, or another optimizer updates one of the parameters already.
         """
         if not params_grads:
             raise ArgumentError("there is nothing to update: no parameter has a gradient. Check the loss and stop_gradient.")
         program = params_grads[0][0].block.program
+        taken = next((p for p, _ in params_grads if p in program.updates), None)
+        if taken is not None:
+            raise ArgumentError(f"{taken.name} is updated by another optimizer of this program. Give each its own parameters=.")
         block = program.global_block()
         before = len(block.ops)
         self._startup = startup_program

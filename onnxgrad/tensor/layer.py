@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import state
-from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, NotAVariable
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.defaults import default_main_program, default_startup_program
@@ -106,7 +106,3 @@ _ACTIVATIONS = {
     "abs": "Abs",
     "sqrt": "Sqrt",
 }
-
-
-def as_dtype(dtype: Any, default: str = "float32") -> DType:
-    return dtype_of(default if dtype is None else dtype)

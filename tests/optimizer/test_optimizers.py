@@ -215,6 +215,15 @@ class TestArguments:
             paddle.optimizer.SGD(0.1).minimize(paddle.sum(x * 2.0))
 
 
+def test_second_optimizer_on_one_parameter_is_refused():
+    x = static.data("x", [2, 3])
+    loss = paddle.mean(static.nn.fc(x, 2))
+    paddle.optimizer.SGD(0.1).minimize(loss, parameters=["fc_0.w_0"])
+    with pytest.raises(ValueError, match=r"fc_0\.w_0 is updated by another optimizer"):
+        paddle.optimizer.SGD(0.1).minimize(loss)
+    paddle.optimizer.SGD(0.1).minimize(loss, parameters=["fc_0.b_0"])
+
+
 def test_pairs_keep_program_order():
     x = static.data("x", [2, 3])
     _, pairs = paddle.optimizer.SGD(0.1).minimize(paddle.mean(static.nn.fc(x, 2)))
