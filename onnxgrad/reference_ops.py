@@ -12,7 +12,16 @@ from onnx.reference.ops.op_scan import Scan as _PlainScan
 
 __all__ = ["CORRECTED"]
 
+CORRECTED: list[type[OpRun]] = []
 
+
+def corrected(operator: type[OpRun]) -> type[OpRun]:
+    """Use this class in place of onnx's own"""
+    CORRECTED.append(operator)
+    return operator
+
+
+@corrected
 class Scan(_PlainScan):
     """Directions and axes are not implemented: turn the inputs and outputs instead."""
 
@@ -45,6 +54,7 @@ class Scan(_PlainScan):
         return (*results[:states], *stacked)
 
 
+@corrected
 class ConvTranspose(OpRun):
     """Groups raise for equal channel counts: scatter every input element instead."""
 
@@ -81,6 +91,7 @@ class ConvTranspose(OpRun):
         return (y if b is None else y + b.reshape(1, -1, *[1] * rank),)
 
 
+@corrected
 class Pad(OpRun):
     """Negative pads are wrong: cut first, then pad."""
 
@@ -99,6 +110,7 @@ class Pad(OpRun):
         return (np.pad(kept, grow, mode=mode),)
 
 
+@corrected
 class GatherElements(OpRun):
     """An index shorter than the data on another axis is refused: take it element by element."""
 
@@ -106,6 +118,7 @@ class GatherElements(OpRun):
         return (data[_element_index(data, indices, axis or 0)],)
 
 
+@corrected
 class ScatterElements(OpRun):
     """Likewise; ``ufunc.at`` adds where indices repeat."""
 
@@ -126,6 +139,7 @@ def _element_index(data: Any, indices: Any, axis: int) -> tuple[Any, ...]:
     return tuple(grid)
 
 
+@corrected
 class Erf(OpRun):
     """Computed in float32 only, and not for empty tensors."""
 
@@ -133,6 +147,7 @@ class Erf(OpRun):
         return (np.array([math.erf(v) for v in x.reshape(-1)], x.dtype).reshape(x.shape),)
 
 
+@corrected
 class Gelu(OpRun):
     """Uses that same function."""
 
@@ -143,6 +158,7 @@ class Gelu(OpRun):
         return (x * distribution,)
 
 
+@corrected
 class Softsign(OpRun):
     """Fails for a tensor without axes."""
 
@@ -150,6 +166,7 @@ class Softsign(OpRun):
         return (np.asarray(x / (1 + np.abs(x))),)
 
 
+@corrected
 class GroupNormalization(OpRun):
     """Has the scale per group of opset 18: from 21 on it is per channel."""
 
@@ -161,6 +178,7 @@ class GroupNormalization(OpRun):
         return ((unit * scale.reshape(shape) + bias.reshape(shape)).astype(x.dtype),)
 
 
+@corrected
 class MeanVarianceNormalization(OpRun):
     """Its body holds float32 constants, which refuse other element types."""
 
@@ -168,17 +186,3 @@ class MeanVarianceNormalization(OpRun):
         axes = tuple(axes)
         centred = x - x.mean(axis=axes, keepdims=True)
         return (centred / (np.sqrt((centred**2).mean(axis=axes, keepdims=True)) + x.dtype.type(1e-9)),)
-
-
-CORRECTED = [
-    MeanVarianceNormalization,
-    Scan,
-    ConvTranspose,
-    Pad,
-    GatherElements,
-    ScatterElements,
-    Erf,
-    Gelu,
-    Softsign,
-    GroupNormalization,
-]

@@ -1,39 +1,11 @@
 """Gradient rules, one module per operator family. Importing this package fills the rule table."""
 
-from onnxgrad.rules import (
-    activation,
-    attention,
-    control_flow,
-    convolution,
-    elementwise,
-    indexing,
-    linalg,
-    losses,
-    movement,
-    normalization,
-    not_differentiable,
-    pooling,
-    random,
-    recurrent,
-    reduction,
-    resample,
-)
+from __future__ import annotations
 
-__all__ = [
-    "activation",
-    "attention",
-    "control_flow",
-    "convolution",
-    "elementwise",
-    "indexing",
-    "linalg",
-    "losses",
-    "movement",
-    "normalization",
-    "not_differentiable",
-    "pooling",
-    "random",
-    "recurrent",
-    "reduction",
-    "resample",
-]
+import importlib
+import pkgutil
+
+__all__ = [module.name for module in pkgutil.iter_modules(__path__)]
+
+for _name in __all__:
+    importlib.import_module(f"{__name__}.{_name}")

@@ -1,7 +1,10 @@
 """Where samples are declared: ``@samples("Softmax")`` on a function that yields them."""
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Iterator
 
+import tests.rules
 from onnxgrad.testing import Draw, Sample
 
 DECLARED: dict[str, list[Callable[[Draw], Iterator[Sample]]]] = {}
@@ -19,7 +22,10 @@ def samples(*op_types: str):
 
 
 def all_samples() -> list[Sample]:
-    """Every declared sample, numbered within its operator."""
+    """Every sample of the modules ``samples_*``, numbered within its operator."""
+    for module in pkgutil.iter_modules(tests.rules.__path__):
+        if module.name.startswith("samples_"):
+            importlib.import_module(f"tests.rules.{module.name}")
     found = []
     for op_type in sorted(DECLARED):
         number = 0

@@ -6,10 +6,8 @@ import onnxruntime
 import pytest
 
 from onnxgrad.testing import check_gradient, evaluate, gradient_model
-from tests.rules import samples_elementwise, samples_network, samples_structure
 from tests.rules.samples import all_samples
 
-FAMILIES = (samples_elementwise, samples_network, samples_structure)
 SAMPLES = all_samples()
 
 
