@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, NodeProto, TensorProto
 
 from onnxgrad.autodiff.api import gradients
+from onnxgrad.autodiff.transforms import jvp, vjp
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.interop.onnx_export import to_onnx
@@ -21,7 +22,7 @@ from onnxgrad.ir.program import Program
 from onnxgrad.ir.types import TensorType
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["Draw", "GradientMismatch", "Sample", "check_gradient", "evaluate"]
+__all__ = ["Draw", "GradientMismatch", "Sample", "check_adjointness", "check_gradient", "evaluate"]
 
 Array = np.ndarray[Any, Any]
 
@@ -259,3 +260,45 @@ def gradient_model(sample: Sample, dtype: str) -> tuple[ModelProto, dict[str, Ar
     seeds = case.cotangents(values, symbolic=False)
     found = [g for g in gradients(case.outputs, case.differentiated, seeds) if g is not None]
     return to_onnx(case.program, found), case.feeds
+
+
+def check_adjointness(sample: Sample, *, op_type: str | None = None, symbolic: bool = False) -> ModelProto:
+    """Check that ``<c, J t>`` from ``jvp`` is ``<J^T c, t>`` from ``vjp`` in float64, for random ``c`` and ``t``.
+
+    Args:
+        sample, op_type, symbolic: as in ``check_gradient``.
+
+    Returns:
+        The model that computes ``J^T c``, one output per differentiated input, then ``J t``.
+
+    Raises:
+        GradientMismatch: with both numbers.
+
+    Example:
+        >>> check_adjointness(Sample(np.array([0.5, 2.0])), op_type="Log").graph.output[0].name
+        'x0@GRAD'
+    """
+    if op_type is not None:
+        sample.op_type = op_type
+    case = _Case(sample, "float64", symbolic)
+    values = evaluate(to_onnx(case.program, case.outputs), case.feeds)
+    cotangents = case.cotangents(values, symbolic)
+    tangents = case.cotangents([case.feeds[x.name] for x in case.differentiated], symbolic, "t")
+    pulled = vjp(case.outputs, case.differentiated, cotangents)
+    pushed = jvp(case.outputs, case.differentiated, tangents)
+    model = to_onnx(case.program, [*pulled, *pushed])
+    found = evaluate(model, case.feeds)
+    for y, value, tangent in zip(case.outputs, values, found[len(pulled) :], strict=True):
+        if tangent.shape != value.shape:
+            raise GradientMismatch(f"{sample}: the tangent of {y.name} has shape {tangent.shape}, not {value.shape}.")
+    backward = sum(float((g * case.feeds[t.name]).sum()) for g, t in zip(found, tangents, strict=False))
+    forward = sum(float((y * case.feeds[c.name]).sum()) for y, c in zip(found[len(pulled) :], cotangents, strict=True))
+    # Operators with a stash type compute in float32 inside.
+    tolerance = 1e-6 if any(_casts_to_float32(node) for node in model.graph.node) else 1e-9
+    if not abs(backward - forward) <= tolerance * max(1.0, abs(backward)):
+        raise GradientMismatch(f"{sample}: <J^T c, t> is {backward:.12g}, <c, J t> is {forward:.12g}.")
+    return model
+
+
+def _casts_to_float32(node: NodeProto) -> bool:
+    return node.op_type == "Cast" and node.attribute[0].i == TensorProto.FLOAT

@@ -15,7 +15,7 @@ import pytest
 import onnxgrad
 import onnxgrad.nn.functional as F
 from onnxgrad import static
-from onnxgrad.testing import Sample, check_gradient
+from onnxgrad.testing import Sample, check_adjointness, check_gradient
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "onnxgrad"
@@ -26,6 +26,7 @@ SETUP = {
     "static": static,
     "F": F,
     "Sample": Sample,
+    "check_adjointness": check_adjointness,
     "check_gradient": check_gradient,
     "Executor": onnxgrad.Executor,
 }
