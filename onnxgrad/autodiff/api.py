@@ -11,6 +11,7 @@ from onnxgrad.autodiff.backward import Walk, ones_like
 from onnxgrad.autodiff.checkpoints import Recompute
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
 from onnxgrad.ir.block import Block
+from onnxgrad.ir.bodies import reads_of
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.tensor import Tensor
@@ -222,7 +223,8 @@ class BackwardPass:
         walk.prepare(wanted, outputs)
         for target, cotangent in targets:
             seed = cotangent if cotangent is not None else self._seed(walk, target)
-            seed.type = merge_types(target.type, seed.type)
+            if isinstance(target.type, TensorType) and isinstance(seed.type, TensorType):
+                seed.type = merge_types(target.type._replace(dtype=seed.dtype), seed.type)
             walk.seed(target, seed)
             self.seed_of[id(seed)] = target
         self.seeds = list(walk.stage)
@@ -246,6 +248,7 @@ class BackwardPass:
         found = {v: walk.gradients[walk.key(v)] for v in wanted if walk.key(v) in walk.gradients}
         found = self._give_own_variables(walk, found)
         staged = needed_operators(walk.stage, found.values())
+        walk.drop_unread_tapes(reads_of(staged) | {id(g) for g in found.values()})
         self._insert_expansions(walk, staged, block)
         self.primal_of = {g: v for v, g in walk.gradients.items()}
         forward_of = {id(g): v for g, v in self.primal_of.items()}

@@ -16,6 +16,7 @@ __all__ = [
     "TensorType",
     "Type",
     "fresh_dim",
+    "join_types",
     "merge_types",
     "same_dim",
     "shown_type",
@@ -66,10 +67,23 @@ def fresh_dim() -> str:
 
 def shown_type(type: Type | None) -> Type | None:
     """The type as files and people see it: dimensions that have a symbol of ours are unknown."""
-    if not isinstance(type, TensorType) or type.dims is None:
+    if isinstance(type, (SequenceType, OptionalType)):
+        return type._replace(element=shown_type(type.element))
+    if type is None or type.dims is None:
         return type
     dims = tuple(None if isinstance(dim, str) and dim.startswith(_NAMELESS) else dim for dim in type.dims)
     return TensorType(type.dtype, dims)
+
+
+def join_types(a: Type | None, b: Type | None) -> Type | None:
+    """What is true of two values at once, such as the results of the branches of an If."""
+    if isinstance(a, SequenceType) and isinstance(b, SequenceType):
+        return SequenceType(join_types(a.element, b.element))
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype:
+        return a if a == b else None
+    if a.dims is None or b.dims is None or len(a.dims) != len(b.dims):
+        return TensorType(a.dtype, None)
+    return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.dims, b.dims, strict=True)))
 
 
 def merge_types(first: Type | None, second: Type | None) -> Type | None:
