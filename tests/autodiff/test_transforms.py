@@ -13,8 +13,8 @@ from tests.rules.samples import all_samples
 SAMPLES = all_samples()
 # Bodies and sequences are differentiated with the free cotangent among their values; nothing of it reaches the result.
 BODIES = {"If", "Scan", "Loop", "SequenceMap", "SequenceConstruct", "SequenceInsert", "SplitToSequence", "ConcatFromSequence"}
-# Inference does not know the shape of their results.
-UNKNOWN_SHAPE = {"GroupNormalization", "MeanVarianceNormalization", "RMSNormalization"}
+# Inference does not know the shape of their results, or of what their rule reshapes.
+UNKNOWN_SHAPE = {"GroupNormalization", "MeanVarianceNormalization", "RMSNormalization", "Tile"}
 # A gradient of theirs is convolved with, and a filter of unknown size is refused.
 NEEDS_SIZES = {"Conv", "ConvTranspose"}
 RNG = np.random.default_rng(3)
