@@ -6,11 +6,12 @@ operators, and run it with stock onnxruntime.
 
 import builtins
 
-from onnxgrad import errors, nn, optimizer, regularizer, rules, state, static, tensor
+from onnxgrad import errors, func, nn, optimizer, regularizer, rules, state, static, tensor
 from onnxgrad.autodiff.api import append_backward, gradients
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
 from onnxgrad.autodiff.transforms import hessian, hvp, jacobian, jvp, per_example_gradients, vjp
 from onnxgrad.dtypes import dtype_of
+from onnxgrad.func import value_and_grad
 from onnxgrad.interop.onnx_export import save_onnx, to_onnx, to_training_step
 from onnxgrad.interop.onnx_import import explain_parameters, from_onnx
 from onnxgrad.ir.program import Program
@@ -93,6 +94,7 @@ __all__ = [
     "float64",
     "from_onnx",
     "full",
+    "func",
     "gradient",
     "gradients",
     "hessian",
@@ -141,6 +143,7 @@ __all__ = [
     "uint8",
     "unsqueeze",
     "unsupported",
+    "value_and_grad",
     "vjp",
 ]
 
