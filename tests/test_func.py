@@ -7,6 +7,7 @@ import pytest
 
 import onnxgrad
 from onnxgrad import errors, func, static
+from tests.real_models import ALL, REFUSED_BY_ONNXRUNTIME, RealModel
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]>
     g (float[N, 3] x, int64[N] label) => (float[N] loss, float[N, 2] scores) <float[3, 2] w = {1, 2, 3, -1, 0.5, 0.25}> {
@@ -140,3 +141,36 @@ def test_new_weights_of_a_program_are_used(model):
 def test_mistakes_are_named(model, call, error, message):
     with pytest.raises(error, match=message):
         call(model)
+
+
+# Why there is no jvp: estimators are not differentiated; a Conv by a filter of unknown size is refused (and a gradient of unknown
+# size is such a filter in the second pass); the branches of an If differ in rank.
+WITHOUT_JVP = {"sk-forest", "sk-logreg-cancer", "sk-ridge-diabetes", "sk-svc-cancer", "crnn-legacy14", "dlrm-legacy13"}
+IN_DEFAULT_SUITE = {"mobilenetv2-dyn18", "whisper-legacy14", "dlrm-dyn18"}
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        pytest.param(folder, id=folder.name, marks=[] if folder.name in IN_DEFAULT_SUITE else pytest.mark.exhaustive)
+        for folder in ALL
+        if folder.name not in WITHOUT_JVP | REFUSED_BY_ONNXRUNTIME
+    ],
+)
+def test_vjp_and_jvp_of_real_models_are_adjoint_on_onnxruntime(folder):
+    real = RealModel(folder)
+    forward, back = func.jvp(real.path), func.vjp(real.path)
+    feeds = {name: array for name, array in real.feed.items() if name in forward.inputs}
+    rng = np.random.default_rng(0)
+
+    def like(array):
+        return rng.normal(size=array.shape).astype(array.dtype)
+
+    weights = {p.name: p.get_value() for p in forward.program.parameters}
+    tangents = {name: like(weights[name] if name in weights else feeds[name]) for name in forward.directions}
+    values, pushed = forward(feeds, tangents)
+    cotangents = {name: like(array) for name, array in values.items()}
+    _, gradients = back(feeds, cotangents)
+    left = sum(float((gradients[name].astype(float) * tangents[name]).sum()) for name in tangents)
+    right = sum(float((pushed[name].astype(float) * cotangents[name]).sum()) for name in cotangents)
+    assert left == pytest.approx(right, rel=1e-3, abs=1e-3)

@@ -80,6 +80,11 @@ def _times_one(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Vari
     return None
 
 
+def _no_pads(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    pads = known_ints(_argument(args, kwargs, 1, "pads"))
+    return args[0] if pads is not None and not any(pads) else None
+
+
 SIMPLER: dict[str, Callable[[Builder, Sequence[Any], dict[str, Any]], Variable | None]] = {
     "Shape": _shape,
     "Expand": _same_shape,
@@ -90,4 +95,5 @@ SIMPLER: dict[str, Callable[[Builder, Sequence[Any], dict[str, Any]], Variable |
     "Unsqueeze": _no_axes,
     "Squeeze": _no_axes,
     "Mul": _times_one,
+    "Pad": _no_pads,
 }
