@@ -8,6 +8,7 @@ import builtins
 
 from onnxgrad import errors, func, nn, optimizer, regularizer, rules, state, static, tensor
 from onnxgrad.autodiff.api import append_backward, gradients
+from onnxgrad.autodiff.explain import explain
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
 from onnxgrad.autodiff.transforms import hessian, hvp, jacobian, jvp, per_example_gradients, vjp
 from onnxgrad.dtypes import dtype_of
@@ -87,6 +88,7 @@ __all__ = [
     "exp",
     "expand",
     "expansion",
+    "explain",
     "explain_parameters",
     "flatten",
     "float16",

@@ -64,7 +64,7 @@ def test_examples_run(name):
 
 def test_readme_examples_run(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         code = block.replace("models/digits", str(ROOT / "models" / "digits")).replace('"tuned.onnx"', f'"{tmp_path}/tuned.onnx"')
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
