@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from onnxgrad.dtypes import DType
+from onnxgrad.dtypes import DType, dtype_of
 
-__all__ = ["Dim", "Dims", "Entries", "OptionalType", "SequenceType", "TensorType", "Type", "join_types", "merge_types", "same_dim"]
+__all__ = [
+    "INDEX",
+    "TRUTH",
+    "Dim",
+    "Dims",
+    "Entries",
+    "OptionalType",
+    "SequenceType",
+    "TensorType",
+    "Type",
+    "join_types",
+    "merge_types",
+    "same_dim",
+]
 
 Dim: TypeAlias = "int | str | None"
 """A dimension: a number, the name of a symbol, or unknown."""
@@ -35,6 +48,12 @@ class OptionalType(NamedTuple):
 
 
 Type: TypeAlias = "TensorType | SequenceType | OptionalType"
+
+
+INDEX = TensorType(dtype_of("int64"), ())
+"""A counter, such as the iteration number of a Loop."""
+TRUTH = TensorType(dtype_of("bool"), ())
+"""A condition."""
 
 
 def same_dim(a: Dim, b: Dim) -> bool:
