@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple, TypeAlias
 
-from onnxgrad.dtypes import DType
+from onnxgrad.dtypes import DType, dtype_of
 
 __all__ = [
+    "INDEX",
+    "TRUTH",
     "Dim",
     "Dims",
     "Entries",
@@ -49,6 +51,12 @@ class OptionalType(NamedTuple):
 
 
 Type: TypeAlias = "TensorType | SequenceType | OptionalType"
+
+
+INDEX = TensorType(dtype_of("int64"), ())
+"""A counter, such as the iteration number of a Loop."""
+TRUTH = TensorType(dtype_of("bool"), ())
+"""A condition."""
 
 
 def same_dim(a: Dim, b: Dim) -> bool:
