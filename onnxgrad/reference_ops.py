@@ -186,3 +186,31 @@ class MeanVarianceNormalization(OpRun):
         axes = tuple(axes)
         centred = x - x.mean(axis=axes, keepdims=True)
         return (centred / (np.sqrt((centred**2).mean(axis=axes, keepdims=True)) + x.dtype.type(1e-9)),)
+
+
+@corrected
+class OneHot(OpRun):
+    """A depth of shape [1] is refused, an index out of range wraps around."""
+
+    def _run(self, indices, depth, values, axis=None):
+        depth = int(np.asarray(depth).reshape(-1)[0])
+        axis = -1 if axis is None else axis
+        index = np.expand_dims(np.asarray(indices).astype(np.int64), axis)
+        classes = np.arange(depth).reshape([-1 if i == axis % index.ndim else 1 for i in range(index.ndim)])
+        return (np.where((index == classes) | (index + depth == classes), values[1], values[0]),)
+
+
+@corrected
+class Unique(OpRun):
+    """With sorted=0 and no axis, a tensor of several axes is not flattened."""
+
+    def _run(self, x, axis=None, sorted=None):
+        x = x.reshape(-1) if axis is None else x
+        axis = axis or 0
+        y, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+        inverse = inverse.reshape(-1)
+        if not sorted:
+            order = np.argsort(first)
+            y, first, counts = np.take(y, order, axis=axis), first[order], counts[order]
+            inverse = np.argsort(order)[inverse]
+        return (y, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64))[: len(self.output)]

@@ -7,7 +7,17 @@ from typing import Any
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["cast_like", "flat_positions", "masked", "scatter_add_flat", "size_as", "swap_last_two", "zeros_like", "zeros_of_shape"]
+__all__ = [
+    "cast_like",
+    "flat_positions",
+    "masked",
+    "scatter_add_flat",
+    "size_along",
+    "size_as",
+    "swap_last_two",
+    "zeros_like",
+    "zeros_of_shape",
+]
 
 
 def cast_like(op: Builder, x: Variable, like: Variable) -> Variable:
@@ -37,6 +47,11 @@ def size_as(op: Builder, x: Variable, like: Variable) -> Any:
             count *= dim
         return float(count)
     return cast_like(op, op.Size(x), like)
+
+
+def size_along(op: Builder, x: Variable, axis: int) -> Variable:
+    """Size of one axis as a vector of one element; ``end`` of -1 + 1 would mean the start, so it is left out."""
+    return op.Shape(x, start=axis) if axis == -1 else op.Shape(x, start=axis, end=axis + 1)  # type: ignore[no-any-return]
 
 
 def swap_last_two(op: Builder, x: Variable) -> Variable:

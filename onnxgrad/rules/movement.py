@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.ir.simplify import known_ints
-from onnxgrad.rules.common import flat_positions, scatter_add_flat, zeros_like
+from onnxgrad.rules.common import flat_positions, scatter_add_flat, size_along, zeros_like
 
 
 @gradient("Reshape", "Flatten", "Squeeze")
@@ -40,17 +40,12 @@ def concat(op, node, gz):
     if all(size is not None for size in sizes):
         lengths = op.constant(np.array(sizes, np.int64))
     else:
-        lengths = op.Concat(*(_length_along(op, x, axis) for x in node.inputs), axis=0)
+        lengths = op.Concat(*(size_along(op, x, axis) for x in node.inputs), axis=0)
     return op.Split(gz, lengths, axis=axis, outputs=len(node.inputs))
 
 
 def _size_along(x, axis):
     return x.dims[axis] if x.dims is not None and isinstance(x.dims[axis], int) else None
-
-
-def _length_along(op, x, axis):
-    """Size of one axis as a vector of one element; ``end`` of -1 + 1 would mean the start, so it is left out"""
-    return op.Shape(x, start=axis) if axis == -1 else op.Shape(x, start=axis, end=axis + 1)
 
 
 @gradient("Split")
@@ -94,6 +89,8 @@ def _pads_that_undo(op, node, gy):
     whole, part = x.static_shape, gy.static_shape
     if whole is not None and part is not None:
         return before + [w - p - b for w, p, b in zip(whole, part, before, strict=True)]
+    if any(start and not isinstance(dim, int) for start, dim in zip(before, x.dims, strict=True)):
+        before = op.Min(op.Shape(x), before)
     after = op.Sub(op.Sub(op.Shape(x), op.Shape(gy)), before)
     return op.Concat(before, after, axis=0)
 
@@ -128,7 +125,8 @@ def pad(op, node, gy):
     gx = op.Pad(gy, undo, None, axes)
     if not node.wants(2):
         return gx
-    return gx, None, op.Reshape(op.Sub(op.ReduceSum(gy, keepdims=0), op.ReduceSum(gx, keepdims=0)), op.Shape(node.inputs[2]))
+    padding = op.Sub(gy, op.Pad(gx, pads, None, axes))
+    return gx, None, op.Reshape(op.ReduceSum(padding, keepdims=0), op.Shape(node.inputs[2]))
 
 
 @gradient("DepthToSpace")

@@ -26,7 +26,6 @@ stops_gradient(
 )
 unsupported("NonMaxSuppression", because="the set of selected boxes jumps when scores change")
 unsupported("BitCast", because="reinterpreting bits is not a function of real numbers")
-unsupported("Unique", because="the set of distinct values jumps when an element changes")
 unsupported(
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul",
     because="rounding has a zero derivative almost everywhere; a straight-through convention is not offered yet",
@@ -36,7 +35,6 @@ _NOT_WRITTEN = (
     "AffineGrid",
     "CenterCropPad",
     "Col2Im",
-    "Compress",
     "CumProd",
     "DFT",
     "DeformConv",
@@ -48,12 +46,9 @@ _NOT_WRITTEN = (
     "LpPool",
     "MaxRoiPool",
     "MaxUnpool",
-    "OneHot",
     "ReduceProd",
-    "ReverseSequence",
     "RoiAlign",
     "STFT",
-    "TensorScatter",
 )
 unsupported(*_NOT_WRITTEN, because="its rule is not written yet")
 unsupported(
