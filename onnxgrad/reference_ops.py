@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_attention import Attention as _PlainAttention
 from onnx.reference.ops.op_scan import Scan as _PlainScan
 
 __all__ = ["CORRECTED"]
@@ -214,3 +215,55 @@ class Unique(OpRun):
             y, first, counts = np.take(y, order, axis=axis), first[order], counts[order]
             inverse = np.argsort(order)[inverse]
         return (y, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64))[: len(self.output)]
+
+
+@corrected
+class Attention(_PlainAttention):
+    """Mode 0 shows the raw product, which the softcap must not have changed."""
+
+    def _run(self, *operands, softcap=None, qk_matmul_output_mode=None, **attributes):
+        results = super()._run(*operands, softcap=softcap, qk_matmul_output_mode=qk_matmul_output_mode, **attributes)
+        if softcap and not qk_matmul_output_mode and len(results) > 3:
+            return (*results[:3], super()._run(*operands, softcap=0.0, qk_matmul_output_mode=0, **attributes)[3])
+        return results
+
+
+@corrected
+class CausalConvWithState(OpRun):
+    """Its activation is computed in float32 only."""
+
+    def _run(self, x, weight, bias=None, past_state=None, activation=None):
+        size = weight.shape[2]
+        past = np.zeros((*x.shape[:2], size - 1), x.dtype) if past_state is None else past_state
+        padded = np.concatenate([past, x], axis=2)
+        y = sum(weight[:, :, tap] * padded[:, :, tap : tap + x.shape[2]] for tap in range(size))
+        y = y if bias is None else y + bias[:, None]
+        if activation in ("silu", "swish"):
+            y = y / (1 + np.exp(-y))
+        return y, padded[:, :, x.shape[2] :]
+
+
+@corrected
+class LinearAttention(OpRun):
+    """Computed in float32 only. The recurrence is the specification's, head by head."""
+
+    def _run(
+        self, query, key, value, past_state=None, decay=None, beta=None,
+        chunk_size=None, kv_num_heads=None, q_num_heads=None, scale=None, update_rule=None,
+    ):  # fmt: skip
+        batch, steps, _ = query.shape
+        group, d_k, d_v = q_num_heads // kv_num_heads, query.shape[2] // q_num_heads, value.shape[2] // kv_num_heads
+        q = query.reshape(batch, steps, q_num_heads, d_k)
+        k, v = key.reshape(batch, steps, kv_num_heads, d_k), value.reshape(batch, steps, kv_num_heads, d_v)
+        y = np.zeros((batch, steps, q_num_heads, d_v), query.dtype)
+        present = np.zeros((batch, kv_num_heads, d_k, d_v), query.dtype) if past_state is None else past_state.copy()
+        for b, h, t in np.ndindex(batch, kv_num_heads, steps):
+            state, kt, vt = present[b, h], k[b, t, h], v[b, t, h]
+            if decay is not None:
+                state = np.exp(decay[b, t].reshape(kv_num_heads, -1)[h])[:, None] * state
+            if beta is not None:
+                vt = beta[b, t, h % beta.shape[2]] * (vt - state.T @ kt)
+            present[b, h] = state + np.outer(kt, vt)
+            for i in range(h * group, (h + 1) * group):
+                y[b, t, i] = (scale or d_k**-0.5) * (present[b, h].T @ q[b, t, i])
+        return y.reshape(batch, steps, -1), present

@@ -30,7 +30,6 @@ unsupported(
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul",
     because="rounding has a zero derivative almost everywhere; a straight-through convention is not offered yet",
 )  # fmt: skip
-unsupported("CausalConvWithState", "LinearAttention", "SwiGLU", because="its gradient through the ONNX body is not verified yet")
 _NOT_WRITTEN = (
     "AffineGrid",
     "CenterCropPad",
