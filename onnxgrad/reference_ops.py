@@ -11,6 +11,8 @@ from onnx.reference.op_run import OpRun
 from onnx.reference.ops.op_attention import Attention as _PlainAttention
 from onnx.reference.ops.op_scan import Scan as _PlainScan
 
+from onnxgrad.reference_recurrent import GRU, LSTM, RNN
+
 __all__ = ["CORRECTED"]
 
 CORRECTED: list[type[OpRun]] = []
@@ -20,6 +22,10 @@ def corrected(operator: type[OpRun]) -> type[OpRun]:
     """Use this class in place of onnx's own"""
     CORRECTED.append(operator)
     return operator
+
+
+for _recurrent in (RNN, GRU, LSTM):
+    corrected(_recurrent)
 
 
 @corrected
