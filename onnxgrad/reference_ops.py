@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops._quant_utils import reshape_input
 from onnx.reference.ops.op_attention import Attention as _PlainAttention
+from onnx.reference.ops.op_dequantize_linear import _CommonDequantizeLinear as _PlainDequantize
 from onnx.reference.ops.op_scan import Scan as _PlainScan
 
 from onnxgrad.reference_recurrent import GRU, LSTM, RNN
@@ -273,3 +275,27 @@ class LinearAttention(OpRun):
             for i in range(h * group, (h + 1) * group):
                 y[b, t, i] = (scale or d_k**-0.5) * (present[b, h].T @ q[b, t, i])
         return y.reshape(batch, steps, -1), present
+
+
+@corrected
+class DequantizeLinear(_PlainDequantize):
+    """Its difference is rounded to float32, which double precision scales do not survive."""
+
+    def _run(self, x, scale, zero_point=None, axis=None, block_size=None, output_dtype=None):
+        if scale.dtype != np.float64:
+            return super()._run(x, scale, zero_point, axis=axis, block_size=block_size or 0, output_dtype=output_dtype)
+        level = x.astype(np.float64)
+        if zero_point is not None:
+            level = level - reshape_input(zero_point.astype(np.float64), x.shape, axis, block_size)
+        return (level * reshape_input(scale, x.shape, axis, block_size),)
+
+
+@corrected
+class DynamicQuantizeLinear(OpRun):
+    """Computed in float32 only."""
+
+    def _run(self, x):
+        high, low = max(x.max(initial=0), 0), min(x.min(initial=0), 0)
+        scale = np.asarray((high - low) / 255 if high > low else 1, x.dtype)
+        zero = np.uint8(np.clip(np.rint(-low / scale), 0, 255))
+        return np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), scale, zero

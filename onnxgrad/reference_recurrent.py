@@ -38,7 +38,8 @@ class _Recurrent(OpRun):
         self, x, w, r, b=None, sequence_lens=None, *more, activation_alpha=None, activation_beta=None, activations=None,
         clip=None, direction=None, hidden_size=None, layout=None, **attributes,
     ):  # fmt: skip
-        initial = [v if v is None or not layout else np.swapaxes(v, 0, 1) for v in more[: self.states]]
+        initial = [*more[: self.states], *[None] * (self.states - len(more))]
+        initial = [v if v is None or not layout else np.swapaxes(v, 0, 1) for v in initial]
         peepholes = more[self.states] if len(more) > self.states else None
         x = np.swapaxes(x, 0, 1) if layout else x
         steps, batch, _ = x.shape
@@ -49,7 +50,10 @@ class _Recurrent(OpRun):
         for d, n in np.ndindex(directions, batch):
             length = steps if sequence_lens is None else int(sequence_lens[n])
             backwards = direction == "reverse" or d == 1
-            state = [np.zeros(hidden, x.dtype) if len(initial) <= i or initial[i] is None else initial[i][d, n] for i in range(self.states)]
+            state = [
+                np.zeros(hidden, x.dtype) if len(initial) <= i or initial[i] is None else initial[i][d, n]
+                for i in range(self.states)
+            ]
             bias = np.zeros(2 * self.gates * hidden, x.dtype) if b is None else b[d]
             peephole = np.zeros(3 * hidden, x.dtype) if peepholes is None else peepholes[d]
             own = functions[d * len(self.default) : (d + 1) * len(self.default)]

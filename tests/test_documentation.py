@@ -40,7 +40,7 @@ LAYERS = [
     {"autodiff"},
     {"lowering", "runtime"},
     {"tensor", "static", "nn", "optimizer", "regularizer"},
-    {"training", "testing", "reference_ops"},
+    {"training", "testing", "reference_ops", "reference_recurrent"},
 ]
 
 

@@ -42,6 +42,8 @@ class Walk:
         self.expansions: dict[Operator, Expansion] = {}
         self.redirect: dict[Variable, Variable] = {}
         self.active: set[int] = set()
+        self.quantized: set[int] = set()
+        self.quantized_outside: set[int] = set()
         self.recompute: Recompute | None = None
         self.extended: list[Operator] = []
         for op in operators:
@@ -68,6 +70,7 @@ class Walk:
     def find_active(self, sources: list[Variable]) -> None:
         """Mark every variable that depends on a source through operators that carry gradients."""
         self.active = {id(self.key(v)) for v in sources if not self.is_blocked(v)}
+        self.quantized = set(self.quantized_outside)
         for op in self.operators:
             if op in self.expansions or op.expansion is not None:
                 continue
@@ -76,9 +79,19 @@ class Walk:
             entry = find_entry(op)
             if entry is not None and entry.state == "stops":
                 continue
+            passes_on = self._reads_quantized(op) or _quantizes(op, entry)
             for v in op.outputs:
-                if v is not None and _carries(v) and not self.is_blocked(v):
+                if v is None or self.is_blocked(v):
+                    continue
+                if _carries(v):
                     self.active.add(id(v))
+                elif passes_on:
+                    self.active.add(id(v))
+                    self.quantized.add(id(v))
+
+    def _reads_quantized(self, op: Operator) -> bool:
+        """Whether it reads integers that carry a gradient; if it cannot, its rule is refused when the gradient arrives"""
+        return bool(self.quantized) and any(v is not None and id(self.key(v)) in self.quantized for v in op.inputs)
 
     def prepare(self, sources: list[Variable], targets: list[Variable]) -> None:
         """Find what matters, and expand the operators on the path that are differentiated through a body."""
@@ -148,11 +161,17 @@ class Walk:
         gradients = [None if v is None else self._finish(v) for v in op.outputs]
         captures = captured(op) if any(True for _ in op.blocks()) else []
         operands: list[Variable | None] = [*op.inputs, *captures]
-        wanted = [v is not None and id(self.key(v)) in self.active and _carries(v) for v in operands]
+        wanted = [v is not None and id(self.key(v)) in self.active and self._can_receive(v) for v in operands]
         if not any(wanted):
             return
         entry = find_entry(op)
         function = self._function(op, entry)
+        touched = self._reads_quantized(op) or any(v is not None and id(v) in self.quantized for v in op.outputs)
+        if touched and not (entry is not None and (entry.moves or entry.quantizes)):
+            raise UnsupportedGradient(
+                f"{op}: no gradient is written through the integers of a quantised tensor here. "
+                "Dequantise first (QuantizeLinear, DequantizeLinear, then the operator), or set stop_gradient on its inputs."
+            )
         if self.recompute is not None:
             self.recompute.enter(op, self.builder, next(g for g in gradients if g is not None))
         label = _label(op)
@@ -172,6 +191,9 @@ class Walk:
             if broadcasts is True or (isinstance(broadcasts, tuple) and i in broadcasts):
                 g = unbroadcast(builder, g, like)
             self._contribute(v, conform(builder, g, like, str(op)))
+
+    def _can_receive(self, v: Variable) -> bool:
+        return _carries(v) or id(self.key(v)) in self.quantized
 
     def _contribute(self, v: Variable, g: Variable) -> None:
         self.contributions.setdefault(self.key(v), []).append(g)
@@ -226,6 +248,7 @@ class Walk:
         inner = Walk(copy, list(copy.ops))
         inner.blocked = self.blocked
         mapped = [mapping.get(v, v) for v in sources]
+        inner.quantized_outside = {id(w) for v, w in zip(sources, mapped, strict=True) if id(self.key(v)) in self.quantized}
         outputs = copy.outputs
         inner.prepare(mapped, outputs)
         for v, g in zip(outputs, seeds, strict=True):
@@ -269,8 +292,19 @@ def _carries(v: Variable) -> bool:
     return v.type is None or not isinstance(v.type, TensorType) or v.type.dtype.is_float
 
 
+def _quantizes(op: Operator, entry: Entry | None) -> bool:
+    """Whether its integer outputs stand for real numbers; a function or a body may hold an operator of which this is true"""
+    if entry is None:
+        return (op.domain, op.type, op.overload) in op.block.program.functions
+    if entry.quantizes:
+        return True
+    return any(_quantizes(inner, find_entry(inner)) for block in op.blocks() for inner in block.ops)
+
+
 def _stamp(x: Variable, g: Variable):  # type: ignore[no-untyped-def]
-    """A gradient has its primal's type, whatever inference could find."""
+    """A gradient has its primal's type, whatever inference could find; that of a quantised tensor is a real number."""
+    if isinstance(x.type, TensorType) and isinstance(g.type, TensorType) and x.type.dtype != g.type.dtype:
+        return merge_types(TensorType(g.type.dtype, x.type.dims), g.type)
     return merge_types(x.type, g.type)
 
 

@@ -24,7 +24,7 @@ _NEWEST = 1000
 class Entry:
     """What the table says about one operator in a range of opsets."""
 
-    __slots__ = ("because", "broadcasts", "function", "prepare", "since", "state", "until")
+    __slots__ = ("because", "broadcasts", "function", "moves", "prepare", "quantizes", "since", "state", "until")
 
     def __init__(
         self,
@@ -35,6 +35,8 @@ class Entry:
         since: int = 0,
         until: int = _NEWEST,
         prepare: Callable[..., Any] | None = None,
+        moves: bool = False,
+        quantizes: bool = False,
     ) -> None:
         self.state = state
         self.function = function
@@ -43,6 +45,8 @@ class Entry:
         self.since = since
         self.until = until
         self.prepare = prepare
+        self.moves = moves
+        self.quantizes = quantizes
 
     @property
     def formula(self) -> str:
@@ -70,6 +74,8 @@ def gradient(
     since: int = 0,
     until: int = _NEWEST,
     prepare: Callable[..., Any] | None = None,
+    moves: bool = False,
+    quantizes: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the vector-Jacobian product of operators.
 
@@ -81,6 +87,8 @@ def gradient(
         broadcasts: the inputs broadcast against each other; the walker sums the gradients back to their shapes. A tuple
             names the positions of those that do.
         domain: operator domain.
+        quantizes: its integer outputs stand for real numbers and carry gradients (in floating point), by convention.
+        moves: it passes such integers on unchanged, or makes real numbers of them.
         prepare: an expansion that makes the forward operator leave behind what its gradient needs.
         since, until: opset versions (inclusive) for operators whose meaning changed after opset 21.
 
@@ -96,7 +104,7 @@ def gradient(
     """
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
-        _enter(names, domain, Entry("rule", function, "", broadcasts, since, until, prepare))
+        _enter(names, domain, Entry("rule", function, "", broadcasts, since, until, prepare, moves, quantizes))
         return function
 
     return enter
@@ -128,9 +136,9 @@ def stops_gradient(*names: str, because: str, domain: str = "") -> None:
     _enter(names, domain, Entry("stops", None, because))
 
 
-def unsupported(*names: str, because: str, domain: str = "") -> None:
-    """Declare operators whose gradient is refused, with the reason."""
-    _enter(names, domain, Entry("unsupported", None, because))
+def unsupported(*names: str, because: str, domain: str = "", quantizes: bool = False) -> None:
+    """Declare operators whose gradient is refused, with the reason; ``quantizes`` if their outputs are integers."""
+    _enter(names, domain, Entry("unsupported", None, because, quantizes=quantizes))
 
 
 def find_entry(operator: Operator) -> Entry | None:

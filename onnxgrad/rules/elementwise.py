@@ -248,13 +248,13 @@ def clip(op, node, gy):
     return (gy if inside is None else masked(op, gy, inside)), below, above
 
 
-@gradient("Cast", "CastLike")
+@gradient("Cast", "CastLike", moves=True)
 def cast(op, node, gy):
     """gx = gy in the element type of x"""
     return gy
 
 
-@gradient("Identity")
+@gradient("Identity", moves=True)
 def identity(op, node, gy):
     """gx = gy"""
     return gy

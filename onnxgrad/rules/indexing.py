@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.ir.simplify import known_ints
-from onnxgrad.rules.common import cast_like, flat_positions, scatter_add_flat, size_along, zeros_like, zeros_of_shape
+from onnxgrad.rules.common import (
+    add_rows,
+    cast_like,
+    flat_positions,
+    scatter_add_flat,
+    size_along,
+    widened,
+    zeros_like,
+    zeros_of_shape,
+)
 
 
-@gradient("Gather")
+@gradient("Gather", moves=True)
 def gather(op, node, gy):
     """gx = gy added up at the rows that were gathered"""
     x, indices = node.inputs
@@ -21,10 +30,10 @@ def gather(op, node, gy):
     flat = op.Reshape(indices, [-1])
     if axis == 0:
         rows = op.Concat(op.Shape(flat), op.Shape(x, start=1), axis=0)
-        return _add_rows(op, x, flat, op.Reshape(gy, rows, allowzero=1), 0)
+        return add_rows(op, x, flat, op.Reshape(gy, rows, allowzero=1), 0)
     before, after = op.Shape(x, start=0, end=axis), op.Shape(x, start=axis + 1)
     apart = op.Reshape(gy, op.Concat(before, op.Shape(flat), after, axis=0), allowzero=1)
-    return _add_rows(op, x, flat, apart, axis)
+    return add_rows(op, x, flat, apart, axis)
 
 
 def _put_back_one(op, x, index, axis, gy):
@@ -34,33 +43,16 @@ def _put_back_one(op, x, index, axis, gy):
     return op.Pad(op.Unsqueeze(gy, [axis]), pads)
 
 
-def _add_rows(op, x, flat, g, axis):
-    """Slices of ``g`` along ``axis`` added up at the places ``flat`` of a tensor like x"""
-    wide = _widened(op, g)
-    index = flat if axis == 0 and x.rank == 1 else op.Unsqueeze(flat, _all_but(op, axis, x))
-    index = op.Expand(index, op.Shape(g))
-    summed = op.ScatterElements(zeros_of_shape(op, op.Shape(x), wide), index, wide, axis=axis, reduction="add")
-    return op.Cast(summed, to=g.dtype.number)
-
-
-def _all_but(op, axis, x):
-    """Every axis of x but one"""
-    if x.rank is not None:
-        return [i for i in range(x.rank) if i != axis]
-    rank = op.Squeeze(op.Shape(op.Shape(x)))
-    return op.Concat(list(range(axis)), op.Range(axis + 1, rank, 1), axis=0)
-
-
-@gradient("GatherElements")
+@gradient("GatherElements", moves=True)
 def gather_elements(op, node, gy):
     """gx = gy added up at the elements that were gathered"""
     x, indices = node.inputs
-    wide = _widened(op, gy)
+    wide = widened(op, gy)
     zeros = zeros_of_shape(op, op.Shape(x), wide)
     return op.ScatterElements(zeros, indices, wide, axis=node.attr("axis"), reduction="add")
 
 
-@gradient("GatherND")
+@gradient("GatherND", moves=True)
 def gather_nd(op, node, gy):
     """gx = gy added up at the places that were gathered"""
     x, indices = node.inputs
@@ -99,7 +91,7 @@ def scatter_nd(op, node, gz):
 
 def _scattered_extreme(op, x, indices, updates, z, gz, axis):
     """Every value that is the extreme of its place gets an equal share"""
-    x, updates, z, wide = (_widened(op, v) for v in (x, updates, z, gz))
+    x, updates, z, wide = (widened(op, v) for v in (x, updates, z, gz))
     in_x = cast_like(op, op.Equal(x, z), wide)
     in_updates = cast_like(op, op.Equal(updates, op.GatherElements(z, indices, axis=axis)), wide)
     share = op.Div(wide, op.ScatterElements(in_x, indices, in_updates, axis=axis, reduction="add"))
@@ -108,7 +100,7 @@ def _scattered_extreme(op, x, indices, updates, z, gz, axis):
 
 def _scattered_product(op, x, indices, updates, z, gz, axis):
     """gz times the product of the other factors of the same place, also where factors are zero"""
-    x, updates, wide = (_widened(op, v) for v in (x, updates, gz))
+    x, updates, wide = (widened(op, v) for v in (x, updates, gz))
 
     def scatter(base, values, reduction):
         return op.ScatterElements(base, indices, values, axis=axis, reduction=reduction)
@@ -131,11 +123,6 @@ def _other_factors(op, product, zeros, count, own_factor, own_zero, own_count):
     others = op.Sub(count, own_count)
     single = op.Where(op.Equal(others, 1.0), op.Sub(zeros, own_zero), 0.0)
     return op.Mul(op.Div(product, own_factor), op.Where(op.Equal(others, 0.0), 1.0, single))
-
-
-def _widened(op, v):
-    """float16 as float32: onnxruntime has no kernel that adds or multiplies float16 at places"""
-    return op.Cast(v, to=1) if v.dtype.name in ("float16", "bfloat16") else v
 
 
 @gradient("TensorScatter")
@@ -168,7 +155,7 @@ def _written_places(op, node, past, update, start, axis):
     return op.Reshape(places, op.ScatterElements(ones, op.constant([0, axis]), op.Shape(places), axis=0), allowzero=1)
 
 
-@gradient("Compress")
+@gradient("Compress", moves=True)
 def compress(op, node, gy):
     """gx = gy at the places that were kept, else 0"""
     x, condition = node.inputs
@@ -197,7 +184,7 @@ def one_hot(op, node, gz):
     return None, None, op.Concat(*sums, axis=0)
 
 
-@gradient("ReverseSequence")
+@gradient("ReverseSequence", moves=True)
 def reverse_sequence(op, node, gy):
     """gx = gy reversed in the same way"""
     return op.ReverseSequence(gy, node.inputs[1], batch_axis=node.attr("batch_axis"), time_axis=node.attr("time_axis"))

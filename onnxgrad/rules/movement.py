@@ -6,22 +6,22 @@ import numpy as np
 
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.ir.simplify import known_ints
-from onnxgrad.rules.common import flat_positions, scatter_add_flat, size_along, zeros_like
+from onnxgrad.rules.common import flat_positions, scatter_add_flat, size_along, zeros_of_shape
 
 
-@gradient("Reshape", "Flatten", "Squeeze")
+@gradient("Reshape", "Flatten", "Squeeze", moves=True)
 def reshape(op, node, gy):
     """gx = gy in the shape of x"""
     return op.Reshape(gy, op.Shape(node.inputs[0]), allowzero=1)
 
 
-@gradient("Unsqueeze")
+@gradient("Unsqueeze", moves=True)
 def unsqueeze(op, node, gy):
     """gx = gy without the added axes"""
     return op.Squeeze(gy, axes=node.operand("axes"))
 
 
-@gradient("Transpose")
+@gradient("Transpose", moves=True)
 def transpose(op, node, gy):
     """gx = gy with the axes put back"""
     perm = node.attr("perm")
@@ -30,7 +30,7 @@ def transpose(op, node, gy):
     return op.Transpose(gy, perm=[int(axis) for axis in np.argsort(perm)])
 
 
-@gradient("Concat")
+@gradient("Concat", moves=True)
 def concat(op, node, gz):
     """gx_i = the part of gz that came from x_i"""
     if len(node.inputs) == 1:
@@ -48,17 +48,17 @@ def _size_along(x, axis):
     return x.dims[axis] if x.dims is not None and isinstance(x.dims[axis], int) else None
 
 
-@gradient("Split")
+@gradient("Split", moves=True)
 def split(op, node, *gys):
     """gx = the gradients of the parts, joined; zeros for a part that nobody used"""
-    parts = []
+    parts, used = [], next(g for g in gys if g is not None)
     for i, g in enumerate(gys):
         y = node.outputs[i] if node.outputs[i] is not None else node.extra_output(i)
-        parts.append(zeros_like(op, y) if g is None else g)
+        parts.append(zeros_of_shape(op, op.Shape(y), used) if g is None else g)
     return op.Concat(*parts, axis=node.attr("axis")) if len(parts) > 1 else parts[0]
 
 
-@gradient("Slice")
+@gradient("Slice", moves=True)
 def slice_(op, node, gy):
     """gx = gy put back at its place, zeros elsewhere"""
     x = node.inputs[0]
@@ -95,13 +95,13 @@ def _pads_that_undo(op, node, gy):
     return op.Concat(before, after, axis=0)
 
 
-@gradient("Expand", broadcasts=True)
+@gradient("Expand", broadcasts=True, moves=True)
 def expand(op, node, gy):
     """gx = gy summed over the repeated axes"""
     return gy
 
 
-@gradient("Tile")
+@gradient("Tile", moves=True)
 def tile(op, node, gy):
     """gx = gy summed over the repetitions"""
     x, repeats = node.inputs
@@ -113,7 +113,7 @@ def tile(op, node, gy):
     return op.ReduceSum(apart, list(range(0, 2 * x.rank, 2)), keepdims=0)
 
 
-@gradient("Pad")
+@gradient("Pad", moves=True)
 def pad(op, node, gy):
     """gx = gy without the padding, plus what reflect, edge and wrap copied;  gvalue = the sum of the padding"""
     x, pads = node.inputs[:2]
@@ -129,7 +129,7 @@ def pad(op, node, gy):
     return gx, None, op.Reshape(op.ReduceSum(padding, keepdims=0), op.Shape(node.inputs[2]))
 
 
-@gradient("DepthToSpace")
+@gradient("DepthToSpace", moves=True)
 def depth_to_space(op, node, gy):
     """gx = gy with the blocks folded back into channels"""
     x, size = node.inputs[0], node.attr("blocksize")
@@ -142,7 +142,7 @@ def depth_to_space(op, node, gy):
     return op.Reshape(blocks, shape, allowzero=1)
 
 
-@gradient("SpaceToDepth")
+@gradient("SpaceToDepth", moves=True)
 def space_to_depth(op, node, gy):
     """gx = gy with the channels spread back into blocks"""
     return op.DepthToSpace(gy, blocksize=node.attr("blocksize"), mode="DCR")

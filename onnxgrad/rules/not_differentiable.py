@@ -13,7 +13,7 @@ stops_gradient(
     "OptionalHasElement", because="the output is a truth value",
 )  # fmt: skip
 stops_gradient(
-    "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "MatMulInteger", "ConvInteger", "SequenceLength",
+    "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "SequenceLength",
     because="the operands are integers",
 )  # fmt: skip
 stops_gradient("Floor", "Ceil", "Round", "Sign", "Hardmax", because="the derivative is zero almost everywhere")
@@ -26,10 +26,6 @@ stops_gradient(
 )
 unsupported("NonMaxSuppression", because="the set of selected boxes jumps when scores change")
 unsupported("BitCast", because="reinterpreting bits is not a function of real numbers")
-unsupported(
-    "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul",
-    because="rounding has a zero derivative almost everywhere; a straight-through convention is not offered yet",
-)  # fmt: skip
 _NOT_WRITTEN = (
     "AffineGrid",
     "CenterCropPad",

@@ -31,18 +31,18 @@ def common(kind):
             attrs = {"outputs": outputs, "hidden_size": H, **attrs}
             return Sample(*operands(draw, kind, layout=attrs.get("layout", 0), **form), **attrs)
 
-        yield sample(dict(bias=False))
-        yield sample(dict(states=True), direction="reverse")
-        yield sample(dict(directions=2, lengths=LENGTHS, states=True), direction="bidirectional")
-        yield sample(dict(lengths=LENGTHS), direction="reverse")
-        yield sample(dict(lengths=LENGTHS, states=True))
-        yield sample(dict(), clip=0.7)
-        yield sample(dict(lengths=LENGTHS, states=True), layout=1)
-        yield sample(dict(directions=2, states=True), layout=1, direction="bidirectional")
-        yield sample(dict(), activations=ACTIVATIONS[kind], activation_alpha=[0.4] * 2, activation_beta=[0.6] * 2)
-        yield sample(dict(directions=2), direction="bidirectional", activations=ACTIVATIONS[kind] * 2)
+        yield sample({"bias": False})
+        yield sample({"states": True}, direction="reverse")
+        yield sample({"directions": 2, "lengths": LENGTHS, "states": True}, direction="bidirectional")
+        yield sample({"lengths": LENGTHS}, direction="reverse")
+        yield sample({"lengths": LENGTHS, "states": True})
+        yield sample({}, clip=0.7)
+        yield sample({"lengths": LENGTHS, "states": True}, layout=1)
+        yield sample({"directions": 2, "states": True}, layout=1, direction="bidirectional")
+        yield sample({}, activations=ACTIVATIONS[kind], activation_alpha=[0.4] * 2, activation_beta=[0.6] * 2)
+        yield sample({"directions": 2}, direction="bidirectional", activations=ACTIVATIONS[kind] * 2)
         for i in range(outputs):
-            yield sample(dict(states=True), only=[i])
+            yield sample({"states": True}, only=[i])
 
     return forms
 
@@ -59,7 +59,7 @@ def activations(draw):
 
 @samples("GRU")
 def reset_after(draw):
-    form = dict(outputs=2, hidden_size=H, linear_before_reset=1)
+    form = {"outputs": 2, "hidden_size": H, "linear_before_reset": 1}
     yield Sample(*operands(draw, "GRU"), **form)
     yield Sample(*operands(draw, "GRU", bias=False, lengths=LENGTHS), **form, direction="reverse")
     yield Sample(*operands(draw, "GRU", 2, states=True), **form, direction="bidirectional", clip=0.9)
@@ -67,7 +67,7 @@ def reset_after(draw):
 
 @samples("LSTM")
 def peepholes(draw):
-    form = dict(outputs=3, hidden_size=H)
+    form = {"outputs": 3, "hidden_size": H}
     yield Sample(*operands(draw, "LSTM", peepholes=True), **form)
     yield Sample(*operands(draw, "LSTM", 2, states=True, lengths=LENGTHS, peepholes=True), **form, direction="bidirectional")
     yield Sample(*operands(draw, "LSTM", peepholes=True), **form, clip=0.8)
