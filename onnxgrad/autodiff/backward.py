@@ -22,6 +22,7 @@ from onnxgrad.ir.operator import Expansion, Operator, Role
 from onnxgrad.ir.traverse import captured, copy_block, needed_operators
 from onnxgrad.ir.types import TensorType, merge_types
 from onnxgrad.ir.variable import Variable
+from onnxgrad.passes.contrib import DOMAIN, is_contrib
 
 __all__ = ["Walk"]
 
@@ -201,6 +202,11 @@ class Walk:
     def _function(self, op: Operator, entry: Entry | None):  # type: ignore[no-untyped-def]
         if entry is None:
             domain = op.domain or "ai.onnx"
+            if is_contrib(op):
+                raise UnsupportedGradient(
+                    f"{op}: a fused operator of onnxruntime has no gradient. Load the model with "
+                    f"from_onnx(..., expand={DOMAIN!r}), which writes it as standard operators."
+                )
             raise UnsupportedGradient(
                 f"{op}: no gradient rule is registered for {op.type} of domain {domain!r}. "
                 "Register one with @onnxgrad.gradient, or set stop_gradient on its inputs."
