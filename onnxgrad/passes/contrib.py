@@ -77,19 +77,32 @@ def expand_contrib(program: Program) -> None:
         ModelError: naming an operator in a form that has no expansion.
     """
     version = program.opset_version() or 1
+    read: list[Variable] = []
     for block in list(program.blocks):
         ops, block.ops = block.ops, []
         for operator in ops:
             if is_contrib(operator):
+                read.extend(v for v in operator.inputs if v is not None)
                 program.set_opset_version(max(version, OLDEST_WITH_RULES))
                 _write_out(block, operator)
                 program.set_opset_version(version)
             else:
                 infer_leniently(operator)
                 block.ops.append(operator)
+    _drop_unread(program, read)
     if version < OLDEST_WITH_RULES:
         lift(program)
     program.version += 1
+
+
+def _drop_unread(program: Program, candidates: list[Variable]) -> None:
+    """Remove initializers that nothing reads any more, such as packed weights"""
+    used = {id(v) for block in program.blocks for op in block.ops for v in op.inputs}
+    used |= {id(v) for block in program.blocks for v in block.outputs}
+    for v in candidates:
+        if v.value is not None and v.op is None and not v.is_data and id(v) not in used and v.name in v.block.vars:
+            v.block.initializers = [other for other in v.block.initializers if other is not v]
+            del v.block.vars[v.name]
 
 
 def _write_out(block: Block, operator: Operator) -> None:

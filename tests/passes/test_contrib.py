@@ -194,6 +194,13 @@ def test_normalisations_that_onnxruntime_writes_in_the_standard_domain(kind, ope
     assert onnxgrad.gradients(program.outputs, differentiable(program, feeds))[0] is not None
 
 
+def test_packed_weight_stays_small_and_is_stored_once():
+    program = onnxgrad.from_onnx(model_of("n_bits_4_zero")[0], expand="com.microsoft")
+    stored = {(v.data_type, tuple(v.dims)) for v in onnxgrad.to_onnx(program).graph.initializer if v.data_type != TensorProto.INT64}
+    assert stored == {(TensorProto.UINT4, (5, 20)), (TensorProto.UINT4, (5, 2)), (TensorProto.FLOAT, (10,))}
+    assert program.parameters == []
+
+
 def test_without_expansion_the_operator_is_refused_with_advice():
     model, feeds = model_of("bias_gelu")
     program = onnxgrad.from_onnx(model)
