@@ -145,7 +145,8 @@ def depth_to_space(op, node, gy):
 @gradient("SpaceToDepth", moves=True)
 def space_to_depth(op, node, gy):
     """gx = gy with the channels spread back into blocks"""
-    return op.DepthToSpace(gy, blocksize=node.attr("blocksize"), mode="DCR")
+    mode = node.operator.attrs.get("mode", "DCR")  # an attribute since opset 28
+    return op.DepthToSpace(gy, blocksize=node.attr("blocksize"), mode=mode)
 
 
 @gradient("Trilu")

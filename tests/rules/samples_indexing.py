@@ -197,3 +197,9 @@ def squeezed(draw):
 def unsqueezed(draw):
     yield Sample(draw.real(2, 3), np.array([-1, 0]), build=lambda op, x, a: op.Unsqueeze(x, computed(op, a, x)))
     yield Sample(draw.real(2, 3), np.array([1]), build=lambda op, x, a: op.Unsqueeze(rankless(op, x), a))
+
+
+@samples("SpaceToDepth")
+def blocks_in_either_order(draw):
+    for mode in ("DCR", "CRD"):
+        yield Sample(draw.real(1, 2, 4, 6), opset=28, runs=False, blocksize=2, mode=mode)
