@@ -9,8 +9,13 @@ import numpy as np
 from onnx import NodeProto
 from onnx.helper import tensor_dtype_to_np_dtype
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops._quant_utils import reshape_input
+from onnx.reference.ops.op_attention import Attention as _PlainAttention
+from onnx.reference.ops.op_dequantize_linear import _CommonDequantizeLinear as _PlainDequantize
 from onnx.reference.ops.op_loop import Loop as _PlainLoop
 from onnx.reference.ops.op_scan import Scan as _PlainScan
+
+from onnxgrad.reference_recurrent import GRU, LSTM, RNN
 
 __all__ = ["CORRECTED"]
 
@@ -21,6 +26,10 @@ def corrected(operator: type[OpRun]) -> type[OpRun]:
     """Use this class in place of onnx's own"""
     CORRECTED.append(operator)
     return operator
+
+
+for _recurrent in (RNN, GRU, LSTM):
+    corrected(_recurrent)
 
 
 @corrected
@@ -247,3 +256,107 @@ class MeanVarianceNormalization(OpRun):
         axes = tuple(axes)
         centred = x - x.mean(axis=axes, keepdims=True)
         return (centred / (np.sqrt((centred**2).mean(axis=axes, keepdims=True)) + x.dtype.type(1e-9)),)
+
+
+@corrected
+class OneHot(OpRun):
+    """A depth of shape [1] is refused, an index out of range wraps around."""
+
+    def _run(self, indices, depth, values, axis=None):
+        depth = int(np.asarray(depth).reshape(-1)[0])
+        axis = -1 if axis is None else axis
+        index = np.expand_dims(np.asarray(indices).astype(np.int64), axis)
+        classes = np.arange(depth).reshape([-1 if i == axis % index.ndim else 1 for i in range(index.ndim)])
+        return (np.where((index == classes) | (index + depth == classes), values[1], values[0]),)
+
+
+@corrected
+class Unique(OpRun):
+    """With sorted=0 and no axis, a tensor of several axes is not flattened."""
+
+    def _run(self, x, axis=None, sorted=None):
+        x = x.reshape(-1) if axis is None else x
+        axis = axis or 0
+        y, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+        inverse = inverse.reshape(-1)
+        if not sorted:
+            order = np.argsort(first)
+            y, first, counts = np.take(y, order, axis=axis), first[order], counts[order]
+            inverse = np.argsort(order)[inverse]
+        return (y, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64))[: len(self.output)]
+
+
+@corrected
+class Attention(_PlainAttention):
+    """Mode 0 shows the raw product, which the softcap must not have changed."""
+
+    def _run(self, *operands, softcap=None, qk_matmul_output_mode=None, **attributes):
+        results = super()._run(*operands, softcap=softcap, qk_matmul_output_mode=qk_matmul_output_mode, **attributes)
+        if softcap and not qk_matmul_output_mode and len(results) > 3:
+            return (*results[:3], super()._run(*operands, softcap=0.0, qk_matmul_output_mode=0, **attributes)[3])
+        return results
+
+
+@corrected
+class CausalConvWithState(OpRun):
+    """Its activation is computed in float32 only."""
+
+    def _run(self, x, weight, bias=None, past_state=None, activation=None):
+        size = weight.shape[2]
+        past = np.zeros((*x.shape[:2], size - 1), x.dtype) if past_state is None else past_state
+        padded = np.concatenate([past, x], axis=2)
+        y = sum(weight[:, :, tap] * padded[:, :, tap : tap + x.shape[2]] for tap in range(size))
+        y = y if bias is None else y + bias[:, None]
+        if activation in ("silu", "swish"):
+            y = y / (1 + np.exp(-y))
+        return y, padded[:, :, x.shape[2] :]
+
+
+@corrected
+class LinearAttention(OpRun):
+    """Computed in float32 only. The recurrence is the specification's, head by head."""
+
+    def _run(
+        self, query, key, value, past_state=None, decay=None, beta=None,
+        chunk_size=None, kv_num_heads=None, q_num_heads=None, scale=None, update_rule=None,
+    ):  # fmt: skip
+        batch, steps, _ = query.shape
+        group, d_k, d_v = q_num_heads // kv_num_heads, query.shape[2] // q_num_heads, value.shape[2] // kv_num_heads
+        q = query.reshape(batch, steps, q_num_heads, d_k)
+        k, v = key.reshape(batch, steps, kv_num_heads, d_k), value.reshape(batch, steps, kv_num_heads, d_v)
+        y = np.zeros((batch, steps, q_num_heads, d_v), query.dtype)
+        present = np.zeros((batch, kv_num_heads, d_k, d_v), query.dtype) if past_state is None else past_state.copy()
+        for b, h, t in np.ndindex(batch, kv_num_heads, steps):
+            state, kt, vt = present[b, h], k[b, t, h], v[b, t, h]
+            if decay is not None:
+                state = np.exp(decay[b, t].reshape(kv_num_heads, -1)[h])[:, None] * state
+            if beta is not None:
+                vt = beta[b, t, h % beta.shape[2]] * (vt - state.T @ kt)
+            present[b, h] = state + np.outer(kt, vt)
+            for i in range(h * group, (h + 1) * group):
+                y[b, t, i] = (scale or d_k**-0.5) * (present[b, h].T @ q[b, t, i])
+        return y.reshape(batch, steps, -1), present
+
+
+@corrected
+class DequantizeLinear(_PlainDequantize):
+    """Its difference is rounded to float32, which double precision scales do not survive."""
+
+    def _run(self, x, scale, zero_point=None, axis=None, block_size=None, output_dtype=None):
+        if scale.dtype != np.float64:
+            return super()._run(x, scale, zero_point, axis=axis, block_size=block_size or 0, output_dtype=output_dtype)
+        level = x.astype(np.float64)
+        if zero_point is not None:
+            level = level - reshape_input(zero_point.astype(np.float64), x.shape, axis, block_size)
+        return (level * reshape_input(scale, x.shape, axis, block_size),)
+
+
+@corrected
+class DynamicQuantizeLinear(OpRun):
+    """Computed in float32 only."""
+
+    def _run(self, x):
+        high, low = max(x.max(initial=0), 0), min(x.min(initial=0), 0)
+        scale = np.asarray((high - low) / 255 if high > low else 1, x.dtype)
+        zero = np.uint8(np.clip(np.rint(-low / scale), 0, 255))
+        return np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), scale, zero

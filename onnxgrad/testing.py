@@ -118,6 +118,7 @@ class _Case:
     def __init__(self, sample: Sample, dtype: str, symbolic: bool) -> None:
         self.dtype = np.dtype(dtype)
         self.program = Program()
+        self.program.is_oracle = self.dtype == np.float64
         self.program.set_opset_version(sample.opset)
         self.program.ir_version = 13 if sample.opset > 21 else 10
         self.operators = [] if sample.reference is None else [sample.reference]

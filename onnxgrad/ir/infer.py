@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper, shape_inference
 
-from onnxgrad.dtypes import DType, from_onnx_number
+from onnxgrad.dtypes import DType, dtype_of, from_onnx_number
 from onnxgrad.errors import IllTyped
 from onnxgrad.ir.operator import AttributeReference, Operator, resolve_reference
 from onnxgrad.ir.opset import Schema
@@ -40,6 +40,7 @@ _Result = list[tuple["Type | None", "Entries | None"]]
 _memo: dict[Any, _Result] = {}
 _MEMO_LIMIT = 100_000
 _IR_VERSION = 10
+_FLOAT32, _FLOAT64 = dtype_of("float32"), dtype_of("float64")
 _READS_FLOAT_VALUES = ("Resize", "Upsample")
 
 
@@ -167,7 +168,7 @@ def _memo_key(operator: Operator) -> Any:
     operands = tuple([_operand_key(v) for v in operator.inputs])
     version = operator.block.program.opset_version(operator.domain)
     outputs = tuple([v is not None for v in operator.outputs])
-    key = (operator.type, operator.domain, version, attrs, operands, outputs)
+    key = (operator.type, operator.domain, version, attrs, operands, outputs, operator.block.program.is_oracle)
     if operator.type in _READS_FLOAT_VALUES:
         values = tuple(
             v.value.numpy().tobytes() if v is not None and v.value is not None and v.value.size < 65 else None
@@ -198,6 +199,11 @@ def _infer(operator: Operator, strict: bool) -> _Result:
     node, types, data = _as_node(operator)
     if any(v is not None and not _is_known(v.type) for v in operator.inputs):
         return unknown
+    as_float32 = operator.block.program.is_oracle and any(_only_as_float32(schema, i, v) for i, v in enumerate(operator.inputs))
+    if as_float32:
+        for proto in types.values():
+            if proto.tensor_type.elem_type == _FLOAT64.number:
+                proto.tensor_type.elem_type = _FLOAT32.number
     opsets = [helper.make_opsetid(operator.domain, schema.since)]
     try:
         found = shape_inference.infer_node_outputs(schema.raw, node, types, data, None, opsets, _IR_VERSION)
@@ -207,6 +213,10 @@ def _infer(operator: Operator, strict: bool) -> _Result:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise IllTyped(f"{operator}: {reason}. Operands: {_operand_text(operator)}.") from error
     results: _Result = [(None if v is None else read_type(found.get(f"y{i}")), None) for i, v in enumerate(operator.outputs)]
+    if as_float32:
+        results = [(_as_float64(type), entries) for type, entries in results]
+    if operator.domain == "" and operator.type == "Attention":
+        results = [(_without_zeros(type), entries) for type, entries in results]
     if operator.domain == "" and results:
         first, _ = results[0]
         if operator.type in FROM_ENTRIES and isinstance(first, TensorType):
@@ -217,8 +227,27 @@ def _infer(operator: Operator, strict: bool) -> _Result:
     return results
 
 
+def _without_zeros(type: Type | None) -> Type | None:
+    """onnx writes 0 for the unknown number of keys in the fourth output of Attention"""
+    if not isinstance(type, TensorType) or type.dims is None:
+        return type
+    return TensorType(type.dtype, tuple(None if dim == 0 else dim for dim in type.dims))
+
+
 def _is_known(type: Type | None) -> bool:
     return isinstance(type, TensorType) or (type is not None and _is_known(type.element))
+
+
+def _only_as_float32(schema: Schema, index: int, v: Variable | None) -> bool:
+    """Whether a float64 operand stands where an oracle accepts it and the schema only float32"""
+    declared = schema.input_at(index)
+    if declared is None or v is None or not isinstance(v.type, TensorType) or v.type.dtype != _FLOAT64:
+        return False
+    return not schema.allows(declared.typestr, _FLOAT64) and schema.allows(declared.typestr, _FLOAT32)
+
+
+def _as_float64(type: Type | None) -> Type | None:
+    return TensorType(_FLOAT64, type.dims) if isinstance(type, TensorType) and type.dtype == _FLOAT32 else type
 
 
 def _as_node(operator: Operator) -> tuple[NodeProto, dict[str, TypeProto], dict[str, TensorProto]]:
@@ -278,6 +307,8 @@ def _check(operator: Operator, schema: Schema) -> None:
         if not isinstance(v.type, TensorType):
             continue
         dtype = v.type.dtype
+        if operator.block.program.is_oracle and _only_as_float32(schema, index, v):
+            dtype = _FLOAT32
         if not schema.allows(declared.typestr, dtype) and "seq" not in declared.typestr.lower():
             if not any(name.startswith(("seq(", "optional(")) for name in schema.typestrs.get(declared.typestr, ())):
                 raise IllTyped(f"{operator}: {declared.name!r} cannot be {dtype.name} ({v!r}). Cast it first.")
