@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_resize import Resize as _PlainResize
 from onnx.reference.ops.op_scan import Scan as _PlainScan
 
 __all__ = ["CORRECTED"]
@@ -186,3 +187,79 @@ class MeanVarianceNormalization(OpRun):
         axes = tuple(axes)
         centred = x - x.mean(axis=axes, keepdims=True)
         return (centred / (np.sqrt((centred**2).mean(axis=axes, keepdims=True)) + x.dtype.type(1e-9)),)
+
+
+@corrected
+class Resize(_PlainResize):
+    """Fails for axes counted from the back and for empty tensors"""
+
+    def _run(self, x, roi=None, scales=None, sizes=None, axes=None, **attrs):
+        axes = None if axes is None else [axis % x.ndim for axis in axes]
+        if x.size:
+            return super()._run(x, roi, scales, sizes, axes=axes, **attrs)
+        shape = list(x.shape)
+        for place, axis in enumerate(range(x.ndim) if axes is None else axes):
+            shape[axis] = int(shape[axis] * scales[place]) if sizes is None else int(sizes[place])
+        return (np.zeros(shape, x.dtype),)
+
+
+@corrected
+class Flatten(OpRun):
+    """Fails for empty tensors, whose remaining dimension cannot be found by dividing"""
+
+    def _run(self, x, axis=None):
+        rows = math.prod(x.shape[: axis % x.ndim if axis < 0 else axis])
+        return (x.reshape(rows, math.prod(x.shape[axis % x.ndim if axis < 0 else axis :])),)
+
+
+@corrected
+class AffineGrid(OpRun):
+    """Rounds its result to float32, and fails where a length of one has its corners aligned"""
+
+    def _run(self, theta, size, align_corners=None):
+        lengths = [int(n) for n in size[2:]]
+        axes = [np.linspace(-1, 1, n) if align_corners else (2 * np.arange(n) + 1) / n - 1 for n in lengths]
+        base = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(lengths)], axis=-1)
+        return (np.einsum("nij,...j->n...i", theta, base).astype(theta.dtype),)
+
+
+@corrected
+class GridSample(OpRun):
+    """Rounds coordinates to float32, loses the shape of empty results, and clamps coordinates in cubic mode with border
+    padding: onnxruntime, like the framework that the operator comes from, only repeats the border there."""
+
+    def _run(self, x, grid, mode=None, padding_mode=None, align_corners=None):
+        lengths = np.array(x.shape[2:])
+        y = np.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
+        for n, *place in np.ndindex(*grid.shape[:-1]):
+            normal = grid[(n, *place)][::-1]
+            point = (normal + 1) / 2 * (lengths - 1) if align_corners else ((normal + 1) * lengths - 1) / 2
+            reach = {"nearest": 0, "linear": 1, "cubic": 2}[mode]
+            low = np.rint(point) if mode == "nearest" else np.floor(point)
+            for offset in np.ndindex(*[max(2 * reach, 1)] * len(lengths)):
+                tap = low + np.array(offset) - max(reach - 1, 0)
+                weight = np.prod([_KERNELS[mode](d) for d in tap - point])
+                found = [_padded(int(i), int(size), padding_mode, align_corners) for i, size in zip(tap, lengths, strict=True)]
+                if None not in found:
+                    y[(n, slice(None), *place)] += weight * x[(n, slice(None), *found)]
+        return (y,)
+
+
+def _keys(distance: float, a: float = -0.75) -> float:
+    d = abs(distance)
+    if d <= 1:
+        return (a + 2) * d**3 - (a + 3) * d**2 + 1
+    return a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a if d < 2 else 0.0
+
+
+_KERNELS = {"nearest": lambda d: 1.0, "linear": lambda d: max(0.0, 1 - abs(d)), "cubic": _keys}
+
+
+def _padded(i: int, size: int, padding: str, align_corners: bool) -> int | None:
+    if padding == "border":
+        return min(max(i, 0), size - 1)
+    while padding == "reflection" and not 0 <= i < size:
+        if size == 1:
+            return 0
+        i = (-i if align_corners else -1 - i) if i < 0 else (2 * size - 2 - i if align_corners else 2 * size - 1 - i)
+    return i if 0 <= i < size else None

@@ -32,10 +32,11 @@ def _argument(args: Sequence[Any], kwargs: dict[str, Any], index: int, name: str
 
 
 def _shape(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
-    shape = args[0].static_shape
-    if shape is None or kwargs:
+    dims = args[0].dims
+    part = None if dims is None else dims[kwargs.get("start", 0) : kwargs.get("end")]
+    if part is None or not all(isinstance(dim, int) for dim in part):
         return None
-    return op.constant(np.array(shape, np.int64))
+    return op.constant(np.array(part, np.int64))
 
 
 def _is_shape_of(x: Variable, target: Any) -> bool:

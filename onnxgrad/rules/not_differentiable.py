@@ -33,7 +33,6 @@ unsupported(
 )  # fmt: skip
 unsupported("CausalConvWithState", "LinearAttention", "SwiGLU", because="its gradient through the ONNX body is not verified yet")
 _NOT_WRITTEN = (
-    "AffineGrid",
     "CenterCropPad",
     "Col2Im",
     "Compress",
@@ -42,7 +41,6 @@ _NOT_WRITTEN = (
     "DeformConv",
     "Det",
     "GlobalLpPool",
-    "GridSample",
     "LRN",
     "LpNormalization",
     "LpPool",
