@@ -263,3 +263,23 @@ def _padded(i: int, size: int, padding: str, align_corners: bool) -> int | None:
             return 0
         i = (-i if align_corners else -1 - i) if i < 0 else (2 * size - 2 - i if align_corners else 2 * size - 1 - i)
     return i if 0 <= i < size else None
+
+
+@corrected
+class MaxRoiPool(OpRun):
+    """Is missing: the bins of Girshick, "Fast R-CNN", 2015, with the rounding of onnxruntime."""
+
+    def _run(self, x, rois, pooled_shape=None, spatial_scale=None):
+        y = np.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)
+        for r, (image, *corners) in enumerate(rois):
+            x1, y1, x2, y2 = (int(math.copysign(math.floor(abs(c * spatial_scale) + 0.5), c)) for c in corners)
+            edges = []
+            for (start, end), bins, size in zip(((y1, y2), (x1, x2)), pooled_shape, x.shape[2:], strict=True):
+                step = max(end - start + 1, 1) / bins
+                pairs = [(math.floor(b * step) + start, math.ceil((b + 1) * step) + start) for b in range(bins)]
+                edges.append([slice(*(min(max(edge, 0), size) for edge in pair)) for pair in pairs])
+            for i, j in np.ndindex(*pooled_shape):
+                part = x[int(image), :, edges[0][i], edges[1][j]]
+                if part[0].size:
+                    y[r, :, i, j] = part.max(axis=(1, 2))
+        return (y,)

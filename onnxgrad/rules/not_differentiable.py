@@ -44,12 +44,10 @@ _NOT_WRITTEN = (
     "LRN",
     "LpNormalization",
     "LpPool",
-    "MaxRoiPool",
     "MaxUnpool",
     "OneHot",
     "ReduceProd",
     "ReverseSequence",
-    "RoiAlign",
     "STFT",
     "TensorScatter",
 )
