@@ -283,3 +283,37 @@ class MaxRoiPool(OpRun):
                 if part[0].size:
                     y[r, :, i, j] = part.max(axis=(1, 2))
         return (y,)
+
+
+@corrected
+class DeformConv(OpRun):
+    """Samples with the plain GridSample, and fails for an image of one row or column."""
+
+    def _run(
+        self, x, w, offset, b=None, mask=None, dilations=None, group=None, kernel_shape=None, offset_group=None, pads=None,
+        strides=None,
+    ):  # fmt: skip
+        strides, dilations, pads = strides or [1, 1], dilations or [1, 1], pads or [0] * 4
+        kernel, space, sets = w.shape[2:], offset.shape[2:], offset_group or 1
+        shifts = offset.reshape(len(x), sets, *kernel, 2, *space)
+        factors = np.ones((len(x), sets, *kernel, *space)) if mask is None else mask.reshape(len(x), sets, *kernel, *space)
+        y = np.zeros((len(x), len(w), *space), x.dtype)
+        if b is not None:
+            y += b.reshape(1, -1, 1, 1)
+        for n, out, c, *tap, i, j in np.ndindex(*y.shape[:2], w.shape[1], *kernel, *space):
+            channel = out // (len(w) // (group or 1)) * w.shape[1] + c
+            which = channel // (x.shape[1] // sets)
+            point = [tap[a] * dilations[a] + (i, j)[a] * strides[a] - pads[a] + shifts[(n, which, *tap, a, i, j)] for a in (0, 1)]
+            value = _bilinear(x[n, channel], *point)
+            y[n, out, i, j] += w[(out, c, *tap)] * factors[(n, which, *tap, i, j)] * value
+        return (y,)
+
+
+def _bilinear(plane: Any, row: float, column: float) -> float:
+    """Between the elements around a point; zeros outside"""
+    total = 0.0
+    for i in (math.floor(row), math.floor(row) + 1):
+        for j in (math.floor(column), math.floor(column) + 1):
+            if 0 <= i < plane.shape[0] and 0 <= j < plane.shape[1]:
+                total += plane[i, j] * (1 - abs(row - i)) * (1 - abs(column - j))
+    return total

@@ -138,7 +138,7 @@ def depth_to_space(op, node, gy):
     if node.attr("mode") == "DCR":
         return op.SpaceToDepth(gy, blocksize=size)
     shape = op.Shape(x)
-    n, c, h, w = (op.Slice(shape, [i], [i + 1]) for i in range(4))
+    n, c, h, w = (op.Shape(x, start=i, end=i + 1) for i in range(4))
     apart = op.Concat(n, op.Div(c, [size * size]), h, [size], w, [size], axis=0)
     blocks = op.Transpose(op.Reshape(gy, apart, allowzero=1), perm=[0, 1, 3, 5, 2, 4])
     return op.Reshape(blocks, shape, allowzero=1)
@@ -147,7 +147,9 @@ def depth_to_space(op, node, gy):
 @gradient("SpaceToDepth")
 def space_to_depth(op, node, gy):
     """gx = gy with the channels spread back into blocks"""
-    return op.DepthToSpace(gy, blocksize=node.attr("blocksize"), mode="DCR")
+    # Before opset 28 there is one mode only.
+    mode = node.operator.attrs.get("mode", "DCR")
+    return op.DepthToSpace(gy, blocksize=node.attr("blocksize"), mode=mode)
 
 
 @gradient("Trilu")

@@ -41,3 +41,20 @@ def grid_sample_at_the_edges(draw):
     yield Sample(draw.real(1, 2, 3, 4), Sample.fixed(draw.real(1, 2, 3, 2)))
     yield Sample(Sample.fixed(draw.real(1, 2, 3, 4)), draw.real(1, 2, 3, 2))
     yield Sample(draw.real(1, 2, 5), draw.real(1, 3, 1), runs=False)  # onnxruntime has no kernel for three dimensions
+
+
+@samples("DeformConv")
+def deform_conv(draw):
+    def offset(*shape):
+        """Points between the elements, some beyond the edge"""
+        return draw.real(*shape, low=-1.4, high=1.4)
+
+    yield Sample(draw.real(1, 2, 4, 5), draw.real(3, 2, 2, 2), offset(1, 8, 3, 4))
+    for group, sets in ((1, 1), (2, 1), (1, 2), (2, 2)):
+        yield Sample(
+            draw.real(2, 4, 6, 7), draw.real(2, 4 // group, 3, 2), offset(2, sets * 12, 4, 3), draw.real(2), draw.real(2, sets * 6, 4, 3),
+            group=group, offset_group=sets, strides=[2, 2], pads=[1, 0, 2, 1], dilations=[1, 2],
+        )  # fmt: skip
+    yield Sample(draw.real(1, 1, 3, 3), draw.real(1, 1, 2, 2), offset(1, 8, 2, 2), None, draw.real(1, 4, 2, 2), kernel_shape=[2, 2])
+    yield Sample(draw.real(0, 1, 3, 3), draw.real(1, 1, 2, 2), offset(0, 8, 2, 2))
+    yield Sample(Sample.fixed(draw.real(1, 1, 3, 3)), Sample.fixed(draw.real(1, 1, 2, 2)), offset(1, 8, 2, 2))
