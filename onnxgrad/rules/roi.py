@@ -64,7 +64,7 @@ def _aligned_samples(op, node, axis, start, end):
         inside = op.Mul(inside, cast_like(op, taken, rois))
     if node.attr("mode") == "avg":
         inside = op.Div(inside, count)
-    point = op.Min(op.Max(point, 0.0), op.Sub(end, 1.0))
+    point = op.Clip(point, 0.0, op.Squeeze(op.Sub(end, 1.0), [0]))
     below = op.Floor(point)
     weight = op.Mul(weights(op, op.Sub(point, below), LINEAR.coefficients), op.Unsqueeze(inside, [3]))
     places = op.Add(op.Unsqueeze(op.Cast(below, to=7), [3]), LINEAR.offsets)
@@ -75,7 +75,7 @@ def _extent(op, node, start, end):
     """Start and size of the regions"""
     size = op.Sub(end, start)
     half_pixel = node.attr("coordinate_transformation_mode") == "half_pixel"
-    return (op.Sub(start, 0.5), size) if half_pixel else (start, op.Max(size, 1.0))
+    return (op.Sub(start, 0.5), size) if half_pixel else (start, op.Clip(size, 1.0))
 
 
 def _samples_per_bin(op, node, step):

@@ -6,6 +6,8 @@ import pytest
 
 from onnxgrad import errors, static
 from onnxgrad.interop.onnx_export import to_onnx
+from onnxgrad.testing import gradient_model
+from tests.rules.samples import all_samples
 
 
 def differentiable(name, *shape):
@@ -60,3 +62,19 @@ def test_unknown_sizes_run_on_onnxruntime_as_known_ones_do(form):
         found.append(session.run(None, {session.get_inputs()[0].name: value})[0])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-6)
     assert found[0].any()
+
+
+SAMPLED = ("AffineGrid", "DeformConv", "GridSample", "MaxRoiPool", "Resize", "RoiAlign")
+HALVED = [sample for sample in all_samples() if sample.op_type in SAMPLED and sample.runs and sample.number % 5 == 0]
+
+
+@pytest.mark.parametrize("sample", HALVED, ids=str)
+def test_float16_agrees_with_float32(sample):
+    found = []
+    for dtype in ("float16", "float32"):
+        model, feeds = gradient_model(sample, dtype)
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        found.append(session.run(None, {v.name: feeds[v.name] for v in session.get_inputs()}))
+    for half, single in zip(*found, strict=True):
+        assert half.dtype == np.float16
+        np.testing.assert_allclose(half, single, rtol=0.02, atol=0.02 * max(1.0, np.abs(single).max(initial=0)))
