@@ -1,4 +1,4 @@
-"""Pooling over regions of interest: RoiAlign and MaxRoiPool, as rows of channels that are gathered, weighted and reduced.
+"""Pooling over regions of interest: RoiAlign and MaxRoiPool, as elements that are gathered, weighted and reduced.
 
 There are R regions with P bins along an axis, S samples in a bin, and T neighbours from which a sample takes: [R, P, S, T].
 """
@@ -31,13 +31,13 @@ def roi_align(op, node):
     values = _gathered(op, x, batch, ys, xs)
     weight = op.Mul(_down(op, ys.weights), _across(op, xs.weights))
     if node.attr("mode") == "avg":
-        pooled = op.MatMul(op.Unsqueeze(op.Flatten(weight, axis=3), [1]), values)
+        pooled = op.ReduceSum(op.Mul(values, op.Flatten(weight, axis=3)), [2], keepdims=0)
     else:
         taken = None
         if ys.taken is not None:
             both = op.And(op.Unsqueeze(ys.taken, [2, 4, 5, 6]), op.Unsqueeze(xs.taken, [1, 3, 4, 6]))
             taken = op.Flatten(op.Expand(both, op.Shape(weight)), axis=3)
-        pooled = _largest(op, op.Mul(values, op.Unsqueeze(op.Flatten(weight, axis=3), [2])), taken)
+        pooled = _largest(op, op.Mul(values, op.Flatten(weight, axis=3)), taken)
     return _channels_first(op, pooled, rois, x, [node.attr("output_height"), node.attr("output_width")])
 
 
@@ -105,27 +105,27 @@ def _across(op, v):
 
 
 def _gathered(op, x, batch, ys, xs):
-    """[R PH PW, all samples of a bin, C]"""
-    rows = op.Flatten(op.Transpose(x, perm=[0, 2, 3, 1]), axis=3)
+    """[C, R PH PW, all samples of a bin]"""
+    planes = op.Flatten(op.Transpose(x, perm=[1, 0, 2, 3]), axis=1)
     first = op.Mul(op.Unsqueeze(op.Cast(batch, to=7), [1, 2, 3]), op.Shape(x, start=2, end=3))
     places = op.Mul(_down(op, op.Add(first, ys.places)), op.Shape(x, start=3, end=4))
-    return op.Gather(rows, op.Flatten(op.Add(places, _across(op, xs.places)), axis=3))
+    return op.Gather(planes, op.Flatten(op.Add(places, _across(op, xs.places)), axis=3), axis=1)
 
 
 def _largest(op, values, taken):
     """Maximum over the samples that are taken, 0 where there is none"""
     if taken is None:
-        return op.ReduceMax(values, [1], keepdims=0)
+        return op.ReduceMax(values, [2], keepdims=0)
     lowest = float(np.finfo(values.dtype.numpy).min)
-    largest = op.ReduceMax(op.Where(op.Unsqueeze(taken, [2]), values, lowest), [1], keepdims=0)
-    some = op.ReduceMax(op.Cast(taken, to=6), [1], keepdims=1)
+    largest = op.ReduceMax(op.Where(taken, values, lowest), [2], keepdims=0)
+    some = op.ReduceMax(op.Cast(taken, to=6), [1], keepdims=0)
     return op.Where(op.Cast(some, to=9), largest, 0.0)
 
 
 def _channels_first(op, pooled, rois, x, bins):
-    """[R PH PW, C] as [R, C, PH, PW]"""
-    shape = op.Concat(op.Shape(rois, start=0, end=1), bins, op.Shape(x, start=1, end=2), axis=0)
-    return op.Transpose(op.Reshape(pooled, shape, allowzero=1), perm=[0, 3, 1, 2])
+    """[C, R PH PW] as [R, C, PH, PW]"""
+    shape = op.Concat(op.Shape(x, start=1, end=2), op.Shape(rois, start=0, end=1), bins, axis=0)
+    return op.Transpose(op.Reshape(pooled, shape, allowzero=1), perm=[1, 0, 2, 3])
 
 
 @expansion("MaxRoiPool")
