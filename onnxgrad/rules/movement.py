@@ -136,7 +136,7 @@ def depth_to_space(op, node, gy):
     if node.attr("mode") == "DCR":
         return op.SpaceToDepth(gy, blocksize=size)
     shape = op.Shape(x)
-    n, c, h, w = (op.Slice(shape, [i], [i + 1]) for i in range(4))
+    n, c, h, w = (op.Shape(x, start=i, end=i + 1) for i in range(4))
     apart = op.Concat(n, op.Div(c, [size * size]), h, [size], w, [size], axis=0)
     blocks = op.Transpose(op.Reshape(gy, apart, allowzero=1), perm=[0, 1, 3, 5, 2, 4])
     return op.Reshape(blocks, shape, allowzero=1)
