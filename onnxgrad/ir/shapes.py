@@ -150,6 +150,25 @@ def _sliced(dim: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
     return None
 
 
+def _pool(operator: Operator) -> Dims | None:
+    """With ceil_mode a window that would start behind the data is left out, which onnx's inference forgets."""
+    x, attrs = operator.inputs[0], operator.attrs
+    if x is None or x.dims is None or not attrs.get("ceil_mode", 0) or attrs.get("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    rank = len(x.dims) - 2
+    ones = [1] * rank
+    strides, dilations, pads = attrs.get("strides") or ones, attrs.get("dilations") or ones, attrs.get("pads") or [0] * 2 * rank
+    dims: list[Dim] = list(x.dims)
+    for i, size in enumerate(x.dims[2:]):
+        if not isinstance(size, int):
+            dims[2 + i] = None
+            continue
+        extent = dilations[i] * (attrs["kernel_shape"][i] - 1) + 1
+        outputs = -(-(size + pads[i] + pads[rank + i] - extent) // strides[i]) + 1
+        dims[2 + i] = outputs - 1 if (outputs - 1) * strides[i] >= size + pads[i] else outputs
+    return tuple(dims)
+
+
 FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "Reshape": _reshape,
     "Expand": _expand,
@@ -158,6 +177,9 @@ FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "Range": _range,
     "Resize": _resize,
     "Slice": _slice,
+    "AveragePool": _pool,
+    "MaxPool": _pool,
+    "LpPool": _pool,
 }
 
 

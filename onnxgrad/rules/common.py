@@ -7,12 +7,28 @@ from typing import Any
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["cast_like", "flat_positions", "masked", "scatter_add_flat", "size_as", "swap_last_two", "zeros_like", "zeros_of_shape"]
+__all__ = [
+    "cast_like",
+    "dim_of",
+    "flat_positions",
+    "last_axis",
+    "masked",
+    "scatter_add_flat",
+    "size_as",
+    "swap_last_two",
+    "zeros_like",
+    "zeros_of_shape",
+]
 
 
 def cast_like(op: Builder, x: Variable, like: Variable) -> Variable:
     """``x`` in the element type of ``like``."""
     return op.Cast(x, to=like.dtype.number)  # type: ignore[no-any-return]
+
+
+def dim_of(op: Builder, x: Variable, axis: int) -> Variable:
+    """The size of one axis (not negative), as a vector of one element also where the rank is unknown."""
+    return op.Gather(op.Shape(x), [axis]) if x.rank is None else op.Shape(x, start=axis, end=axis + 1)  # type: ignore[no-any-return]
 
 
 def masked(op: Builder, g: Variable, condition: Variable) -> Variable:
@@ -44,6 +60,11 @@ def swap_last_two(op: Builder, x: Variable) -> Variable:
     axes = list(range(x.rank))
     axes[-1], axes[-2] = axes[-2], axes[-1]
     return op.Transpose(x, perm=axes)  # type: ignore[no-any-return]
+
+
+def last_axis(x: Variable) -> int:
+    """The last axis, from the front where the rank is known: onnxruntime leaves empty tensors unreduced along negative axes."""
+    return -1 if x.rank is None else x.rank - 1
 
 
 def flat_positions(op: Builder, x: Variable) -> Variable:

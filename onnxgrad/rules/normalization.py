@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from onnxgrad.autodiff.registry import expands, gradient
 from onnxgrad.errors import UnsupportedGradient
-from onnxgrad.rules.common import cast_like, size_as
+from onnxgrad.rules.common import cast_like, dim_of, size_as
 
 
 def _normalised(op, x, axes, epsilon):
@@ -162,3 +162,35 @@ def mean_variance_normalization(op, node, gy):
 
 
 expands("RMSNormalization")
+
+
+@gradient("LpNormalization")
+def lp_normalization(op, node, gy):
+    """gx = (gy - n * sum(gy y, axis)) / norm, n = sign(x) for p = 1 and y for p = 2;  0 where the norm is 0"""
+    x, (y,), axis = node.inputs[0], node.outputs, node.attr("axis")
+    axes = [axis % x.rank if x.rank is not None else axis]
+    norm, direction = (op.ReduceL1(x, axes), op.Sign(x)) if node.attr("p") == 1 else (op.ReduceL2(x, axes), y)
+    along = op.ReduceSum(op.Mul(gy, y), axes, keepdims=1)
+    is_zero = op.Equal(norm, 0.0)
+    turned = op.Div(op.Sub(gy, op.Mul(direction, along)), op.Where(is_zero, 1.0, norm))
+    return op.Where(is_zero, 0.0, turned)
+
+
+@gradient("LRN")
+def lrn(op, node, gy):
+    """gx = gy d^-beta - 2 alpha beta x * mean(gy x d^(-beta-1)) over the mirrored window, d = bias + alpha mean(x^2)"""
+    (x,) = node.inputs
+    alpha, beta, size = node.attr("alpha"), node.attr("beta"), node.attr("size")
+    before, after = (size - 1) // 2, size // 2
+    squares = _channel_mean(op, op.Mul(x, x), size, before, after)
+    scale = op.Add(op.Mul(squares, alpha), node.attr("bias"))
+    direct = op.Mul(gy, op.Pow(scale, -beta))
+    spread = _channel_mean(op, op.Div(op.Mul(direct, x), scale), size, after, before)
+    return op.Sub(direct, op.Mul(op.Mul(x, spread), 2.0 * alpha * beta))
+
+
+def _channel_mean(op, x, size, before, after):
+    """Sum over a window of channels, divided by its full size also where it reaches over the ends"""
+    planes = op.Concat(dim_of(op, x, 0), [1], dim_of(op, x, 1), op.ReduceProd(op.Shape(x, start=2)), axis=0)
+    attrs = {"kernel_shape": [size, 1], "pads": [before, 0, after, 0], "count_include_pad": 1}
+    return op.Reshape(op.AveragePool(op.Reshape(x, planes, allowzero=1), **attrs), op.Shape(x), allowzero=1)
