@@ -192,6 +192,18 @@ class LpNormalization(OpRun):
 
 
 @corrected
+class Einsum(OpRun):
+    """An ellipsis that the output omits is refused: sum its axes, like any omitted index."""
+
+    def _run(self, *args, equation=None):
+        left, arrow, output = equation.replace(" ", "").partition("->")
+        if arrow and "..." in left and "..." not in output:
+            summed = np.einsum(f"{left}->...{output}", *args)
+            return (summed.sum(axis=tuple(range(summed.ndim - len(output)))),)
+        return (np.asarray(np.einsum(equation, *args)),)
+
+
+@corrected
 class Pad(OpRun):
     """Negative pads are wrong: cut first, then pad."""
 

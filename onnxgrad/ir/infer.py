@@ -17,7 +17,7 @@ from onnxgrad.dtypes import DType, from_onnx_number
 from onnxgrad.errors import IllTyped
 from onnxgrad.ir.operator import AttributeReference, Operator
 from onnxgrad.ir.opset import Schema
-from onnxgrad.ir.shapes import FROM_ENTRIES, propagate_entries
+from onnxgrad.ir.shapes import FROM_ENTRIES, OVERRULES, propagate_entries
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.types import Dim, Entries, OptionalType, SequenceType, TensorType, Type, merge_types
 from onnxgrad.ir.variable import Variable
@@ -124,7 +124,8 @@ def _infer(operator: Operator, strict: bool) -> _Result:
         if operator.type in FROM_ENTRIES and isinstance(first, TensorType):
             dims = FROM_ENTRIES[operator.type](operator)
             if dims is not None:
-                first = merge_types(TensorType(first.dtype, dims), first)
+                ours = TensorType(first.dtype, dims)
+                first = ours if operator.type in OVERRULES else merge_types(ours, first)
         results[0] = (first, propagate_entries(operator, first))
     return results
 

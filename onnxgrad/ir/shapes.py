@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.ir.equation import parse_equation
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.types import Dim, Dims, Entries, TensorType, Type
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["FROM_ENTRIES", "broadcast_dims", "propagate_entries"]
+__all__ = ["FROM_ENTRIES", "OVERRULES", "broadcast_dims", "propagate_entries"]
 
 _LONGEST = 64
 
@@ -169,6 +170,18 @@ def _pool(operator: Operator) -> Dims | None:
     return tuple(dims)
 
 
+def _einsum(operator: Operator) -> Dims | None:
+    """onnx's inference takes an index from the first operand that has it, also where its size of 1 is repeated."""
+    dims = [v.dims if v is not None else None for v in operator.inputs]
+    terms, output = parse_equation(operator.attrs["equation"], [None if d is None else len(d) for d in dims])
+    sizes: dict[str, Dim] = {}
+    for term, known in zip(terms, dims, strict=True):
+        for position, letter in enumerate(term):
+            dim = None if known is None else known[position]
+            sizes[letter] = broadcast_dims((sizes[letter],), (dim,))[0] if letter in sizes else dim
+    return tuple(sizes[letter] for letter in output) if "." not in "".join(terms) else None
+
+
 FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "Reshape": _reshape,
     "Expand": _expand,
@@ -180,7 +193,11 @@ FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "AveragePool": _pool,
     "MaxPool": _pool,
     "LpPool": _pool,
+    "Einsum": _einsum,
 }
+
+OVERRULES = ("Einsum",)
+"""Operators of which onnx's inference claims wrong sizes, so that nothing of it is kept."""
 
 
 # Small integer values -----------------------------------------------------------------------------------------------
