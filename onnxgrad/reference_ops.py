@@ -172,6 +172,14 @@ class GlobalLpPool(OpRun):
 
 
 @corrected
+class GlobalMaxPool(OpRun):
+    """Loses the last axis of tensors of rank 3."""
+
+    def _run(self, x):
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+
+@corrected
 class LRN(OpRun):
     """Fills as many channels as the batch has elements, and only takes rank 4."""
 
@@ -201,6 +209,37 @@ class Einsum(OpRun):
             summed = np.einsum(f"{left}->...{output}", *args)
             return (summed.sum(axis=tuple(range(summed.ndim - len(output)))),)
         return (np.asarray(np.einsum(equation, *args)),)
+
+
+@corrected
+class LogSoftmax(OpRun):
+    """Takes the logarithm of Softmax, which is 0 for small terms."""
+
+    def _run(self, x, axis=None):
+        shifted = x - x.max(axis=axis, keepdims=True, initial=-np.inf)
+        return (shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)),)
+
+
+@corrected
+class ReduceLogSumExp(OpRun):
+    """Is NaN where all elements are minus infinity."""
+
+    def _run(self, x, axes=None, keepdims=None, noop_with_empty_axes=None):
+        if noop_with_empty_axes and (axes is None or len(axes) == 0):
+            return (x,)
+        over = None if axes is None or len(axes) == 0 else tuple(int(axis) for axis in axes)
+        largest = x.max(axis=over, keepdims=True, initial=-np.inf)
+        largest = np.where(np.isfinite(largest), largest, 0)
+        total = np.log(np.exp(x - largest).sum(axis=over, keepdims=True)) + largest
+        return (np.asarray(total if keepdims else total.reshape(x.sum(axis=over).shape), x.dtype),)
+
+
+@corrected
+class Softplus(OpRun):
+    """Overflows for large x."""
+
+    def _run(self, x):
+        return (np.logaddexp(x, 0).astype(x.dtype),)
 
 
 @corrected

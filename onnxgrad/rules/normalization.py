@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from onnxgrad.autodiff.registry import expands, gradient
 from onnxgrad.errors import UnsupportedGradient
-from onnxgrad.rules.common import cast_like, dim_of, size_as
+from onnxgrad.rules.common import cast_like, dim_of, or_infinite, size_as
 
 
 def _normalised(op, x, axes, epsilon):
@@ -171,9 +171,7 @@ def lp_normalization(op, node, gy):
     axes = [axis % x.rank if x.rank is not None else axis]
     norm, direction = (op.ReduceL1(x, axes), op.Sign(x)) if node.attr("p") == 1 else (op.ReduceL2(x, axes), y)
     along = op.ReduceSum(op.Mul(gy, y), axes, keepdims=1)
-    is_zero = op.Equal(norm, 0.0)
-    turned = op.Div(op.Sub(gy, op.Mul(direction, along)), op.Where(is_zero, 1.0, norm))
-    return op.Where(is_zero, 0.0, turned)
+    return op.Div(op.Sub(gy, op.Mul(direction, along)), or_infinite(op, norm))
 
 
 @gradient("LRN")

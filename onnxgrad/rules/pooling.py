@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.errors import UnsupportedGradient
-from onnxgrad.rules.common import cast_like, size_as, zeros_of_shape
+from onnxgrad.rules.common import cast_like, or_infinite, size_as, zeros_of_shape
 from onnxgrad.rules.window import window_of
 
 
@@ -163,6 +163,5 @@ def _over_power(op, g, y, exponent):
     """g / y^exponent, 0 where y = 0"""
     if exponent == 0:
         return g
-    is_zero = op.Equal(y, 0.0)
-    safe = op.Where(is_zero, 1.0, y)
-    return op.Where(is_zero, 0.0, op.Div(g, safe if exponent == 1 else op.Pow(safe, float(exponent))))
+    divisor = or_infinite(op, y)
+    return op.Div(g, divisor if exponent == 1 else op.Pow(divisor, float(exponent)))

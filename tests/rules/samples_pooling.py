@@ -48,6 +48,12 @@ def lp_pool(draw):
     yield Sample(draw.real(1, 1, 4, 4, apart=0.02), kernel_shape=[2, 2], opset=22)
 
 
+@samples("GlobalMaxPool", "GlobalAveragePool")
+def global_pools(draw):
+    yield Sample(draw.real(2, 3, 4, apart=0.02))
+    yield Sample(draw.real(1, 2, 3, 2, 2, apart=0.02))
+
+
 @samples("GlobalLpPool")
 def global_lp_pool(draw):
     for p in (1, 2, 3):
