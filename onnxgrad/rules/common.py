@@ -9,6 +9,7 @@ from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.variable import Variable
 
 __all__ = [
+    "axes_from",
     "cast_like",
     "dim_of",
     "flat_positions",
@@ -27,6 +28,14 @@ __all__ = [
 def cast_like(op: Builder, x: Variable, like: Variable) -> Variable:
     """``x`` in the element type of ``like``."""
     return op.Cast(x, to=like.dtype.number)  # type: ignore[no-any-return]
+
+
+def axes_from(op: Builder, x: Variable, start: int) -> Any:
+    """The axes of x from ``start`` on (counted from the end if negative)."""
+    if x.rank is not None:
+        return list(range(start % x.rank if x.rank else 0, x.rank))
+    rank = op.Size(op.Shape(x))
+    return op.Range(start if start >= 0 else op.Add(rank, start), rank, 1)
 
 
 def dim_of(op: Builder, x: Variable, axis: int) -> Variable:

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.errors import UnsupportedGradient
-from onnxgrad.rules.common import cast_like, or_infinite, size_as, zeros_of_shape
+from onnxgrad.rules.common import axes_from, cast_like, dim_of, or_infinite, size_as, zeros_of_shape
 from onnxgrad.rules.window import window_of
 
 
@@ -15,10 +15,10 @@ def max_pool(op, node, gy, gindices=None):
     """gx = gy added up at the maxima (the first of several equal ones)"""
     x = node.inputs[0]
     indices = node.outputs[1] if len(node.outputs) > 1 and node.outputs[1] is not None else node.extra_output(1)
-    planes = op.Concat(op.Shape(x, start=0, end=2), _area(op, gy), axis=0)
-    area = _area(op, x)
+    planes = op.Concat(op.Shape(x, start=0, end=2), _area(op, gy, len(node.attr("kernel_shape"))), axis=0)
+    area = _area(op, x, len(node.attr("kernel_shape")))
     if node.attr("storage_order"):
-        indices = _row_major(op, x, indices)
+        indices = _row_major(op, node, indices, area)
     within = op.Mod(op.Reshape(indices, planes, allowzero=1), area)
     wide = op.Cast(gy, to=1) if gy.dtype.name in ("float16", "bfloat16") else gy
     empty = zeros_of_shape(op, op.Concat(op.Shape(x, start=0, end=2), area, axis=0), wide)
@@ -26,19 +26,20 @@ def max_pool(op, node, gy, gindices=None):
     return op.Reshape(op.Cast(summed, to=gy.dtype.number), op.Shape(x), allowzero=1)
 
 
-def _area(op, x):
+def _area(op, x, rank):
     """Number of positions in one plane, as a vector of one element"""
-    sizes = [op.Shape(x, start=axis, end=axis + 1) for axis in range(2, x.rank)]
+    sizes = [dim_of(op, x, 2 + i) for i in range(rank)]
     area = sizes[0]
     for size in sizes[1:]:
         area = op.Mul(area, size)
     return area
 
 
-def _row_major(op, x, indices):
+def _row_major(op, node, indices, area):
     """Column-major positions (c*H + r) within a plane as row-major ones (r*W + c)"""
-    shape = [op.Shape(x, start=axis, end=axis + 1) for axis in range(2, x.rank)]
-    rest = op.Mod(indices, _area(op, x))
+    x = node.inputs[0]
+    shape = [dim_of(op, x, 2 + i) for i in range(len(node.attr("kernel_shape")))]
+    rest = op.Mod(indices, area)
     position = None
     weight = None
     digits = []
@@ -133,7 +134,7 @@ def global_max_pool(op, node, gy):
     """gx = gy at the maxima; ties share it equally"""
     x, (y,) = node.inputs[0], node.outputs
     chosen = cast_like(op, op.Equal(x, y), x)
-    count = op.ReduceSum(chosen, list(range(2, x.rank)), keepdims=1)
+    count = op.ReduceSum(chosen, axes_from(op, x, 2), keepdims=1)
     return op.Div(op.Mul(chosen, gy), count)
 
 
