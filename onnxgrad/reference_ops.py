@@ -72,6 +72,7 @@ class ConvTranspose(OpRun):
         ]
         if output_shape or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
             wanted = list(output_shape)[-rank:] if output_shape else [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
+            full = [max(f, w) for f, w in zip(full, wanted, strict=True)] if output_shape else full
             for i in range(rank):
                 total = max(full[i] - wanted[i], 0)
                 begin[i] = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2

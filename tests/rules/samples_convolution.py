@@ -49,6 +49,7 @@ def conv_transpose_to_a_size(draw):
     x, w = draw.real(1, 2, 3, 4), draw.real(2, 2, 3, 3)
     for mode in ("NOTSET", "SAME_UPPER", "SAME_LOWER"):
         yield Sample(x, w, output_shape=[6, 8], strides=[2, 2], auto_pad=mode)
+        yield Sample(x, w, output_shape=[8, 10], strides=[2, 2], auto_pad=mode)
         yield Sample(x, w, output_shape=[5, 7], strides=[2, 2], auto_pad=mode, output_padding=[1, 0], kernel_shape=[3, 3])
     yield Sample(
         draw.real(1, 2, 3), draw.real(2, 2, 3), build=lambda op, x, w: op.ConvTranspose(of_unknown_rank(op, x), w, strides=[2])
