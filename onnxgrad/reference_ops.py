@@ -143,6 +143,7 @@ class ConvTranspose(OpRun):
         ]
         if output_shape or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
             wanted = list(output_shape)[-rank:] if output_shape else [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
+            full = [max(f, w) for f, w in zip(full, wanted, strict=True)] if output_shape else full
             for i in range(rank):
                 total = max(full[i] - wanted[i], 0)
                 begin[i] = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
@@ -160,6 +161,157 @@ class ConvTranspose(OpRun):
         cut = tuple(slice(p, n - q) for p, n, q in zip(begin, full, end, strict=True))
         y = y[(slice(None), slice(None), *cut)]
         return (y if b is None else y + b.reshape(1, -1, *[1] * rank),)
+
+
+class _Windows:
+    """The elements under each position of a pooling window, by the specification: ``values`` [N, C, *outputs, taps]."""
+
+    def __init__(self, x: Any, kernel: Any, strides: Any, dilations: Any, pads: Any, auto_pad: Any, ceil_mode: Any) -> None:
+        rank = x.ndim - 2
+        strides, dilations, pads = strides or [1] * rank, dilations or [1] * rank, pads or [0] * 2 * rank
+        inside = counted = positions = np.zeros((1,) * 2 * rank, np.int64)
+        inside = counted = inside == 0
+        for i, n in enumerate(x.shape[2:]):
+            extent, begin, end = dilations[i] * (kernel[i] - 1) + 1, pads[i], pads[rank + i]
+            if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+                total = max((-(-n // strides[i]) - 1) * strides[i] + extent - n, 0)
+                begin = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
+                end = total - begin
+            elif auto_pad == "VALID":
+                begin = end = 0
+            span = n + begin + end - extent
+            outputs = (-(-span // strides[i]) if ceil_mode else span // strides[i]) + 1
+            if ceil_mode and (outputs - 1) * strides[i] >= n + begin:
+                outputs -= 1
+            taps = np.arange(outputs)[:, None] * strides[i] - begin + np.arange(kernel[i]) * dilations[i]
+            taps = taps.reshape([taps.shape[axis // rank] if axis % rank == i else 1 for axis in range(2 * rank)])
+            inside = inside & (taps >= 0) & (taps < n)
+            counted = counted & (taps < n + end)
+            positions = positions * n + np.clip(taps, 0, n - 1)
+        shape = (*positions.shape[:rank], math.prod(kernel))
+        self.inside, self.counted, self.positions = (a.reshape(shape) for a in (inside, counted, positions))
+        self.values = x.reshape(*x.shape[:2], math.prod(x.shape[2:]))[:, :, self.positions]
+
+
+@corrected
+class AveragePool(OpRun):
+    """ceil_mode moves the window where it reaches over the end by more than one; auto_pad ignores dilations."""
+
+    def _run(
+        self, x, auto_pad=None, ceil_mode=None, count_include_pad=None, dilations=None, kernel_shape=None, pads=None, strides=None
+    ):
+        windows = _Windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+        counts = (windows.counted if count_include_pad else windows.inside).sum(-1)
+        return (((windows.values * windows.inside).sum(-1) / counts).astype(x.dtype),)
+
+
+@corrected
+class MaxPool(OpRun):
+    """The same, and Indices lack the offset of the plane."""
+
+    def _run(
+        self, x, auto_pad=None, ceil_mode=None, dilations=None, kernel_shape=None, pads=None, storage_order=None, strides=None
+    ):
+        windows = _Windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+        values = np.where(windows.inside, windows.values, -np.inf)
+        chosen = values.argmax(-1)[..., None]
+        positions = np.broadcast_to(windows.positions, values.shape)
+        within = np.take_along_axis(positions, chosen, -1)[..., 0]
+        if storage_order:
+            space = x.shape[2:]
+            within = np.ravel_multi_index(np.unravel_index(within, space), space, order="F")
+        planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * (x.ndim - 2))
+        indices = within + planes * int(np.prod(x.shape[2:]))
+        results = (np.take_along_axis(values, chosen, -1)[..., 0].astype(x.dtype), indices.astype(np.int64))
+        return results[: len(self.onnx_node.output)]
+
+
+@corrected
+class LpPool(OpRun):
+    """The same, and the sum is scaled where the window holds padding."""
+
+    def _run(self, x, auto_pad=None, ceil_mode=None, dilations=None, kernel_shape=None, p=None, pads=None, strides=None):
+        windows = _Windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+        return (((np.abs(windows.values) ** p * windows.inside).sum(-1) ** (1 / p)).astype(x.dtype),)
+
+
+@corrected
+class GlobalLpPool(OpRun):
+    """Is missing."""
+
+    def _run(self, x, p=None):
+        return (((np.abs(x) ** p).sum(tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)).astype(x.dtype),)
+
+
+@corrected
+class GlobalMaxPool(OpRun):
+    """Loses the last axis of tensors of rank 3."""
+
+    def _run(self, x):
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+
+@corrected
+class LRN(OpRun):
+    """Fills as many channels as the batch has elements, and only takes rank 4."""
+
+    def _run(self, x, alpha=None, beta=None, bias=None, size=None):
+        before, after = (size - 1) // 2, size // 2
+        sums = [(x[:, max(0, c - before) : c + after + 1] ** 2).sum(axis=1) for c in range(x.shape[1])]
+        total = np.stack(sums, axis=1) if sums else x
+        return ((x / (bias + alpha / size * total) ** beta).astype(x.dtype),)
+
+
+@corrected
+class LpNormalization(OpRun):
+    """The norm of p=1 lacks the absolute value."""
+
+    def _run(self, x, axis=None, p=None):
+        norm = (np.abs(x) ** p).sum(axis=axis, keepdims=True) ** (1 / p)
+        return (np.where(norm == 0, 0, x / np.where(norm == 0, 1, norm)).astype(x.dtype),)
+
+
+@corrected
+class Einsum(OpRun):
+    """An ellipsis that the output omits is refused: sum its axes, like any omitted index."""
+
+    def _run(self, *args, equation=None):
+        left, arrow, output = equation.replace(" ", "").partition("->")
+        if arrow and "..." in left and "..." not in output:
+            summed = np.einsum(f"{left}->...{output}", *args)
+            return (summed.sum(axis=tuple(range(summed.ndim - len(output)))),)
+        return (np.asarray(np.einsum(equation, *args)),)
+
+
+@corrected
+class LogSoftmax(OpRun):
+    """Takes the logarithm of Softmax, which is 0 for small terms."""
+
+    def _run(self, x, axis=None):
+        shifted = x - x.max(axis=axis, keepdims=True, initial=-np.inf)
+        return (shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)),)
+
+
+@corrected
+class ReduceLogSumExp(OpRun):
+    """Is NaN where all elements are minus infinity."""
+
+    def _run(self, x, axes=None, keepdims=None, noop_with_empty_axes=None):
+        if noop_with_empty_axes and (axes is None or len(axes) == 0):
+            return (x,)
+        over = None if axes is None or len(axes) == 0 else tuple(int(axis) for axis in axes)
+        largest = x.max(axis=over, keepdims=True, initial=-np.inf)
+        largest = np.where(np.isfinite(largest), largest, 0)
+        total = np.log(np.exp(x - largest).sum(axis=over, keepdims=True)) + largest
+        return (np.asarray(total if keepdims else total.reshape(x.sum(axis=over).shape), x.dtype),)
+
+
+@corrected
+class Softplus(OpRun):
+    """Overflows for large x."""
+
+    def _run(self, x):
+        return (np.logaddexp(x, 0).astype(x.dtype),)
 
 
 @corrected

@@ -17,7 +17,7 @@ from onnxgrad.dtypes import DType, dtype_of, from_onnx_number
 from onnxgrad.errors import IllTyped
 from onnxgrad.ir.operator import AttributeReference, Operator, resolve_reference
 from onnxgrad.ir.opset import Schema
-from onnxgrad.ir.shapes import FROM_ENTRIES, propagate_entries
+from onnxgrad.ir.shapes import FROM_ENTRIES, OVERRULES, propagate_entries
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.types import INDEX, TRUTH, Dim, Entries, OptionalType, SequenceType, TensorType, Type, join_types, merge_types
 from onnxgrad.ir.variable import Variable
@@ -222,7 +222,8 @@ def _infer(operator: Operator, strict: bool) -> _Result:
         if operator.type in FROM_ENTRIES and isinstance(first, TensorType):
             dims = FROM_ENTRIES[operator.type](operator)
             if dims is not None:
-                first = merge_types(TensorType(first.dtype, dims), first)
+                ours = TensorType(first.dtype, dims)
+                first = ours if operator.type in OVERRULES else merge_types(ours, first)
         results[0] = (first, propagate_entries(operator, first))
     return results
 
