@@ -168,18 +168,18 @@ class _Case:
     def add_input(self, name: str, array: Array, symbolic: bool = False) -> Variable:
         block = self.program.global_block()
         dims = tuple(None for _ in array.shape) if symbolic else array.shape
-        v = Variable(block, name, TensorType(dtype_of(self.dtype), dims))
+        v = Variable(block, name, TensorType(dtype_of(array.dtype), dims))
         v.is_data = True
         block.register(v)
         block.inputs.append(v)
         self.feeds[name] = array
         return v
 
-    def cotangents(self, values: Sequence[Array], symbolic: bool, prefix: str = "c") -> list[Variable]:
+    def cotangents(self, like: Sequence[Variable], values: Sequence[Array], symbolic: bool, prefix: str = "c") -> list[Variable]:
         rng = np.random.default_rng(99)
         return [
-            self.add_input(f"{prefix}{i}", np.asarray(rng.uniform(-1, 1, value.shape), self.dtype), symbolic)
-            for i, value in enumerate(values)
+            self.add_input(f"{prefix}{i}", np.asarray(rng.uniform(-1, 1, value.shape), y.dtype.numpy), symbolic)
+            for i, (y, value) in enumerate(zip(like, values, strict=True))
         ]
 
 
@@ -276,7 +276,7 @@ def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool
     case = _Case(sample, "float64", symbolic)
     forward = to_onnx(case.program, case.outputs)
     values = evaluate(forward, case.feeds, case.operators)
-    seeds = case.cotangents(values, symbolic)
+    seeds = case.cotangents(case.outputs, values, symbolic)
     weights = [case.feeds[c.name] for c in seeds]
     found = gradients(case.outputs, case.differentiated, seeds)
     _compare(case, sample, forward, found, weights, "first")
@@ -284,7 +284,7 @@ def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool
     if order < 2 or not sample.second or not present:
         return
     first = to_onnx(case.program, present)
-    second_seeds = case.cotangents(evaluate(first, case.feeds, case.operators), symbolic, "d")
+    second_seeds = case.cotangents(present, evaluate(first, case.feeds, case.operators), symbolic, "d")
     again = gradients(present, case.differentiated, second_seeds)
     _compare(case, sample, first, again, [case.feeds[c.name] for c in second_seeds], "second")
 
@@ -294,7 +294,7 @@ def gradient_model(sample: Sample, dtype: str) -> tuple[ModelProto, dict[str, Ar
     case = _Case(sample, dtype, symbolic=False)
     wide = _Case(sample, "float64", symbolic=False)
     values = evaluate(to_onnx(wide.program, wide.outputs), wide.feeds)
-    seeds = case.cotangents(values, symbolic=False)
+    seeds = case.cotangents(case.outputs, values, symbolic=False)
     found = [g for g in gradients(case.outputs, case.differentiated, seeds) if g is not None]
     return to_onnx(case.program, found), case.feeds
 
@@ -319,8 +319,8 @@ def check_adjointness(sample: Sample, *, op_type: str | None = None, symbolic: b
         sample.op_type = op_type
     case = _Case(sample, "float64", symbolic)
     values = evaluate(to_onnx(case.program, case.outputs), case.feeds, case.operators)
-    cotangents = case.cotangents(values, symbolic)
-    tangents = case.cotangents([case.feeds[x.name] for x in case.differentiated], symbolic, "t")
+    cotangents = case.cotangents(case.outputs, values, symbolic)
+    tangents = case.cotangents(case.differentiated, [case.feeds[x.name] for x in case.differentiated], symbolic, "t")
     pulled = vjp(case.outputs, case.differentiated, cotangents)
     pushed = jvp(case.outputs, case.differentiated, tangents)
     model = to_onnx(case.program, [*pulled, *pushed])
