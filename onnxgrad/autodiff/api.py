@@ -11,6 +11,7 @@ from onnxgrad.autodiff.backward import Walk, ones_like
 from onnxgrad.autodiff.checkpoints import Recompute
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
 from onnxgrad.ir.block import Block
+from onnxgrad.ir.bodies import reads_of
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.tensor import Tensor
@@ -242,6 +243,7 @@ class _BackwardPass:
         found = {v: walk.gradients[walk.key(v)] for v in wanted if walk.key(v) in walk.gradients}
         found = self._give_own_variables(walk, found)
         staged = needed_operators(walk.stage, found.values())
+        walk.drop_unread_tapes(reads_of(staged) | {id(g) for g in found.values()})
         self._insert_expansions(walk, staged, block)
         forward_of = {id(g): v for v, g in walk.gradients.items()}
         context: dict[str, Any] = {}

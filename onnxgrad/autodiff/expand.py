@@ -29,17 +29,19 @@ class _Plain:
         return str(self.operator)
 
 
-def expand_operator(operator: Operator, op: Builder) -> Expansion:
-    """Write ``operator`` as others into the builder's stage.
+def expand_operator(operator: Operator, op: Builder, tapes: dict[Operator, Any]) -> Expansion:
+    """Write ``operator`` as others into the builder's stage. What a ``prepare`` says about its tape goes to ``tapes``.
 
     Raises:
         UnsupportedGradient: if it has no body for its attributes and operand types.
     """
     entry = find_entry(operator)
     assert op.stage is not None
-    written = None if entry is None else entry.prepare or entry.function
-    if written is not None:
-        results: Any = written(op, _Plain(operator))
+    if entry is not None and entry.prepare is not None:
+        outputs, taped, tape = entry.prepare(op, _Plain(operator))
+        tapes[taped] = tape
+    elif entry is not None and entry.function is not None:
+        results: Any = entry.function(op, _Plain(operator))
         outputs = list(results) if isinstance(results, (tuple, list)) else [results]
     else:
         function = operator.block.program.functions.get((operator.domain, operator.type, operator.overload))
@@ -48,7 +50,7 @@ def expand_operator(operator: Operator, op: Builder) -> Expansion:
             raise UnsupportedGradient(f"{operator}: ONNX defines no body for these operands. Set stop_gradient on its inputs.")
         defaults = function.attribute_defaults if function is not None else {}
         outputs = inline_function(operator, body, op, defaults)
-    outputs += [None] * (len(operator.outputs) - len(outputs))
+    outputs = [*outputs, *[None] * (len(operator.outputs) - len(outputs))]
     outputs = [_unshared(op, operator, v, i, outputs) for i, v in enumerate(outputs[: len(operator.outputs)])]
     for v, w in zip(operator.outputs, outputs, strict=True):
         if v is not None and w is None:

@@ -81,7 +81,8 @@ def gradient(
         broadcasts: the inputs broadcast against each other; the walker sums the gradients back to their shapes. A tuple
             names the positions of those that do.
         domain: operator domain.
-        prepare: an expansion that makes the forward operator leave behind what its gradient needs.
+        prepare: writes the forward operator so that it leaves behind what its gradient needs, its tape. It returns the
+            outputs, the new operator, and what the rule finds as ``node.tape``. Taped outputs that nobody reads are dropped.
         since, until: opset versions (inclusive) for operators whose meaning changed after opset 21.
 
     Raises:

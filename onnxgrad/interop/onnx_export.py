@@ -134,8 +134,10 @@ def build_graph(program: Program, outputs: list[Variable], state_as_inputs: bool
     graph = Graph(program)
     plan = make_plan(program, [*outputs, *updates])
     graph.plan, graph.operators, graph.hoists = plan, plan.operators, True
-    for original, stand_in in plan.aliases.items():
-        graph.names[id(stand_in)] = original.name
+    stand_ins = {id(v) for v in plan.aliases.values()}
+    for original in plan.aliases:
+        if id(original) not in stand_ins:
+            graph.names[id(plan.resolve(original))] = original.name
     leaves = {id(v) for v in plan.leaves}
     graph.inputs = [v for v in program.global_block().inputs if id(v) in leaves and not v.persistable and v.value is None]
     known = {id(v) for v in graph.inputs}
@@ -360,15 +362,20 @@ class _Writer:
         _write_metadata(proto, body.metadata)
         for v in body.inputs:
             self._write_info(proto.input.add(), v, v.name)
+        hoisted = {id(v): self.program.fresh_name(f"{v.name}/out") for v in body.outputs if graph.hoists and v.persistable}
         for v in body.outputs:
-            self._write_info(proto.output.add(), v, graph.name(v), declared=v)
+            self._write_info(proto.output.add(), v, hoisted.get(id(v), graph.name(v)), declared=v)
         for v in body.initializers:
             if not (graph.hoists and v.persistable):
                 self._write_initializer(proto, v)
         for op in body.ops:
-            hoisted = graph.hoists and op.type == "Constant" and op.outputs[0] is not None and op.outputs[0].persistable
-            if not hoisted:
+            is_weight = op.type == "Constant" and op.outputs[0] is not None and op.outputs[0].persistable
+            if not (graph.hoists and is_weight):
                 self._write_node(proto.node.add(), op)
+        # A body may not return a value from outside, where a weight of its own now lies.
+        for v in body.outputs:
+            if id(v) in hoisted:
+                proto.node.add(op_type="Identity", input=[v.name], output=[hoisted[id(v)]])
         for v in body.value_infos:
             if not (graph.hoists and v.persistable):
                 proto.value_info.add().CopyFrom(v.declared)

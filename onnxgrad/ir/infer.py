@@ -7,7 +7,7 @@ entries, and the operators that read shapes use them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -19,10 +19,13 @@ from onnxgrad.ir.operator import AttributeReference, Operator
 from onnxgrad.ir.opset import Schema
 from onnxgrad.ir.shapes import FROM_ENTRIES, propagate_entries
 from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.types import Dim, Entries, OptionalType, SequenceType, TensorType, Type, merge_types
+from onnxgrad.ir.types import Dim, Entries, OptionalType, SequenceType, TensorType, Type, join_types, merge_types
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["attribute_kind", "check_and_infer", "fill_attribute", "fill_type", "infer_leniently", "read_type"]
+if TYPE_CHECKING:
+    from onnxgrad.ir.block import Block
+
+__all__ = ["attribute_kind", "check_and_infer", "fill_attribute", "fill_type", "infer_again", "infer_leniently", "read_type"]
 
 _Result = list[tuple["Type | None", "Entries | None"]]
 _memo: dict[Any, _Result] = {}
@@ -49,6 +52,30 @@ def infer_leniently(operator: Operator) -> None:
         if variable is not None:
             variable.type = merge_types(type, variable.type)
             variable.entries = entries
+
+
+def infer_again(block: Block, trusted: dict[Variable, Variable]) -> None:
+    """Find the types in a body anew after those of its inputs changed.
+
+    ``trusted`` maps originals to the variables of the body; what the original's file declares is kept.
+    """
+    for original, v in trusted.items():
+        if v.op is not None and v.value is None:
+            v.type = read_type(original.declared.type) if original.declared is not None else None
+    _infer_block(block)
+
+
+def _infer_block(block: Block) -> None:
+    for op in block.ops:
+        if op.domain == "" and op.type in ("Loop", "Scan"):
+            skipped = 2 if op.type == "Loop" else 0
+            states = len(op.inputs) - skipped - (op.attrs.get("num_scan_inputs") or 0)
+            for v, start in zip(op.attrs["body"].inputs[skipped : skipped + states], op.inputs[skipped:], strict=False):
+                if start is not None:
+                    v.type = join_types(v.type, start.type)
+        for body in op.blocks():
+            _infer_block(body)
+        infer_leniently(op)
 
 
 def _memoised(operator: Operator, strict: bool) -> _Result:
@@ -108,7 +135,7 @@ def _infer(operator: Operator, strict: bool) -> _Result:
     if any(True for _ in operator.blocks()) or any(isinstance(value, AttributeReference) for value in operator.attrs.values()):
         return unknown
     node, types, data = _as_node(operator)
-    if any(v is not None and v.type is None for v in operator.inputs):
+    if any(v is not None and not _is_known(v.type) for v in operator.inputs):
         return unknown
     opsets = [helper.make_opsetid(operator.domain, schema.since)]
     try:
@@ -127,6 +154,10 @@ def _infer(operator: Operator, strict: bool) -> _Result:
                 first = merge_types(TensorType(first.dtype, dims), first)
         results[0] = (first, propagate_entries(operator, first))
     return results
+
+
+def _is_known(type: Type | None) -> bool:
+    return isinstance(type, TensorType) or (type is not None and _is_known(type.element))
 
 
 def _as_node(operator: Operator) -> tuple[NodeProto, dict[str, TypeProto], dict[str, TensorProto]]:
@@ -206,16 +237,7 @@ def _infer_if(operator: Operator) -> _Result:
     then, other = operator.attrs["then_branch"], operator.attrs["else_branch"]
     if len(then.outputs) != len(other.outputs):
         raise IllTyped(f"{operator}: the branches return {len(then.outputs)} and {len(other.outputs)} values.")
-    return [(_join(a.type, b.type), None) for a, b in zip(then.outputs, other.outputs, strict=True)]
-
-
-def _join(a: Type | None, b: Type | None) -> Type | None:
-    """What is true of both."""
-    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype:
-        return a if a == b else None
-    if a.dims is None or b.dims is None or len(a.dims) != len(b.dims):
-        return TensorType(a.dtype, None)
-    return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.dims, b.dims, strict=True)))
+    return [(join_types(a.type, b.type), None) for a, b in zip(then.outputs, other.outputs, strict=True)]
 
 
 def _prepend(length: Dim, type: Type | None, axis: int = 0) -> Type | None:
@@ -229,7 +251,7 @@ def _prepend(length: Dim, type: Type | None, axis: int = 0) -> Type | None:
 def _infer_loop(operator: Operator) -> _Result:
     body = operator.attrs["body"]
     carried = len(operator.inputs) - 2
-    states = [_join(v.type, w.type) for v, w in zip(body.inputs[2:], body.outputs[1 : 1 + carried], strict=True)]
+    states = [join_types(v.type, w.type) for v, w in zip(body.inputs[2:], body.outputs[1 : 1 + carried], strict=True)]
     limit = operator.inputs[0]
     length: Dim = None
     condition_constant = body.outputs[0].value is not None
@@ -242,7 +264,9 @@ def _infer_loop(operator: Operator) -> _Result:
 def _infer_scan(operator: Operator) -> _Result:
     body, scanned = operator.attrs["body"], operator.attrs["num_scan_inputs"]
     states = len(operator.inputs) - scanned
-    results: _Result = [(_join(v.type, w.type), None) for v, w in zip(body.inputs[:states], body.outputs[:states], strict=True)]
+    results: _Result = [
+        (join_types(v.type, w.type), None) for v, w in zip(body.inputs[:states], body.outputs[:states], strict=True)
+    ]
     axes = operator.attrs.get("scan_output_axes") or [0] * (len(body.outputs) - states)
     length: Dim = None
     in_axes = operator.attrs.get("scan_input_axes") or [0] * scanned
@@ -254,7 +278,11 @@ def _infer_scan(operator: Operator) -> _Result:
     return results
 
 
-_BODIES = {"If": _infer_if, "Loop": _infer_loop, "Scan": _infer_scan}
+def _infer_sequence_map(operator: Operator) -> _Result:
+    return [(SequenceType(v.type), None) for v in operator.attrs["body"].outputs]
+
+
+_BODIES = {"If": _infer_if, "Loop": _infer_loop, "Scan": _infer_scan, "SequenceMap": _infer_sequence_map}
 
 
 # Messages ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 from onnxgrad.dtypes import DType
 
-__all__ = ["Dim", "Dims", "Entries", "OptionalType", "SequenceType", "TensorType", "Type", "merge_types", "same_dim"]
+__all__ = ["Dim", "Dims", "Entries", "OptionalType", "SequenceType", "TensorType", "Type", "join_types", "merge_types", "same_dim"]
 
 Dim: TypeAlias = "int | str | None"
 """A dimension: a number, the name of a symbol, or unknown."""
@@ -40,6 +40,17 @@ Type: TypeAlias = "TensorType | SequenceType | OptionalType"
 def same_dim(a: Dim, b: Dim) -> bool:
     """Whether two dimensions are certainly equal at run time."""
     return a is not None and a == b
+
+
+def join_types(a: Type | None, b: Type | None) -> Type | None:
+    """What is true of two values at once, such as the results of the branches of an If."""
+    if isinstance(a, SequenceType) and isinstance(b, SequenceType):
+        return SequenceType(join_types(a.element, b.element))
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype:
+        return a if a == b else None
+    if a.dims is None or b.dims is None or len(a.dims) != len(b.dims):
+        return TensorType(a.dtype, None)
+    return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.dims, b.dims, strict=True)))
 
 
 def merge_types(first: Type | None, second: Type | None) -> Type | None:

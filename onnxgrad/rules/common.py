@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from onnxgrad.ir.bodies import map_sequence
 from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.types import SequenceType
 from onnxgrad.ir.variable import Variable
 
 __all__ = ["cast_like", "flat_positions", "masked", "scatter_add_flat", "size_as", "swap_last_two", "zeros_like", "zeros_of_shape"]
@@ -25,6 +27,9 @@ def zeros_of_shape(op: Builder, shape: Any, like: Variable) -> Variable:
 
 
 def zeros_like(op: Builder, like: Variable) -> Variable:
+    """Zeros of the shape of a tensor; for a sequence, of each of its elements."""
+    if isinstance(like.type, SequenceType):
+        return map_sequence(op, [like], zeros_like)
     return zeros_of_shape(op, op.Shape(like), like)
 
 
