@@ -17,7 +17,9 @@ from onnxgrad.interop.external_data import is_external, pack_external
 from onnxgrad.interop.onnx_import import FROZEN_KEY, ROLE_KEY, Imported
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.infer import attribute_kind, fill_attribute, fill_type
+from onnxgrad.ir.newest import fits_newest
 from onnxgrad.ir.operator import AttributeReference, Operator, Role
+from onnxgrad.ir.opset import NEWEST, NEWEST_IR
 from onnxgrad.ir.plan import Plan, make_plan
 from onnxgrad.ir.program import Function, Program
 from onnxgrad.ir.traverse import needed_operators
@@ -224,6 +226,10 @@ def _write_header(model: ModelProto, graph: Graph) -> None:
     for domain in sorted({op.domain for op in graph.operators}):
         if all(domain != name for name, _ in imports) and not (domain == "" and any(n == "ai.onnx" for n, _ in imports)):
             imports.append((domain, 1))
+    if graph.plan is not None and (program.opset_version() or 1) > NEWEST and fits_newest(graph.operators):
+        # An expansion may have replaced the operator that kept the program in a newer opset.
+        imports = [(domain, NEWEST if domain in ("", "ai.onnx") else version) for domain, version in imports]
+        model.ir_version = min(model.ir_version, NEWEST_IR)
     for domain, version in imports:
         model.opset_import.add(domain=domain, version=version)
     metadata = dict(program.metadata)

@@ -150,6 +150,16 @@ def _sliced(dim: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
     return None
 
 
+def _stft(operator: Operator) -> Dims | None:
+    """onnx's inference forgets that half of the frequencies are left out by default."""
+    window, length = ([*operator.inputs, None, None][i] for i in (2, 3))
+    known = entries_of(length)
+    size = known[0] if known else window.dims[0] if window is not None and window.dims else None
+    if not isinstance(size, int):
+        return None
+    return (None, None, size // 2 + 1 if operator.attrs.get("onesided", 1) else size, 2)
+
+
 FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "Reshape": _reshape,
     "Expand": _expand,
@@ -158,6 +168,7 @@ FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "Range": _range,
     "Resize": _resize,
     "Slice": _slice,
+    "STFT": _stft,
 }
 
 

@@ -15,10 +15,12 @@ from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ModelError
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.infer import infer_leniently
+from onnxgrad.ir.newest import fits_newest
 from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.opset import NEWEST, OLDEST_WITH_RULES, find_schema
+from onnxgrad.ir.opset import NEWEST, NEWEST_IR, OLDEST_WITH_RULES
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.variable import Variable
+from onnxgrad.passes.newest import rewrite_newer
 
 __all__ = ["lift"]
 
@@ -26,10 +28,10 @@ _IR_VERSION = 10
 
 
 def lift(program: Program) -> None:
-    """Bring ai.onnx to opset 21 if it is older, and from 27/28 to 26 if nothing used was redefined; in place."""
+    """Bring ai.onnx to opset 21 if it is older, and from 27/28 to 26 if that has a form of everything used; in place."""
     version = program.opset_version() or 1
     if version > NEWEST:
-        _restamp(program, version)
+        _restamp(program)
     if version >= OLDEST_WITH_RULES:
         program.ir_version = max(program.ir_version, _IR_VERSION)
         return
@@ -45,13 +47,16 @@ def lift(program: Program) -> None:
     program.version += 1
 
 
-def _restamp(program: Program, version: int) -> None:
+def _restamp(program: Program) -> None:
     for block in program.blocks:
-        for op in block.ops:
-            schema = find_schema(op.type, "", version) if op.domain == "" else None
-            if schema is not None and schema.since > NEWEST:
-                return
-    program.set_opset_version(NEWEST)
+        rewrite_newer(block)
+    for function in program.functions.values():
+        if (function.body.program.opset_version() or 1) > NEWEST:
+            _restamp(function.body.program)
+            function.origin = None
+    if all(fits_newest(block.ops) for block in program.blocks):
+        program.set_opset_version(NEWEST)
+        program.ir_version = min(program.ir_version, NEWEST_IR)
 
 
 def _lift_block(block: Block, version: int) -> None:

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.errors import UnsupportedGradient
-from onnxgrad.rules.window import Window, window_of
+from onnxgrad.rules.window import Window, vector, window_of
 
 
-def _kernel(node, w):
-    """Spatial size of the filter, which must be known"""
-    sizes = node.attr("kernel_shape") or (list(w.dims[2:]) if w.dims is not None else None)
-    if sizes is None or not all(isinstance(size, int) for size in sizes):
-        raise UnsupportedGradient(f"{node}: the size of its filter is unknown. Set kernel_shape.")
-    return list(sizes)
+def _kernel(op, node, w):
+    """Spatial size of the filter: numbers, or one-element variables where it is known at run time only"""
+    given, dims = node.attr("kernel_shape"), w.dims
+    if given:
+        return list(given)
+    if dims is None:
+        raise UnsupportedGradient(f"{node}: the rank of its filter is unknown. Set kernel_shape.")
+    return [n if isinstance(n, int) else op.Shape(w, start=i, end=i + 1) for i, n in enumerate(dims) if i > 1]
+
+
+def _is_known(values):
+    return all(isinstance(value, int) for value in values)
+
+
+def _joined(op, values):
+    """One vector of sizes or pads"""
+    return list(values) if _is_known(values) else op.Concat(*(vector(value) for value in values), axis=0)
 
 
 @gradient("Conv")
 def conv(op, node, gy):
     """gx = ConvTranspose(gy, w);  gw = Conv(x, gy) with batch and channels swapped;  gb = gy summed"""
     x, w = node.inputs[:2]
-    window = window_of(op, node, x, _kernel(node, w))
+    window = window_of(op, node, x, _kernel(op, node, w))
     gx = _conv_input_gradient(op, w, gy, window, node.attr("group")) if node.wants(0) else None
     gw = _conv_weight_gradient(op, gy, window, node.attr("group")) if node.wants(1) else None
     return (gx, gw, _sum_per_channel(op, gy, x))[: len(node.inputs)]
@@ -30,9 +41,14 @@ def _sum_per_channel(op, g, x):
     return op.ReduceSum(g, [0, *range(2, x.rank)], keepdims=0)
 
 
+def _window_attributes(window, group):
+    attrs = {"strides": window.strides, "dilations": window.dilations, "group": group}
+    return {**attrs, "kernel_shape": window.kernel} if _is_known(window.kernel) else attrs
+
+
 def _conv_input_gradient(op, w, gy, window, group):
     """Each output gives back to the inputs that its window saw"""
-    attrs = {"strides": window.strides, "dilations": window.dilations, "group": group, "kernel_shape": window.kernel}
+    attrs = _window_attributes(window, group)
     no_remainder = all(stride == 1 for stride in window.strides)
     fixed_pads = all(isinstance(p, int) and p >= 0 for p in window.begin + window.end)
     if fixed_pads and (window.static or no_remainder):
@@ -52,16 +68,19 @@ def _conv_weight_gradient(op, gy, window, group):
     x = window.x
     left, right = _swap_batch(op, x, group), op.Transpose(gy, perm=_swapped(x.rank))
     attrs = {"strides": window.dilations, "dilations": window.strides, "group": group}
-    if all(isinstance(p, int) for p in window.begin + window.end):
+    if _is_known(window.begin + window.end):
         attrs["pads"] = window.begin + window.end
     else:
-        zeros = [0, 0]
-        begin, end = (op.Concat(*([p] if isinstance(p, int) else p for p in side), axis=0) for side in (window.begin, window.end))
-        left = op.Pad(left, op.Concat(zeros, begin, zeros, end, axis=0))
+        left = _padded(op, left, window)
     gw = op.Transpose(op.Conv(left, right, **attrs), perm=_swapped(x.rank))
     if window.static and _taps(window) == window.kernel:
         return gw
-    return op.Slice(gw, [0] * window.rank, window.kernel, list(range(2, x.rank)))
+    return op.Slice(gw, [0] * window.rank, _joined(op, window.kernel), list(range(2, x.rank)))
+
+
+def _padded(op, x, window):
+    """x with the pads of a window that are known at run time only"""
+    return op.Pad(x, _joined(op, [0, 0, *window.begin, 0, 0, *window.end]))
 
 
 def _taps(window):
@@ -90,19 +109,21 @@ def _swap_batch(op, x, group):
 def conv_transpose(op, node, gy):
     """gx = Conv(gy, w);  gw = the weight gradient of that Conv;  gb = gy summed"""
     x, w = node.inputs[:2]
-    kernel = _kernel(node, w)
-    window = _transposed_window(node, x, gy, kernel)
+    window = _transposed_window(op, node, x, gy, _kernel(op, node, w))
     group = node.attr("group")
-    pads = window.begin + window.end
-    gx = None
-    if node.wants(0):
-        attrs = {"strides": window.strides, "dilations": window.dilations, "group": group, "kernel_shape": kernel}
-        gx = op.Conv(gy, w, pads=pads, **attrs)
+    gx = _transposed_input_gradient(op, w, gy, window, group) if node.wants(0) else None
     gw = _conv_weight_gradient(op, x, window, group) if node.wants(1) else None
     return (gx, gw, _sum_per_channel(op, gy, x))[: len(node.inputs)]
 
 
-def _transposed_window(node, x, gy, kernel):
+def _transposed_input_gradient(op, w, gy, window, group):
+    attrs = _window_attributes(window, group)
+    if _is_known(window.begin + window.end):
+        return op.Conv(gy, w, pads=window.begin + window.end, **attrs)
+    return op.Conv(_padded(op, gy, window), w, **attrs)
+
+
+def _transposed_window(op, node, x, gy, kernel):
     """The window with which gy would be convolved to give the shape of x"""
     rank = len(kernel)
     strides = list(node.attr("strides") or [1] * rank)
@@ -112,15 +133,38 @@ def _transposed_window(node, x, gy, kernel):
     mode, wanted = node.attr("auto_pad"), node.attr("output_shape")
     begin, end = pads[:rank], pads[rank:]
     if wanted or mode in ("SAME_UPPER", "SAME_LOWER"):
-        if x.static_shape is None:
-            raise UnsupportedGradient(f"{node}: output_shape and auto_pad need known sizes here. Set pads instead.")
-        sizes = x.static_shape[2:]
-        wanted = list(wanted)[-rank:] if wanted else [n * s for n, s in zip(sizes, strides, strict=True)]
         for i in range(rank):
-            total = strides[i] * (sizes[i] - 1) + extra[i] + dilations[i] * (kernel[i] - 1) + 1 - wanted[i]
-            half = max(total, 0) // 2
-            begin[i] = half if mode == "SAME_UPPER" else max(total, 0) - half
-            end[i] = max(total, 0) - begin[i]
+            reach = _less_than_kernel(op, kernel[i], dilations[i], strides[i] - extra[i] - 1)
+            total = _cut(op, x, i, strides[i], reach, list(wanted)[-rank:][i] if wanted else None)
+            begin[i], end[i] = _halves(op, total, mode)
     if any(e >= s for e, s in zip(extra, strides, strict=True)):
         raise UnsupportedGradient(f"{node}: output_padding must be smaller than the stride.")
     return Window(gy, kernel, strides, dilations, begin, end)
+
+
+def _less_than_kernel(op, taps, dilation, amount):
+    """How far a window reaches, less an amount"""
+    if isinstance(taps, int):
+        return dilation * (taps - 1) - amount
+    return op.Sub(op.Mul(op.Sub(taps, [1]), [dilation]), [amount])
+
+
+def _cut(op, x, i, stride, reach, wanted):
+    """What is cut off an axis of stride * size + reach so that the wanted size (default stride * size) is left"""
+    size = x.dims[2 + i]
+    if wanted is None:
+        return max(reach, 0) if isinstance(reach, int) else op.Max(reach, [0])
+    if isinstance(size, int) and isinstance(reach, int):
+        return max(stride * size + reach - wanted, 0)
+    length = op.Mul(op.Shape(x, start=2 + i, end=3 + i), [stride])
+    return op.Max(op.Sub(op.Add(length, vector(reach)), [wanted]), [0])
+
+
+def _halves(op, total, mode):
+    """(begin, end): the odd one goes to the end only with SAME_UPPER"""
+    if isinstance(total, int):
+        small, large = total // 2, total - total // 2
+    else:
+        small = op.Div(total, [2])
+        large = op.Sub(total, small)
+    return (small, large) if mode == "SAME_UPPER" else (large, small)

@@ -6,16 +6,17 @@ from typing import Any
 
 from onnxgrad.errors import UnsupportedGradient
 
-__all__ = ["Window", "window_of"]
+__all__ = ["Window", "vector", "window_of"]
 
 
 class Window:
     """A sliding window over the spatial axes of x.
 
     ``pads`` are (begin, end) lists of numbers, or of one-element int64 variables where ``auto_pad`` meets an unknown size.
+    The entries of ``kernel`` may be such variables too.
     """
 
-    def __init__(self, x: Any, kernel: list[int], strides: list[int], dilations: list[int], begin: list[Any], end: list[Any]):
+    def __init__(self, x: Any, kernel: list[Any], strides: list[int], dilations: list[int], begin: list[Any], end: list[Any]):
         self.x = x
         self.kernel = kernel
         self.strides = strides
@@ -23,13 +24,13 @@ class Window:
         self.begin = begin
         self.end = end
         self.rank = len(kernel)
-        self.extent = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+        self.extent = [d * (k - 1) + 1 if isinstance(k, int) else None for k, d in zip(kernel, dilations, strict=True)]
         self.sizes = [x.dims[2 + i] if x.dims is not None else None for i in range(self.rank)]
 
     @property
     def static(self) -> bool:
         """Whether all sizes and pads are numbers."""
-        return all(isinstance(n, int) for n in [*self.sizes, *self.begin, *self.end])
+        return all(isinstance(n, int) for n in [*self.sizes, *self.kernel, *self.begin, *self.end])
 
     def outputs(self) -> list[int]:
         """Number of window positions, for static sizes."""
@@ -48,16 +49,17 @@ class Window:
         if self.static and covered.static_shape is not None:
             after = [n - f + b for n, f, b in zip(self.sizes, covered.static_shape[2:], self.begin, strict=True)]
             return lead + [-b for b in self.begin] + lead + after
-        begin = op.Concat(*(_vector(op, b) for b in self.begin), axis=0)
+        begin = op.Concat(*(vector(b) for b in self.begin), axis=0)
         missing = op.Sub(op.Shape(self.x, start=2), op.Shape(covered, start=2))
         return op.Concat(lead, op.Neg(begin), lead, op.Add(missing, begin), axis=0)
 
 
-def _vector(op: Any, value: Any) -> Any:
+def vector(value: Any) -> Any:
+    """One size as a list for the builder; a variable holds one element already."""
     return [value] if isinstance(value, int) else value
 
 
-def window_of(op: Any, node: Any, x: Any, kernel: list[int]) -> Window:
+def window_of(op: Any, node: Any, x: Any, kernel: list[Any]) -> Window:
     """The window of a Conv or pooling node over ``x``.
 
     Raises:
@@ -83,15 +85,16 @@ def _has(node: Any, name: str) -> bool:
     return schema is not None and name in schema.attributes
 
 
-def _same(op: Any, x: Any, i: int, kernel: list[int], strides: list[int], dilations: list[int], mode: str) -> tuple[Any, Any]:
+def _same(op: Any, x: Any, i: int, kernel: list[Any], strides: list[int], dilations: list[int], mode: str) -> tuple[Any, Any]:
     """Padding of one axis so that there are ceil(size / stride) outputs"""
-    extent, stride, size = dilations[i] * (kernel[i] - 1) + 1, strides[i], x.dims[2 + i]
-    if isinstance(size, int):
-        total = max((-(-size // stride) - 1) * stride + extent - size, 0)
+    taps, dilation, stride, size = kernel[i], dilations[i], strides[i], x.dims[2 + i]
+    if isinstance(size, int) and isinstance(taps, int):
+        total = max((-(-size // stride) - 1) * stride + dilation * (taps - 1) + 1 - size, 0)
         small = total // 2
         return (small, total - small) if mode == "SAME_UPPER" else (total - small, small)
     length = op.Shape(x, start=2 + i, end=3 + i)
-    outputs = op.Div(op.Add(length, [stride - 1]), [stride])
-    total = op.Max(op.Sub(op.Add(op.Mul(op.Sub(outputs, [1]), [stride]), [extent]), length), [0])
+    steps = op.Div(op.Sub(length, [1]), [stride])
+    reach = op.Add(op.Mul(steps, [stride]), op.Mul(op.Sub(vector(taps), [1]), [dilation]))
+    total = op.Max(op.Sub(op.Add(reach, [1]), length), [0])
     small = op.Div(total, [2])
     return (small, op.Sub(total, small)) if mode == "SAME_UPPER" else (op.Sub(total, small), small)
