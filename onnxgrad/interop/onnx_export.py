@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
 from onnxgrad.errors import ArgumentError, ExternalDataError, FetchError, NotInitialized
 from onnxgrad.interop.external_data import is_external, pack_external
@@ -297,20 +307,23 @@ class _Writer:
             fill_type(info.type, v.type)
 
     def _write_initializer(self, proto: GraphProto, v: Variable) -> None:
-        tensor = proto.initializer.add()
         array = self.values.get(v)
         if array is None and v.persistable:
             array = self.program.active_scope().get(v.name)
         if array is None and v.value is not None:
             origin = v.value.origin
+            if isinstance(origin, SparseTensorProto) and self.graph.plan is None:
+                proto.sparse_initializer.add().CopyFrom(origin)
+                proto.sparse_initializer[-1].values.name = v.name
+                return
             if isinstance(origin, TensorProto):
-                tensor.CopyFrom(origin)
-                tensor.name = v.name
+                proto.initializer.add().CopyFrom(origin)
+                proto.initializer[-1].name = v.name
                 return
             array = v.value.numpy()
         if array is None:
             raise NotInitialized(f"parameter {v.name} has no value yet. Run the startup program first.")
-        tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), v.name))
+        proto.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), v.name))
 
     def _write_node(self, node: NodeProto, op: Operator) -> None:
         graph = self.graph
@@ -423,6 +436,8 @@ def _value(program: Program, v: Variable, scope: Any) -> np.ndarray[Any, Any]:
 
 def _tensors_of(graph: GraphProto) -> Iterable[TensorProto]:
     yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("t"):
