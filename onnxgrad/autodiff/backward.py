@@ -40,6 +40,7 @@ class Walk:
         self.gradients: dict[Variable, Variable] = {}
         self.expansions: dict[Operator, Expansion] = {}
         self.tapes: dict[Operator, Any] = {}
+        self.segmented: set[int] = set()
         self.redirect: dict[Variable, Variable] = {}
         self.active: set[int] = set()
         self.recompute: Recompute | None = None
@@ -90,7 +91,7 @@ class Walk:
             done: dict[Operator, list[Operator]] = {}
             for op in todo:
                 stage: list[Operator] = []
-                expansion = expand_operator(op, Builder(self.block, stage, Role.BACKWARD, _label(op)), self.tapes)
+                expansion = expand_operator(op, Builder(self.block, stage, Role.BACKWARD, _label(op)), self.tapes, self.segmented)
                 self.expansions[op] = expansion
                 self._redirect(op, expansion)
                 done[op] = stage

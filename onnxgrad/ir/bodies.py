@@ -138,7 +138,7 @@ def drop_unread(op: Operator, keep: set[int]) -> None:
         for v in (body.inputs[i] for i in arguments):
             body.vars.pop(v.name, None)
         body.inputs = _without(body.inputs, arguments)
-    _keep_needed(body)
+    keep_needed(body)
 
 
 def _without(items: list[T], dropped: set[int]) -> list[T]:
@@ -151,7 +151,8 @@ def _only_feeds_itself(body: Block, argument: int, output: int) -> bool:
     return all(op is new.op for op in readers) and not any(v is w for w in body.outputs)
 
 
-def _keep_needed(body: Block) -> None:
+def keep_needed(body: Block) -> None:
+    """Drop the operators of a body that its outputs do not need."""
     body.ops = needed_operators(body.ops, body.outputs)
     computed = {id(v) for op in body.ops for v in op.outputs}
     body.vars = {name: v for name, v in body.vars.items() if v.op is None or id(v) in computed}
