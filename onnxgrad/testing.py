@@ -14,9 +14,9 @@ from onnx import ModelProto
 
 from onnxgrad.autodiff.api import gradients
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import OnnxGradError
+from onnxgrad.errors import IllTyped, OnnxGradError
 from onnxgrad.interop.onnx_export import to_onnx
-from onnxgrad.ir.opset import OLDEST_WITH_RULES
+from onnxgrad.ir.opset import NEWEST, OLDEST_WITH_RULES
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.types import TensorType
 from onnxgrad.ir.variable import Variable
@@ -108,14 +108,17 @@ class Sample:
 class _Case:
     """A sample as a program: variables for its float inputs, outputs, cotangents."""
 
-    def __init__(self, sample: Sample, dtype: str, symbolic: bool) -> None:
-        self.dtype = np.dtype(dtype)
+    def __init__(self, sample: Sample, dtype: str, form: str = "", rounded: str = "", opset: int = 0) -> None:
+        self.dtype = dtype_of(dtype).numpy
+        self.form = form
+        self.rounded = dtype_of(rounded or dtype).numpy
         self.program = Program()
-        self.program.set_opset_version(sample.opset)
-        self.program.ir_version = 13 if sample.opset > 21 else 10
+        opset = opset or sample.opset
+        self.program.set_opset_version(opset)
+        self.program.ir_version = 13 if opset > 21 else 10
         self.feeds: dict[str, Array] = {}
         self.differentiated: list[Variable] = []
-        operands: list[Any] = [self._operand(i, item, symbolic) for i, item in enumerate(sample.inputs)]
+        operands: list[Any] = [self._operand(i, item) for i, item in enumerate(sample.inputs)]
         build = self.program.global_block().build
         if sample.build is not None:
             found = sample.build(build, *operands)
@@ -127,34 +130,41 @@ class _Case:
         chosen = range(len(self.all_outputs)) if sample.only is None else sample.only
         self.outputs = [self.all_outputs[i] for i in chosen if self.all_outputs[i].is_float]
 
-    def _operand(self, i: int, item: Any, symbolic: bool) -> Any:
+    def _operand(self, i: int, item: Any) -> Any:
         if item is None:
             return None
         if isinstance(item, Sample.fixed):
-            array = item.array.astype(self.dtype) if item.array.dtype == np.float64 else item.array
-            return self.program.constant(array)
+            return self._fixed(i, self._cast(item.array) if item.array.dtype == np.float64 else item.array)
         array = np.asarray(item)
         if array.dtype.kind != "f":
-            return self.program.constant(array)
-        v = self.add_input(f"x{i}", array.astype(self.dtype), symbolic)
+            return self._fixed(i, array)
+        v = self.add_input(f"x{i}", self._cast(array))
         v.stop_gradient = False
         self.differentiated.append(v)
         return v
 
-    def add_input(self, name: str, array: Array, symbolic: bool = False) -> Variable:
+    def _cast(self, array: Array) -> Array:
+        return array.astype(self.rounded).astype(self.dtype)
+
+    def _fixed(self, i: int, array: Array) -> Variable:
+        return self.add_input(f"x{i}", array) if self.form == "runtime" else self.program.constant(array)
+
+    def add_input(self, name: str, array: Array) -> Variable:
         block = self.program.global_block()
-        dims = tuple(None for _ in array.shape) if symbolic else array.shape
-        v = Variable(block, name, TensorType(dtype_of(self.dtype), dims))
+        dims: Any = array.shape
+        if self.form in ("symbolic", "unranked"):
+            dims = tuple(None for _ in array.shape) if self.form == "symbolic" else None
+        v = Variable(block, name, TensorType(dtype_of(array.dtype), dims))
         v.is_data = True
         block.register(v)
         block.inputs.append(v)
         self.feeds[name] = array
         return v
 
-    def cotangents(self, values: Sequence[Array], symbolic: bool, prefix: str = "c") -> list[Variable]:
+    def cotangents(self, values: Sequence[Array], prefix: str = "c") -> list[Variable]:
         rng = np.random.default_rng(99)
         return [
-            self.add_input(f"{prefix}{i}", np.asarray(rng.uniform(-1, 1, value.shape), self.dtype), symbolic)
+            self.add_input(f"{prefix}{i}", self._cast(np.asarray(rng.uniform(-1, 1, value.shape))))
             for i, value in enumerate(values)
         ]
 
@@ -218,7 +228,7 @@ def _compare(
 _MOST_ELEMENTS = 12
 
 
-def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool = False, order: int = 1) -> None:
+def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool = False, order: int = 1, form: str = "") -> None:
     """Compare the gradient of a sample with central differences in float64.
 
     Args:
@@ -226,6 +236,8 @@ def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool
         op_type: its operator, if the sample does not name it yet.
         symbolic: declare every dimension of the inputs as unknown.
         order: 2 to check the gradient of the gradient too.
+        form: ``"symbolic"`` too; ``"unranked"``: not even the ranks are known; ``"runtime"``: integer and fixed operands are
+            graph inputs instead of constants.
 
     Raises:
         GradientMismatch: naming the sample, the input and the worst element.
@@ -235,10 +247,10 @@ def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool
     """
     if op_type is not None:
         sample.op_type = op_type
-    case = _Case(sample, "float64", symbolic)
+    case = _Case(sample, "float64", "symbolic" if symbolic else form)
     forward = to_onnx(case.program, case.outputs)
     values = evaluate(forward, case.feeds)
-    seeds = case.cotangents(values, symbolic)
+    seeds = case.cotangents(values)
     weights = [case.feeds[c.name] for c in seeds]
     found = gradients(case.outputs, case.differentiated, seeds)
     _compare(case, sample, forward, found, weights, "first")
@@ -246,16 +258,30 @@ def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool
     if order < 2 or not sample.second or not present:
         return
     first = to_onnx(case.program, present)
-    second_seeds = case.cotangents(evaluate(first, case.feeds), symbolic, "d")
+    second_seeds = case.cotangents(evaluate(first, case.feeds), "d")
     again = gradients(present, case.differentiated, second_seeds)
     _compare(case, sample, first, again, [case.feeds[c.name] for c in second_seeds], "second")
 
 
-def gradient_model(sample: Sample, dtype: str) -> tuple[ModelProto, dict[str, Array]]:
-    """The gradients of a sample as a model, with its feeds, in a given element type."""
-    case = _Case(sample, dtype, symbolic=False)
-    wide = _Case(sample, "float64", symbolic=False)
+def opset_with(sample: Sample, dtype: str) -> int | None:
+    """The first opset from the sample's own on in which its operators take tensors of an element type; None if none does."""
+    for opset in range(sample.opset, NEWEST + 1):
+        try:
+            _Case(sample, dtype, opset=opset)
+        except IllTyped:
+            continue
+        return opset
+    return None
+
+
+def gradient_model(sample: Sample, dtype: str, rounded: str = "", opset: int = 0) -> tuple[ModelProto, dict[str, Array]]:
+    """The gradients of a sample as a model, with its feeds, in a given element type.
+
+    The feeds are ``rounded`` to another element type first, so that a narrow and a wide model see the same numbers.
+    """
+    case = _Case(sample, dtype, rounded=rounded, opset=opset)
+    wide = _Case(sample, "float64")
     values = evaluate(to_onnx(wide.program, wide.outputs), wide.feeds)
-    seeds = case.cotangents(values, symbolic=False)
+    seeds = case.cotangents(values)
     found = [g for g in gradients(case.outputs, case.differentiated, seeds) if g is not None]
     return to_onnx(case.program, found), case.feeds

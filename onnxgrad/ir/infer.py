@@ -25,7 +25,16 @@ from onnxgrad.ir.variable import Variable
 if TYPE_CHECKING:
     from onnxgrad.ir.block import Block
 
-__all__ = ["attribute_kind", "check_and_infer", "fill_attribute", "fill_type", "infer_again", "infer_leniently", "read_type"]
+__all__ = [
+    "attribute_kind",
+    "check_and_infer",
+    "fill_attribute",
+    "fill_type",
+    "infer_again",
+    "infer_leniently",
+    "read_type",
+    "settle_ranks",
+]
 
 _Result = list[tuple["Type | None", "Entries | None"]]
 _memo: dict[Any, _Result] = {}
@@ -76,6 +85,20 @@ def _infer_block(block: Block) -> None:
         for body in op.blocks():
             _infer_block(body)
         infer_leniently(op)
+
+
+def settle_ranks(operator: Operator) -> None:
+    """The attributes of a window operator say how many axes its operands have, also where nothing else is known of them."""
+    if operator.type not in _WINDOWS or operator.domain != "":
+        return
+    lengths = [len(operator.attrs.get(name) or ()) for name in ("kernel_shape", "strides", "dilations", "output_padding")]
+    axes = max(*lengths, len(operator.attrs.get("pads") or ()) // 2)
+    for v in (*operator.inputs[: 2 if operator.type.startswith("Conv") else 1], *operator.outputs):
+        if axes and v is not None and isinstance(v.type, TensorType) and v.type.dims is None:
+            v.type = TensorType(v.type.dtype, (None,) * (axes + 2))
+
+
+_WINDOWS = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "MaxUnpool")
 
 
 def _memoised(operator: Operator, strict: bool) -> _Result:
