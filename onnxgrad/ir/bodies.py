@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from onnxgrad.dtypes import dtype_of
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.traverse import needed_operators
-from onnxgrad.ir.types import SequenceType, TensorType, Type
+from onnxgrad.ir.types import INDEX, TRUTH, SequenceType, Type
 from onnxgrad.ir.variable import Variable
 
 __all__ = [
@@ -62,8 +61,7 @@ def loop_times(op: Builder, count: Any, starts: Sequence[tuple[str, Variable]], 
     def write(build: Builder, i: Variable, condition: Variable, *states: Variable) -> Any:
         return (condition, *as_tuple(step(build, i, *states)))
 
-    int64, boolean = _scalar("int64"), _scalar("bool")
-    types = [("i", int64), ("condition", boolean), *((name, start.type) for name, start in starts)]
+    types = [("i", INDEX), ("condition", TRUTH), *((name, start.type) for name, start in starts)]
     body = write_body(op, "loop", types, write)
     return as_tuple(op.Loop(count, None, *(start for _, start in starts), outputs=len(body.outputs) - 1, body=body))
 
@@ -72,10 +70,6 @@ def map_sequence(op: Builder, sequences: Sequence[Variable], write: Callable[...
     """A sequence of what ``write(build, *elements)`` makes of the elements of sequences of one length."""
     types = [(f"element_{i}", v.type.element if isinstance(v.type, SequenceType) else None) for i, v in enumerate(sequences)]
     return op.SequenceMap(*sequences, body=write_body(op, "map", types, write))  # type: ignore[no-any-return]
-
-
-def _scalar(dtype: str) -> Type:
-    return TensorType(dtype_of(dtype), ())
 
 
 def move_into(shell: Block, inner: Block, arguments: Sequence[Variable | None]) -> dict[int, Variable]:

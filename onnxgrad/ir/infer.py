@@ -15,11 +15,11 @@ from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, nump
 
 from onnxgrad.dtypes import DType, from_onnx_number
 from onnxgrad.errors import IllTyped
-from onnxgrad.ir.operator import AttributeReference, Operator
+from onnxgrad.ir.operator import AttributeReference, Operator, resolve_reference
 from onnxgrad.ir.opset import Schema
 from onnxgrad.ir.shapes import FROM_ENTRIES, propagate_entries
 from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.types import Dim, Entries, OptionalType, SequenceType, TensorType, Type, join_types, merge_types
+from onnxgrad.ir.types import INDEX, TRUTH, Dim, Entries, OptionalType, SequenceType, TensorType, Type, join_types, merge_types
 from onnxgrad.ir.variable import Variable
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "fill_type",
     "infer_again",
     "infer_leniently",
+    "infer_with_bodies",
     "read_type",
     "settle_ranks",
 ]
@@ -76,15 +77,37 @@ def infer_again(block: Block, trusted: dict[Variable, Variable]) -> None:
 
 def _infer_block(block: Block) -> None:
     for op in block.ops:
-        if op.domain == "" and op.type in ("Loop", "Scan"):
-            skipped = 2 if op.type == "Loop" else 0
-            states = len(op.inputs) - skipped - (op.attrs.get("num_scan_inputs") or 0)
-            for v, start in zip(op.attrs["body"].inputs[skipped : skipped + states], op.inputs[skipped:], strict=False):
-                if start is not None:
-                    v.type = join_types(v.type, start.type)
-        for body in op.blocks():
-            _infer_block(body)
-        infer_leniently(op)
+        infer_with_bodies(op)
+
+
+def infer_with_bodies(op: Operator) -> None:
+    """Types inside the bodies of an operator, from those of its operands, then of its outputs."""
+    if op.domain == "" and op.type in ("Loop", "Scan"):
+        _pass_types_to_body(op)
+    for body in op.blocks():
+        _infer_block(body)
+    infer_leniently(op)
+
+
+def _pass_types_to_body(op: Operator) -> None:
+    formals, scanned = op.attrs["body"].inputs, op.attrs.get("num_scan_inputs") or 0
+    first = 0
+    if op.type == "Loop":
+        formals[0].type, formals[1].type = INDEX, TRUTH
+        first = 2
+    states = len(op.inputs) - first - scanned
+    for v, start in zip(formals[first : first + states], op.inputs[first:], strict=False):
+        if start is not None:
+            v.type = start.type if v.type is None else join_types(v.type, start.type)
+    axes = op.attrs.get("scan_input_axes") or [0] * scanned
+    for v, x, axis in zip(formals[first + states :], op.inputs[first + states :], axes, strict=False):
+        if v.type is None and x is not None and isinstance(x.type, TensorType):
+            dims = x.type.dims
+            v.type = TensorType(x.type.dtype, None if dims is None else _without_axis(dims, axis))
+
+
+def _without_axis(dims: tuple[Dim, ...], axis: int) -> tuple[Dim, ...]:
+    return tuple(dim for i, dim in enumerate(dims) if i != axis % len(dims))
 
 
 def settle_ranks(operator: Operator) -> None:
@@ -102,6 +125,8 @@ _WINDOWS = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "MaxUnp
 
 
 def _memoised(operator: Operator, strict: bool) -> _Result:
+    if operator.schema is None:
+        return _infer_call(operator)
     key = _memo_key(operator)
     if key is None:
         return _infer(operator, strict)
@@ -112,6 +137,34 @@ def _memoised(operator: Operator, strict: bool) -> _Result:
             _memo.clear()
         _memo[key] = found
     return found
+
+
+def _infer_call(call: Operator) -> _Result:
+    """Types of a function's results, found by giving its body the types of the operands"""
+    function = call.block.program.functions.get((call.domain, call.type, call.overload))
+    if function is None:
+        return [(None, None)] * len(call.outputs)
+    formals = function.body.inputs
+    for formal, actual in zip(formals, [*call.inputs, *[None] * len(formals)], strict=False):
+        formal.type, formal.entries = (None, None) if actual is None else (actual.type, actual.entries)
+    _infer_function_body(function.body, call, function.attribute_defaults)
+    return [(v.type, v.entries) for v in function.body.outputs[: len(call.outputs)]]
+
+
+def _infer_function_body(block: Block, call: Operator, defaults: dict[str, Any]) -> None:
+    for op in block.ops:
+        written = op.attrs
+        op.attrs = {name: resolve_reference(value, call, defaults) for name, value in written.items()}
+        op.attrs = {name: value for name, value in op.attrs.items() if value is not None}
+        for v in op.outputs:
+            if v is not None and v.value is None:
+                v.type = v.entries = None
+        if op.domain == "" and op.type in ("Loop", "Scan"):
+            _pass_types_to_body(op)
+        for body in op.blocks():
+            _infer_function_body(body, call, defaults)
+        infer_leniently(op)
+        op.attrs = written
 
 
 def _memo_key(operator: Operator) -> Any:

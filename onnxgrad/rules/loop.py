@@ -11,19 +11,17 @@ import numpy as np
 
 from onnxgrad.autodiff.accumulate import add_up
 from onnxgrad.autodiff.registry import find_entry, gradient
-from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import UnsupportedGradient
 from onnxgrad.ir.bodies import as_tuple, drop_unread, finish_body, keep_needed, move_into, reads_of
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.infer import infer_again
 from onnxgrad.ir.operator import Role
 from onnxgrad.ir.traverse import copy_block
-from onnxgrad.ir.types import OptionalType, SequenceType, TensorType, join_types, same_dim
+from onnxgrad.ir.types import INDEX, TRUTH, OptionalType, SequenceType, TensorType, join_types, same_dim
 from onnxgrad.ir.variable import Variable
 from onnxgrad.rules.common import zeros_like
 from onnxgrad.rules.segments import loop_in_segments
 
-_INDEX, _TRUTH = TensorType(dtype_of("int64"), ()), TensorType(dtype_of("bool"), ())
 _ROUNDS = 4
 
 
@@ -75,7 +73,7 @@ def _copy_with_settled_types(op, operator):
     for _ in range(_ROUNDS):
         mapping = {}
         copy = copy_block(body, mapping, op.block, lambda v: program.fresh_name(v.name))
-        for v, type in zip(copy.inputs, [_INDEX, _TRUTH, *types], strict=True):
+        for v, type in zip(copy.inputs, [INDEX, TRUTH, *types], strict=True):
             v.type = type
         infer_again(copy, mapping)
         after = [v.type for v in copy.outputs[1 : 1 + len(types)]]
@@ -170,7 +168,7 @@ class _LoopGradient:
             shell.inputs.append(shell.register(v))
             return v
 
-        back, condition = argument("iteration", _INDEX), argument("condition", _TRUTH)
+        back, condition = argument("iteration", INDEX), argument("condition", TRUTH)
         gstates = {k: argument(forward.outputs[1 + k].name, forward.inputs[2 + k].type) for k in self.active}
         sums = [argument(v.name, v.type) for v in self.captured]
         build = Builder(shell, key="step", role=Role.BACKWARD)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxgrad.dtypes import dtype_of
 from onnxgrad.ir.bodies import as_tuple, loop_times, move_into, write_body
 from onnxgrad.ir.traverse import copy_block
-from onnxgrad.ir.types import TensorType
+from onnxgrad.ir.types import INDEX, TRUTH
 
-_INDEX, _TRUTH = TensorType(dtype_of("int64"), ()), TensorType(dtype_of("bool"), ())
 _STEPS_WITHOUT_LIMIT = 32
 
 
@@ -31,7 +29,7 @@ def loop_in_segments(op, node, segmented):
     def segment(build, number, _, *values):
         first = build.Mul(number, size)
         steps = size if count is None else build.Min(size, build.Sub(count, first))
-        inner = write_body(build, "segment", [("j", _INDEX), ("c", _TRUTH), *states, ("alive", _TRUTH)], iteration(first))
+        inner = write_body(build, "segment", [("j", INDEX), ("c", TRUTH), *states, ("alive", TRUTH)], iteration(first))
         alive = values[-2]
         found = as_tuple(build.Loop(steps, None, *values[:-2], alive, outputs=len(inner.outputs) - 1, body=inner))
         *news, alive = found[: len(starts) + 1]
@@ -51,7 +49,7 @@ def loop_in_segments(op, node, segmented):
         return write
 
     true = op.constant(True) if condition is None else condition
-    types = [("number", _INDEX), ("c", _TRUTH), *states, ("alive", _TRUTH), ("total", _INDEX)]
+    types = [("number", INDEX), ("c", TRUTH), *states, ("alive", TRUTH), ("total", INDEX)]
     outer = write_body(op, "segments", types, segment)
     number = None if count is None else op.Div(op.Add(count, op.Sub(size, 1)), size)
     found = as_tuple(

@@ -168,8 +168,9 @@ def _is_random(node: Any, case: Case) -> bool:
         return bool(mode is not None and mode.any()) or (
             version < 7 and not any(a.name == "is_test" and a.i for a in node.attribute)
         )
-    schema = onnx.defs.get_schema(node.op_type, version, "")
-    return schema.node_determinism == onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
+    bodies = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+    seeded = "seed" in onnx.defs.get_schema(node.op_type, version, "").attributes
+    return seeded or any(_is_random(inner, case) for body in bodies for inner in body.node)
 
 
 def _is_real_value(value: Any) -> bool:
