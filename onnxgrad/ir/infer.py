@@ -339,6 +339,8 @@ def _infer_loop(operator: Operator) -> _Result:
 
 def _infer_scan(operator: Operator) -> _Result:
     body, scanned = operator.attrs["body"], operator.attrs["num_scan_inputs"]
+    if operator.schema is not None and operator.schema.since < 9:
+        return [(None, None)] * len(operator.outputs)
     states = len(operator.inputs) - scanned
     results: _Result = [
         (join_types(v.type, w.type), None) for v, w in zip(body.inputs[:states], body.outputs[:states], strict=True)

@@ -19,6 +19,7 @@ from onnxgrad.ir.newest import fits_newest
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.opset import NEWEST, NEWEST_IR, OLDEST_WITH_RULES
 from onnxgrad.ir.program import Program
+from onnxgrad.ir.types import TensorType, Type
 from onnxgrad.ir.variable import Variable
 from onnxgrad.passes.newest import rewrite_newer
 
@@ -316,7 +317,32 @@ def _tile(r: _Rewriter, op: Operator) -> None:
 
 
 def _old_scan(r: _Rewriter, op: Operator) -> None:
-    raise ModelError(f"{op}: Scan of opset 8 carries a batch axis and cannot be lifted. Export with opset 9 or newer.")
+    """Before 9: every operand carries a batch on axis 0. A Scan over the batch, with the Scan over the sequence inside"""
+    if op.inputs[0] is not None:
+        raise ModelError(f"{op}: Scan of opset 8 with sequence_lens cannot be lifted. Export with opset 9 or newer.")
+    operands, body, scanned = op.inputs[1:], op.attrs["body"], op.attrs["num_scan_inputs"]
+    program = r.block.program
+    shell = program.new_block(r.block, f"{body.name}_batch")
+    body.parent = shell
+    for formal, given in zip(body.inputs, operands, strict=True):
+        v = Variable(shell, program.fresh_name(f"{formal.name}/item"), _without_batch(given))
+        shell.inputs.append(shell.register(v))
+    attrs: dict[str, Any] = {"body": body, "num_scan_inputs": scanned}
+    if op.attrs.get("directions"):
+        attrs["scan_input_directions"] = op.attrs["directions"]
+    inner = Operator(shell, "Scan", list(shell.inputs), [], attrs)
+    inner.outputs = [Variable(shell, program.fresh_name(f"{v.name}/item"), None, inner) for v in body.outputs]
+    infer_leniently(inner)
+    shell.append(inner)
+    shell.outputs = [v for v in inner.outputs if v is not None]
+    op.inputs, op.attrs = list(operands), {"body": shell, "num_scan_inputs": len(operands)}
+    op.attr_info = None
+
+
+def _without_batch(v: Variable | None) -> Type | None:
+    if v is None or not isinstance(v.type, TensorType) or not v.type.dims:
+        return None if v is None else v.type
+    return TensorType(v.type.dtype, v.type.dims[1:])
 
 
 _Adapter = Callable[[_Rewriter, Operator], None]

@@ -51,7 +51,11 @@ def test_a_stated_need_for_a_rank_is_real(op_type):
 
 @pytest.mark.parametrize("sample", [s for s in SAMPLES if s.runs], ids=str)
 def test_float16_on_onnxruntime_agrees_with_float64(sample):
-    model, feeds = gradient_model(sample, "float16")
+    opset = opset_with(sample, "float16")
+    if opset is None:
+        assert sample.op_type == "Range"  # in float16 since opset 27
+        return
+    model, feeds = gradient_model(sample, "float16", opset=opset)
     onnx.checker.check_model(model, full_check=True)
     wide, wide_feeds = gradient_model(sample, "float64", rounded="float16")
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
