@@ -14,7 +14,7 @@ from onnxgrad.errors import ArgumentTypeError, ModelError
 from onnxgrad.interop.external_data import sparse_tensor, stored_tensor
 from onnxgrad.interop.weights import Choice, decide
 from onnxgrad.ir.block import Block
-from onnxgrad.ir.infer import infer_leniently, read_type
+from onnxgrad.ir.infer import infer_leniently, infer_with_bodies, read_type
 from onnxgrad.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.ir.program import Function, Program
 from onnxgrad.ir.scope import Scope
@@ -201,7 +201,10 @@ class _Reader:
                 operator.outputs[0].type = TensorType(tensor.dtype, tensor.shape)
                 self._hold(operator.outputs[0], tensor)
                 return
-        infer_leniently(operator)
+        if any(v.type is None for body in operator.blocks() for v in body.inputs):
+            infer_with_bodies(operator)
+        else:
+            infer_leniently(operator)
 
     def _find(self, block: Block, name: str, node: NodeProto) -> Variable:
         found = block.find(name)

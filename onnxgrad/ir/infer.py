@@ -211,6 +211,8 @@ def _infer(operator: Operator, strict: bool) -> _Result:
     if any(True for _ in operator.blocks()) or any(isinstance(value, AttributeReference) for value in operator.attrs.values()):
         return unknown
     node, types, data = _as_node(operator)
+    if operator.type == "Resize":
+        _complete_sizes(operator, types)
     if any(v is not None and not _is_known(v.type) for v in operator.inputs):
         return unknown
     opsets = [helper.make_opsetid(operator.domain, schema.since)]
@@ -221,7 +223,11 @@ def _infer(operator: Operator, strict: bool) -> _Result:
             return unknown
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise IllTyped(f"{operator}: {reason}. Operands: {_operand_text(operator)}.") from error
-    results: _Result = [(None if v is None else read_type(found.get(f"y{i}")), None) for i, v in enumerate(operator.outputs)]
+    invents = _may_invent_zeros(operator)
+    results: _Result = []
+    for i, v in enumerate(operator.outputs):
+        described = None if v is None else read_type(found.get(f"y{i}"))
+        results.append((_without_zeros(described) if invents else described, None))
     if operator.domain == "" and results:
         first, _ = results[0]
         if operator.type in FROM_ENTRIES and isinstance(first, TensorType):
@@ -230,6 +236,32 @@ def _infer(operator: Operator, strict: bool) -> _Result:
                 first = merge_types(TensorType(first.dtype, dims), first)
         results[0] = (first, propagate_entries(operator, first))
     return results
+
+
+def _complete_sizes(operator: Operator, types: dict[str, TypeProto]) -> None:
+    """There is one size (and one scale) for each axis; onnx's inference refuses a Resize that does not say so"""
+    x = operator.inputs[0]
+    if x is None or x.rank is None or operator.attrs.get("axes"):
+        return
+    for name in ("x2", "x3"):
+        shape = types[name].tensor_type.shape if name in types else None
+        if shape is not None and len(shape.dim) == 1 and not shape.dim[0].HasField("dim_value"):
+            shape.dim[0].dim_value = x.rank
+
+
+def _may_invent_zeros(operator: Operator) -> bool:
+    """onnx's inference of Attention and others takes an unknown size for 0: a 0 counts only where an operand has one"""
+    dims: list[Dim] = []
+    for v in operator.inputs:
+        if v is not None and isinstance(v.type, TensorType):
+            dims += [*(v.type.dims or (None,)), *(v.entries or ())]
+    return 0 not in dims and any(not isinstance(dim, int) for dim in dims)
+
+
+def _without_zeros(type: Type | None) -> Type | None:
+    if not isinstance(type, TensorType) or type.dims is None:
+        return type
+    return TensorType(type.dtype, tuple(None if dim == 0 else dim for dim in type.dims))
 
 
 def _is_known(type: Type | None) -> bool:
