@@ -183,6 +183,16 @@ def _einsum(operator: Operator) -> Dims | None:
     return tuple(sizes[letter] for letter in output) if "." not in "".join(terms) else None
 
 
+def _stft(operator: Operator) -> Dims | None:
+    """onnx's inference forgets that half of the frequencies are left out by default."""
+    window, length = ([*operator.inputs, None, None][i] for i in (2, 3))
+    known = entries_of(length)
+    size = known[0] if known else window.dims[0] if window is not None and window.dims else None
+    if not isinstance(size, int):
+        return None
+    return (None, None, size // 2 + 1 if operator.attrs.get("onesided", 1) else size, 2)
+
+
 FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "Reshape": _reshape,
     "Expand": _expand,
@@ -195,6 +205,7 @@ FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "MaxPool": _pool,
     "LpPool": _pool,
     "Einsum": _einsum,
+    "STFT": _stft,
 }
 
 OVERRULES = ("Einsum",)

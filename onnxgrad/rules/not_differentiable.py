@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxgrad.autodiff.registry import stops_gradient, unsupported
 
 stops_gradient(
-    "SequenceEmpty", "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "Range", "EyeLike", "Constant", "ConstantOfShape",
+    "SequenceEmpty", "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "EyeLike", "Constant", "ConstantOfShape",
     because="the output is an integer, an index or a constant",
 )  # fmt: skip
 stops_gradient(
