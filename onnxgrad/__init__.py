@@ -6,10 +6,13 @@ operators, and run it with stock onnxruntime.
 
 import builtins
 
-from onnxgrad import errors, nn, optimizer, regularizer, rules, state, static, tensor
+from onnxgrad import errors, func, nn, optimizer, regularizer, rules, state, static, tensor
 from onnxgrad.autodiff.api import append_backward, gradients
+from onnxgrad.autodiff.explain import explain
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
+from onnxgrad.autodiff.transforms import hessian, hvp, jacobian, jvp, per_example_gradients, vjp
 from onnxgrad.dtypes import dtype_of
+from onnxgrad.func import value_and_grad
 from onnxgrad.interop.onnx_export import save_onnx, to_onnx, to_training_step
 from onnxgrad.interop.onnx_import import explain_parameters, from_onnx
 from onnxgrad.ir.program import Program
@@ -85,6 +88,7 @@ __all__ = [
     "exp",
     "expand",
     "expansion",
+    "explain",
     "explain_parameters",
     "flatten",
     "float16",
@@ -92,14 +96,19 @@ __all__ = [
     "float64",
     "from_onnx",
     "full",
+    "func",
     "gradient",
     "gradients",
+    "hessian",
+    "hvp",
     "in_dynamic_mode",
     "int8",
     "int16",
     "int32",
     "int64",
     "is_compiled_with_cuda",
+    "jacobian",
+    "jvp",
     "log",
     "matmul",
     "max",
@@ -110,6 +119,7 @@ __all__ = [
     "multiply",
     "nn",
     "optimizer",
+    "per_example_gradients",
     "pow",
     "regularizer",
     "reshape",
@@ -135,6 +145,8 @@ __all__ = [
     "uint8",
     "unsqueeze",
     "unsupported",
+    "value_and_grad",
+    "vjp",
 ]
 
 float16, float32, float64, bfloat16 = (dtype_of(name) for name in ("float16", "float32", "float64", "bfloat16"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from onnxgrad.errors import RuleError
+from onnxgrad.ir.bodies import map_sequence
 from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.types import TensorType, merge_types, same_dim
+from onnxgrad.ir.types import SequenceType, TensorType, merge_types, same_dim
 from onnxgrad.ir.variable import Variable
 
 __all__ = ["add_up", "conform", "unbroadcast"]
@@ -14,6 +15,8 @@ def add_up(op: Builder, contributions: list[Variable]) -> Variable:
     """Sum of all gradients that flow into one variable."""
     if len(contributions) == 1:
         return contributions[0]
+    if isinstance(contributions[0].type, SequenceType):
+        return map_sequence(op, contributions, lambda build, *elements: add_up(build, list(elements)))
     total: Variable = op.Add(*contributions) if len(contributions) == 2 else op.Sum(*contributions)
     return total
 

@@ -6,6 +6,7 @@ Common to all: which operators matter, undoing broadcasting, adding up, naming, 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -16,17 +17,15 @@ from onnxgrad.autodiff.node import Node
 from onnxgrad.autodiff.registry import Entry, find_entry
 from onnxgrad.errors import RuleError, UnsupportedGradient
 from onnxgrad.ir.block import Block
+from onnxgrad.ir.bodies import drop_unread, map_sequence, reads_of, substitute
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.infer import infer_leniently
 from onnxgrad.ir.operator import Expansion, Operator, Role
 from onnxgrad.ir.traverse import captured, copy_block, needed_operators
-from onnxgrad.ir.types import TensorType, merge_types
+from onnxgrad.ir.types import OptionalType, SequenceType, merge_types
 from onnxgrad.ir.variable import Variable
 
 __all__ = ["Walk"]
-
-
-TAPE_KEY = "onnxgrad.tape"
 
 
 class Walk:
@@ -40,6 +39,8 @@ class Walk:
         self.contributions: dict[Variable, list[Variable]] = {}
         self.gradients: dict[Variable, Variable] = {}
         self.expansions: dict[Operator, Expansion] = {}
+        self.tapes: dict[Operator, Any] = {}
+        self.segmented: set[int] = set()
         self.redirect: dict[Variable, Variable] = {}
         self.active: set[int] = set()
         self.recompute: Recompute | None = None
@@ -84,17 +85,25 @@ class Walk:
         """Find what matters, and expand the operators on the path that are differentiated through a body."""
         while True:
             self.find_active(sources)
-            todo = [op for op in self._path(targets) if op not in self.expansions and _is_expanded(op)]
+            todo = [op for op in self._path(targets) if op not in self.expansions and self._is_expanded(op)]
             if not todo:
                 return
             done: dict[Operator, list[Operator]] = {}
             for op in todo:
                 stage: list[Operator] = []
-                expansion = expand_operator(op, Builder(self.block, stage, Role.BACKWARD, _label(op)))
+                expansion = expand_operator(op, Builder(self.block, stage, Role.BACKWARD, _label(op)), self.tapes, self.segmented)
                 self.expansions[op] = expansion
                 self._redirect(op, expansion)
                 done[op] = stage
             self.operators = [inner for op in self.operators for inner in (op, *done.get(op, ()))]
+
+    def _is_expanded(self, op: Operator) -> bool:
+        entry = find_entry(op)
+        if entry is not None and entry.prepare is not None:
+            return op not in self.tapes
+        if entry is not None:
+            return entry.state == "expands"
+        return (op.domain, op.type, op.overload) in op.block.program.functions
 
     def _redirect(self, op: Operator, expansion: Expansion) -> None:
         for v, w in zip(op.outputs, expansion.outputs, strict=True):
@@ -236,6 +245,12 @@ class Walk:
         inner.commit_into_body(found)
         return copy, found
 
+    def drop_unread_tapes(self, read: set[int]) -> None:
+        """Let taped operators record only what somebody reads, and give what they stand in for."""
+        standing_in = {id(w) for w in self.redirect.values()}
+        for op in self.tapes:
+            drop_unread(op, read | standing_in)
+
     def as_type_of(self, v: Variable, g: Variable) -> Variable:
         """``g`` with v's rank: the branches of an If may differ, and files declare wrong ones for the If itself."""
         if v.rank is None or g.rank is None or v.rank == g.rank:
@@ -247,11 +262,15 @@ class Walk:
     def commit_into_body(self, roots: list[Variable | None]) -> None:
         """Make a body hold exactly the forward and backward operators that ``roots`` need, in order."""
         program = self.block.program
-        substitution = {id(v): w for v, w in self.redirect.items()}
+        substitution = {id(v): self.key(v) for v in self.redirect}
         operators = [op for op in self.operators if op not in self.expansions] + self.stage
         for op in operators:
-            op.inputs = [v if v is None else self.key(v) if id(v) in substitution else v for v in op.inputs]
+            op.inputs = [v if v is None else substitution.get(id(v), v) for v in op.inputs]
+            for body in op.blocks():
+                substitute(body, substitution)
+                body.outputs = [substitution.get(id(v), v) for v in body.outputs]
         kept = needed_operators(operators, roots)
+        self.drop_unread_tapes(reads_of(kept) | {id(v) for v in roots})
         registered = {id(v) for v in self.block.vars.values()}
         self.block.ops = []
         names = {id(v) for op in kept for v in op.outputs}
@@ -266,22 +285,15 @@ class Walk:
 
 def _carries(v: Variable) -> bool:
     """Whether a value can have a gradient: floating-point tensors, and sequences or optionals of them."""
-    return v.type is None or not isinstance(v.type, TensorType) or v.type.dtype.is_float
+    type = v.type
+    while isinstance(type, (SequenceType, OptionalType)):
+        type = type.element
+    return type is None or type.dtype.is_float
 
 
 def _stamp(x: Variable, g: Variable):  # type: ignore[no-untyped-def]
-    """A gradient has its primal's type, whatever inference could find."""
-    return merge_types(x.type, g.type)
-
-
-def _is_expanded(op: Operator) -> bool:
-    entry = find_entry(op)
-    if entry is not None and entry.prepare is not None:
-        return TAPE_KEY not in (op.metadata or {})
-    if entry is not None:
-        return entry.state == "expands"
-    program = op.block.program
-    return (op.domain, op.type, op.overload) in program.functions
+    """A gradient has its primal's type, whatever inference could find; that of an optional is its element's."""
+    return merge_types(x.type.element if isinstance(x.type, OptionalType) else x.type, g.type)
 
 
 def _label(op: Operator) -> str:
@@ -292,6 +304,8 @@ def _label(op: Operator) -> str:
 
 def ones_like(op: Builder, target: Variable) -> Variable:
     """The default cotangent."""
+    if isinstance(target.type, SequenceType):
+        return map_sequence(op, [target], ones_like)
     shape = target.static_shape
     if shape is not None:
         return op.constant(np.ones(shape, target.dtype.numpy))

@@ -29,17 +29,23 @@ class _Plain:
         return str(self.operator)
 
 
-def expand_operator(operator: Operator, op: Builder) -> Expansion:
+def expand_operator(operator: Operator, op: Builder, tapes: dict[Operator, Any], segmented: set[int]) -> Expansion:
     """Write ``operator`` as others into the builder's stage.
+
+    What a ``prepare`` says about its tape goes to ``tapes``; ``segmented`` holds the bodies whose states are held in part.
 
     Raises:
         UnsupportedGradient: if it has no body for its attributes and operand types.
     """
     entry = find_entry(operator)
     assert op.stage is not None
-    written = None if entry is None else entry.prepare or entry.function
-    if written is not None:
-        results: Any = written(op, _Plain(operator))
+    if entry is not None and entry.segments is not None and any(id(body) in segmented for body in operator.blocks()):
+        outputs = list(entry.segments(op, _Plain(operator), segmented))
+    elif entry is not None and entry.prepare is not None:
+        outputs, taped, tape = entry.prepare(op, _Plain(operator))
+        tapes[taped] = tape
+    elif entry is not None and entry.function is not None:
+        results: Any = entry.function(op, _Plain(operator))
         outputs = list(results) if isinstance(results, (tuple, list)) else [results]
     else:
         function = operator.block.program.functions.get((operator.domain, operator.type, operator.overload))
@@ -48,7 +54,7 @@ def expand_operator(operator: Operator, op: Builder) -> Expansion:
             raise UnsupportedGradient(f"{operator}: ONNX defines no body for these operands. Set stop_gradient on its inputs.")
         defaults = function.attribute_defaults if function is not None else {}
         outputs = inline_function(operator, body, op, defaults)
-    outputs += [None] * (len(operator.outputs) - len(outputs))
+    outputs = [*outputs, *[None] * (len(operator.outputs) - len(outputs))]
     outputs = [_unshared(op, operator, v, i, outputs) for i, v in enumerate(outputs[: len(operator.outputs)])]
     for v, w in zip(operator.outputs, outputs, strict=True):
         if v is not None and w is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from onnxgrad.ir.bodies import move_into
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.variable import Variable
 
@@ -64,3 +66,21 @@ class Node:
     ) -> tuple[Block, list[Variable | None]]:
         """A copy of ``body`` with its gradient appended, under ``parent``: (block, gradients of ``sources``)."""
         return self._walk.differentiate_body(body, parent, seeds, sources)
+
+    def differentiate_into(
+        self,
+        shell: Block,
+        body: Block,
+        arguments: Sequence[Variable | None],
+        seeds: list[Variable | None],
+        sources: list[Variable],
+    ) -> list[Variable | None]:
+        """The same written at the end of ``shell``, with ``arguments`` for the inputs of ``body``: gradients of ``sources``."""
+        inner, found = self.differentiate_body(body, shell, seeds, sources)
+        replaced = move_into(shell, inner, arguments)
+        return [None if g is None else replaced.get(id(g), g) for g in found]
+
+    @property
+    def tape(self) -> Any:
+        """What the operator's ``prepare`` said about the values that it leaves behind."""
+        return self._walk.tapes.get(self.operator)

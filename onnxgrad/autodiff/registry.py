@@ -24,7 +24,7 @@ _NEWEST = 1000
 class Entry:
     """What the table says about one operator in a range of opsets."""
 
-    __slots__ = ("because", "broadcasts", "function", "prepare", "since", "state", "until")
+    __slots__ = ("because", "broadcasts", "function", "prepare", "segments", "since", "state", "until")
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class Entry:
         since: int = 0,
         until: int = _NEWEST,
         prepare: Callable[..., Any] | None = None,
+        segments: Callable[..., Any] | None = None,
     ) -> None:
         self.state = state
         self.function = function
@@ -43,6 +44,7 @@ class Entry:
         self.since = since
         self.until = until
         self.prepare = prepare
+        self.segments = segments
 
     @property
     def formula(self) -> str:
@@ -70,6 +72,7 @@ def gradient(
     since: int = 0,
     until: int = _NEWEST,
     prepare: Callable[..., Any] | None = None,
+    segments: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the vector-Jacobian product of operators.
 
@@ -81,7 +84,9 @@ def gradient(
         broadcasts: the inputs broadcast against each other; the walker sums the gradients back to their shapes. A tuple
             names the positions of those that do.
         domain: operator domain.
-        prepare: an expansion that makes the forward operator leave behind what its gradient needs.
+        prepare: writes the forward operator so that it leaves behind what its gradient needs, its tape. It returns the
+            outputs, the new operator, and what the rule finds as ``node.tape``. Taped outputs that nobody reads are dropped.
+        segments: for an operator with a body, writes it so that only some of its states are held.
         since, until: opset versions (inclusive) for operators whose meaning changed after opset 21.
 
     Raises:
@@ -96,7 +101,7 @@ def gradient(
     """
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
-        _enter(names, domain, Entry("rule", function, "", broadcasts, since, until, prepare))
+        _enter(names, domain, Entry("rule", function, "", broadcasts, since, until, prepare, segments))
         return function
 
     return enter

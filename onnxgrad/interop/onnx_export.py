@@ -21,6 +21,7 @@ from onnxgrad.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.ir.plan import Plan, make_plan
 from onnxgrad.ir.program import Function, Program
 from onnxgrad.ir.traverse import needed_operators
+from onnxgrad.ir.types import TensorType, shown_type
 from onnxgrad.ir.variable import Parameter, Variable
 
 __all__ = ["Graph", "build_graph", "save_onnx", "to_onnx", "to_training_step", "write_model"]
@@ -125,7 +126,9 @@ def to_training_step(
 
 
 def _describe(name: str, v: Variable) -> dict[str, Any]:
-    return {"name": name, "dtype": v.dtype.name, "shape": None if v.dims is None else list(v.dims)}
+    shown = shown_type(v.type)
+    dims = shown.dims if isinstance(shown, TensorType) else None
+    return {"name": name, "dtype": v.dtype.name, "shape": None if dims is None else list(dims)}
 
 
 def build_graph(program: Program, outputs: list[Variable], state_as_inputs: bool = False, all_updates: bool = True) -> Graph:
@@ -134,8 +137,10 @@ def build_graph(program: Program, outputs: list[Variable], state_as_inputs: bool
     graph = Graph(program)
     plan = make_plan(program, [*outputs, *updates])
     graph.plan, graph.operators, graph.hoists = plan, plan.operators, True
-    for original, stand_in in plan.aliases.items():
-        graph.names[id(stand_in)] = original.name
+    stand_ins = {id(v) for v in plan.aliases.values()}
+    for original in plan.aliases:
+        if id(original) not in stand_ins:
+            graph.names[id(plan.resolve(original))] = original.name
     leaves = {id(v) for v in plan.leaves}
     graph.inputs = [v for v in program.global_block().inputs if id(v) in leaves and not v.persistable and v.value is None]
     known = {id(v) for v in graph.inputs}
@@ -285,8 +290,9 @@ class _Writer:
             return
         info.name = name
         _set_present(info, doc_string=v.doc)
-        if v.type is not None:
-            fill_type(info.type, v.type)
+        shown = shown_type(v.type)
+        if shown is not None:
+            fill_type(info.type, shown)
 
     def _write_initializer(self, proto: GraphProto, v: Variable) -> None:
         tensor = proto.initializer.add()
@@ -360,15 +366,20 @@ class _Writer:
         _write_metadata(proto, body.metadata)
         for v in body.inputs:
             self._write_info(proto.input.add(), v, v.name)
+        hoisted = {id(v): self.program.fresh_name(f"{v.name}/out") for v in body.outputs if graph.hoists and v.persistable}
         for v in body.outputs:
-            self._write_info(proto.output.add(), v, graph.name(v), declared=v)
+            self._write_info(proto.output.add(), v, hoisted.get(id(v), graph.name(v)), declared=v)
         for v in body.initializers:
             if not (graph.hoists and v.persistable):
                 self._write_initializer(proto, v)
         for op in body.ops:
-            hoisted = graph.hoists and op.type == "Constant" and op.outputs[0] is not None and op.outputs[0].persistable
-            if not hoisted:
+            is_weight = op.type == "Constant" and op.outputs[0] is not None and op.outputs[0].persistable
+            if not (graph.hoists and is_weight):
                 self._write_node(proto.node.add(), op)
+        # A body may not return a value from outside, where a weight of its own now lies.
+        for v in body.outputs:
+            if id(v) in hoisted:
+                proto.node.add(op_type="Identity", input=[v.name], output=[hoisted[id(v)]])
         for v in body.value_infos:
             if not (graph.hoists and v.persistable):
                 proto.value_info.add().CopyFrom(v.declared)

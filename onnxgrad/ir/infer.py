@@ -7,7 +7,7 @@ entries, and the operators that read shapes use them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -15,14 +15,26 @@ from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, nump
 
 from onnxgrad.dtypes import DType, from_onnx_number
 from onnxgrad.errors import IllTyped
-from onnxgrad.ir.operator import AttributeReference, Operator
+from onnxgrad.ir.operator import AttributeReference, Operator, resolve_reference
 from onnxgrad.ir.opset import Schema
 from onnxgrad.ir.shapes import FROM_ENTRIES, OVERRULES, propagate_entries
 from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.types import Dim, Entries, OptionalType, SequenceType, TensorType, Type, merge_types
+from onnxgrad.ir.types import INDEX, TRUTH, Dim, Entries, OptionalType, SequenceType, TensorType, Type, join_types, merge_types
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["attribute_kind", "check_and_infer", "fill_attribute", "fill_type", "infer_leniently", "read_type"]
+if TYPE_CHECKING:
+    from onnxgrad.ir.block import Block
+
+__all__ = [
+    "attribute_kind",
+    "check_and_infer",
+    "fill_attribute",
+    "fill_type",
+    "infer_again",
+    "infer_leniently",
+    "infer_with_bodies",
+    "read_type",
+]
 
 _Result = list[tuple["Type | None", "Entries | None"]]
 _memo: dict[Any, _Result] = {}
@@ -51,7 +63,55 @@ def infer_leniently(operator: Operator) -> None:
             variable.entries = entries
 
 
+def infer_again(block: Block, trusted: dict[Variable, Variable]) -> None:
+    """Find the types in a body anew after those of its inputs changed.
+
+    ``trusted`` maps originals to the variables of the body; what the original's file declares is kept.
+    """
+    for original, v in trusted.items():
+        if v.op is not None and v.value is None:
+            v.type = read_type(original.declared.type) if original.declared is not None else None
+    _infer_block(block)
+
+
+def _infer_block(block: Block) -> None:
+    for op in block.ops:
+        infer_with_bodies(op)
+
+
+def infer_with_bodies(op: Operator) -> None:
+    """Types inside the bodies of an operator, from those of its operands, then of its outputs."""
+    if op.domain == "" and op.type in ("Loop", "Scan"):
+        _pass_types_to_body(op)
+    for body in op.blocks():
+        _infer_block(body)
+    infer_leniently(op)
+
+
+def _pass_types_to_body(op: Operator) -> None:
+    formals, scanned = op.attrs["body"].inputs, op.attrs.get("num_scan_inputs") or 0
+    first = 0
+    if op.type == "Loop":
+        formals[0].type, formals[1].type = INDEX, TRUTH
+        first = 2
+    states = len(op.inputs) - first - scanned
+    for v, start in zip(formals[first : first + states], op.inputs[first:], strict=False):
+        if start is not None:
+            v.type = start.type if v.type is None else join_types(v.type, start.type)
+    axes = op.attrs.get("scan_input_axes") or [0] * scanned
+    for v, x, axis in zip(formals[first + states :], op.inputs[first + states :], axes, strict=False):
+        if v.type is None and x is not None and isinstance(x.type, TensorType):
+            dims = x.type.dims
+            v.type = TensorType(x.type.dtype, None if dims is None else _without_axis(dims, axis))
+
+
+def _without_axis(dims: tuple[Dim, ...], axis: int) -> tuple[Dim, ...]:
+    return tuple(dim for i, dim in enumerate(dims) if i != axis % len(dims))
+
+
 def _memoised(operator: Operator, strict: bool) -> _Result:
+    if operator.schema is None:
+        return _infer_call(operator)
     key = _memo_key(operator)
     if key is None:
         return _infer(operator, strict)
@@ -62,6 +122,34 @@ def _memoised(operator: Operator, strict: bool) -> _Result:
             _memo.clear()
         _memo[key] = found
     return found
+
+
+def _infer_call(call: Operator) -> _Result:
+    """Types of a function's results, found by giving its body the types of the operands"""
+    function = call.block.program.functions.get((call.domain, call.type, call.overload))
+    if function is None:
+        return [(None, None)] * len(call.outputs)
+    formals = function.body.inputs
+    for formal, actual in zip(formals, [*call.inputs, *[None] * len(formals)], strict=False):
+        formal.type, formal.entries = (None, None) if actual is None else (actual.type, actual.entries)
+    _infer_function_body(function.body, call, function.attribute_defaults)
+    return [(v.type, v.entries) for v in function.body.outputs[: len(call.outputs)]]
+
+
+def _infer_function_body(block: Block, call: Operator, defaults: dict[str, Any]) -> None:
+    for op in block.ops:
+        written = op.attrs
+        op.attrs = {name: resolve_reference(value, call, defaults) for name, value in written.items()}
+        op.attrs = {name: value for name, value in op.attrs.items() if value is not None}
+        for v in op.outputs:
+            if v is not None and v.value is None:
+                v.type = v.entries = None
+        if op.domain == "" and op.type in ("Loop", "Scan"):
+            _pass_types_to_body(op)
+        for body in op.blocks():
+            _infer_function_body(body, call, defaults)
+        infer_leniently(op)
+        op.attrs = written
 
 
 def _memo_key(operator: Operator) -> Any:
@@ -108,7 +196,7 @@ def _infer(operator: Operator, strict: bool) -> _Result:
     if any(True for _ in operator.blocks()) or any(isinstance(value, AttributeReference) for value in operator.attrs.values()):
         return unknown
     node, types, data = _as_node(operator)
-    if any(v is not None and v.type is None for v in operator.inputs):
+    if any(v is not None and not _is_known(v.type) for v in operator.inputs):
         return unknown
     opsets = [helper.make_opsetid(operator.domain, schema.since)]
     try:
@@ -128,6 +216,10 @@ def _infer(operator: Operator, strict: bool) -> _Result:
                 first = ours if operator.type in OVERRULES else merge_types(ours, first)
         results[0] = (first, propagate_entries(operator, first))
     return results
+
+
+def _is_known(type: Type | None) -> bool:
+    return isinstance(type, TensorType) or (type is not None and _is_known(type.element))
 
 
 def _as_node(operator: Operator) -> tuple[NodeProto, dict[str, TypeProto], dict[str, TensorProto]]:
@@ -207,16 +299,7 @@ def _infer_if(operator: Operator) -> _Result:
     then, other = operator.attrs["then_branch"], operator.attrs["else_branch"]
     if len(then.outputs) != len(other.outputs):
         raise IllTyped(f"{operator}: the branches return {len(then.outputs)} and {len(other.outputs)} values.")
-    return [(_join(a.type, b.type), None) for a, b in zip(then.outputs, other.outputs, strict=True)]
-
-
-def _join(a: Type | None, b: Type | None) -> Type | None:
-    """What is true of both."""
-    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype:
-        return a if a == b else None
-    if a.dims is None or b.dims is None or len(a.dims) != len(b.dims):
-        return TensorType(a.dtype, None)
-    return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.dims, b.dims, strict=True)))
+    return [(join_types(a.type, b.type), None) for a, b in zip(then.outputs, other.outputs, strict=True)]
 
 
 def _prepend(length: Dim, type: Type | None, axis: int = 0) -> Type | None:
@@ -230,7 +313,7 @@ def _prepend(length: Dim, type: Type | None, axis: int = 0) -> Type | None:
 def _infer_loop(operator: Operator) -> _Result:
     body = operator.attrs["body"]
     carried = len(operator.inputs) - 2
-    states = [_join(v.type, w.type) for v, w in zip(body.inputs[2:], body.outputs[1 : 1 + carried], strict=True)]
+    states = [join_types(v.type, w.type) for v, w in zip(body.inputs[2:], body.outputs[1 : 1 + carried], strict=True)]
     limit = operator.inputs[0]
     length: Dim = None
     condition_constant = body.outputs[0].value is not None
@@ -243,7 +326,9 @@ def _infer_loop(operator: Operator) -> _Result:
 def _infer_scan(operator: Operator) -> _Result:
     body, scanned = operator.attrs["body"], operator.attrs["num_scan_inputs"]
     states = len(operator.inputs) - scanned
-    results: _Result = [(_join(v.type, w.type), None) for v, w in zip(body.inputs[:states], body.outputs[:states], strict=True)]
+    results: _Result = [
+        (join_types(v.type, w.type), None) for v, w in zip(body.inputs[:states], body.outputs[:states], strict=True)
+    ]
     axes = operator.attrs.get("scan_output_axes") or [0] * (len(body.outputs) - states)
     length: Dim = None
     in_axes = operator.attrs.get("scan_input_axes") or [0] * scanned
@@ -255,7 +340,11 @@ def _infer_scan(operator: Operator) -> _Result:
     return results
 
 
-_BODIES = {"If": _infer_if, "Loop": _infer_loop, "Scan": _infer_scan}
+def _infer_sequence_map(operator: Operator) -> _Result:
+    return [(SequenceType(v.type), None) for v in operator.attrs["body"].outputs]
+
+
+_BODIES = {"If": _infer_if, "Loop": _infer_loop, "Scan": _infer_scan, "SequenceMap": _infer_sequence_map}
 
 
 # Messages ----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from onnxgrad.ir.bodies import map_sequence
 from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.types import SequenceType
 from onnxgrad.ir.variable import Variable
 
 __all__ = [
@@ -14,7 +16,6 @@ __all__ = [
     "dim_of",
     "flat_positions",
     "last_axis",
-    "logarithmic_slope",
     "masked",
     "or_infinite",
     "scatter_add_flat",
@@ -53,17 +54,14 @@ def or_infinite(op: Builder, divisor: Variable) -> Variable:
     return op.Where(op.Equal(divisor, 0.0), math.inf, divisor)  # type: ignore[no-any-return]
 
 
-def logarithmic_slope(op: Builder, g: Variable, x: Variable) -> Variable:
-    """g / x, but 0 where both are 0: what a mask keeps out of a loss gets no NaN."""
-    both = op.And(op.Equal(x, 0.0), op.Equal(g, 0.0))
-    return op.Div(g, op.Where(both, math.inf, x))  # type: ignore[no-any-return]
-
-
 def zeros_of_shape(op: Builder, shape: Any, like: Variable) -> Variable:
     return op.Expand(op.constant(0, like.dtype), shape)  # type: ignore[no-any-return]
 
 
 def zeros_like(op: Builder, like: Variable) -> Variable:
+    """Zeros of the shape of a tensor; for a sequence, of each of its elements."""
+    if isinstance(like.type, SequenceType):
+        return map_sequence(op, [like], zeros_like)
     return zeros_of_shape(op, op.Shape(like), like)
 
 

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient
+from onnxgrad.ir.bodies import as_tuple, finish_body
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.operator import Role
 from onnxgrad.ir.traverse import copy_block
 from onnxgrad.ir.variable import Variable
 from onnxgrad.rules.common import zeros_like
-
-
-def _finish_body(block, values):
-    """Make ``values`` the outputs of a gradient body: each computed inside, and no variable twice"""
-    build = Builder(block, key="body", role=Role.BACKWARD)
-    inside = {id(v) for op in block.ops for v in op.outputs}
-    outputs = []
-    for v in values:
-        taken = any(v is other for other in outputs)
-        outputs.append(v if id(v) in inside and not taken else build.Identity(v))
-    block.outputs = outputs
+from onnxgrad.rules.segments import scan_in_segments
 
 
 @gradient("If")
@@ -29,10 +20,9 @@ def if_(op, node, *gys):
     for name in ("then_branch", "else_branch"):
         branch, found = node.differentiate_body(node.attr(name), op.block, list(gys), wanted)
         build = Builder(branch, key="zero", role=Role.BACKWARD)
-        _finish_body(branch, [zeros_like(build, v) if g is None else g for v, g in zip(wanted, found, strict=True)])
+        finish_body(branch, [zeros_like(build, v) if g is None else g for v, g in zip(wanted, found, strict=True)], build)
         bodies[name] = branch
-    results = op.If(node.inputs[0], outputs=len(wanted), **bodies)
-    results = iter(results if isinstance(results, tuple) else (results,))
+    results = iter(as_tuple(op.If(node.inputs[0], outputs=len(wanted), **bodies)))
     return None, *(next(results) if is_wanted else None for is_wanted in node.wanted_captures)
 
 
@@ -46,26 +36,21 @@ def _record_states(op, node):
     build = Builder(copy, key="tape")
     copy.outputs = [*copy.outputs, *(build.Identity(v) for v in copy.inputs[:states])]
     attrs = dict(operator.attrs, body=copy)
-    extra = [0] * states
-    outputs = len(body.outputs) - states
     for name in ("scan_output_axes", "scan_output_directions"):
         if attrs.get(name):
-            attrs[name] = [*attrs[name], *extra]
-    results = op.emit("Scan", operator.inputs, attrs, outputs=len(body.outputs) + states)
-    results = results if isinstance(results, tuple) else (results,)
-    made = results[0].op if results else None
-    made.metadata = {"onnxgrad.tape": str(states)}
-    return results[: states + outputs]
+            attrs[name] = [*attrs[name], *[0] * states]
+    results = as_tuple(op.emit("Scan", operator.inputs, attrs, outputs=len(body.outputs) + states))
+    return results[: len(body.outputs)], results[0].op, results[len(body.outputs) :]
 
 
-@gradient("Scan", prepare=_record_states)
+@gradient("Scan", prepare=_record_states, segments=scan_in_segments)
 def scan(op, node, *gradients):
     """A Scan from the last step to the first: each step computes its forward again from the recorded states"""
     return _ScanGradient(op, node, gradients).write()
 
 
 class _ScanGradient:
-    """Pieces of a Scan: states first, then scanned inputs; outputs are final states, stacked values, recorded states.
+    """Pieces of a Scan: states first, then scanned inputs; outputs are final states, then stacked values, the tape last.
 
     The recorded states are stacked values too, so second derivatives come through them.
     """
@@ -75,7 +60,7 @@ class _ScanGradient:
         self.body, scanned = node.attr("body"), node.attr("num_scan_inputs")
         self.count = len(node.operator.inputs) - scanned
         self.scanned = scanned
-        self.stacked = len(node.outputs) - 2 * self.count
+        self.stacked = len(node.outputs) - self.count
         self.gradients = list(gradients)
         self.float_states = [i for i in range(self.count) if self.body.inputs[i].is_float]
         self.wanted_scans = [i for i in range(scanned) if node.wants(self.count + i)]
@@ -83,15 +68,14 @@ class _ScanGradient:
 
     def write(self):
         op, node = self.op, self.node
-        arriving = [j for j in range(self.stacked + self.count) if self.gradients[self.count + j] is not None]
+        arriving = [j for j in range(self.stacked) if self.gradients[self.count + j] is not None]
         body = self._body(arriving)
         starts = [self._start(i) for i in self.float_states] + [zeros_like(op, v) for v in self.wanted]
-        sequences = [*node.outputs[self.count + self.stacked :], *node.inputs[self.count :]]
-        sequences += [self.gradients[self.count + j] for j in arriving]
+        sequences = [*node.tape, *node.inputs[self.count :], *(self.gradients[self.count + j] for j in arriving)]
         in_dirs = node.attr("scan_input_directions") or [0] * self.scanned
         in_axes = node.attr("scan_input_axes") or [0] * self.scanned
-        out_dirs = node.attr("scan_output_directions") or [0] * (self.stacked + self.count)
-        out_axes = node.attr("scan_output_axes") or [0] * (self.stacked + self.count)
+        out_dirs = node.attr("scan_output_directions") or [0] * self.stacked
+        out_axes = node.attr("scan_output_axes") or [0] * self.stacked
         results = op.Scan(
             *starts,
             *sequences,
@@ -102,8 +86,7 @@ class _ScanGradient:
             scan_input_axes=[0] * self.count + list(in_axes) + [out_axes[j] for j in arriving],
             **self._output_layout(in_dirs, in_axes),
         )
-        results = list(results) if isinstance(results, tuple) else [results]
-        return self._distribute(results)
+        return self._distribute(as_tuple(results))
 
     def _output_layout(self, in_dirs, in_axes):
         if not self.wanted_scans:
@@ -131,38 +114,19 @@ class _ScanGradient:
         gstates = {i: argument(forward.outputs[i].name, forward.inputs[i]) for i in self.float_states}
         sums = [argument(v.name, v) for v in self.wanted]
         values = [argument(v.name, v) for v in forward.inputs]
-        for v, w in zip(values, forward.inputs, strict=True):
-            v.type = w.type
         gouts = {j: argument(forward.outputs[self.count + j].name, forward.outputs[self.count + j]) for j in arriving}
-        seeds = [gstates.get(i) for i in range(self.count)] + [gouts.get(j) for j in range(self.stacked + self.count)]
-        sources = [*forward.inputs, *self.wanted]
-        inner, found = self.node.differentiate_body(forward, shell, seeds, sources)
-        return self._merge(shell, inner, values, sums, found)
+        seeds = [gstates.get(i) for i in range(self.count)] + [gouts.get(j) for j in range(self.stacked)]
+        found = self.node.differentiate_into(shell, forward, values, seeds, [*forward.inputs, *self.wanted])
+        self._finish(shell, values, sums, found)
+        return shell
 
-    def _merge(self, shell, inner, values, sums, found):
-        """Move the differentiated copy into the shell, whose arguments stand for the copy's"""
-        renamed = {id(v): w for v, w in zip(inner.inputs, values, strict=True)}
-        _substitute(inner, renamed)
-        for v in inner.initializers:
-            v.block = shell
-            shell.initializers.append(shell.register(v))
-        for made in inner.ops:
-            for v in made.outputs:
-                if v is not None:
-                    v.block = shell
-            shell.append(made)
-            for body in made.blocks():
-                body.parent = shell
-        shell.program.blocks = [b for b in shell.program.blocks if b is not inner]
-        found = [None if g is None else renamed.get(id(g), g) for g in found]
+    def _finish(self, shell, values, sums, found):
         build = Builder(shell, key="step", role=Role.BACKWARD)
-        count = len(values)
-        gvalues, gcaptured = found[:count], found[count:]
+        gvalues, gcaptured = found[: len(values)], found[len(values) :]
         states = [self._or_zeros(build, gvalues[i], values[i]) for i in self.float_states]
         totals = [t if g is None else build.Add(t, g) for t, g in zip(sums, gcaptured, strict=True)]
         scans = [self._or_zeros(build, gvalues[self.count + i], values[self.count + i]) for i in self.wanted_scans]
-        _finish_body(shell, [*states, *totals, *scans])
-        return shell
+        finish_body(shell, [*states, *totals, *scans], build)
 
     @staticmethod
     def _or_zeros(build, g, like):
@@ -176,12 +140,3 @@ class _ScanGradient:
         scans = dict(zip(self.wanted_scans, rest[len(self.wanted) :], strict=True))
         inputs = [states.get(i) for i in range(self.count)] + [scans.get(i) for i in range(self.scanned)]
         return *inputs, *(next(totals) if is_wanted else None for is_wanted in self.node.wanted_captures)
-
-
-def _substitute(block, renamed):
-    """Let every operator of a block, and of the bodies inside, read other variables"""
-    for op in block.ops:
-        op.inputs = [v if v is None else renamed.get(id(v), v) for v in op.inputs]
-        for body in op.blocks():
-            _substitute(body, renamed)
-            body.outputs = [renamed.get(id(v), v) for v in body.outputs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxgrad.autodiff.registry import stops_gradient, unsupported
 
 stops_gradient(
-    "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "Range", "EyeLike", "Constant", "ConstantOfShape",
+    "SequenceEmpty", "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "Range", "EyeLike", "Constant", "ConstantOfShape",
     because="the output is an integer, an index or a constant",
 )  # fmt: skip
 stops_gradient(
@@ -47,12 +47,6 @@ _NOT_WRITTEN = (
     "TensorScatter",
 )
 unsupported(*_NOT_WRITTEN, because="its rule is not written yet")
-unsupported(
-    "Loop", "SequenceMap", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
-    "SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement",
-    because="gradients through loops and sequences are not written yet",
-)  # fmt: skip
-
 _ML = (
     "ArrayFeatureExtractor", "Binarizer", "CastMap", "CategoryMapper", "DictVectorizer", "FeatureVectorizer", "Imputer",
     "LabelEncoder", "LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder", "SVMClassifier", "SVMRegressor",

@@ -52,7 +52,7 @@ def _fitted(op, g, x, axis, resized=True):
         difference = op.Sub(op.Gather(op.Shape(x), axis), op.Gather(op.Shape(g), axis))
         g = op.Pad(g, op.Concat([0], op.Reshape(difference, [1]), axis=0), None, op.Reshape(axis, [1]))
     parts = x.dims[-1] if x.dims is not None else None
-    return g if parts == 2 else op.Slice(g, [0], op.Shape(x, start=-1) if parts is None else [parts], [-1])
+    return g if parts == 2 else op.Slice(g, [0], [parts] if isinstance(parts, int) else op.Shape(x, start=-1), [-1])
 
 
 @expansion("STFT")

@@ -9,8 +9,6 @@ import onnxgrad.nn.functional as F
 from onnxgrad import static
 from tests.real_models import WITH_REFERENCE, RealModel
 
-# Loops and sequences have no gradient yet.
-NEEDS_LOOPS = {"jax-fori", "dlrm-dyn18", "dlrm-legacy13", "while_loop-dyn18"}
 # The source knows more than the file: see the README beside the models.
 DIFFERS_IN_SOURCE = {("ppo_policy-dyn18", "ls")}
 
@@ -28,7 +26,7 @@ def attach_loss(program, model):
         return onnxgrad.sum(output * target) / float(model.target.size)
 
 
-@pytest.mark.parametrize("folder", [f for f in WITH_REFERENCE if f.name not in NEEDS_LOOPS], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", WITH_REFERENCE, ids=lambda folder: folder.name)
 def test_gradients_match_the_source_framework(folder):
     model = RealModel(folder)
     program = onnxgrad.from_onnx(model.path)
@@ -56,14 +54,3 @@ def test_gradients_match_the_source_framework(folder):
             total = np.concatenate([reference[:1], total[1:]])
         # Gradients that are zero in exact arithmetic (a bias before a normalisation) are rounding noise on both sides.
         np.testing.assert_allclose(total, reference, rtol=1e-3, atol=1e-3 * np.abs(reference).max() + 1e-6 * largest, err_msg=name)
-
-
-@pytest.mark.parametrize("folder", [f for f in WITH_REFERENCE if f.name in NEEDS_LOOPS], ids=lambda folder: folder.name)
-def test_loops_are_refused_by_name_and_leave_the_program_as_it_was(folder):
-    model = RealModel(folder)
-    program = onnxgrad.from_onnx(model.path)
-    loss = attach_loss(program, model)
-    before = str(program)
-    with pytest.raises(onnxgrad.errors.UnsupportedGradient, match=r"Loop|Sequence"):
-        static.append_backward(loss)
-    assert str(program) == before
