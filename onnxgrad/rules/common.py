@@ -18,7 +18,6 @@ __all__ = [
     "dim_of",
     "flat_positions",
     "last_axis",
-    "logarithmic_slope",
     "masked",
     "or_infinite",
     "scatter_add_flat",
@@ -57,12 +56,6 @@ def masked(op: Builder, g: Variable, condition: Variable) -> Variable:
 def or_infinite(op: Builder, divisor: Variable) -> Variable:
     """``divisor``, but infinite where it is 0: what is divided by it becomes 0 there, and so do all derivatives of that."""
     return op.Where(op.Equal(divisor, 0.0), math.inf, divisor)  # type: ignore[no-any-return]
-
-
-def logarithmic_slope(op: Builder, g: Variable, x: Variable) -> Variable:
-    """g / x, but 0 where both are 0: what a mask keeps out of a loss gets no NaN."""
-    both = op.And(op.Equal(x, 0.0), op.Equal(g, 0.0))
-    return op.Div(g, op.Where(both, math.inf, x))  # type: ignore[no-any-return]
 
 
 def zeros_of_shape(op: Builder, shape: Any, like: Variable) -> Variable:

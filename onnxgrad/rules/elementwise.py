@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from onnxgrad.autodiff.registry import gradient
-from onnxgrad.rules.common import cast_like, logarithmic_slope, masked, or_infinite
+from onnxgrad.rules.common import cast_like, masked, or_infinite
 
 
 @gradient("Add", broadcasts=True)
@@ -58,8 +58,8 @@ def exp(op, node, gy):
 
 @gradient("Log")
 def log(op, node, gy):
-    """gx = gy / x, 0 where both are 0"""
-    return logarithmic_slope(op, gy, node.inputs[0])
+    """gx = gy / x, 0 where x = 0"""
+    return op.Div(gy, or_infinite(op, node.inputs[0]))
 
 
 @gradient("Sqrt")

@@ -5,6 +5,8 @@ Ioffe and Szegedy, "Batch Normalization", 2015, section 3; the same derivation h
 
 from __future__ import annotations
 
+import math
+
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.rules.common import axes_from, cast_like, dim_of, or_infinite, size_as
 
@@ -201,6 +203,8 @@ def lrn(op, node, gy):
 
 def _channel_mean(op, x, size, before, after):
     """Sum over a window of channels, divided by its full size also where it reaches over the ends"""
-    planes = op.Concat(dim_of(op, x, 0), [1], dim_of(op, x, 1), op.ReduceProd(op.Shape(x, start=2)), axis=0)
+    shape = x.static_shape
+    space = op.ReduceProd(op.Shape(x, start=2)) if shape is None else [math.prod(shape[2:])]
+    planes = op.Concat(dim_of(op, x, 0), [1], dim_of(op, x, 1), space, axis=0)
     attrs = {"kernel_shape": [size, 1], "pads": [before, 0, after, 0], "count_include_pad": 1}
     return op.Reshape(op.AveragePool(op.Reshape(x, planes, allowzero=1), **attrs), op.Shape(x), allowzero=1)

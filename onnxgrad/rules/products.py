@@ -105,27 +105,27 @@ def cum_prod(op, node, gy):
     """gx_i = sum over j of gy_j * (running product up to j with x_i replaced by 1), over the j whose product holds x_i"""
     x, axis = node.inputs
     exclusive, reverse = node.attr("exclusive"), node.attr("reverse")
-    positive = _as_positive(op, x, axis)
-    first, second = op.Reshape(positive, [1]), op.Reshape(op.Add(positive, 1), [1])
-    trailing = op.Range(2, op.Sub(op.Add(op.Size(op.Shape(x)), 1), positive), 1)
-    places = op.Range(0, op.Gather(op.Shape(x), positive), 1)
+    first, second, behind = _axes_around(op, x, axis)
+    places = op.Range(0, op.Gather(op.Shape(x), axis), 1)
     replaced, running = op.Unsqueeze(places, [1]), op.Unsqueeze(places, [0])
     holds = {(0, 0): op.LessOrEqual, (1, 0): op.Less, (0, 1): op.GreaterOrEqual, (1, 1): op.Greater}[exclusive, reverse]
-    included = op.Unsqueeze(holds(replaced, running), trailing)
-    unit = op.Unsqueeze(op.Equal(replaced, running), trailing)
+    included, unit = op.Unsqueeze(holds(replaced, running), behind), op.Unsqueeze(op.Equal(replaced, running), behind)
     without = op.Where(unit, 1.0, op.Unsqueeze(x, first))
-    products = op.CumProd(without, op.Add(positive, 1), exclusive=exclusive, reverse=reverse)
+    products = op.CumProd(without, op.Squeeze(second), exclusive=exclusive, reverse=reverse)
     parts = op.Mul(op.Mul(products, op.Unsqueeze(gy, first)), cast_like(op, included, x))
     return op.ReduceSum(parts, second, keepdims=0)
 
 
-def _as_positive(op, x, axis):
-    """The axis as a scalar counted from the front"""
+def _axes_around(op, x, axis):
+    """With one more axis put before ``axis``: the new one, the old one, and the axes of a matrix over both that must be added"""
     number = known_ints(axis)
     if number is not None and x.rank is not None:
-        return op.constant(np.array(number[0] % x.rank))
+        first = number[0] % x.rank
+        return [first], op.constant(np.array([first + 1])), list(range(2, x.rank - first + 1))
     rank = op.Size(op.Shape(x))
-    return op.Mod(op.Add(op.Reshape(op.Cast(axis, to=7), op.constant(np.zeros(0, np.int64))), rank), rank)
+    first = op.Mod(op.Add(op.Reshape(op.Cast(axis, to=7), [1]), rank), rank)
+    behind = op.Range(2, op.Add(op.Sub(rank, op.Squeeze(first)), 1), 1)
+    return first, op.Add(first, 1), behind
 
 
 @gradient("Det")

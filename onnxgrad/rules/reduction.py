@@ -6,7 +6,7 @@ import math
 
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.ir.simplify import known_ints
-from onnxgrad.rules.common import cast_like, logarithmic_slope, or_infinite, size_as, zeros_like
+from onnxgrad.rules.common import cast_like, or_infinite, size_as, zeros_like
 
 
 def _keeping_axes(op, node, g):
@@ -68,9 +68,9 @@ def reduce_sum_square(op, node, gy):
 
 @gradient("ReduceLogSum")
 def reduce_log_sum(op, node, gy):
-    """gx = gy / exp(y), repeated along the reduced axes;  0 where exp(y) and gy are 0"""
+    """gx = gy / exp(y), repeated along the reduced axes;  0 where exp(y) = 0"""
     (y,) = node.outputs
-    return _repeated(op, node, logarithmic_slope(op, gy, op.Exp(y)))
+    return _repeated(op, node, op.Div(gy, or_infinite(op, op.Exp(y))))
 
 
 @gradient("ReduceLogSumExp")

@@ -63,11 +63,11 @@ def test_what_stops_says_why_and_what_carries_is_listed(found):
 
 
 def test_form_that_a_rule_refuses_is_found_though_the_operator_has_a_rule():
-    x, roi = static.data("x", [4, 4]), static.data("roi", [4])
-    y = x.block.build.Resize(x, roi, None, [3, 3], coordinate_transformation_mode="tf_crop_and_resize", mode="linear")
+    x = static.data("x", [1, 1, "n"])
+    y = x.block.build.AveragePool(x, kernel_shape=[2], dilations=[2], auto_pad="SAME_UPPER")
     (row,) = onnxgrad.explain(y.block.program).refused
-    assert row.operator == "Resize" and "roi" in row.reason
-    assert row.advice
+    assert row.operator == "AveragePool" and "otherwise than the specification" in row.reason
+    assert row.advice == "Write the pads out."
 
 
 def test_refusal_off_the_path_does_not_matter():
