@@ -22,6 +22,7 @@ from onnxgrad.nn.param_attr import ParamAttr
 from onnxgrad.runtime.executor import Executor
 from onnxgrad.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.runtime.places import cuda_is_available as is_compiled_with_cuda
+from onnxgrad.state import straight_through
 from onnxgrad.static.input import create_parameter
 from onnxgrad.tensor.manipulation import (
     concat,
@@ -135,6 +136,7 @@ __all__ = [
     "state",
     "static",
     "stops_gradient",
+    "straight_through",
     "subtract",
     "sum",
     "tanh",

@@ -121,6 +121,7 @@ class _Case:
         self.rounded = dtype_of(rounded or dtype).numpy
         self.program = Program()
         opset = opset or sample.opset
+        self.program.is_oracle = self.dtype == np.float64
         self.program.set_opset_version(opset)
         self.program.ir_version = 13 if opset > 21 else 10
         self.operators = [] if sample.reference is None else [sample.reference]

@@ -93,8 +93,8 @@ def explain(model: Model) -> Explanation:
 
     Example:
         >>> from onnx import parser
-        >>> text = '''<ir_version: 8, opset_import: ["": 17, "acme": 1]> f (float[N] x) => (float[N] y) {
-        ...     a = Exp(x)  b = Floor(a)  c = Unique(a)  d = acme.Spin(x)  y = Sum(b, c, d) }'''
+        >>> text = '''<ir_version: 8, opset_import: ["": 17, "acme": 1, "ai.onnx.ml": 3]> f (float[N] x) => (float[N] y) {
+        ...     a = Exp(x)  b = Floor(a)  c = ai.onnx.ml.Normalizer(a)  d = acme.Spin(x)  y = Sum(b, c, d) }'''
         >>> print(explain(parser.parse_model(text)))
         carries gradient: 2 operators
               1  Exp
@@ -102,10 +102,10 @@ def explain(model: Model) -> Explanation:
         stops gradient: 1 operators
               1  Floor  the derivative is zero almost everywhere
         refused: 2 operators
-              1  Unique     no gradient, because the set of distinct values jumps when an element changes
-                            at (-> c). Set stop_gradient on its inputs to cut here.
-              1  acme:Spin  no gradient rule is registered for Spin of domain 'acme'
-                            at (-> d). Register one with @onnxgrad.gradient, or set stop_gradient on its inputs.
+              1  acme:Spin              no gradient rule is registered for Spin of domain 'acme'
+                                        at (-> d). Register one with @onnxgrad.gradient, or set stop_gradient on its inputs.
+              1  ai.onnx.ml:Normalizer  no gradient, because operators of ai.onnx.ml are read but not differentiated
+                                        at (-> c). Set stop_gradient on its inputs to cut here.
         in all: some gradients cannot be written
     """
     program = model.clone() if isinstance(model, Program) else from_onnx(model)

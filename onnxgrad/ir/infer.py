@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper, shape_inference
 
-from onnxgrad.dtypes import DType, from_onnx_number
+from onnxgrad.dtypes import DType, dtype_of, from_onnx_number
 from onnxgrad.errors import IllTyped
 from onnxgrad.ir.operator import AttributeReference, Operator, resolve_reference
 from onnxgrad.ir.opset import Schema
@@ -41,6 +41,7 @@ _Result = list[tuple["Type | None", "Entries | None"]]
 _memo: dict[Any, _Result] = {}
 _MEMO_LIMIT = 100_000
 _IR_VERSION = 10
+_FLOAT32, _FLOAT64 = dtype_of("float32"), dtype_of("float64")
 _READS_FLOAT_VALUES = ("Resize", "Upsample")
 
 
@@ -182,7 +183,7 @@ def _memo_key(operator: Operator) -> Any:
     operands = tuple([_operand_key(v) for v in operator.inputs])
     version = operator.block.program.opset_version(operator.domain)
     outputs = tuple([v is not None for v in operator.outputs])
-    key = (operator.type, operator.domain, version, attrs, operands, outputs)
+    key = (operator.type, operator.domain, version, attrs, operands, outputs, operator.block.program.is_oracle)
     if operator.type in _READS_FLOAT_VALUES:
         values = tuple(
             v.value.numpy().tobytes() if v is not None and v.value is not None and v.value.size < 65 else None
@@ -215,6 +216,11 @@ def _infer(operator: Operator, strict: bool) -> _Result:
         _complete_sizes(operator, types)
     if any(v is not None and not _is_known(v.type) for v in operator.inputs):
         return unknown
+    as_float32 = operator.block.program.is_oracle and any(_only_as_float32(schema, i, v) for i, v in enumerate(operator.inputs))
+    if as_float32:
+        for proto in types.values():
+            if proto.tensor_type.elem_type == _FLOAT64.number:
+                proto.tensor_type.elem_type = _FLOAT32.number
     opsets = [helper.make_opsetid(operator.domain, schema.since)]
     try:
         found = shape_inference.infer_node_outputs(schema.raw, node, types, data, None, opsets, _IR_VERSION)
@@ -227,6 +233,8 @@ def _infer(operator: Operator, strict: bool) -> _Result:
     results: _Result = []
     for i, v in enumerate(operator.outputs):
         described = None if v is None else read_type(found.get(f"y{i}"))
+        if as_float32:
+            described = _as_float64(described)
         results.append((_without_zeros(described) if invents else described, None))
     if operator.domain == "" and results:
         first, _ = results[0]
@@ -240,13 +248,14 @@ def _infer(operator: Operator, strict: bool) -> _Result:
 
 def _complete_sizes(operator: Operator, types: dict[str, TypeProto]) -> None:
     """There is one size (and one scale) for each axis; onnx's inference refuses a Resize that does not say so"""
-    x = operator.inputs[0]
-    if x is None or x.rank is None or operator.attrs.get("axes"):
+    x, axes = operator.inputs[0], operator.attrs.get("axes")
+    count = len(axes) if axes else None if x is None else x.rank
+    if count is None:
         return
     for name in ("x2", "x3"):
         shape = types[name].tensor_type.shape if name in types else None
         if shape is not None and len(shape.dim) == 1 and not shape.dim[0].HasField("dim_value"):
-            shape.dim[0].dim_value = x.rank
+            shape.dim[0].dim_value = count
 
 
 def _may_invent_zeros(operator: Operator) -> bool:
@@ -266,6 +275,18 @@ def _without_zeros(type: Type | None) -> Type | None:
 
 def _is_known(type: Type | None) -> bool:
     return isinstance(type, TensorType) or (type is not None and _is_known(type.element))
+
+
+def _only_as_float32(schema: Schema, index: int, v: Variable | None) -> bool:
+    """Whether a float64 operand stands where an oracle accepts it and the schema only float32"""
+    declared = schema.input_at(index)
+    if declared is None or v is None or not isinstance(v.type, TensorType) or v.type.dtype != _FLOAT64:
+        return False
+    return not schema.allows(declared.typestr, _FLOAT64) and schema.allows(declared.typestr, _FLOAT32)
+
+
+def _as_float64(type: Type | None) -> Type | None:
+    return TensorType(_FLOAT64, type.dims) if isinstance(type, TensorType) and type.dtype == _FLOAT32 else type
 
 
 def _as_node(operator: Operator) -> tuple[NodeProto, dict[str, TypeProto], dict[str, TensorProto]]:
@@ -325,6 +346,8 @@ def _check(operator: Operator, schema: Schema) -> None:
         if not isinstance(v.type, TensorType):
             continue
         dtype = v.type.dtype
+        if operator.block.program.is_oracle and _only_as_float32(schema, index, v):
+            dtype = _FLOAT32
         if not schema.allows(declared.typestr, dtype) and "seq" not in declared.typestr.lower():
             if not any(name.startswith(("seq(", "optional(")) for name in schema.typestrs.get(declared.typestr, ())):
                 raise IllTyped(f"{operator}: {declared.name!r} cannot be {dtype.name} ({v!r}). Cast it first.")

@@ -9,24 +9,24 @@ import onnxgrad
 from onnxgrad import errors, static
 from tests.real_models import ALL
 
-THREE = """<ir_version: 8, opset_import: ["": 17, "acme": 1, "local": 1]>
+THREE = """<ir_version: 8, opset_import: ["": 17, "acme": 1, "local": 1, "ai.onnx.ml": 3]>
     f (float[N] x, int64[N] i) => (float[N] y) <float[1] w = {2}> {
         a = Mul (x, w)
         b = Floor (a)
-        c = Unique (a)
+        c = ai.onnx.ml.Normalizer (a)
         d = acme.Spin (a)
         e = local.Twice (a)
         same = Equal (i, i)
         all_same = ReduceMin <keepdims = 0> (i)
         condition = Cast <to = 9> (all_same)
         g = If (condition) <
-            then_branch = g1 () => (float[N] t) { t = Unique (x) },
+            then_branch = g1 () => (float[N] t) { t = ai.onnx.ml.Normalizer (x) },
             else_branch = g2 () => (float[N] u) { v = Exp (x) u = acme.Turn (v) }
         >
-        unused = Unique (x)
+        unused = ai.onnx.ml.Normalizer (x)
         y = Sum (b, c, d, e, g)
     }
-    <domain: "local", opset_import: ["": 17]> Twice (x) => (y) { z = Add (x, x) u = Unique (z) y = Exp (u) }"""
+    <domain: "local", opset_import: ["": 17, "ai.onnx.ml": 3]> Twice (x) => (y) { z = Add (x, x) u = ai.onnx.ml.Normalizer (z) y = Exp (u) }"""
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def places(found, operator, state="refused"):
 
 
 def test_every_refusal_is_listed_also_in_bodies_and_functions(found):
-    unique = places(found, "Unique")
-    assert len(unique) == 4
-    assert sum("If" in where for where in unique) == 1 and sum("local:Twice" in where for where in unique) == 1
+    scaled = places(found, "ai.onnx.ml:Normalizer")
+    assert len(scaled) == 4
+    assert sum("If" in where for where in scaled) == 1 and sum("local:Twice" in where for where in scaled) == 1
     assert places(found, "acme:Spin") == ["(-> d)"]
     assert len(places(found, "acme:Turn")) == 1
     assert not found.is_differentiable
@@ -51,7 +51,8 @@ def test_each_refusal_comes_with_reason_and_advice(found):
     advice = {row.operator: (row.reason, row.advice) for row in found.refused}
     assert advice["acme:Spin"][0] == "no gradient rule is registered for Spin of domain 'acme'"
     assert "@onnxgrad.gradient" in advice["acme:Spin"][1]
-    assert "set of distinct values jumps" in advice["Unique"][0] and "stop_gradient" in advice["Unique"][1]
+    reason, way_out = advice["ai.onnx.ml:Normalizer"]
+    assert "read but not differentiated" in reason and "stop_gradient" in way_out
 
 
 def test_what_stops_says_why_and_what_carries_is_listed(found):
@@ -71,8 +72,8 @@ def test_form_that_a_rule_refuses_is_found_though_the_operator_has_a_rule():
 
 
 def test_refusal_off_the_path_does_not_matter():
-    text = """<ir_version: 8, opset_import: ["": 17]> f (float[N] x, float[N] z) => (float[N] y, int64 n) {
-        u = Unique (z) n = Size (u) y = Exp (x) }"""
+    text = """<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]> f (float[N] x, float[N] z) => (float[N] y, int64 n) {
+        u = ai.onnx.ml.Normalizer (z) n = Size (u) y = Exp (x) }"""
     found = onnxgrad.explain(onnx.parser.parse_model(text))
     assert [row.matters for row in found.refused] == [False]
     assert found.is_differentiable and "no gradient reaches it" in str(found)

@@ -32,7 +32,12 @@ def nodes_of(graph):
 def test_jvp_is_the_adjoint_of_vjp(sample):
     model = check_adjointness(sample)
     assert all(node.domain == "" for node in nodes_of(model.graph))
-    if sample.op_type not in UNKNOWN_SHAPE and BODIES.isdisjoint(node.op_type for node in model.graph.node):
+    # Samples that build more than one operator forget ranks, and what is fed for the cotangent then stays.
+    if (
+        sample.build is None
+        and sample.op_type not in UNKNOWN_SHAPE
+        and BODIES.isdisjoint(node.op_type for node in model.graph.node)
+    ):
         assert not any(node.name.startswith("free/Identity") for node in model.graph.node)
 
 
@@ -249,10 +254,11 @@ def test_loss_per_example_is_a_vector():
 
 
 def test_failure_leaves_the_program_as_it_was():
-    x = data("x", 3)
-    y = x.block.build.Unique(x * x)
+    x = static.data("x", [3])
+    x.block.program.set_opset_version(3, "ai.onnx.ml")
+    y = x.block.build.emit("Normalizer", [x * x], {}, domain="ai.onnx.ml")
     before = (list(x.block.ops), dict(x.block.vars), str(x.block.program))
     for call in (lambda: paddle.jacobian(y, x), lambda: paddle.hessian(y, x), lambda: paddle.jvp(y, x, x)):
-        with pytest.raises(errors.UnsupportedGradient, match="Unique"):
+        with pytest.raises(errors.UnsupportedGradient, match="Normalizer"):
             call()
         assert (list(x.block.ops), dict(x.block.vars), str(x.block.program)) == before
