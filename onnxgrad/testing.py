@@ -192,7 +192,6 @@ class _Case:
 
     def cotangents(self, like: Sequence[Variable], values: Sequence[Array], prefix: str = "c") -> list[Variable]:
         rng = np.random.default_rng(99)
-        dtypes = [v.dtype.numpy for v in of] or [self.dtype] * len(values)
         return [
             self.add_input(f"{prefix}{i}", self._rounded(rng.uniform(-1, 1, value.shape)).astype(y.dtype.numpy))
             for i, (y, value) in enumerate(zip(like, values, strict=True))

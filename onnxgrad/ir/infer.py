@@ -233,6 +233,8 @@ def _infer(operator: Operator, strict: bool) -> _Result:
     results: _Result = []
     for i, v in enumerate(operator.outputs):
         described = None if v is None else read_type(found.get(f"y{i}"))
+        if as_float32:
+            described = _as_float64(described)
         results.append((_without_zeros(described) if invents else described, None))
     if as_float32:
         results = [(_as_float64(type), entries) for type, entries in results]
@@ -249,13 +251,14 @@ def _infer(operator: Operator, strict: bool) -> _Result:
 
 def _complete_sizes(operator: Operator, types: dict[str, TypeProto]) -> None:
     """There is one size (and one scale) for each axis; onnx's inference refuses a Resize that does not say so"""
-    x = operator.inputs[0]
-    if x is None or x.rank is None or operator.attrs.get("axes"):
+    x, axes = operator.inputs[0], operator.attrs.get("axes")
+    count = len(axes) if axes else None if x is None else x.rank
+    if count is None:
         return
     for name in ("x2", "x3"):
         shape = types[name].tensor_type.shape if name in types else None
         if shape is not None and len(shape.dim) == 1 and not shape.dim[0].HasField("dim_value"):
-            shape.dim[0].dim_value = x.rank
+            shape.dim[0].dim_value = count
 
 
 def _may_invent_zeros(operator: Operator) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.opset import NEWEST, Schema, find_schema
-from onnxgrad.ir.types import TensorType
+from onnxgrad.ir.types import TensorType, Type
 
 __all__ = ["fits_newest"]
 
@@ -29,12 +29,11 @@ def _fits(op: Operator) -> bool:
     pairs = [(then.input_at(i), v) for i, v in enumerate(op.inputs)]
     if then.outputs:
         pairs += [(then.outputs[min(i, len(then.outputs) - 1)], v) for i, v in enumerate(op.outputs)]
-    return all(
-        v is None or (slot is not None and (not isinstance(v.type, TensorType) or _admits(then, slot.typestr, v.type)))
-        for slot, v in pairs
-    )
+    return all(v is None or (slot is not None and v.type is not None and _admits(then, slot.typestr, v.type)) for slot, v in pairs)
 
 
-def _admits(schema: Schema, typestr: str, type: TensorType) -> bool:
+def _admits(schema: Schema, typestr: str, type: Type) -> bool:
     allowed = schema.typestrs.get(typestr, frozenset())
-    return schema.allows(typestr, type.dtype) or any(name.startswith(("seq(", "optional(")) for name in allowed)
+    if isinstance(type, TensorType) and schema.allows(typestr, type.dtype):
+        return True
+    return any(name.startswith(("seq(", "optional(")) for name in allowed)
