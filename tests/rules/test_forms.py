@@ -9,6 +9,7 @@ from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import UnsupportedGradient
 from onnxgrad.ir.opset import NEWEST, find_schema
 from onnxgrad.testing import Sample, check_gradient, evaluate, gradient_model, opset_with
+from tests.rules.samples import thoroughly
 from tests.rules.test_gradients import SAMPLES
 
 # The rank decides which operators are emitted. Each says so and asks for value_info.
@@ -24,12 +25,12 @@ NEEDS_A_RANK: set[str] = {
 }
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@pytest.mark.parametrize("sample", thoroughly(SAMPLES))
 def test_gradient_with_operands_at_run_time_matches_finite_differences(sample):
     check_gradient(sample, form="runtime")
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@pytest.mark.parametrize("sample", thoroughly(SAMPLES))
 def test_gradient_with_unknown_ranks_matches_finite_differences_or_is_refused(sample):
     try:
         check_gradient(sample, form="unranked")
@@ -49,7 +50,7 @@ def test_a_stated_need_for_a_rank_is_real(op_type):
     assert refused > 0
 
 
-@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.runs], ids=str)
+@pytest.mark.parametrize("sample", thoroughly(s for s in SAMPLES if s.runs))
 def test_float16_on_onnxruntime_agrees_with_float64(sample):
     opset = opset_with(sample, "float16")
     if opset is None:
@@ -66,7 +67,7 @@ def test_float16_on_onnxruntime_agrees_with_float64(sample):
         np.testing.assert_allclose(actual.astype(np.float64), expected, rtol=2e-2, atol=1e-2 * scale)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@pytest.mark.parametrize("sample", thoroughly(SAMPLES))
 def test_bfloat16_gradient_is_a_valid_model(sample):
     opset = opset_with(sample, "bfloat16")
     if opset is None:

@@ -17,6 +17,7 @@ from onnxgrad.interop.onnx_export import to_onnx
 from onnxgrad.interop.onnx_import import from_onnx
 from onnxgrad.ir.opset import NEWEST, find_schema
 from onnxgrad.testing import Sample, _Case, evaluate, gradient_model
+from tests.rules.samples import thoroughly
 from tests.rules.test_gradients import SAMPLES
 
 # onnx.reference evaluates these in old opsets as if they meant what they mean today.
@@ -138,7 +139,7 @@ def gradients_of(model, sample):
     return evaluate(to_onnx(program, found), feeds)
 
 
-@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.build is None and not s.domain], ids=str)
+@pytest.mark.parametrize("sample", thoroughly(s for s in SAMPLES if s.build is None and not s.domain))
 def test_other_opsets_give_the_same_gradient(sample):
     model, feeds = gradient_model(sample, "float64")
     expected = evaluate(model, feeds)
