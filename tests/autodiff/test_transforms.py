@@ -14,7 +14,16 @@ SAMPLES = all_samples()
 # Bodies and sequences are differentiated with the free cotangent among their values; nothing of it reaches the result.
 BODIES = {"If", "Scan", "Loop", "SequenceMap", "SequenceConstruct", "SequenceInsert", "SplitToSequence", "ConcatFromSequence"}
 # Inference does not know the shape of their results, or of what their rule reshapes.
-UNKNOWN_SHAPE = {"GroupNormalization", "MeanVarianceNormalization", "RMSNormalization", "Tile", "STFT", "DeformConv", "Resize"}
+UNKNOWN_SHAPE = {
+    "GroupNormalization",
+    "MeanVarianceNormalization",
+    "RMSNormalization",
+    "Range",
+    "Tile",
+    "STFT",
+    "DeformConv",
+    "Resize",
+}
 # Their rule looks where the cotangent is 0, to keep NaN away there.
 READS_COTANGENT = {"CumProd", "LRN"}
 RNG = np.random.default_rng(3)
