@@ -11,7 +11,7 @@ from onnxgrad.dtypes import DType
 from onnxgrad.errors import UnsupportedGradient
 from onnxgrad.ir.bodies import map_sequence
 from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.types import SequenceType
+from onnxgrad.ir.types import SequenceType, TensorType
 from onnxgrad.ir.variable import Variable
 
 __all__ = [
@@ -83,6 +83,11 @@ def zeros_like(op: Builder, like: Variable) -> Variable:
     """Zeros of the shape of a tensor; for a sequence, of each of its elements."""
     if isinstance(like.type, SequenceType):
         return map_sequence(op, [like], zeros_like)
+    if not isinstance(like.type, TensorType):
+        raise UnsupportedGradient(
+            f"{like.name} may be absent or is not always of one type, so it has no zero to be its gradient in a branch that does "
+            "not read it. Apply OptionalGetElement to it outside."
+        )
     return zeros_of_shape(op, op.Shape(like), like)
 
 
