@@ -6,20 +6,23 @@ operators, and run it with stock onnxruntime.
 
 import builtins
 
-from onnxgrad import errors, nn, optimizer, regularizer, rules, state, static, tensor
+from onnxgrad import autograd, errors, incubate, nn, optimizer, regularizer, rules, state, static, tensor
 from onnxgrad.autodiff.api import append_backward, gradients
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
+from onnxgrad.autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
 from onnxgrad.dtypes import dtype_of
+from onnxgrad.eager.creation import is_tensor, to_tensor
+from onnxgrad.eager.tensor import Tensor
 from onnxgrad.interop.onnx_export import save_onnx, to_onnx, to_training_step
 from onnxgrad.interop.onnx_import import explain_parameters, from_onnx
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.scope import Scope
 from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.nn.param_attr import ParamAttr
+from onnxgrad.nn.parameter import create_parameter
 from onnxgrad.runtime.executor import Executor
 from onnxgrad.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.runtime.places import cuda_is_available as is_compiled_with_cuda
-from onnxgrad.static.input import create_parameter
 from onnxgrad.tensor.manipulation import (
     concat,
     expand,
@@ -67,11 +70,13 @@ __all__ = [
     "Parameter",
     "Program",
     "Scope",
+    "Tensor",
     "Variable",
     "abs",
     "add",
     "add_n",
     "append_backward",
+    "autograd",
     "bfloat16",
     "bool",
     "cast",
@@ -80,6 +85,7 @@ __all__ = [
     "create_parameter",
     "disable_static",
     "divide",
+    "enable_grad",
     "enable_static",
     "errors",
     "exp",
@@ -92,14 +98,18 @@ __all__ = [
     "float64",
     "from_onnx",
     "full",
+    "grad",
     "gradient",
     "gradients",
     "in_dynamic_mode",
+    "incubate",
     "int8",
     "int16",
     "int32",
     "int64",
     "is_compiled_with_cuda",
+    "is_grad_enabled",
+    "is_tensor",
     "log",
     "matmul",
     "max",
@@ -109,6 +119,7 @@ __all__ = [
     "minimum",
     "multiply",
     "nn",
+    "no_grad",
     "optimizer",
     "pow",
     "regularizer",
@@ -117,6 +128,7 @@ __all__ = [
     "save_onnx",
     "scale",
     "seed",
+    "set_grad_enabled",
     "split",
     "sqrt",
     "square",
@@ -130,6 +142,7 @@ __all__ = [
     "tanh",
     "tensor",
     "to_onnx",
+    "to_tensor",
     "to_training_step",
     "transpose",
     "uint8",
@@ -148,7 +161,7 @@ def enable_static() -> None:
 
 
 def disable_static() -> None:
-    """Leave the static mode."""
+    """Let functions without tensor arguments compute eagerly, which is how it starts."""
     state.current.static_mode = False
 
 
@@ -158,5 +171,6 @@ def in_dynamic_mode() -> builtins.bool:
 
 
 def seed(value: int) -> None:
-    """Make the initial values of all parameters made from now on reproducible."""
+    """Make the initial values of parameters, and the random numbers of eager functions, reproducible from now on."""
     state.current.seed = int(value)
+    state.current.generator = None

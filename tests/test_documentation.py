@@ -39,7 +39,8 @@ LAYERS = [
     {"rules"},
     {"autodiff"},
     {"lowering", "runtime"},
-    {"tensor", "static", "nn", "optimizer", "regularizer"},
+    {"eager"},
+    {"tensor", "static", "nn", "optimizer", "regularizer", "autograd", "incubate"},
     {"training", "testing", "reference_ops"},
 ]
 

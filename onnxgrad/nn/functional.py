@@ -225,6 +225,9 @@ def dropout(
     if mode != "upscale_in_train":
         raise ArgumentError(f"dropout: mode {mode!r} is not offered; use 'upscale_in_train'.")
     layer = Layer("dropout", x, name=name)
+    if x.is_eager and training:
+        kept: Variable = layer.op.Bernoulli(layer.op.constant(np.full(x.shape, 1.0 - p)), dtype=x.dtype.number)
+        return layer.emit("Mul", x, layer.op.Mul(kept, 1.0 / (1.0 - p) if p < 1.0 else 0.0))  # type: ignore[no-any-return]
     y: Variable = layer.emit("Dropout", x, np.asarray(p, x.dtype.numpy))
     if training and y.op is not None:
         attach_training(y.op)

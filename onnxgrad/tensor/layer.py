@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxgrad import state
 from onnxgrad.dtypes import DType
+from onnxgrad.eager.record import BLOCK, EAGER
 from onnxgrad.errors import ArgumentError, NotAVariable
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.defaults import default_main_program, default_startup_program
@@ -20,7 +22,7 @@ from onnxgrad.passes.lift import lift
 from onnxgrad.runtime.places import CPUPlace
 from onnxgrad.runtime.session_cache import prepare
 
-__all__ = ["Layer", "require_variables"]
+__all__ = ["Layer", "program_of", "require_variables"]
 
 
 def require_variables(function: str, *items: Any) -> None:
@@ -30,12 +32,33 @@ def require_variables(function: str, *items: Any) -> None:
             raise NotAVariable(f"{function} takes Variables, not {type(item).__name__}.")
 
 
+def program_of(variables: Sequence[Variable], static: bool = False) -> Program:
+    """Where a function appends: to the program of its first static Variable, else it computes eagerly.
+
+    Without tensors the mode decides: static after ``enable_static``, inside ``program_guard``, or where ``static`` says so.
+    """
+    for v in variables:
+        if not v.is_eager:
+            return v.block.program
+    if variables:
+        return EAGER
+    if static or state.current.static_mode or state.current.guards:
+        return default_main_program()
+    return EAGER
+
+
+_EAGER_BUILDER = Builder(BLOCK)
+
+
 class Layer:
     """One use of a layer: counts its name, then its results ``<name>.tmp_0`` and parameters ``<name>.w_0``, ``<name>.b_0``."""
 
-    def __init__(self, kind: str, *variables: Any, name: str | None = None) -> None:
+    def __init__(self, kind: str, *variables: Any, name: str | None = None, static: bool = False) -> None:
         require_variables(kind, *variables)
-        self.program: Program = variables[0].block.program if variables else default_main_program()
+        self.program: Program = program_of(variables, static)
+        if self.program is EAGER:
+            self.name, self.op = kind, _EAGER_BUILDER
+            return
         lift(self.program)
         self.name = name if name is not None else state.generate_name(kind)
         self.op = Builder(self.program.current_block(), key=f"{self.name}.inner")
@@ -61,6 +84,8 @@ class Layer:
         attr = ParamAttr.of(attr)
         if attr is None:
             return None
+        if self.program is EAGER:
+            raise ArgumentError(f"{self.name} makes parameters, which needs a static Variable. Use a layer of onnxgrad.nn.")
         block = self.program.global_block()
         if attr.name is not None and attr.name in block.vars:
             return block.create_parameter(attr.name, shape, dtype, trainable)
