@@ -176,7 +176,7 @@ def _evaluate(targets: list[Node], forget: bool) -> None:
     try:
         feeds = {name: leaves[at].array for name, at in compiled.leaves}
         for name in compiled.widened:
-            feeds[name] = feeds[name].astype(np.float32)  # type: ignore[union-attr]
+            feeds[name] = feeds[name].astype(np.float32)
         results = compiled.run(compiled.names, feeds, None)
     except Exception as error:
         raise ExecutionError(f"onnxruntime failed while computing eager tensors: {error}") from error
