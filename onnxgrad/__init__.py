@@ -6,7 +6,7 @@ operators, and run it with stock onnxruntime.
 
 import builtins
 
-from onnxgrad import errors, nn, optimizer, regularizer, rules, state, static, tensor
+from onnxgrad import errors, fft, linalg, nn, optimizer, regularizer, rules, state, static, tensor
 from onnxgrad.autodiff.api import append_backward, gradients
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
 from onnxgrad.dtypes import dtype_of
@@ -20,42 +20,8 @@ from onnxgrad.runtime.executor import Executor
 from onnxgrad.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.runtime.places import cuda_is_available as is_compiled_with_cuda
 from onnxgrad.static.input import create_parameter
-from onnxgrad.tensor.manipulation import (
-    concat,
-    expand,
-    flatten,
-    full,
-    reshape,
-    split,
-    squeeze,
-    stack,
-    transpose,
-    unsqueeze,
-)
-from onnxgrad.tensor.math import (
-    abs,
-    add,
-    add_n,
-    cast,
-    clip,
-    divide,
-    exp,
-    log,
-    matmul,
-    max,
-    maximum,
-    mean,
-    min,
-    minimum,
-    multiply,
-    pow,
-    scale,
-    sqrt,
-    square,
-    subtract,
-    sum,
-    tanh,
-)
+from onnxgrad.tensor import *  # noqa: F403
+from onnxgrad.tensor import __all__ as _tensor_functions
 
 __version__ = "0.1.0"
 
@@ -68,30 +34,20 @@ __all__ = [
     "Program",
     "Scope",
     "Variable",
-    "abs",
-    "add",
-    "add_n",
     "append_backward",
     "bfloat16",
     "bool",
-    "cast",
-    "clip",
-    "concat",
     "create_parameter",
     "disable_static",
-    "divide",
     "enable_static",
     "errors",
-    "exp",
-    "expand",
     "expansion",
     "explain_parameters",
-    "flatten",
+    "fft",
     "float16",
     "float32",
     "float64",
     "from_onnx",
-    "full",
     "gradient",
     "gradients",
     "in_dynamic_mode",
@@ -100,42 +56,23 @@ __all__ = [
     "int32",
     "int64",
     "is_compiled_with_cuda",
-    "log",
-    "matmul",
-    "max",
-    "maximum",
-    "mean",
-    "min",
-    "minimum",
-    "multiply",
+    "linalg",
     "nn",
     "optimizer",
-    "pow",
     "regularizer",
-    "reshape",
     "rules",
     "save_onnx",
-    "scale",
     "seed",
-    "split",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
     "state",
     "static",
     "stops_gradient",
-    "subtract",
-    "sum",
-    "tanh",
     "tensor",
     "to_onnx",
     "to_training_step",
-    "transpose",
     "uint8",
-    "unsqueeze",
     "unsupported",
 ]
+__all__ += _tensor_functions
 
 float16, float32, float64, bfloat16 = (dtype_of(name) for name in ("float16", "float32", "float64", "bfloat16"))
 int8, int16, int32, int64, uint8 = (dtype_of(name) for name in ("int8", "int16", "int32", "int64", "uint8"))

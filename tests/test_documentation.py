@@ -39,7 +39,7 @@ LAYERS = [
     {"rules"},
     {"autodiff"},
     {"lowering", "runtime"},
-    {"tensor", "static", "nn", "optimizer", "regularizer"},
+    {"tensor", "fft", "linalg", "static", "nn", "optimizer", "regularizer"},
     {"training", "testing", "reference_ops"},
 ]
 

@@ -88,6 +88,11 @@ def _expand(operator: Operator) -> Dims | None:
     return broadcast_dims(x.dims, target)
 
 
+def _as_first(operator: Operator) -> Dims | None:
+    x = operator.inputs[0]
+    return None if x is None else x.dims
+
+
 def _constant_of_shape(operator: Operator) -> Dims | None:
     return entries_of(operator.inputs[0])
 
@@ -153,6 +158,7 @@ def _sliced(dim: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
 FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "Reshape": _reshape,
     "Expand": _expand,
+    "GroupNormalization": _as_first,
     "ConstantOfShape": _constant_of_shape,
     "Tile": _tile,
     "Range": _range,
