@@ -6,10 +6,13 @@ operators, and run it with stock onnxruntime.
 
 import builtins
 
-from onnxgrad import errors, fft, linalg, nn, optimizer, regularizer, rules, state, static, tensor
+from onnxgrad import errors, fft, func, linalg, nn, optimizer, regularizer, rules, state, static, tensor
 from onnxgrad.autodiff.api import append_backward, gradients
+from onnxgrad.autodiff.explain import explain
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
+from onnxgrad.autodiff.transforms import hessian, hvp, jacobian, jvp, per_example_gradients, vjp
 from onnxgrad.dtypes import dtype_of
+from onnxgrad.func import value_and_grad
 from onnxgrad.interop.onnx_export import save_onnx, to_onnx, to_training_step
 from onnxgrad.interop.onnx_import import explain_parameters, from_onnx
 from onnxgrad.ir.program import Program
@@ -19,6 +22,7 @@ from onnxgrad.nn.param_attr import ParamAttr
 from onnxgrad.runtime.executor import Executor
 from onnxgrad.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.runtime.places import cuda_is_available as is_compiled_with_cuda
+from onnxgrad.state import straight_through
 from onnxgrad.static.input import create_parameter
 from onnxgrad.tensor import *  # noqa: F403
 from onnxgrad.tensor import __all__ as _tensor_functions
@@ -42,23 +46,30 @@ __all__ = [
     "enable_static",
     "errors",
     "expansion",
+    "explain",
     "explain_parameters",
     "fft",
     "float16",
     "float32",
     "float64",
     "from_onnx",
+    "func",
     "gradient",
     "gradients",
+    "hessian",
+    "hvp",
     "in_dynamic_mode",
     "int8",
     "int16",
     "int32",
     "int64",
     "is_compiled_with_cuda",
+    "jacobian",
+    "jvp",
     "linalg",
     "nn",
     "optimizer",
+    "per_example_gradients",
     "regularizer",
     "rules",
     "save_onnx",
@@ -66,11 +77,14 @@ __all__ = [
     "state",
     "static",
     "stops_gradient",
+    "straight_through",
     "tensor",
     "to_onnx",
     "to_training_step",
     "uint8",
     "unsupported",
+    "value_and_grad",
+    "vjp",
 ]
 __all__ += _tensor_functions
 

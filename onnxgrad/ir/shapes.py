@@ -119,7 +119,8 @@ def _range(operator: Operator) -> Dims | None:
 
 def _resize(operator: Operator) -> Dims | None:
     sizes = entries_of(operator.inputs[3]) if len(operator.inputs) > 3 else None
-    return sizes if sizes is not None and not operator.attrs.get("axes") else None
+    final = not operator.attrs.get("axes") and operator.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+    return sizes if final else None
 
 
 def _slice(operator: Operator) -> Dims | None:
