@@ -6,13 +6,16 @@ operators, and run it with stock onnxruntime.
 
 import builtins
 
-from onnxgrad import autograd, errors, incubate, nn, optimizer, regularizer, rules, state, static, tensor
+from onnxgrad import autograd, errors, fft, func, incubate, linalg, nn, optimizer, regularizer, rules, state, static, tensor
 from onnxgrad.autodiff.api import append_backward, gradients
+from onnxgrad.autodiff.explain import explain
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
+from onnxgrad.autodiff.transforms import hessian, hvp, jacobian, jvp, per_example_gradients, vjp
 from onnxgrad.autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.creation import is_tensor, to_tensor
 from onnxgrad.eager.tensor import Tensor
+from onnxgrad.func import value_and_grad
 from onnxgrad.interop.onnx_export import save_onnx, to_onnx, to_training_step
 from onnxgrad.interop.onnx_import import explain_parameters, from_onnx
 from onnxgrad.ir.program import Program
@@ -23,42 +26,9 @@ from onnxgrad.nn.parameter import create_parameter
 from onnxgrad.runtime.executor import Executor
 from onnxgrad.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.runtime.places import cuda_is_available as is_compiled_with_cuda
-from onnxgrad.tensor.manipulation import (
-    concat,
-    expand,
-    flatten,
-    full,
-    reshape,
-    split,
-    squeeze,
-    stack,
-    transpose,
-    unsqueeze,
-)
-from onnxgrad.tensor.math import (
-    abs,
-    add,
-    add_n,
-    cast,
-    clip,
-    divide,
-    exp,
-    log,
-    matmul,
-    max,
-    maximum,
-    mean,
-    min,
-    minimum,
-    multiply,
-    pow,
-    scale,
-    sqrt,
-    square,
-    subtract,
-    sum,
-    tanh,
-)
+from onnxgrad.state import straight_through
+from onnxgrad.tensor import *  # noqa: F403
+from onnxgrad.tensor import __all__ as _tensor_functions
 
 __version__ = "0.1.0"
 
@@ -72,35 +42,29 @@ __all__ = [
     "Scope",
     "Tensor",
     "Variable",
-    "abs",
-    "add",
-    "add_n",
     "append_backward",
     "autograd",
     "bfloat16",
     "bool",
-    "cast",
-    "clip",
-    "concat",
     "create_parameter",
     "disable_static",
-    "divide",
     "enable_grad",
     "enable_static",
     "errors",
-    "exp",
-    "expand",
     "expansion",
+    "explain",
     "explain_parameters",
-    "flatten",
+    "fft",
     "float16",
     "float32",
     "float64",
     "from_onnx",
-    "full",
+    "func",
     "grad",
     "gradient",
     "gradients",
+    "hessian",
+    "hvp",
     "in_dynamic_mode",
     "incubate",
     "int8",
@@ -110,45 +74,32 @@ __all__ = [
     "is_compiled_with_cuda",
     "is_grad_enabled",
     "is_tensor",
-    "log",
-    "matmul",
-    "max",
-    "maximum",
-    "mean",
-    "min",
-    "minimum",
-    "multiply",
+    "jacobian",
+    "jvp",
+    "linalg",
     "nn",
     "no_grad",
     "optimizer",
-    "pow",
+    "per_example_gradients",
     "regularizer",
-    "reshape",
     "rules",
     "save_onnx",
-    "scale",
     "seed",
     "set_grad_enabled",
-    "split",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
     "state",
     "static",
     "stops_gradient",
-    "subtract",
-    "sum",
-    "tanh",
+    "straight_through",
     "tensor",
     "to_onnx",
     "to_tensor",
     "to_training_step",
-    "transpose",
     "uint8",
-    "unsqueeze",
     "unsupported",
+    "value_and_grad",
+    "vjp",
 ]
+__all__ += _tensor_functions
 
 float16, float32, float64, bfloat16 = (dtype_of(name) for name in ("float16", "float32", "float64", "bfloat16"))
 int8, int16, int32, int64, uint8 = (dtype_of(name) for name in ("int8", "int16", "int32", "int64", "uint8"))

@@ -22,6 +22,7 @@
     ├── InPlaceOnLeaf(ArgumentError)         a leaf that gradients are recorded for would be changed in place
     ├── FreedGraph(SystemError)              a backward pass goes through a graph that an earlier one freed
     ├── HookOnStopped(RuntimeError)          a hook is put on a tensor at which gradients stop
+    ├── NotOffered(NotImplementedError)      a function of Paddle that has no counterpart in ONNX
     ├── ExecutionError(RuntimeError)         onnxruntime refused or failed to run a graph
     └── ProviderError(RuntimeError)          the device's execution provider is not installed
 
@@ -110,6 +111,10 @@ class HookOnStopped(OnnxGradError, RuntimeError):
 
 class InPlaceOnLeaf(ArgumentError):
     """A leaf that gradients are recorded for would be changed in place."""
+
+
+class NotOffered(OnnxGradError, NotImplementedError):
+    """A function that Paddle has and ONNX cannot express."""
 
 
 class ExecutionError(OnnxGradError, RuntimeError):

@@ -16,8 +16,9 @@ from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.traverse import needed_operators
-from onnxgrad.ir.types import TensorType
+from onnxgrad.ir.types import TensorType, merge_types
 from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.passes.dimensions import name_dimensions
 from onnxgrad.passes.lift import lift
 
 __all__ = ["append_backward", "gradients"]
@@ -44,7 +45,7 @@ def append_backward(
         callbacks: each is called as ``cb(block=..., context=...)`` after every appended operator but the seed. ``context``
             maps gradient names to forward variables; ``context["__current_op_desc__"]`` is the new Operator.
         checkpoints: tensors to keep. Everything between them is computed again in the backward pass, which takes less memory
-            and more time.
+            and more time. A tensor inside the body of a Loop or Scan lets that loop hold about 2 sqrt(n) of its n states.
         distop_context: accepted for compatibility; has no effect.
 
     Returns:
@@ -80,7 +81,7 @@ def append_backward(
     else:
         wanted = listed
     open_leaves = [v for v in program.list_vars() if v.is_leaf and v._stop is False and not isinstance(v, Parameter)]
-    pass_ = _BackwardPass(program, blocked, list(callbacks or ()), kept)
+    pass_ = BackwardPass(program, blocked, list(callbacks or ()), kept)
     found = pass_.append([(loss, None)], [*wanted, *open_leaves], loss.block)
     return [(v, found[v]) for v in wanted if v in found]
 
@@ -134,7 +135,7 @@ def gradients(
     blocked = _variables(program, no_grad_set, "no_grad_set")
     blocked_ids = {id(v) for v in blocked}
     wanted = [v for v in input_list if id(v) not in blocked_ids and not _stops(v)]
-    pass_ = _BackwardPass(program, blocked, [], [])
+    pass_ = BackwardPass(program, blocked, [], [])
     found = pass_.append(list(zip(target_list, cotangents, strict=True)), wanted, block)
     return [found.get(v) for v in input_list]
 
@@ -188,7 +189,7 @@ def _check_callbacks(callbacks: Sequence[Callback] | None) -> None:
             raise ArgumentError(f"callbacks holds {callback!r}, which cannot be called.")
 
 
-class _BackwardPass:
+class BackwardPass:
     """Stages a backward pass, prunes it, then commits it operator by operator. A failure leaves the program as it was."""
 
     def __init__(self, program: Program, blocked: list[Variable], callbacks: list[Callback], checkpoints: list[Variable]) -> None:
@@ -198,12 +199,14 @@ class _BackwardPass:
         self.checkpoints = checkpoints
         self.seeds: list[Operator] = []
         self.seed_of: dict[int, Variable] = {}
+        self.primal_of: dict[Variable, Variable] = {}
 
     def append(
         self, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block
     ) -> dict[Variable, Variable]:
         lift(self.program)
-        undo = _Snapshot(self.program, block)
+        name_dimensions(self.program.global_block())
+        undo = Snapshot(self.program, block)
         self.program._appending_grad_times += 1
         try:
             return self._append(targets, wanted, block)
@@ -217,14 +220,20 @@ class _BackwardPass:
         outputs = [target for target, _ in targets]
         operators = _reachable(block.ops, outputs)
         walk = Walk(block, operators, self.blocked)
+        inside = [v for v in self.checkpoints if v.block is not block]
+        walk.segmented = {id(v.block) for v in inside}
+        _check_inside(inside, operators)
         walk.prepare(wanted, outputs)
         for target, cotangent in targets:
             seed = cotangent if cotangent is not None else self._seed(walk, target)
+            if isinstance(target.type, TensorType) and isinstance(seed.type, TensorType):
+                seed.type = merge_types(target.type._replace(dtype=seed.dtype), seed.type)
             walk.seed(target, seed)
             self.seed_of[id(seed)] = target
         self.seeds = list(walk.stage)
-        if self.checkpoints:
-            walk.recompute = Recompute(_before_expansion(walk), self.checkpoints, walk.stage)
+        between = [v for v in self.checkpoints if v.block is block]
+        if between:
+            walk.recompute = Recompute(_before_expansion(walk), between, walk.stage)
         walk.run()
         return self._commit(walk, wanted, block)
 
@@ -245,7 +254,8 @@ class _BackwardPass:
         staged = needed_operators(walk.stage, found.values())
         walk.drop_unread_tapes(reads_of(staged) | {id(g) for g in found.values()})
         self._insert_expansions(walk, staged, block)
-        forward_of = {id(g): v for v, g in walk.gradients.items()}
+        self.primal_of = {g: v for v, g in walk.gradients.items()}
+        forward_of = {id(g): v for g, v in self.primal_of.items()}
         context: dict[str, Any] = {}
         for op in staged:
             for v in op.outputs:
@@ -369,11 +379,19 @@ def _reachable(operators: list[Operator], outputs: list[Variable]) -> list[Opera
     return kept
 
 
+def _check_inside(checkpoints: list[Variable], operators: list[Operator]) -> None:
+    """A checkpoint in a body must be in that of a Loop or Scan of the main graph."""
+    bodies = {id(body) for op in operators if op.type in ("Loop", "Scan") for body in op.blocks()}
+    for v in checkpoints:
+        if id(v.block) not in bodies:
+            raise ArgumentError(f"the checkpoint {v.name} is not in the body of a Loop or Scan of the main graph. Leave it out.")
+
+
 def _before_expansion(walk: Walk) -> list[Operator]:
     return [op for op in walk.operators if op.expansion is None and op not in walk.expansions]
 
 
-class _Snapshot:
+class Snapshot:
     """What a failed backward pass must put back."""
 
     def __init__(self, program: Program, block: Block) -> None:

@@ -12,6 +12,8 @@ from itertools import count
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
+
 from onnxgrad import state
 from onnxgrad.autodiff.api import gradients
 from onnxgrad.eager.evaluate import Structures, Writer, counts, evaluate, without_constants
@@ -103,7 +105,8 @@ class Backward:
             self._stage(plain, sought)
             while self._arrived:
                 self._pass_cut(sought)
-            return [(node, self._hooked(node, self._found[_key(node)][1])) for node in wanted if _key(node) in self._found]
+            reached = {_key(node) for node in [*inner, *self.leaves]}
+            return [(node, self._hooked(node, self._gradient(node))) for node in wanted if _key(node) in reached]
 
     def free(self) -> None:
         """Give up the recorded graph: another backward pass through it is an error."""
@@ -149,6 +152,11 @@ class Backward:
         present = store.get(_key(node))
         total = gradient if present is None else record_binary("Add", present[1], gradient)
         store[_key(node)] = (node, total)
+
+    def _gradient(self, node: Node) -> Tensor:
+        """What arrived; zeros where operators on every path, such as Floor, are constant almost everywhere."""
+        found = self._found.get(_key(node))
+        return found[1] if found is not None else leaf(np.zeros(node.kind.type.dims, node.kind.type.dtype.numpy))
 
     def _hooked(self, node: Node, gradient: Tensor) -> Tensor:
         """What the hooks of a leaf make of its gradient; those of inner tensors were called on the way."""
@@ -203,8 +211,6 @@ def _is_python(node: Node) -> bool:
 
 
 def _ones(node: Node) -> Tensor:
-    import numpy as np
-
     return leaf(np.ones(node.kind.type.dims, node.kind.type.dtype.numpy))  # type: ignore[union-attr]
 
 

@@ -410,7 +410,7 @@ class Tensor(Variable):
         self.set_value(other)
         return self
 
-    def _become(self, result: Tensor) -> Tensor:
+    def become(self, result: Tensor) -> Tensor:
         """Turn into the result of an operator, in place.
 
         Raises:
@@ -442,27 +442,27 @@ class Tensor(Variable):
 
     def fill_(self, value: Any) -> Tensor:
         """Fill with one number."""
-        return self._become(leaf(np.full(self.dims, value, self.dtype.numpy)))
+        return self.become(leaf(np.full(self.dims, value, self.dtype.numpy)))
 
     def add_(self, y: Any) -> Tensor:
         """Add ``y`` in place."""
-        return self._become(self + y)
+        return self.become(self + y)
 
     def subtract_(self, y: Any) -> Tensor:
         """Subtract ``y`` in place."""
-        return self._become(self - y)
+        return self.become(self - y)
 
     def multiply_(self, y: Any) -> Tensor:
         """Multiply by ``y`` in place."""
-        return self._become(self * y)
+        return self.become(self * y)
 
     def divide_(self, y: Any) -> Tensor:
         """Divide by ``y`` in place."""
-        return self._become(self / y)
+        return self.become(self / y)
 
     def scale_(self, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Tensor:
         """Scale and shift in place."""
-        return self._become((self * scale + bias) if bias_after_scale else ((self + bias) * scale))  # type: ignore[arg-type]
+        return self.become((self * scale + bias) if bias_after_scale else ((self + bias) * scale))  # type: ignore[arg-type]
 
     def __setitem__(self, item: Any, value: Any) -> None:
         """Replace some elements. Gradients flow to the kept elements and to the new ones."""
@@ -475,7 +475,7 @@ class Tensor(Variable):
         flat = record("Reshape", (spread, np.array([-1])), _NOTHING)
         old = record("Reshape", (self, np.array([-1])), _NOTHING)
         new = record("ScatterElements", (old, leaf(np.array(taken.reshape(-1))), flat), {"axis": 0})
-        self._become(record("Reshape", (new, np.array(self.dims, np.int64)), {"allowzero": 1}))
+        self.become(record("Reshape", (new, np.array(self.dims, np.int64)), {"allowzero": 1}))
 
     # Devices ---------------------------------------------------------------------------------------------------------
 

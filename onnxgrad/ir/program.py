@@ -62,6 +62,7 @@ class Program:
         opset_imports: (domain, version) pairs as written to a file.
         functions: model-local functions by (domain, name, overload).
         scope: values that belong to this program alone; a program built in Python uses the global scope.
+        is_oracle: for tests: also accept float64 where an operator declares float32 only, as onnx.reference does.
     """
 
     def __init__(self) -> None:
@@ -83,6 +84,7 @@ class Program:
         self.random_seed = 0
         self.schedulers: list[tuple[Variable, Any]] = []
         self.decisions: dict[str, str] = {}
+        self.is_oracle = False
         self._appending_grad_times = 0
         self._constants: dict[Any, Variable] = {}
         self._current: list[Block] = []

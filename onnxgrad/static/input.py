@@ -8,7 +8,7 @@ from typing import Any
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentTypeError, DuplicateName
 from onnxgrad.ir.defaults import default_main_program
-from onnxgrad.ir.types import Dim, TensorType
+from onnxgrad.ir.types import Dim, TensorType, shown_type
 from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.nn.initializer import Constant, Initializer, XavierUniform
 from onnxgrad.nn.param_attr import ParamAttr
@@ -49,7 +49,7 @@ def data(name: str, shape: Sequence[int | str | None], dtype: Any = None, lod_le
     wanted = TensorType(dtype_of("float32" if dtype is None else dtype), tuple(dims))
     present = block.vars.get(name)
     if present is not None:
-        if not present.is_data or present.type != wanted:
+        if not present.is_data or shown_type(present.type) != wanted:
             raise DuplicateName(f"data: {name!r} exists already as {present!r}. Choose another name.")
         return present
     variable = Variable(block, name, wanted)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -16,20 +17,35 @@ from onnxgrad.ir.defaults import default_main_program, default_startup_program
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.variable import Parameter, Variable
-from onnxgrad.nn.initializer import Initializer
-from onnxgrad.nn.param_attr import ParamAttr
 from onnxgrad.passes.lift import lift
 from onnxgrad.runtime.places import CPUPlace
 from onnxgrad.runtime.session_cache import prepare
 
-__all__ = ["Layer", "program_of", "require_variables"]
+if TYPE_CHECKING:
+    from onnxgrad.nn.initializer import Initializer
+
+__all__ = ["Layer", "is_variable", "overwritten", "program_of", "require_variables"]
+
+
+def is_variable(item: Any) -> TypeGuard[Variable]:
+    """Whether functions take ``item`` as a tensor rather than as a number, a list or an array."""
+    return isinstance(item, Variable)
 
 
 def require_variables(function: str, *items: Any) -> None:
     """Refuse anything that is not a Variable, naming the function."""
     for item in items:
-        if not isinstance(item, Variable):
+        if not is_variable(item):
             raise NotAVariable(f"{function} takes Variables, not {type(item).__name__}.")
+
+
+def overwritten(function: str, x: Any, result: Variable) -> Variable:
+    """What an in-place function gives. A program's variables are never overwritten: their result is a new one, as in Paddle."""
+    if isinstance(x, Variable) and x.is_eager:
+        return x.become(result)  # type: ignore[attr-defined, no-any-return]
+    plain = function.removesuffix("_")
+    warnings.warn(f"In a program, {function}() is the same as {plain}() and overwrites nothing.", stacklevel=3)
+    return result
 
 
 def program_of(variables: Sequence[Variable], static: bool = False) -> Program:
@@ -67,6 +83,16 @@ class Layer:
         """Append the operator that computes the next result of this layer."""
         return self.op.emit(op_type, args, kwargs, key=f"{self.name}.tmp")
 
+    def result(self, op_type: str, *args: Any, **kwargs: Any) -> Variable:
+        """What ``emit`` gives for an operator with one output."""
+        found: Variable = self.emit(op_type, *args, **kwargs)
+        return found
+
+    def results(self, count: int, op_type: str, *args: Any, **kwargs: Any) -> list[Variable]:
+        """The ``count`` outputs of an operator, as the next results of this layer."""
+        found = self.op.emit(op_type, args, kwargs, outputs=count, key=f"{self.name}.tmp")
+        return list(found) if count > 1 else [found]
+
     def activate(self, x: Variable, activation: str | None) -> Variable:
         """Apply an activation by its Paddle name."""
         if activation is None:
@@ -81,11 +107,13 @@ class Layer:
         self, attr: Any, suffix: str, shape: list[int], dtype: DType, default: Initializer, trainable: bool = True
     ) -> Parameter | None:
         """A parameter of this layer; None when ``attr`` is False. A name that exists is shared."""
+        from onnxgrad.nn.param_attr import ParamAttr
+
         attr = ParamAttr.of(attr)
         if attr is None:
             return None
         if self.program is EAGER:
-            raise ArgumentError(f"{self.name} makes parameters, which needs a static Variable. Use a layer of onnxgrad.nn.")
+            raise ArgumentError(f"{self.name} makes parameters, which needs a static Variable. Use create_parameter here.")
         block = self.program.global_block()
         if attr.name is not None and attr.name in block.vars:
             return block.create_parameter(attr.name, shape, dtype, trainable)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import onnxgrad as paddle
+from onnxgrad.errors import UnsupportedGradient
 
 cases = pytest.importorskip("tests.paddle_cases")
 
@@ -40,11 +41,21 @@ def test_agrees_with_paddle(case):
     seeds = named("target_gradients") or None
     if seeds is not None:
         seeds = [seeds[at] for at, target in enumerate(targets) if not any(target is t for t in targets[:at])]
-    found = paddle.grad(once(targets), once(inputs), seeds, allow_unused=True, no_grad_vars=blocked)
+    try:
+        found = paddle.grad(once(targets), once(inputs), seeds, allow_unused=True, no_grad_vars=blocked)
+    except UnsupportedGradient as error:
+        if "not written yet" in str(error):
+            pytest.xfail(str(error))
+        raise
     gradients = {id(x): g for x, g in zip(once(inputs), found, strict=True)}
     wanted = {f"grad/{name}": gradients[id(x)] for name, x in zip(spec["inputs"], inputs, strict=True)}
     wanted |= {f"out/{name}": v for name, v in values.items() if isinstance(v, paddle.Tensor)}
     for key, tensor in wanted.items():
-        if key in case.arrays:
+        if key not in case.arrays:
+            continue
+        if tensor is None:
+            # Where nothing but comparisons connects the two, Paddle gives zeros.
+            assert not case.arrays[key].any()
+        else:
             np.testing.assert_allclose(tensor.numpy(), case.arrays[key], rtol=1e-3, atol=1e-4, err_msg=key)
             assert tensor.numpy().dtype == case.arrays[key].dtype
