@@ -99,7 +99,7 @@ class Backward:
             plain: list[tuple[Node, Tensor | None]] = []
             for node, seed in zip(targets, seeds, strict=True):
                 if _key(node) in self._cuts:
-                    self._arrive(node, seed if seed is not None else _ones(node))
+                    self._arrive(node, seed if seed is not None else _filled(node, 1.0))
                 elif not node.stop:
                     plain.append((node, seed))
             self._stage(plain, sought)
@@ -156,7 +156,7 @@ class Backward:
     def _gradient(self, node: Node) -> Tensor:
         """What arrived; zeros where operators on every path, such as Floor, are constant almost everywhere."""
         found = self._found.get(_key(node))
-        return found[1] if found is not None else leaf(np.zeros(node.kind.type.dims, node.kind.type.dtype.numpy))
+        return found[1] if found is not None else _filled(node, 0.0)
 
     def _hooked(self, node: Node, gradient: Tensor) -> Tensor:
         """What the hooks of a leaf make of its gradient; those of inner tensors were called on the way."""
@@ -190,7 +190,7 @@ class Backward:
                 continue
             if node.call is None:
                 if node in sought:
-                    self._arrive(node, seed if seed is not None else _ones(node))
+                    self._arrive(node, seed if seed is not None else _filled(node, 1.0))
             else:
                 inner.append((node, seed))
         if not inner:
@@ -210,8 +210,10 @@ def _is_python(node: Node) -> bool:
     return node.call is not None and node.call.signature.type == PYTHON
 
 
-def _ones(node: Node) -> Tensor:
-    return leaf(np.ones(node.kind.type.dims, node.kind.type.dtype.numpy))  # type: ignore[union-attr]
+def _filled(node: Node, value: float) -> Tensor:
+    """A tensor like a value, with one number everywhere."""
+    type: Any = node.kind.type
+    return leaf(np.full(type.dims, value, type.dtype.numpy))
 
 
 def _call_hooks(node: Node, gradient: Tensor) -> Tensor:
