@@ -13,6 +13,7 @@ def real(*shape, low=-2.0, high=2.0):
     """Numbers no two of which are close, none close to 0: neither ties nor kinks."""
     size = int(np.prod(shape, dtype=int))
     steps = np.linspace(low, high, size + 2)[1:-1]
+    steps += 0.017 * (high - low) / (size + 1)  # no two of opposite signs and equal size
     steps += np.where(np.abs(steps) < 0.03, 0.07, 0.0)
     return RNG.permutation(steps).reshape(shape)
 

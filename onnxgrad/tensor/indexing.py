@@ -475,7 +475,7 @@ class _Index:
             if isinstance(part, int):
                 self._check(part, axis)
                 bounds: Any = (part, part + 1 if part != -1 else _END, 1)
-            elif isinstance(part, builtins.slice) and part != builtins.slice(None):
+            elif isinstance(part, builtins.slice) and not (part.start is part.stop is part.step is None):
                 bounds = _bounds(part)
             else:
                 axis += 1
