@@ -154,11 +154,11 @@ def test_operators():
         "n": np.array([-7, 4, 5, 12]),
         "b": np.array([True, False, True, True]),
     }
-    X, N, M = feeds.values()
+    u, k, t = feeds.values()
     pairs = [
-        (x % 2.0, X % 2), (2.0 // x, 2.0 // X), (n // 2, N // 2), (n % 3, N % 3), (7 % n, 7 % N), (n & 6, N & 6), (n | 1, N | 1),
-        (n ^ 3, N ^ 3), (~n, ~N), (~b, ~M), (b & b, M & M), (b | ~b, M | ~M), (n << 2, N << 2), (n >> 1, N >> 1), (+x, X), (-x, -X),
-        (abs(x), abs(X)), (x @ x, X @ X), (x == 0.5, X == 0.5), (x != 0.5, X != 0.5), (1 / n, (1 / N).astype(np.float32)), (n + 0.5, (N + 0.5).astype(np.float32)),
+        (x % 2.0, u % 2), (2.0 // x, 2.0 // u), (n // 2, k // 2), (n % 3, k % 3), (7 % n, 7 % k), (n & 6, k & 6), (n | 1, k | 1),
+        (n ^ 3, k ^ 3), (~n, ~k), (~b, ~t), (b & b, t & t), (b | ~b, t | ~t), (n << 2, k << 2), (n >> 1, k >> 1), (+x, u), (-x, -u),
+        (abs(x), abs(u)), (x @ x, u @ u), (x == 0.5, u == 0.5), (x != 0.5, u != 0.5), (1 / n, (1 / k).astype(np.float32)), (n + 0.5, (k + 0.5).astype(np.float32)),
     ]  # fmt: skip
     found = paddle.Executor().run(feed=feeds, fetch_list=[v for v, _ in pairs])
     for got, (_, expected) in zip(found, pairs, strict=True):

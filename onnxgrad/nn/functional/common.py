@@ -212,13 +212,15 @@ def pad(
             raise ArgumentError("pad: the border must be known when the program is built, not a computed Variable.")
         pad = pad.value.numpy()
     widths = [int(pad)] * (2 * (x.ndim - 2)) if isinstance(pad, int) else [int(n) for n in pad]
+    if len(widths) % 2:
+        raise ArgumentError(f"pad: {widths} must hold a start and an end for each axis.")
     pairs = list(zip(widths[::2], widths[1::2], strict=True))
     if len(pairs) == x.ndim and mode == "constant":
         axes = list(range(x.ndim)) if pad_from_left_axis else list(range(x.ndim))[::-1]
     else:
         spatial = list(range(2, x.ndim)) if data_format[1] == "C" else list(range(1, x.ndim - 1))
         axes = spatial[::-1][: len(pairs)]
-    if len(axes) != len(pairs) or len(widths) % 2:
+    if len(axes) != len(pairs):
         raise ArgumentError(f"pad: {widths} does not fit the {x.ndim} axes of {x!r}.")
     ordered = sorted(zip(axes, pairs, strict=True))
     pads = np.array([start for _, (start, _) in ordered] + [end for _, (_, end) in ordered])

@@ -10,7 +10,7 @@ import numpy as np
 from onnxgrad.errors import ArgumentError
 from onnxgrad.ir.variable import Variable
 from onnxgrad.nn.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from onnxgrad.tensor.common import as_dtype, integers, known_dim, shape_operand
+from onnxgrad.tensor.common import as_dtype, as_operand, integers, known_dim, shape_operand
 from onnxgrad.tensor.layer import Layer, is_variable
 
 __all__ = [
@@ -65,34 +65,46 @@ def interpolate(
     last = data_format is not None and data_format[1] != "C"
     if last:
         x = layer.op.Transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])
-    y = _resized(layer, x, size, scale_factor, mode.lower(), align_corners, align_mode)
+    y = _resized(layer, x, size, scale_factor, mode.lower(), align_corners, align_mode, all_axes=last)
     return layer.result("Transpose", y, perm=[0, *range(2, x.ndim), 1]) if last else y
 
 
-def _resized(layer: Layer, x: Variable, size: Any, scale: Any, mode: str, align_corners: bool, align_mode: int) -> Variable:
+def _resized(
+    layer: Layer, x: Variable, size: Any, scale: Any, mode: str, align_corners: bool, align_mode: int, all_axes: bool
+) -> Variable:
     op, axes = layer.op, list(range(2, x.ndim))
-    if size is None:
-        if is_variable(scale):
-            factors = op.Expand(op.Reshape(as_dtype(op, scale, "float32"), np.array([-1])), np.array([len(axes)]))
-            return layer.result("Resize", x, None, factors, axes=axes, **_coordinates(mode, align_corners, align_mode))
-        factors = [float(scale)] * len(axes) if isinstance(scale, (int, float)) else [float(f) for f in scale]
-        if all(n >= 0 for n in x.shape[2:]):
-            size = [int(n * f) for n, f in zip(x.shape[2:], factors, strict=True)]
-            exact = all(m == n * f for m, n, f in zip(size, x.shape[2:], factors, strict=True))
-            if not exact and not align_corners and mode != "area":
-                size = None
+    if size is None and not is_variable(scale):
+        scale = [float(scale)] * len(axes) if isinstance(scale, (int, float)) else [float(f) for f in scale]
+        size = _exact_size(x, scale, align_corners or mode == "area")
     if mode == "area":
         if size is None:
             raise ArgumentError("interpolate: mode 'area' needs a size, or known sizes of its input.")
         pools: list[Callable[..., Variable]] = [adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d]
         return pools[len(axes) - 1](x, integers(size, "interpolate"))
     attrs = _coordinates(mode, align_corners, align_mode)
+    # onnxruntime moves a Transpose through Resize and then loses the operand if it has fewer entries than axes.
+    attrs["axes"] = None if all_axes else axes
     if size is None:
-        return layer.result("Resize", x, None, np.array(factors, np.float32), axes=axes, **attrs)
+        one = op.constant(np.ones(2, np.float32))
+        factors = op.Expand(op.Reshape(scale, np.array([-1])), np.array([len(axes)])) if is_variable(scale) else scale
+        factors = as_dtype(op, as_operand(op, factors if is_variable(factors) else np.array(factors, np.float32)), "float32")
+        return layer.result("Resize", x, None, op.Concat(one, factors, axis=0) if all_axes else factors, **attrs)
     size = [size] * len(axes) if isinstance(size, int) else size
     if not is_variable(size) and len(size) != len(axes):
         raise ArgumentError(f"interpolate: size {size} must have {len(axes)} entries.")
-    return layer.result("Resize", x, None, None, shape_operand(op, size), axes=axes, **attrs)
+    sizes = shape_operand(op, size)
+    if all_axes:
+        sizes = op.Concat(op.Shape(x, start=0, end=2), as_operand(op, sizes), axis=0)
+    return layer.result("Resize", x, None, None, sizes, **attrs)
+
+
+def _exact_size(x: Variable, factors: list[float], rounds: bool) -> list[int] | None:
+    """The sizes that factors lead to, if they are known and whole (or may be rounded down)"""
+    sizes = x.shape[2:]
+    if any(n < 0 for n in sizes):
+        return None
+    wanted = [n * f for n, f in zip(sizes, factors, strict=True)]
+    return [int(m) for m in wanted] if rounds or all(m == int(m) for m in wanted) else None
 
 
 def _coordinates(mode: str, align_corners: bool, align_mode: int) -> dict[str, Any]:
