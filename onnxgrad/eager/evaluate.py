@@ -104,6 +104,8 @@ class Chain:
             self._want(node)
         for call in calls:
             add(call.signature.number)
+            if call.others is not None:
+                self._want_others(call.others, mark)
             for node in call.inputs:  # type: ignore[assignment]
                 if node is None:
                     add(None)
@@ -125,6 +127,15 @@ class Chain:
     def _want(self, node: Node) -> None:
         assert node.call is not None
         self.wanted.setdefault(node.call.place + node.index, []).append(node)
+
+    def _want_others(self, others: list[Any], mark: int) -> None:
+        """Results that nobody in this chain reads, but the user holds: they come at no cost now."""
+        for reference in others:
+            node = reference()
+            if node is not None and node.array is None and node.mark != mark:
+                if node.handle is not None and node.handle() is not None:
+                    node.mark = mark
+                    self._want(node)
 
     def place(self, number: int) -> tuple[Call, int]:
         """The call and output that an entry of ``wanted`` means."""

@@ -103,10 +103,11 @@ def signature_of(type: str, domain: str, attrs: dict[str, Any], frozen: Any, kin
 class Call:
     """One recorded use of an operator. ``serial`` grows in recording order, which is an order of execution.
 
-    ``mark`` and ``place`` belong to whoever walks the graph at the moment.
+    ``others`` are weak references to the nodes of a call with several outputs, which a run computes together. ``mark`` and
+    ``place`` belong to whoever walks the graph at the moment.
     """
 
-    __slots__ = ("freed", "inputs", "mark", "place", "serial", "signature", "stack")
+    __slots__ = ("freed", "inputs", "mark", "others", "place", "serial", "signature", "stack")
 
     def __init__(self, signature: Signature, inputs: tuple[Node | None, ...], serial: int) -> None:
         self.signature = signature
@@ -115,6 +116,7 @@ class Call:
         self.mark = 0
         self.place = 0
         self.freed = False
+        self.others: list[Any] | None = None
         self.stack: tuple[tuple[CodeType, int], ...] = ()
 
     def source_lines(self) -> list[str]:
@@ -165,7 +167,7 @@ class Node:
     ``depth`` is the length of the longest chain of calls to compute before it.
     """
 
-    __slots__ = ("array", "call", "depth", "handle", "index", "kind", "mark", "meta", "place", "stop")
+    __slots__ = ("__weakref__", "array", "call", "depth", "handle", "index", "kind", "mark", "meta", "place", "stop")
 
     def __init__(
         self,

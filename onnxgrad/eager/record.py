@@ -208,6 +208,8 @@ def record_call(signature: Signature, inputs: tuple[Node | None, ...]) -> list[A
         None if kind is None else Node(kind, None, call, index, stop or not kind.is_float, depth + 1)
         for index, kind in enumerate(signature.kinds)
     ]
+    if len(made) > 1:
+        call.others = [_ref(node) for node in made if node is not None]
     if not all(kind is None or kind.is_known for kind in signature.kinds):
         _compute_now(call, made)
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -76,8 +77,6 @@ class Tensor(Variable):
         self._node.stop = bool(stop_gradient)
 
     def _own(self) -> None:
-        import weakref
-
         self._node.handle = weakref.ref(self)
 
     # What a Variable has ---------------------------------------------------------------------------------------------
@@ -266,8 +265,12 @@ class Tensor(Variable):
     def detach(self) -> Tensor:
         """The same value, through which no gradient flows."""
         node = self._node
-        found: Tensor = wrap(Node(node.kind, node.array, node.call if node.array is None else None, node.index))
-        return found
+        if node.array is not None:
+            return wrap(Node(node.kind, node.array))  # type: ignore[no-any-return]
+        twin = Node(node.kind, None, node.call, node.index, depth=node.depth)
+        if node.call is not None and node.call.others is not None:
+            node.call.others.append(weakref.ref(twin))
+        return wrap(twin)  # type: ignore[no-any-return]
 
     def detach_(self) -> Tensor:
         """Cut this tensor off from what it was computed from."""
@@ -424,7 +427,7 @@ class Tensor(Variable):
             raise ArgumentError(f"in place, the result of shape {result.shape} must have the tensor's shape {self.shape}.")
         if result.dtype != self.dtype:
             result = result.astype(self.dtype)  # type: ignore[assignment]
-        if not state.current.gradients:
+        if result.stop_gradient or not state.current.gradients:
             found = result.detach()._node
             found.stop = self.stop_gradient
             if self.is_leaf and not found.stop:

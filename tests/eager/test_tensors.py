@@ -220,6 +220,27 @@ class TestComputing:
         np.testing.assert_array_equal(x.grad.numpy(), y.numpy())
 
 
+class TestBatchNorm:
+    def test_running_statistics_move_and_each_step_is_one_run(self, built):
+        mean, variance = paddle.to_tensor(np.zeros(2, np.float32)), paddle.to_tensor(np.ones(2, np.float32))
+        weight = paddle.to_tensor(np.ones(2, np.float32), stop_gradient=False)
+        expected_mean, expected_variance = np.zeros(2), np.ones(2)
+        for seed in range(4):
+            batch = array(5, 2, 3, seed=seed)
+            h = paddle.tanh(paddle.to_tensor(batch))
+            y = F.batch_norm(h, mean, variance, weight=weight, training=True)
+            paddle.sum(y * y * y).backward()
+            seen = np.tanh(batch)
+            expected_mean = 0.9 * expected_mean + 0.1 * seen.mean(axis=(0, 2))
+            expected_variance = 0.9 * expected_variance + 0.1 * seen.var(axis=(0, 2))
+        assert built()["runs"] == 4
+        np.testing.assert_allclose(mean.numpy(), expected_mean, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(variance.numpy(), expected_variance, rtol=1e-4)
+        assert built()["runs"] == 4
+        normal = (seen - seen.mean(axis=(0, 2), keepdims=True)) / np.sqrt(seen.var(axis=(0, 2), keepdims=True) + 1e-5)
+        np.testing.assert_allclose(y.numpy(), normal, rtol=1e-3, atol=1e-4)
+
+
 class TestChanging:
     def test_set_value_does_not_reach_back(self):
         x = paddle.to_tensor([1.0, 2.0])

@@ -10,7 +10,7 @@ import numpy as np
 from onnxgrad.ir.variable import Variable
 from onnxgrad.passes.modes import attach_training
 from onnxgrad.tensor.common import shape_of
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.layer import Layer, overwritten
 from onnxgrad.tensor.linalg import vector_norm
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
@@ -64,7 +64,10 @@ def batch_norm(
         assert y.op is not None
         attach_training(y.op)
     else:
-        y = op.emit("BatchNormalization", operands, {"training_mode": 1, **attrs}, outputs=3)[0]
+        y, mean, variance = op.emit("BatchNormalization", operands, {"training_mode": 1, **attrs}, outputs=3)
+        if x.is_eager:
+            overwritten("batch_norm", running_mean, mean.detach())
+            overwritten("batch_norm", running_var, variance.detach())
     return layer.result("Transpose", y, perm=[0, *range(2, x.ndim), 1]) if last else y
 
 
