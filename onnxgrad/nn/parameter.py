@@ -14,7 +14,6 @@ from onnxgrad.eager.tensor import EagerParameter
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.nn.initializer import Constant, Initializer, XavierUniform
 from onnxgrad.nn.param_attr import ParamAttr
-from onnxgrad.static import input as static_input
 from onnxgrad.tensor.layer import program_of
 
 __all__ = ["create_parameter", "eager_parameter"]
@@ -46,6 +45,8 @@ def create_parameter(
         [2, 3]
     """
     if program_of(()) is not EAGER:
+        from onnxgrad.static import input as static_input
+
         return static_input.create_parameter(shape, dtype, name, attr, is_bias, default_initializer)
     chosen = ParamAttr.of(attr)
     if chosen is None:
