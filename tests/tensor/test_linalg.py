@@ -175,6 +175,7 @@ def draw(make):
 
 
 def test_uniform_and_normal_numbers_have_their_moments():
+    paddle.enable_static()
     for make, mean, std in (
         (lambda: paddle.uniform([100, 100], min=1.0, max=3.0), 2.0, 2 / np.sqrt(12)),
         (lambda: paddle.rand([100, 100]), 0.5, 1 / np.sqrt(12)),
@@ -188,6 +189,7 @@ def test_uniform_and_normal_numbers_have_their_moments():
 
 
 def test_integers_permutations_and_choices():
+    paddle.enable_static()
     found = draw(lambda: paddle.randint(2, 6, [2000]))
     assert found.dtype == np.int64 and set(found) == {2, 3, 4, 5}
     assert sorted(draw(lambda: paddle.randperm(9))) == list(range(9))
@@ -201,6 +203,7 @@ def test_integers_permutations_and_choices():
 
 
 def test_a_seed_makes_draws_reproducible():
+    paddle.enable_static()
     first = draw(lambda: paddle.rand([8]))
     with static.program_guard(paddle.Program()):
         again = draw(lambda: paddle.rand([8]))

@@ -208,6 +208,8 @@ def test_gradients(case):
 @pytest.mark.parametrize("name", MADE)
 def test_made_tensors(name):
     make, expected = MADE[name]
+    np.testing.assert_allclose(make().numpy(), expected, rtol=1e-6)
+    paddle.enable_static()
     (found,) = paddle.Executor().run(fetch_list=[make()])
     assert found.dtype == expected.dtype and found.shape == expected.shape
     np.testing.assert_allclose(found, expected, rtol=1e-6)
