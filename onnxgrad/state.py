@@ -24,7 +24,7 @@ class NameCounters:
 
 
 class State:
-    """What ``program_guard``, ``scope_guard``, ``enable_static`` and ``seed`` change."""
+    """What ``program_guard``, ``scope_guard``, ``enable_static``, ``no_grad`` and ``seed`` change."""
 
     def __init__(self) -> None:
         self.names = NameCounters()
@@ -34,6 +34,9 @@ class State:
         self.scope: Any = None
         self.seed: int | None = None
         self.seeds_drawn = 0
+        self.generator: Any = None
+        self.gradients = True
+        self.guards = 0
         self.straight_through = True
 
 

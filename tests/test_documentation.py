@@ -44,7 +44,8 @@ LAYERS = [
     {"rules"},
     {"autodiff"},
     {"lowering", "runtime"},
-    {"tensor", "static", "nn", "optimizer", "regularizer"},
+    {"eager"},
+    {"tensor", "fft", "linalg", "static", "nn", "optimizer", "regularizer", "autograd", "incubate"},
     {"training", "testing", "reference_ops", "func"},
 ]
 

@@ -39,6 +39,7 @@ class Block:
         "value_infos",
         "vars",
     )
+    is_eager = False
 
     def __init__(self, program: Program, parent: Block | None = None, name: str = "main") -> None:
         self.program = program
@@ -63,6 +64,10 @@ class Block:
     def build(self) -> Builder:
         """Appends operators to this block: ``block.build.Mul(x, y)``."""
         return Builder(self)
+
+    def record(self, op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any, domain: str) -> Any:
+        """Compute an operator's results eagerly instead of appending it; only an eager block can."""
+        raise NotImplementedError
 
     # Looking up ------------------------------------------------------------------------------------------------------
 

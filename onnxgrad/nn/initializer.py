@@ -38,7 +38,9 @@ class Initializer:
 
 
 def _next_seed(op: Builder) -> float:
-    """A seed for one random operator: counted from the program's or the global seed, else from the system."""
+    """A seed for one random operator: counted from the program's or the global seed, else from the system; 0 if drawn eagerly."""
+    if op.block.is_eager:
+        return 0.0
     base = op.block.program.random_seed or state.current.seed
     if base is None or (base == 0 and state.current.seed is None):
         return float(random.SystemRandom().randrange(1, 2**24))

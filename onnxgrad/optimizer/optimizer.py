@@ -15,6 +15,7 @@ from onnxgrad.ir.operator import Operator, Role
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.nn.clip import GradientClip
+from onnxgrad.optimizer.eager import EagerSteps
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.regularizer import L2Decay
 
@@ -23,7 +24,7 @@ __all__ = ["Optimizer"]
 Pairs: TypeAlias = "list[tuple[Variable, Variable]]"
 
 
-class Optimizer:
+class Optimizer(EagerSteps):
     """Base of the optimizers.
 
     Args:
@@ -99,6 +100,8 @@ class Optimizer:
     ) -> tuple[list[Operator], Pairs]:
         """Append the backward pass of ``loss`` and the update of the parameters.
 
+        Of an eager loss, whose ``backward`` was called, this is ``step``.
+
         Args:
             loss: variable of one element.
             startup_program: receives the initialisation of the optimizer's state; None for the default one.
@@ -112,6 +115,9 @@ class Optimizer:
             NotAVariable: (an AssertionError) if ``loss`` is not a Variable.
             ArgumentError: if it does not have exactly one element.
         """
+        if isinstance(loss, Variable) and loss.is_eager:
+            self.step()
+            return [], [(p, p.grad) for p in self._eager_parameters() if p.grad is not None]
         pairs = self.backward(loss, startup_program, parameters, no_grad_set)
         return self.apply_gradients(pairs, startup_program), pairs
 

@@ -11,6 +11,7 @@ from onnxgrad.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.static import nn
 from onnxgrad.static.input import create_parameter, data
 from onnxgrad.static.scope import global_scope, scope_guard
+from onnxgrad.tensor.indexing import setitem
 
 __all__ = [
     "CPUPlace",
@@ -31,4 +32,5 @@ __all__ = [
     "nn",
     "program_guard",
     "scope_guard",
+    "setitem",
 ]

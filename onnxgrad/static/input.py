@@ -77,7 +77,7 @@ def create_parameter(
         is_bias: initialise with 0 instead of Xavier uniform.
         default_initializer: what to initialise with if ``attr`` does not say.
     """
-    layer = Layer("create_parameter")
+    layer = Layer("create_parameter", static=True)
     chosen = ParamAttr.of(attr)
     if chosen is None:
         raise ArgumentTypeError("create_parameter: attr=False makes no sense here.")
