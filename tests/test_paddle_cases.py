@@ -18,14 +18,6 @@ WAITING = {
     "ce_ignore_m100",
     "maxpool2d_mask",
     "avgpool2d_same",
-    "ab_unused",
-    "ab_loss_shape1",
-    "ab_detach",
-    "dd_matmul_hvp",
-    "ab_gradient_penalty",
-    "ab_wgan_gp",
-    "opt_adam_amsgrad",
-    "opt_adamw_amsgrad",
 }
 FUNCTIONS_ARE_BEING_WRITTEN = True
 

@@ -197,6 +197,7 @@ class _BackwardPass:
         self.callbacks = callbacks
         self.checkpoints = checkpoints
         self.seeds: list[Operator] = []
+        self.claimed: set[str] = set()
         self.seed_of: dict[int, Variable] = {}
 
     def append(
@@ -206,10 +207,12 @@ class _BackwardPass:
         undo = _Snapshot(self.program, block)
         self.program._appending_grad_times += 1
         try:
-            return self._append(targets, wanted, block)
+            found = self._append(targets, wanted, block)
         except BaseException:
             undo.restore()
             raise
+        self.program.gradient_names |= self.claimed
+        return found
 
     def _append(
         self, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block
@@ -217,6 +220,7 @@ class _BackwardPass:
         outputs = [target for target, _ in targets]
         operators = _reachable(block.ops, outputs)
         walk = Walk(block, operators, self.blocked)
+        self.claimed = _claimed_names(walk, outputs)
         walk.prepare(wanted, outputs)
         for target, cotangent in targets:
             seed = cotangent if cotangent is not None else self._seed(walk, target)
@@ -325,6 +329,7 @@ class _BackwardPass:
         label = op.name or "grad"
         if forward is not None or v.name.endswith("@GRAD"):
             v._name = self._gradient_name(v.name or (forward.grad_name if forward is not None else label))
+            v._stop = False if v._stop is None else v._stop
         else:
             v._name = program.fresh_name(v.name or f"{label}/{op.type}")
         if v is next(w for w in op.outputs if w is not None):
@@ -332,7 +337,7 @@ class _BackwardPass:
 
     def _gradient_name(self, wanted: str) -> str:
         program = self.program
-        if wanted in program.names:
+        if wanted in program.names or wanted in program.gradient_names:
             wanted = "grad/" * program._appending_grad_times + wanted
         return program.fresh_name(wanted)
 
@@ -367,6 +372,24 @@ def _reachable(operators: list[Operator], outputs: list[Variable]) -> list[Opera
                     want(operand)
     kept.reverse()
     return kept
+
+
+def _claimed_names(walk: Walk, targets: list[Variable]) -> set[str]:
+    """Names of all gradients that Paddle's backward pass would make, asked for or not: a later pass finds them taken."""
+    open_ids: set[int] = set()
+    for op in walk.operators:
+        operands = [v for v in op.operands() if v is not None]
+        open_ids.update(id(v) for v in operands if v.is_leaf and v._stop is False and not walk.is_blocked(v))
+        if any(id(v) in open_ids for v in operands):
+            open_ids.update(id(v) for v in op.outputs if v is not None and not walk.is_blocked(v))
+    needed = {id(v) for v in targets}
+    names: set[str] = set()
+    for op in reversed(walk.operators):
+        if any(v is not None and id(v) in needed and id(v) in open_ids for v in op.outputs):
+            on_path = [v for v in op.operands() if v is not None and id(v) in open_ids]
+            needed.update(map(id, on_path))
+            names.update(v.grad_name for v in on_path)
+    return names
 
 
 def _before_expansion(walk: Walk) -> list[Operator]:

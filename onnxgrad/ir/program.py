@@ -61,6 +61,7 @@ class Program:
         updates: for each persistable variable that a run replaces, the variable holding its new value.
         opset_imports: (domain, version) pairs as written to a file.
         functions: model-local functions by (domain, name, overload).
+        gradient_names: names that earlier backward passes used up, also of gradients that nobody asked for.
         scope: values that belong to this program alone; a program built in Python uses the global scope.
     """
 
@@ -83,6 +84,7 @@ class Program:
         self.random_seed = 0
         self.schedulers: list[tuple[Variable, Any]] = []
         self.decisions: dict[str, str] = {}
+        self.gradient_names: set[str] = set()
         self._appending_grad_times = 0
         self._constants: dict[Any, Variable] = {}
         self._current: list[Block] = []
@@ -250,6 +252,7 @@ class Program:
         copy.decisions = dict(self.decisions)
         copy.scope = self.scope
         copy._appending_grad_times = self._appending_grad_times
+        copy.gradient_names = set(self.gradient_names)
         mapping = _copy_main_block(self, copy, for_test)
         if not for_test:
             copy.updates = {mapping[v]: mapping[new] for v, new in self.updates.items()}
