@@ -17,6 +17,7 @@
     ├── FeedError(ValueError)                a feed is missing or has the wrong dtype or shape
     ├── FetchError(RuntimeError)             a fetched name is not in the program
     ├── NotInitialized(RuntimeError)         a parameter has no value yet
+    ├── NotOffered(NotImplementedError)      a function of Paddle that has no counterpart in ONNX
     ├── ExecutionError(RuntimeError)         onnxruntime refused or failed to run a graph
     └── ProviderError(RuntimeError)          the device's execution provider is not installed
 
@@ -85,6 +86,10 @@ class FetchError(OnnxGradError, RuntimeError):
 
 class NotInitialized(OnnxGradError, RuntimeError):
     """A parameter has no value yet."""
+
+
+class NotOffered(OnnxGradError, NotImplementedError):
+    """A function that Paddle has and ONNX cannot express."""
 
 
 class ExecutionError(OnnxGradError, RuntimeError):

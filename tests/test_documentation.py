@@ -32,7 +32,7 @@ SETUP = {
 
 # Each layer may use itself and what stands before it.
 LAYERS = [
-    {"state", "errors", "dtypes"},
+    {"state", "errors", "dtypes", "refusals"},
     {"ir"},
     {"interop", "passes"},
     {"autodiff.registry", "autodiff.accumulate"},

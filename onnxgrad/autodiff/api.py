@@ -198,6 +198,7 @@ class _BackwardPass:
         self.checkpoints = checkpoints
         self.seeds: list[Operator] = []
         self.claimed: set[str] = set()
+        self.reserved: set[str] = set()
         self.seed_of: dict[int, Variable] = {}
 
     def append(
@@ -221,6 +222,7 @@ class _BackwardPass:
         operators = _reachable(block.ops, outputs)
         walk = Walk(block, operators, self.blocked)
         self.claimed = _claimed_names(walk, outputs)
+        self._reserve(self.claimed | {v.grad_name for v in wanted})
         walk.prepare(wanted, outputs)
         for target, cotangent in targets:
             seed = cotangent if cotangent is not None else self._seed(walk, target)
@@ -230,7 +232,15 @@ class _BackwardPass:
         if self.checkpoints:
             walk.recompute = Recompute(_before_expansion(walk), self.checkpoints, walk.stage)
         walk.run()
-        return self._commit(walk, wanted, block)
+        found = self._commit(walk, wanted, block)
+        for name in self.reserved:
+            del self.program.names[name]
+        return found
+
+    def _reserve(self, names: set[str]) -> None:
+        """Keep the names of gradients from the arguments of bodies, which are written first."""
+        self.reserved = {name for name in names if name not in self.program.names and name not in self.program.gradient_names}
+        self.program.names.update(dict.fromkeys(self.reserved, 0))
 
     def _seed(self, walk: Walk, target: Variable) -> Variable:
         """Ones: a constant called ``<target>@GRAD`` where the shape is known, else computed."""
@@ -337,6 +347,9 @@ class _BackwardPass:
 
     def _gradient_name(self, wanted: str) -> str:
         program = self.program
+        if wanted in self.reserved:
+            self.reserved.remove(wanted)
+            return wanted
         if wanted in program.names or wanted in program.gradient_names:
             wanted = "grad/" * program._appending_grad_times + wanted
         return program.fresh_name(wanted)
