@@ -24,7 +24,7 @@ class NameCounters:
 
 
 class State:
-    """What ``program_guard``, ``scope_guard``, ``enable_static`` and ``seed`` change."""
+    """What ``program_guard``, ``scope_guard``, ``enable_static``, ``seed`` and ``set_global_initializer`` change."""
 
     def __init__(self) -> None:
         self.names = NameCounters()
@@ -34,6 +34,7 @@ class State:
         self.scope: Any = None
         self.seed: int | None = None
         self.seeds_drawn = 0
+        self.initializers: dict[str, Any] = {}
 
 
 current = State()

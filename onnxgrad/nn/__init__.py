@@ -2,6 +2,14 @@
 
 from onnxgrad.nn import functional, initializer
 from onnxgrad.nn.clip import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
-from onnxgrad.nn.param_attr import ParamAttr
+from onnxgrad.nn.param_attr import ParamAttr, WeightNormParamAttr
 
-__all__ = ["ClipGradByGlobalNorm", "ClipGradByNorm", "ClipGradByValue", "ParamAttr", "functional", "initializer"]
+__all__ = [
+    "ClipGradByGlobalNorm",
+    "ClipGradByNorm",
+    "ClipGradByValue",
+    "ParamAttr",
+    "WeightNormParamAttr",
+    "functional",
+    "initializer",
+]

@@ -14,8 +14,8 @@ from onnxgrad.ir.defaults import default_main_program, default_startup_program
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.variable import Parameter, Variable
-from onnxgrad.nn.initializer import Initializer
-from onnxgrad.nn.param_attr import ParamAttr
+from onnxgrad.nn.initializer import Initializer, NormOf, global_initializer
+from onnxgrad.nn.param_attr import ParamAttr, WeightNormParamAttr
 from onnxgrad.passes.lift import lift
 from onnxgrad.runtime.places import CPUPlace
 from onnxgrad.runtime.session_cache import prepare
@@ -62,14 +62,28 @@ class Layer:
         if attr is None:
             return None
         block = self.program.global_block()
+        if isinstance(attr, WeightNormParamAttr):
+            return self._normalised(attr, suffix, shape, dtype, default)  # type: ignore[return-value]
         if attr.name is not None and attr.name in block.vars:
             return block.create_parameter(attr.name, shape, dtype, trainable)
         name = attr.name if attr.name is not None else self.program.generate_name(f"{self.name}.{suffix}")
         parameter = block.create_parameter(name, shape, dtype, attr.trainable and trainable)
         parameter.optimize_attr = {"learning_rate": attr.learning_rate}
         parameter.regularizer, parameter.need_clip = attr.regularizer, attr.need_clip
-        _initialise(self.program, parameter, attr.initializer or default)
+        parameter.do_model_average = attr.do_model_average
+        _initialise(self.program, parameter, attr.initializer or global_initializer(suffix) or default)
         return parameter
+
+    def _normalised(self, attr: WeightNormParamAttr, suffix: str, shape: list[int], dtype: DType, default: Initializer) -> Variable:
+        """g * v / |v|, for parameters v and g, where g starts as |v|, so that the product starts as v."""
+        name = attr.name if attr.name is not None else self.program.generate_name(f"{self.name}.{suffix}")
+        v = self.parameter(attr.part(f"{name}_v"), suffix, shape, dtype, default)
+        assert v is not None
+        axes = [i for i in range(len(shape)) if attr.dim is None or i != attr.dim % len(shape)]
+        sizes = [1 if i in axes else size for i, size in enumerate(shape)]
+        g = self.parameter(attr.part(f"{name}_g", NormOf(v.name, axes)), suffix, sizes, dtype, default)
+        length = self.op.ReduceL2(v, axes, keepdims=1)
+        return self.op.Mul(v, self.op.Div(g, length))  # type: ignore[no-any-return]
 
 
 def _initialise(program: Program, parameter: Parameter, initializer: Initializer) -> None:

@@ -57,8 +57,8 @@ def batch_norm(
     size, dtype = [input.shape[1]], input.dtype
     scale = layer.parameter(param_attr, "w", size, dtype, Constant(1.0))
     shift = layer.parameter(bias_attr, "b", size, dtype, Constant(0.0))
-    mean = layer.parameter(ParamAttr(moving_mean_name, trainable=False), "w", size, dtype, Constant(0.0))
-    variance = layer.parameter(ParamAttr(moving_variance_name, trainable=False), "w", size, dtype, Constant(1.0))
+    mean = layer.parameter(ParamAttr(moving_mean_name, Constant(0.0), trainable=False), "w", size, dtype, Constant(0.0))
+    variance = layer.parameter(ParamAttr(moving_variance_name, Constant(1.0), trainable=False), "w", size, dtype, Constant(1.0))
     skip_names(layer, 3)
     y = layer.emit("BatchNormalization", input, scale, shift, mean, variance, momentum=momentum, epsilon=epsilon)
     if not is_test and not use_global_stats:
@@ -259,8 +259,8 @@ def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: flo
     order = [dim, *(i for i in range(len(shape)) if i != dim)]
     rows, columns = shape[dim], math.prod(shape) // shape[dim]
     matrix = op.Reshape(op.Transpose(weight, perm=order), np.array([rows, columns]))
-    u: Any = layer.parameter(None, "w", [rows], weight.dtype, Normal(), trainable=False)
-    v: Any = layer.parameter(None, "w", [columns], weight.dtype, Normal(), trainable=False)
+    u: Any = layer.parameter(Normal(), "w", [rows], weight.dtype, Normal(), trainable=False)
+    v: Any = layer.parameter(Normal(), "w", [columns], weight.dtype, Normal(), trainable=False)
     fixed = op.Identity(matrix)
     fixed.stop_gradient = True
     for _ in range(power_iters):
