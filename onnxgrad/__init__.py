@@ -6,7 +6,7 @@ operators, and run it with stock onnxruntime.
 
 import builtins
 
-from onnxgrad import errors, nn, optimizer, regularizer, rules, state, static, tensor
+from onnxgrad import errors, fluid, nn, optimizer, regularizer, rules, state, static, tensor, utils
 from onnxgrad.autodiff.api import append_backward, gradients
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
 from onnxgrad.dtypes import dtype_of
@@ -90,6 +90,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "fluid",
     "from_onnx",
     "full",
     "gradient",
@@ -135,6 +136,7 @@ __all__ = [
     "uint8",
     "unsqueeze",
     "unsupported",
+    "utils",
 ]
 
 float16, float32, float64, bfloat16 = (dtype_of(name) for name in ("float16", "float32", "float64", "bfloat16"))

@@ -46,9 +46,9 @@ def generate_name(key: str) -> str:
 
 
 @contextmanager
-def fresh_names(prefix: str = "") -> Iterator[None]:
-    """Start counting anew inside a ``with`` block."""
-    outer, current.names = current.names, NameCounters(prefix)
+def fresh_names(prefix: str = "", counters: NameCounters | None = None) -> Iterator[None]:
+    """Start counting anew inside a ``with`` block, or go on with other counters."""
+    outer, current.names = current.names, NameCounters(prefix) if counters is None else counters
     try:
         yield
     finally:

@@ -24,6 +24,9 @@ SETUP = {
     "np": np,
     "paddle": onnxgrad,
     "static": static,
+    "fluid": onnxgrad.fluid,
+    "draw_program": onnxgrad.utils.draw_program,
+    "unique_name": onnxgrad.utils.unique_name,
     "F": F,
     "Sample": Sample,
     "check_gradient": check_gradient,
@@ -40,7 +43,9 @@ LAYERS = [
     {"autodiff"},
     {"lowering", "runtime"},
     {"tensor", "static", "nn", "optimizer", "regularizer"},
-    {"training", "testing", "reference_ops"},
+    {"utils"},
+    {"fluid"},
+    {"training", "testing", "reference_ops", "compat"},
 ]
 
 

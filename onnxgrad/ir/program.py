@@ -13,6 +13,7 @@ from onnxgrad.errors import ArgumentError, UnknownName
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.operator import Expansion, Operator, Role
 from onnxgrad.ir.opset import OLDEST_WITH_RULES
+from onnxgrad.ir.printing import program_text
 from onnxgrad.ir.scope import Scope
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.traverse import copy_operators
@@ -307,10 +308,11 @@ class Program:
         return copy
 
     def __str__(self) -> str:
-        return "\n".join(str(block) for block in self.blocks)
+        return program_text(self)
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
-        return str(self)
+        """One operator a line, with types and shapes; with details, also whether gradients stop at each variable."""
+        return program_text(self, with_details)
 
 
 def _constant_name(array: np.ndarray[Any, Any]) -> str:

@@ -38,9 +38,12 @@ class LRScheduler:
         learning_rate: the rate to start from.
         last_epoch: where to continue; -1 for the start.
         verbose: print the rate at each step.
+
+    With ``steps_by_itself`` the Executor moves on after each run.
     """
 
     _keys: tuple[str, ...] = ("last_epoch", "last_lr")
+    steps_by_itself = False
 
     def __init__(self, learning_rate: float = 0.1, last_epoch: int = -1, verbose: bool = False) -> None:
         if not isinstance(learning_rate, (int, float)):

@@ -95,6 +95,9 @@ class Executor:
         else:
             results = []
         by_name = dict(zip(map(id, computed), results, strict=True))
+        for _, scheduler in program.schedulers:
+            if scheduler.steps_by_itself:
+                scheduler.step()
         for v, printer in program.printers:
             printer(by_name[id(v)] if return_numpy else by_name[id(v)].numpy(), self.place)
         return [by_name[id(v)] if id(v) in by_name else _state_value(scope, v) for v in fetches]
