@@ -6,7 +6,7 @@ operators, and run it with stock onnxruntime.
 
 import builtins
 
-from onnxgrad import errors, fluid, nn, optimizer, regularizer, rules, state, static, tensor, utils
+from onnxgrad import compat, errors, fluid, nn, optimizer, regularizer, rules, state, static, tensor, utils
 from onnxgrad.autodiff.api import append_backward, gradients
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
 from onnxgrad.dtypes import dtype_of
@@ -76,6 +76,7 @@ __all__ = [
     "bool",
     "cast",
     "clip",
+    "compat",
     "concat",
     "create_parameter",
     "disable_static",

@@ -27,6 +27,7 @@ SETUP = {
     "fluid": onnxgrad.fluid,
     "draw_program": onnxgrad.utils.draw_program,
     "unique_name": onnxgrad.utils.unique_name,
+    "state_of": importlib.import_module("onnxgrad.compat").state_of,
     "F": F,
     "Sample": Sample,
     "check_gradient": check_gradient,
@@ -70,6 +71,11 @@ def test_readme_examples_run(tmp_path):
 
 def test_operator_table_is_current():
     done = subprocess.run([sys.executable, ROOT / "scripts" / "write_operator_table", "--check"], cwd=ROOT, check=False)
+    assert done.returncode == 0
+
+
+def test_compatibility_table_is_current():
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "write_compatibility_table", "--check"], cwd=ROOT, check=False)
     assert done.returncode == 0
 
 
