@@ -6,10 +6,13 @@ operators, and run it with stock onnxruntime.
 
 import builtins
 
-from onnxgrad import compat, errors, fluid, nn, optimizer, regularizer, rules, state, static, tensor, utils
+from onnxgrad import compat, errors, fft, fluid, func, linalg, nn, optimizer, regularizer, rules, state, static, tensor, utils
 from onnxgrad.autodiff.api import append_backward, gradients
+from onnxgrad.autodiff.explain import explain
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
+from onnxgrad.autodiff.transforms import hessian, hvp, jacobian, jvp, per_example_gradients, vjp
 from onnxgrad.dtypes import dtype_of
+from onnxgrad.func import value_and_grad
 from onnxgrad.interop.onnx_export import save_onnx, to_onnx, to_training_step
 from onnxgrad.interop.onnx_import import explain_parameters, from_onnx
 from onnxgrad.ir.program import Program
@@ -19,43 +22,10 @@ from onnxgrad.nn.param_attr import ParamAttr
 from onnxgrad.runtime.executor import Executor
 from onnxgrad.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.runtime.places import cuda_is_available as is_compiled_with_cuda
+from onnxgrad.state import straight_through
 from onnxgrad.static.input import create_parameter
-from onnxgrad.tensor.manipulation import (
-    concat,
-    expand,
-    flatten,
-    full,
-    reshape,
-    split,
-    squeeze,
-    stack,
-    transpose,
-    unsqueeze,
-)
-from onnxgrad.tensor.math import (
-    abs,
-    add,
-    add_n,
-    cast,
-    clip,
-    divide,
-    exp,
-    log,
-    matmul,
-    max,
-    maximum,
-    mean,
-    min,
-    minimum,
-    multiply,
-    pow,
-    scale,
-    sqrt,
-    square,
-    subtract,
-    sum,
-    tanh,
-)
+from onnxgrad.tensor import *  # noqa: F403
+from onnxgrad.tensor import __all__ as _tensor_functions
 
 __version__ = "0.1.0"
 
@@ -68,77 +38,58 @@ __all__ = [
     "Program",
     "Scope",
     "Variable",
-    "abs",
-    "add",
-    "add_n",
     "append_backward",
     "bfloat16",
     "bool",
-    "cast",
-    "clip",
     "compat",
-    "concat",
     "create_parameter",
     "disable_static",
-    "divide",
     "enable_static",
     "errors",
-    "exp",
-    "expand",
     "expansion",
+    "explain",
     "explain_parameters",
-    "flatten",
+    "fft",
     "float16",
     "float32",
     "float64",
     "fluid",
     "from_onnx",
-    "full",
+    "func",
     "gradient",
     "gradients",
+    "hessian",
+    "hvp",
     "in_dynamic_mode",
     "int8",
     "int16",
     "int32",
     "int64",
     "is_compiled_with_cuda",
-    "log",
-    "matmul",
-    "max",
-    "maximum",
-    "mean",
-    "min",
-    "minimum",
-    "multiply",
+    "jacobian",
+    "jvp",
+    "linalg",
     "nn",
     "optimizer",
-    "pow",
+    "per_example_gradients",
     "regularizer",
-    "reshape",
     "rules",
     "save_onnx",
-    "scale",
     "seed",
-    "split",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
     "state",
     "static",
     "stops_gradient",
-    "subtract",
-    "sum",
-    "tanh",
+    "straight_through",
     "tensor",
     "to_onnx",
     "to_training_step",
-    "transpose",
     "uint8",
-    "unsqueeze",
     "unsupported",
     "utils",
+    "value_and_grad",
+    "vjp",
 ]
+__all__ += _tensor_functions
 
 float16, float32, float64, bfloat16 = (dtype_of(name) for name in ("float16", "float32", "float64", "bfloat16"))
 int8, int16, int32, int64, uint8 = (dtype_of(name) for name in ("int8", "int16", "int32", "int64", "uint8"))

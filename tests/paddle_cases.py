@@ -214,7 +214,8 @@ def started(case):
     executor = static.Executor(paddle.CPUPlace())
     executor.run(static.default_startup_program())
     program = static.default_main_program()
-    same("parameters", [p.name for p in program.all_parameters()], case.expect["param_names"])
+    if "param_names" in case.expect:
+        same("parameters", [p.name for p in program.all_parameters()], case.expect["param_names"])
     for name, value in case.group("param").items():
         program.find(name).set_value(value)
     return executor
@@ -237,7 +238,9 @@ def check_gradients(case):
     if seeds is not None:
         seeds = [None if name is None else interpreter.values[name.removeprefix("$")] for name in seeds]
     found = static.gradients(targets, inputs, seeds, interpreter.value(spec.get("no_grad_set")))
-    same("returned", [named(g) for g in found], case.expect["returned"])
+    # Where only newer versions of Paddle compute a case, no names were recorded.
+    if "returned" in case.expect:
+        same("returned", [named(g) for g in found], case.expect["returned"])
     executor = started(case)
     fetches = {f"grad/{name}": g for name, g in zip(spec["inputs"], found, strict=True) if g is not None}
     fetches |= {f"out/{name}": v for name, v in interpreter.values.items() if isinstance(v, static.Variable)}

@@ -11,6 +11,10 @@ from onnxgrad.ir.variable import Variable
 __all__ = ["add_up", "conform", "unbroadcast"]
 
 
+_REAL = ("float16", "bfloat16", "float32", "float64")
+"""Element types that gradients have; those of quantised tensors (integers, 8-bit floats) stay in one of these."""
+
+
 def add_up(op: Builder, contributions: list[Variable]) -> Variable:
     """Sum of all gradients that flow into one variable."""
     if len(contributions) == 1:
@@ -67,7 +71,7 @@ def conform(op: Builder, g: Variable, x: Variable, rule: str) -> Variable:
         raise RuleError(f"the rule of {rule} returned {type(g).__name__} for {x.name}; it must return a variable or None.")
     if x.type is None or not isinstance(x.type, TensorType):
         return g
-    if g.type is not None and g.dtype != x.dtype:
+    if g.type is not None and g.dtype != x.dtype and x.dtype.name in _REAL:
         g = op.Cast(g, to=x.dtype.number)
     if g.dims is not None and x.dims is not None:
         wrong = len(g.dims) != len(x.dims) or any(

@@ -16,9 +16,11 @@ from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.traverse import needed_operators
-from onnxgrad.ir.types import TensorType
+from onnxgrad.ir.types import TensorType, merge_types
 from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.passes.dimensions import name_dimensions
 from onnxgrad.passes.lift import lift
+from onnxgrad.rules.common import zeros_like
 
 __all__ = ["append_backward", "gradients"]
 
@@ -44,7 +46,7 @@ def append_backward(
         callbacks: each is called as ``cb(block=..., context=...)`` after every appended operator but the seed. ``context``
             maps gradient names to forward variables; ``context["__current_op_desc__"]`` is the new Operator.
         checkpoints: tensors to keep. Everything between them is computed again in the backward pass, which takes less memory
-            and more time.
+            and more time. A tensor inside the body of a Loop or Scan lets that loop hold about 2 sqrt(n) of its n states.
         distop_context: accepted for compatibility; has no effect.
 
     Returns:
@@ -80,7 +82,7 @@ def append_backward(
     else:
         wanted = listed
     open_leaves = [v for v in program.list_vars() if v.is_leaf and v._stop is False and not isinstance(v, Parameter)]
-    pass_ = _BackwardPass(program, blocked, list(callbacks or ()), kept)
+    pass_ = BackwardPass(program, blocked, list(callbacks or ()), kept)
     found = pass_.append([(loss, None)], [*wanted, *open_leaves], loss.block)
     return [(v, found[v]) for v in wanted if v in found]
 
@@ -134,7 +136,7 @@ def gradients(
     blocked = _variables(program, no_grad_set, "no_grad_set")
     blocked_ids = {id(v) for v in blocked}
     wanted = [v for v in input_list if id(v) not in blocked_ids and not _stops(v)]
-    pass_ = _BackwardPass(program, blocked, [], [])
+    pass_ = BackwardPass(program, blocked, [], [])
     found = pass_.append(list(zip(target_list, cotangents, strict=True)), wanted, block)
     return [found.get(v) for v in input_list]
 
@@ -188,7 +190,7 @@ def _check_callbacks(callbacks: Sequence[Callback] | None) -> None:
             raise ArgumentError(f"callbacks holds {callback!r}, which cannot be called.")
 
 
-class _BackwardPass:
+class BackwardPass:
     """Stages a backward pass, prunes it, then commits it operator by operator. A failure leaves the program as it was."""
 
     def __init__(self, program: Program, blocked: list[Variable], callbacks: list[Callback], checkpoints: list[Variable]) -> None:
@@ -200,12 +202,14 @@ class _BackwardPass:
         self.claimed: set[str] = set()
         self.reserved: set[str] = set()
         self.seed_of: dict[int, Variable] = {}
+        self.primal_of: dict[Variable, Variable] = {}
 
     def append(
         self, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block
     ) -> dict[Variable, Variable]:
         lift(self.program)
-        undo = _Snapshot(self.program, block)
+        name_dimensions(self.program.global_block())
+        undo = Snapshot(self.program, block)
         self.program._appending_grad_times += 1
         try:
             found = self._append(targets, wanted, block)
@@ -221,21 +225,37 @@ class _BackwardPass:
         outputs = [target for target, _ in targets]
         operators = _reachable(block.ops, outputs)
         walk = Walk(block, operators, self.blocked)
-        self.claimed = _claimed_names(walk, outputs)
+        on_path = _on_path(walk, outputs)
+        self.claimed = {v.grad_name for v in on_path}
         self._reserve(self.claimed | {v.grad_name for v in wanted})
+        inside = [v for v in self.checkpoints if v.block is not block]
+        walk.segmented = {id(v.block) for v in inside}
+        _check_inside(inside, operators)
         walk.prepare(wanted, outputs)
         for target, cotangent in targets:
             seed = cotangent if cotangent is not None else self._seed(walk, target)
+            if isinstance(target.type, TensorType) and isinstance(seed.type, TensorType):
+                seed.type = merge_types(target.type._replace(dtype=seed.dtype), seed.type)
             walk.seed(target, seed)
             self.seed_of[id(seed)] = target
         self.seeds = list(walk.stage)
-        if self.checkpoints:
-            walk.recompute = Recompute(_before_expansion(walk), self.checkpoints, walk.stage)
+        between = [v for v in self.checkpoints if v.block is block]
+        if between:
+            walk.recompute = Recompute(_before_expansion(walk), between, walk.stage)
         walk.run()
+        self._add_zeros(walk, on_path, wanted)
         found = self._commit(walk, wanted, block)
         for name in self.reserved:
             del self.program.names[name]
         return found
+
+    def _add_zeros(self, walk: Walk, on_path: list[Variable], wanted: list[Variable]) -> None:
+        """Zeros for what the targets depend on only through steps, such as Floor: its gradient is zero, not absent."""
+        reached = {id(v) for v in on_path}
+        for v in wanted:
+            if id(v) in reached and walk.key(v) not in walk.gradients:
+                zeros = zeros_like(walk.builder(v.grad_name), v)
+                walk.gradients[walk.key(v)] = zeros
 
     def _reserve(self, names: set[str]) -> None:
         """Keep the names of gradients from the arguments of bodies, which are written first."""
@@ -259,7 +279,8 @@ class _BackwardPass:
         staged = needed_operators(walk.stage, found.values())
         walk.drop_unread_tapes(reads_of(staged) | {id(g) for g in found.values()})
         self._insert_expansions(walk, staged, block)
-        forward_of = {id(g): v for v, g in walk.gradients.items()}
+        self.primal_of = {g: v for v, g in walk.gradients.items()}
+        forward_of = {id(g): v for g, v in self.primal_of.items()}
         context: dict[str, Any] = {}
         for op in staged:
             for v in op.outputs:
@@ -387,29 +408,39 @@ def _reachable(operators: list[Operator], outputs: list[Variable]) -> list[Opera
     return kept
 
 
-def _claimed_names(walk: Walk, targets: list[Variable]) -> set[str]:
-    """Names of all gradients that Paddle's backward pass would make, asked for or not: a later pass finds them taken."""
+def _on_path(walk: Walk, targets: list[Variable]) -> list[Variable]:
+    """What the targets depend on through floating-point values and what depends on an open leaf itself.
+
+    Paddle computes a gradient for each of these, also a zero one and one that nobody asked for.
+    """
     open_ids: set[int] = set()
     for op in walk.operators:
         operands = [v for v in op.operands() if v is not None]
         open_ids.update(id(v) for v in operands if v.is_leaf and v._stop is False and not walk.is_blocked(v))
         if any(id(v) in open_ids for v in operands):
-            open_ids.update(id(v) for v in op.outputs if v is not None and not walk.is_blocked(v))
+            open_ids.update(id(v) for v in op.outputs if v is not None and v.is_float and not walk.is_blocked(v))
     needed = {id(v) for v in targets}
-    names: set[str] = set()
+    found: dict[int, Variable] = {}
     for op in reversed(walk.operators):
         if any(v is not None and id(v) in needed and id(v) in open_ids for v in op.outputs):
-            on_path = [v for v in op.operands() if v is not None and id(v) in open_ids]
-            needed.update(map(id, on_path))
-            names.update(v.grad_name for v in on_path)
-    return names
+            found.update((id(v), v) for v in op.operands() if v is not None and id(v) in open_ids and v.is_float)
+            needed.update(found)
+    return list(found.values())
+
+
+def _check_inside(checkpoints: list[Variable], operators: list[Operator]) -> None:
+    """A checkpoint in a body must be in that of a Loop or Scan of the main graph."""
+    bodies = {id(body) for op in operators if op.type in ("Loop", "Scan") for body in op.blocks()}
+    for v in checkpoints:
+        if id(v.block) not in bodies:
+            raise ArgumentError(f"the checkpoint {v.name} is not in the body of a Loop or Scan of the main graph. Leave it out.")
 
 
 def _before_expansion(walk: Walk) -> list[Operator]:
     return [op for op in walk.operators if op.expansion is None and op not in walk.expansions]
 
 
-class _Snapshot:
+class Snapshot:
     """What a failed backward pass must put back."""
 
     def __init__(self, program: Program, block: Block) -> None:

@@ -29,15 +29,19 @@ class _Plain:
         return str(self.operator)
 
 
-def expand_operator(operator: Operator, op: Builder, tapes: dict[Operator, Any]) -> Expansion:
-    """Write ``operator`` as others into the builder's stage. What a ``prepare`` says about its tape goes to ``tapes``.
+def expand_operator(operator: Operator, op: Builder, tapes: dict[Operator, Any], segmented: set[int]) -> Expansion:
+    """Write ``operator`` as others into the builder's stage.
+
+    What a ``prepare`` says about its tape goes to ``tapes``; ``segmented`` holds the bodies whose states are held in part.
 
     Raises:
         UnsupportedGradient: if it has no body for its attributes and operand types.
     """
     entry = find_entry(operator)
     assert op.stage is not None
-    if entry is not None and entry.prepare is not None:
+    if entry is not None and entry.segments is not None and any(id(body) in segmented for body in operator.blocks()):
+        outputs = list(entry.segments(op, _Plain(operator), segmented))
+    elif entry is not None and entry.prepare is not None:
         outputs, taped, tape = entry.prepare(op, _Plain(operator))
         tapes[taped] = tape
     elif entry is not None and entry.function is not None:

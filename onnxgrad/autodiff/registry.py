@@ -24,7 +24,7 @@ _NEWEST = 1000
 class Entry:
     """What the table says about one operator in a range of opsets."""
 
-    __slots__ = ("because", "broadcasts", "function", "prepare", "since", "state", "until")
+    __slots__ = ("because", "broadcasts", "function", "moves", "prepare", "quantizes", "segments", "since", "state", "until")
 
     def __init__(
         self,
@@ -35,6 +35,9 @@ class Entry:
         since: int = 0,
         until: int = _NEWEST,
         prepare: Callable[..., Any] | None = None,
+        segments: Callable[..., Any] | None = None,
+        moves: bool = False,
+        quantizes: bool = False,
     ) -> None:
         self.state = state
         self.function = function
@@ -43,6 +46,9 @@ class Entry:
         self.since = since
         self.until = until
         self.prepare = prepare
+        self.segments = segments
+        self.moves = moves
+        self.quantizes = quantizes
 
     @property
     def formula(self) -> str:
@@ -70,6 +76,9 @@ def gradient(
     since: int = 0,
     until: int = _NEWEST,
     prepare: Callable[..., Any] | None = None,
+    segments: Callable[..., Any] | None = None,
+    moves: bool = False,
+    quantizes: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the vector-Jacobian product of operators.
 
@@ -83,6 +92,9 @@ def gradient(
         domain: operator domain.
         prepare: writes the forward operator so that it leaves behind what its gradient needs, its tape. It returns the
             outputs, the new operator, and what the rule finds as ``node.tape``. Taped outputs that nobody reads are dropped.
+        segments: for an operator with a body, writes it so that only some of its states are held.
+        quantizes: its integer outputs stand for real numbers and carry gradients (in floating point), by convention.
+        moves: it passes such integers on unchanged, or makes real numbers of them.
         since, until: opset versions (inclusive) for operators whose meaning changed after opset 21.
 
     Raises:
@@ -97,7 +109,8 @@ def gradient(
     """
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
-        _enter(names, domain, Entry("rule", function, "", broadcasts, since, until, prepare))
+        entry = Entry("rule", function, "", broadcasts, since, until, prepare, segments, moves, quantizes)
+        _enter(names, domain, entry)
         return function
 
     return enter
@@ -129,9 +142,9 @@ def stops_gradient(*names: str, because: str, domain: str = "") -> None:
     _enter(names, domain, Entry("stops", None, because))
 
 
-def unsupported(*names: str, because: str, domain: str = "") -> None:
-    """Declare operators whose gradient is refused, with the reason."""
-    _enter(names, domain, Entry("unsupported", None, because))
+def unsupported(*names: str, because: str, domain: str = "", quantizes: bool = False) -> None:
+    """Declare operators whose gradient is refused, with the reason; ``quantizes`` if their outputs are integers."""
+    _enter(names, domain, Entry("unsupported", None, because, quantizes=quantizes))
 
 
 def find_entry(operator: Operator) -> Entry | None:

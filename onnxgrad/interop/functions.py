@@ -10,8 +10,8 @@ from onnx import TypeProto
 from onnxgrad.interop.onnx_import import constant_value, read_function
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.infer import _as_node, infer_leniently
-from onnxgrad.ir.operator import AttributeReference, Operator
+from onnxgrad.ir.infer import _as_node, infer_with_bodies
+from onnxgrad.ir.operator import Operator, resolve_reference
 from onnxgrad.ir.traverse import copy_operators
 from onnxgrad.ir.variable import Variable
 
@@ -56,28 +56,20 @@ def inline_function(call: Operator, body: Block, op: Builder, defaults: dict[str
         copy.inputs = [None if v is not None and id(v) in absent else v for v in copy.inputs]
         copy.role = op.role
         copy.name = op.key
-        for key, value in list(copy.attrs.items()):
-            if isinstance(value, AttributeReference):
-                _resolve(copy, key, value, call, defaults)
+        _resolve(copy, call, defaults)
         value = constant_value(copy) if copy.type == "Constant" else None
         if value is not None:
             mapping[operator.outputs[0]] = op.constant(value.numpy())  # type: ignore[index]
             continue
-        infer_leniently(copy)
+        infer_with_bodies(copy)
         op.stage.append(copy)
     return [mapping.get(v) for v in body.outputs]
 
 
-def _resolve(copy: Operator, key: str, reference: AttributeReference, call: Operator, defaults: dict[str, Any]) -> None:
-    """Replace a reference to an attribute of the call by its value; an unset one is left out."""
-    if reference.name in call.attrs:
-        copy.attrs[key] = call.attrs[reference.name]
-    elif reference.name in defaults:
-        copy.attrs[key] = defaults[reference.name]
-    else:
-        schema = call.schema
-        value = schema.defaults.get(reference.name) if schema is not None else None
-        if value is None:
-            del copy.attrs[key]
-        else:
-            copy.attrs[key] = value
+def _resolve(copy: Operator, call: Operator, defaults: dict[str, Any]) -> None:
+    """Replace references to attributes of the call, in bodies too; what the call leaves out is left out."""
+    found = {name: resolve_reference(value, call, defaults) for name, value in copy.attrs.items()}
+    copy.attrs = {name: value for name, value in found.items() if value is not None}
+    for body in copy.blocks():
+        for inner in body.ops:
+            _resolve(inner, call, defaults)

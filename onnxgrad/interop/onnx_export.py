@@ -21,6 +21,7 @@ from onnxgrad.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.ir.plan import Plan, make_plan
 from onnxgrad.ir.program import Function, Program
 from onnxgrad.ir.traverse import needed_operators
+from onnxgrad.ir.types import TensorType, shown_type
 from onnxgrad.ir.variable import Parameter, Variable
 
 __all__ = ["Graph", "build_graph", "save_onnx", "to_onnx", "to_training_step", "write_model"]
@@ -125,7 +126,9 @@ def to_training_step(
 
 
 def _describe(name: str, v: Variable) -> dict[str, Any]:
-    return {"name": name, "dtype": v.dtype.name, "shape": None if v.dims is None else list(v.dims)}
+    shown = shown_type(v.type)
+    dims = shown.dims if isinstance(shown, TensorType) else None
+    return {"name": name, "dtype": v.dtype.name, "shape": None if dims is None else list(dims)}
 
 
 def build_graph(program: Program, outputs: list[Variable], state_as_inputs: bool = False, all_updates: bool = True) -> Graph:
@@ -287,8 +290,9 @@ class _Writer:
             return
         info.name = name
         _set_present(info, doc_string=v.doc)
-        if v.type is not None:
-            fill_type(info.type, v.type)
+        shown = shown_type(v.type)
+        if shown is not None:
+            fill_type(info.type, shown)
 
     def _write_initializer(self, proto: GraphProto, v: Variable) -> None:
         tensor = proto.initializer.add()

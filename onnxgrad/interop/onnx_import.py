@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
-from onnxgrad.errors import ArgumentTypeError, ModelError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
 from onnxgrad.interop.external_data import stored_tensor
 from onnxgrad.interop.weights import Choice, decide
 from onnxgrad.ir.block import Block
@@ -21,6 +21,8 @@ from onnxgrad.ir.scope import Scope
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.types import TensorType
 from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.passes import contrib_attention  # noqa: F401 - fills the table
+from onnxgrad.passes.contrib import DOMAIN, expand_contrib
 
 __all__ = ["ROLE_KEY", "Imported", "from_onnx"]
 
@@ -39,7 +41,7 @@ class Imported:
         self.opset_imports = [(entry.domain, entry.version) for entry in model.opset_import]
 
 
-def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | None = None) -> Program:
+def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | None = None, expand: str | None = None) -> Program:
     """Load an ONNX model.
 
     Float weights become Parameters wherever they sit: initializers, Constant nodes, bodies of If, Loop and Scan. Running
@@ -48,12 +50,15 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
     Args:
         source: path of a file, its bytes, or a message. Only a path can refer to external data.
         parameters: which constants are weights: names, a pattern (``"head.*"``) or a predicate; None to decide by use.
+        expand: ``"com.microsoft"`` to write the fused operators of a file that onnxruntime optimised as standard ones, which
+            have gradients. Weights of MatMulNBits stay quantised and frozen.
 
     Returns:
         A Program that owns a scope. ``program.inputs`` and ``program.outputs`` are in the file's order.
 
     Raises:
-        ModelError: if this is not a readable ONNX model.
+        ModelError: if this is not a readable ONNX model, or an operator has no expansion for its form.
+        ArgumentError: if ``expand`` is another domain.
         ExternalDataError: if a weight file is missing, too short or outside the model's folder.
 
     Example:
@@ -63,6 +68,8 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
         >>> from_onnx(model).inputs
         [Variable(x: float32[N, 2])]
     """
+    if expand not in (None, DOMAIN):
+        raise ArgumentError(f"expand takes {DOMAIN!r} or None, not {expand!r}.")
     model, folder = _read(source)
     program = Program()
     program.imported = Imported(model, folder)
@@ -77,6 +84,8 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
         function = read_function(proto, program)
         program.functions[(function.domain, function.name, function.overload)] = function
     reader.read_graph(model.graph, program.global_block())
+    if expand is not None:
+        expand_contrib(program)
     _make_parameters(program, reader.constants, parameters)
     _keep_running_statistics(program)
     return program

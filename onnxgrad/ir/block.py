@@ -12,7 +12,7 @@ from onnxgrad.ir.infer import check_and_infer
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.printing import block_text
 from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.types import Dim, TensorType, Type
+from onnxgrad.ir.types import Dim, TensorType, Type, shown_type
 from onnxgrad.ir.variable import Parameter, Variable
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Block:
         wanted: Type = TensorType(dtype_of(dtype), dims)
         present = self.vars.get(name)
         if present is not None:
-            if present.type != wanted:
+            if shown_type(present.type) != wanted:
                 raise DuplicateName(f"{name!r} exists already as {present!r}. Choose another name.")
             return present
         variable = Variable(self, name, wanted)
@@ -239,7 +239,7 @@ class Block:
         wanted = TensorType(dtype_of(dtype), dims)
         present = self.vars.get(name)
         if present is not None:
-            if not isinstance(present, Parameter) or present.type != wanted:
+            if not isinstance(present, Parameter) or shown_type(present.type) != wanted:
                 raise DuplicateName(f"parameter {name!r} exists already as {present!r}. Choose another name.")
             return present
         parameter = Parameter(self, name, wanted, trainable)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from onnxgrad.dtypes import dtype_of
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.traverse import needed_operators
-from onnxgrad.ir.types import SequenceType, TensorType, Type
+from onnxgrad.ir.traverse import needed_operators, substitute
+from onnxgrad.ir.types import INDEX, TRUTH, SequenceType, Type
 from onnxgrad.ir.variable import Variable
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "map_sequence",
     "move_into",
     "reads_of",
-    "substitute",
     "write_body",
 ]
 
@@ -62,8 +60,7 @@ def loop_times(op: Builder, count: Any, starts: Sequence[tuple[str, Variable]], 
     def write(build: Builder, i: Variable, condition: Variable, *states: Variable) -> Any:
         return (condition, *as_tuple(step(build, i, *states)))
 
-    int64, boolean = _scalar("int64"), _scalar("bool")
-    types = [("i", int64), ("condition", boolean), *((name, start.type) for name, start in starts)]
+    types = [("i", INDEX), ("condition", TRUTH), *((name, start.type) for name, start in starts)]
     body = write_body(op, "loop", types, write)
     return as_tuple(op.Loop(count, None, *(start for _, start in starts), outputs=len(body.outputs) - 1, body=body))
 
@@ -74,18 +71,14 @@ def map_sequence(op: Builder, sequences: Sequence[Variable], write: Callable[...
     return op.SequenceMap(*sequences, body=write_body(op, "map", types, write))  # type: ignore[no-any-return]
 
 
-def _scalar(dtype: str) -> Type:
-    return TensorType(dtype_of(dtype), ())
-
-
-def move_into(shell: Block, inner: Block, arguments: Sequence[Variable | None]) -> dict[int, Variable]:
+def move_into(shell: Block, inner: Block, arguments: Sequence[Variable | None]) -> dict[Variable, Variable]:
     """Move the operators of a body to the end of another, where ``arguments`` stand for its inputs.
 
     Returns:
-        What replaces each input, by ``id``.
+        What replaces each input.
     """
-    replaced = {id(v): w for v, w in zip(inner.inputs, arguments, strict=True) if w is not None}
-    substitute(inner, replaced)
+    replaced = {v: w for v, w in zip(inner.inputs, arguments, strict=True) if w is not None}
+    substitute(inner.ops, replaced)
     for v in inner.initializers:
         v.block = shell
         shell.initializers.append(shell.register(v))
@@ -98,15 +91,6 @@ def move_into(shell: Block, inner: Block, arguments: Sequence[Variable | None]) 
             body.parent = shell
     shell.program.blocks = [b for b in shell.program.blocks if b is not inner]
     return replaced
-
-
-def substitute(block: Block, replaced: dict[int, Variable]) -> None:
-    """Let every operator of a block, and of the bodies inside, read other variables."""
-    for op in block.ops:
-        op.inputs = [v if v is None else replaced.get(id(v), v) for v in op.inputs]
-        for body in op.blocks():
-            substitute(body, replaced)
-            body.outputs = [replaced.get(id(v), v) for v in body.outputs]
 
 
 def reads_of(operators: Iterable[Operator]) -> set[int]:
@@ -138,7 +122,7 @@ def drop_unread(op: Operator, keep: set[int]) -> None:
         for v in (body.inputs[i] for i in arguments):
             body.vars.pop(v.name, None)
         body.inputs = _without(body.inputs, arguments)
-    _keep_needed(body)
+    keep_needed(body)
 
 
 def _without(items: list[T], dropped: set[int]) -> list[T]:
@@ -151,7 +135,8 @@ def _only_feeds_itself(body: Block, argument: int, output: int) -> bool:
     return all(op is new.op for op in readers) and not any(v is w for w in body.outputs)
 
 
-def _keep_needed(body: Block) -> None:
+def keep_needed(body: Block) -> None:
+    """Drop the operators of a body that its outputs do not need."""
     body.ops = needed_operators(body.ops, body.outputs)
     computed = {id(v) for op in body.ops for v in op.outputs}
     body.vars = {name: v for name, v in body.vars.items() if v.op is None or id(v) in computed}

@@ -78,7 +78,7 @@ class Builder:
             elif value is not None:
                 given.extend([None] * (declared.index + 1 - len(given)))
                 given[declared.index] = value
-        while given and given[-1] is None:
+        while len(given) > schema.min_input and given[-1] is None:
             given.pop()
         if op_type == "Constant" or any(not isinstance(item, Variable) for item in given):
             operator.inputs = self._operands(schema, given)

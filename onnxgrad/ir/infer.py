@@ -13,24 +13,34 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper, shape_inference
 
-from onnxgrad.dtypes import DType, from_onnx_number
+from onnxgrad.dtypes import DType, dtype_of, from_onnx_number
 from onnxgrad.errors import IllTyped
-from onnxgrad.ir.operator import AttributeReference, Operator
+from onnxgrad.ir.operator import AttributeReference, Operator, resolve_reference
 from onnxgrad.ir.opset import Schema
 from onnxgrad.ir.shapes import FROM_ENTRIES, propagate_entries
 from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.types import Dim, Entries, OptionalType, SequenceType, TensorType, Type, join_types, merge_types
+from onnxgrad.ir.types import INDEX, TRUTH, Dim, Entries, OptionalType, SequenceType, TensorType, Type, join_types, merge_types
 from onnxgrad.ir.variable import Variable
 
 if TYPE_CHECKING:
     from onnxgrad.ir.block import Block
 
-__all__ = ["attribute_kind", "check_and_infer", "fill_attribute", "fill_type", "infer_again", "infer_leniently", "read_type"]
+__all__ = [
+    "attribute_kind",
+    "check_and_infer",
+    "fill_attribute",
+    "fill_type",
+    "infer_again",
+    "infer_leniently",
+    "infer_with_bodies",
+    "read_type",
+]
 
 _Result = list[tuple["Type | None", "Entries | None"]]
 _memo: dict[Any, _Result] = {}
 _MEMO_LIMIT = 100_000
 _IR_VERSION = 10
+_FLOAT32, _FLOAT64 = dtype_of("float32"), dtype_of("float64")
 _READS_FLOAT_VALUES = ("Resize", "Upsample")
 
 
@@ -67,18 +77,42 @@ def infer_again(block: Block, trusted: dict[Variable, Variable]) -> None:
 
 def _infer_block(block: Block) -> None:
     for op in block.ops:
-        if op.domain == "" and op.type in ("Loop", "Scan"):
-            skipped = 2 if op.type == "Loop" else 0
-            states = len(op.inputs) - skipped - (op.attrs.get("num_scan_inputs") or 0)
-            for v, start in zip(op.attrs["body"].inputs[skipped : skipped + states], op.inputs[skipped:], strict=False):
-                if start is not None:
-                    v.type = join_types(v.type, start.type)
-        for body in op.blocks():
-            _infer_block(body)
-        infer_leniently(op)
+        infer_with_bodies(op)
+
+
+def infer_with_bodies(op: Operator) -> None:
+    """Types inside the bodies of an operator, from those of its operands, then of its outputs."""
+    if op.domain == "" and op.type in ("Loop", "Scan"):
+        _pass_types_to_body(op)
+    for body in op.blocks():
+        _infer_block(body)
+    infer_leniently(op)
+
+
+def _pass_types_to_body(op: Operator) -> None:
+    formals, scanned = op.attrs["body"].inputs, op.attrs.get("num_scan_inputs") or 0
+    first = 0
+    if op.type == "Loop":
+        formals[0].type, formals[1].type = INDEX, TRUTH
+        first = 2
+    states = len(op.inputs) - first - scanned
+    for v, start in zip(formals[first : first + states], op.inputs[first:], strict=False):
+        if start is not None:
+            v.type = start.type if v.type is None else join_types(v.type, start.type)
+    axes = op.attrs.get("scan_input_axes") or [0] * scanned
+    for v, x, axis in zip(formals[first + states :], op.inputs[first + states :], axes, strict=False):
+        if v.type is None and x is not None and isinstance(x.type, TensorType):
+            dims = x.type.dims
+            v.type = TensorType(x.type.dtype, None if dims is None else _without_axis(dims, axis))
+
+
+def _without_axis(dims: tuple[Dim, ...], axis: int) -> tuple[Dim, ...]:
+    return tuple(dim for i, dim in enumerate(dims) if i != axis % len(dims))
 
 
 def _memoised(operator: Operator, strict: bool) -> _Result:
+    if operator.schema is None:
+        return _infer_call(operator)
     key = _memo_key(operator)
     if key is None:
         return _infer(operator, strict)
@@ -89,6 +123,34 @@ def _memoised(operator: Operator, strict: bool) -> _Result:
             _memo.clear()
         _memo[key] = found
     return found
+
+
+def _infer_call(call: Operator) -> _Result:
+    """Types of a function's results, found by giving its body the types of the operands"""
+    function = call.block.program.functions.get((call.domain, call.type, call.overload))
+    if function is None:
+        return [(None, None)] * len(call.outputs)
+    formals = function.body.inputs
+    for formal, actual in zip(formals, [*call.inputs, *[None] * len(formals)], strict=False):
+        formal.type, formal.entries = (None, None) if actual is None else (actual.type, actual.entries)
+    _infer_function_body(function.body, call, function.attribute_defaults)
+    return [(v.type, v.entries) for v in function.body.outputs[: len(call.outputs)]]
+
+
+def _infer_function_body(block: Block, call: Operator, defaults: dict[str, Any]) -> None:
+    for op in block.ops:
+        written = op.attrs
+        op.attrs = {name: resolve_reference(value, call, defaults) for name, value in written.items()}
+        op.attrs = {name: value for name, value in op.attrs.items() if value is not None}
+        for v in op.outputs:
+            if v is not None and v.value is None:
+                v.type = v.entries = None
+        if op.domain == "" and op.type in ("Loop", "Scan"):
+            _pass_types_to_body(op)
+        for body in op.blocks():
+            _infer_function_body(body, call, defaults)
+        infer_leniently(op)
+        op.attrs = written
 
 
 def _memo_key(operator: Operator) -> Any:
@@ -106,7 +168,7 @@ def _memo_key(operator: Operator) -> Any:
     operands = tuple([_operand_key(v) for v in operator.inputs])
     version = operator.block.program.opset_version(operator.domain)
     outputs = tuple([v is not None for v in operator.outputs])
-    key = (operator.type, operator.domain, version, attrs, operands, outputs)
+    key = (operator.type, operator.domain, version, attrs, operands, outputs, operator.block.program.is_oracle)
     if operator.type in _READS_FLOAT_VALUES:
         values = tuple(
             v.value.numpy().tobytes() if v is not None and v.value is not None and v.value.size < 65 else None
@@ -137,6 +199,11 @@ def _infer(operator: Operator, strict: bool) -> _Result:
     node, types, data = _as_node(operator)
     if any(v is not None and not _is_known(v.type) for v in operator.inputs):
         return unknown
+    as_float32 = operator.block.program.is_oracle and any(_only_as_float32(schema, i, v) for i, v in enumerate(operator.inputs))
+    if as_float32:
+        for proto in types.values():
+            if proto.tensor_type.elem_type == _FLOAT64.number:
+                proto.tensor_type.elem_type = _FLOAT32.number
     opsets = [helper.make_opsetid(operator.domain, schema.since)]
     try:
         found = shape_inference.infer_node_outputs(schema.raw, node, types, data, None, opsets, _IR_VERSION)
@@ -146,6 +213,10 @@ def _infer(operator: Operator, strict: bool) -> _Result:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise IllTyped(f"{operator}: {reason}. Operands: {_operand_text(operator)}.") from error
     results: _Result = [(None if v is None else read_type(found.get(f"y{i}")), None) for i, v in enumerate(operator.outputs)]
+    if as_float32:
+        results = [(_as_float64(type), entries) for type, entries in results]
+    if operator.domain == "" and operator.type == "Attention":
+        results = [(_without_zeros(type), entries) for type, entries in results]
     if operator.domain == "" and results:
         first, _ = results[0]
         if operator.type in FROM_ENTRIES and isinstance(first, TensorType):
@@ -156,8 +227,27 @@ def _infer(operator: Operator, strict: bool) -> _Result:
     return results
 
 
+def _without_zeros(type: Type | None) -> Type | None:
+    """onnx writes 0 for the unknown number of keys in the fourth output of Attention"""
+    if not isinstance(type, TensorType) or type.dims is None:
+        return type
+    return TensorType(type.dtype, tuple(None if dim == 0 else dim for dim in type.dims))
+
+
 def _is_known(type: Type | None) -> bool:
     return isinstance(type, TensorType) or (type is not None and _is_known(type.element))
+
+
+def _only_as_float32(schema: Schema, index: int, v: Variable | None) -> bool:
+    """Whether a float64 operand stands where an oracle accepts it and the schema only float32"""
+    declared = schema.input_at(index)
+    if declared is None or v is None or not isinstance(v.type, TensorType) or v.type.dtype != _FLOAT64:
+        return False
+    return not schema.allows(declared.typestr, _FLOAT64) and schema.allows(declared.typestr, _FLOAT32)
+
+
+def _as_float64(type: Type | None) -> Type | None:
+    return TensorType(_FLOAT64, type.dims) if isinstance(type, TensorType) and type.dtype == _FLOAT32 else type
 
 
 def _as_node(operator: Operator) -> tuple[NodeProto, dict[str, TypeProto], dict[str, TensorProto]]:
@@ -217,6 +307,8 @@ def _check(operator: Operator, schema: Schema) -> None:
         if not isinstance(v.type, TensorType):
             continue
         dtype = v.type.dtype
+        if operator.block.program.is_oracle and _only_as_float32(schema, index, v):
+            dtype = _FLOAT32
         if not schema.allows(declared.typestr, dtype) and "seq" not in declared.typestr.lower():
             if not any(name.startswith(("seq(", "optional(")) for name in schema.typestrs.get(declared.typestr, ())):
                 raise IllTyped(f"{operator}: {declared.name!r} cannot be {dtype.name} ({v!r}). Cast it first.")

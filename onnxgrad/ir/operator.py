@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from onnxgrad.ir.block import Block
     from onnxgrad.ir.variable import Variable
 
-__all__ = ["AttributeReference", "Expansion", "Operator", "Role"]
+__all__ = ["AttributeReference", "Expansion", "Operator", "Role", "resolve_reference"]
 
 
 class Role(IntEnum):
@@ -32,6 +32,18 @@ class AttributeReference:
     def __init__(self, name: str, kind: int) -> None:
         self.name = name
         self.kind = kind
+
+
+def resolve_reference(value: Any, call: Operator, defaults: dict[str, Any]) -> Any:
+    """An attribute inside a function body, for one call of the function; None where the call leaves it out."""
+    if not isinstance(value, AttributeReference):
+        return value
+    if value.name in call.attrs:
+        return call.attrs[value.name]
+    if value.name in defaults:
+        return defaults[value.name]
+    schema = call.schema
+    return schema.defaults.get(value.name) if schema is not None else None
 
 
 class Expansion:

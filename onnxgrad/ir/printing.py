@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from onnxgrad.ir.operator import Operator, Role
-from onnxgrad.ir.types import OptionalType, SequenceType, TensorType, Type
+from onnxgrad.ir.types import OptionalType, SequenceType, TensorType, Type, shown_type
 from onnxgrad.ir.variable import Parameter, Variable
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ def _flags(v: Variable, details: bool) -> str:
 
 def type_text(type: Type | None) -> str:
     """``float32[?, 3]``, ``sequence(float32[2])``, or ``?``."""
+    type = shown_type(type)
     if isinstance(type, TensorType):
         dims = "..." if type.dims is None else ", ".join("?" if d is None else str(d) for d in type.dims)
         return f"{type.dtype.name}[{dims}]"

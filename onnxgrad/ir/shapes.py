@@ -88,6 +88,11 @@ def _expand(operator: Operator) -> Dims | None:
     return broadcast_dims(x.dims, target)
 
 
+def _as_first(operator: Operator) -> Dims | None:
+    x = operator.inputs[0]
+    return None if x is None else x.dims
+
+
 def _constant_of_shape(operator: Operator) -> Dims | None:
     return entries_of(operator.inputs[0])
 
@@ -114,7 +119,8 @@ def _range(operator: Operator) -> Dims | None:
 
 def _resize(operator: Operator) -> Dims | None:
     sizes = entries_of(operator.inputs[3]) if len(operator.inputs) > 3 else None
-    return sizes if sizes is not None and not operator.attrs.get("axes") else None
+    final = not operator.attrs.get("axes") and operator.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+    return sizes if final else None
 
 
 def _slice(operator: Operator) -> Dims | None:
@@ -153,6 +159,7 @@ def _sliced(dim: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
 FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "Reshape": _reshape,
     "Expand": _expand,
+    "GroupNormalization": _as_first,
     "ConstantOfShape": _constant_of_shape,
     "Tile": _tile,
     "Range": _range,

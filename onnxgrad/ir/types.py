@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple, TypeAlias
 
-from onnxgrad.dtypes import DType
+from onnxgrad.dtypes import DType, dtype_of
 
-__all__ = ["Dim", "Dims", "Entries", "OptionalType", "SequenceType", "TensorType", "Type", "join_types", "merge_types", "same_dim"]
+__all__ = [
+    "INDEX",
+    "TRUTH",
+    "Dim",
+    "Dims",
+    "Entries",
+    "OptionalType",
+    "SequenceType",
+    "TensorType",
+    "Type",
+    "fresh_dim",
+    "join_types",
+    "merge_types",
+    "same_dim",
+    "shown_type",
+]
 
 Dim: TypeAlias = "int | str | None"
 """A dimension: a number, the name of a symbol, or unknown."""
@@ -37,9 +53,34 @@ class OptionalType(NamedTuple):
 Type: TypeAlias = "TensorType | SequenceType | OptionalType"
 
 
+INDEX = TensorType(dtype_of("int64"), ())
+"""A counter, such as the iteration number of a Loop."""
+TRUTH = TensorType(dtype_of("bool"), ())
+"""A condition."""
+
+
 def same_dim(a: Dim, b: Dim) -> bool:
     """Whether two dimensions are certainly equal at run time."""
     return a is not None and a == b
+
+
+_NAMELESS = "?#"
+_numbers = itertools.count()
+
+
+def fresh_dim() -> str:
+    """A symbol for a dimension of which nothing is known but that it is the same wherever this symbol stands."""
+    return f"{_NAMELESS}{next(_numbers)}"
+
+
+def shown_type(type: Type | None) -> Type | None:
+    """The type as files and people see it: dimensions that have a symbol of ours are unknown."""
+    if isinstance(type, (SequenceType, OptionalType)):
+        return type._replace(element=shown_type(type.element))
+    if type is None or type.dims is None:
+        return type
+    dims = tuple(None if isinstance(dim, str) and dim.startswith(_NAMELESS) else dim for dim in type.dims)
+    return TensorType(type.dtype, dims)
 
 
 def join_types(a: Type | None, b: Type | None) -> Type | None:

@@ -18,6 +18,7 @@ from onnxgrad.ir.infer import infer_leniently
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.opset import NEWEST, OLDEST_WITH_RULES, find_schema
 from onnxgrad.ir.program import Program
+from onnxgrad.ir.types import TensorType
 from onnxgrad.ir.variable import Variable
 
 __all__ = ["lift"]
@@ -26,7 +27,7 @@ _IR_VERSION = 10
 
 
 def lift(program: Program) -> None:
-    """Bring ai.onnx to opset 21 if it is older, and from 27/28 to 26 if nothing used was redefined; in place."""
+    """Bring ai.onnx to opset 21 if it is older, and bring 27/28 down to 26 where every operator means the same there; in place."""
     version = program.opset_version() or 1
     if version > NEWEST:
         _restamp(program, version)
@@ -46,12 +47,28 @@ def lift(program: Program) -> None:
 
 
 def _restamp(program: Program, version: int) -> None:
-    for block in program.blocks:
-        for op in block.ops:
-            schema = find_schema(op.type, "", version) if op.domain == "" else None
-            if schema is not None and schema.since > NEWEST:
-                return
-    program.set_opset_version(NEWEST)
+    if all(_reads_as_newest(op, version) for block in program.blocks for op in block.ops):
+        program.set_opset_version(NEWEST)
+
+
+def _reads_as_newest(op: Operator, version: int) -> bool:
+    """Whether an operator means the same in the newest opset that runs: most of 27 and 28 only admits more element types"""
+    schema = find_schema(op.type, "", version) if op.domain == "" else None
+    if schema is None or schema.since <= NEWEST:
+        return True
+    older = find_schema(op.type, "", NEWEST)
+    if older is None or any(name not in older.attributes for name in op.attrs):
+        return False
+    if op.type == "Mod" and not op.attrs.get("fmod", 0) and op.inputs[0] is not None and op.inputs[0].is_float:
+        return False  # floored division of real numbers is new in 28
+    for index, v in enumerate(op.inputs):
+        declared = older.input_at(index)
+        if v is not None and (declared is None or v.type is None):
+            return False
+        if v is not None and declared is not None and isinstance(v.type, TensorType):
+            if not older.allows(declared.typestr, v.type.dtype):
+                return False
+    return True
 
 
 def _lift_block(block: Block, version: int) -> None:

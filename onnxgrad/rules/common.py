@@ -9,7 +9,20 @@ from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.types import SequenceType
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["cast_like", "flat_positions", "masked", "scatter_add_flat", "size_as", "swap_last_two", "zeros_like", "zeros_of_shape"]
+__all__ = [
+    "add_rows",
+    "all_but",
+    "cast_like",
+    "flat_positions",
+    "masked",
+    "scatter_add_flat",
+    "size_along",
+    "size_as",
+    "swap_last_two",
+    "widened",
+    "zeros_like",
+    "zeros_of_shape",
+]
 
 
 def cast_like(op: Builder, x: Variable, like: Variable) -> Variable:
@@ -44,6 +57,11 @@ def size_as(op: Builder, x: Variable, like: Variable) -> Any:
     return cast_like(op, op.Size(x), like)
 
 
+def size_along(op: Builder, x: Variable, axis: int) -> Variable:
+    """Size of one axis as a vector of one element; ``end`` of -1 + 1 would mean the start, so it is left out."""
+    return op.Shape(x, start=axis) if axis == -1 else op.Shape(x, start=axis, end=axis + 1)  # type: ignore[no-any-return]
+
+
 def swap_last_two(op: Builder, x: Variable) -> Variable:
     assert x.rank is not None
     axes = list(range(x.rank))
@@ -62,7 +80,30 @@ def scatter_add_flat(op: Builder, positions: Variable, g: Variable, like: Variab
     ScatterElements, not ScatterND: the latter loses updates when positions repeat. float16 has no kernel that adds, so it is
     summed in float32.
     """
-    wide = op.Cast(g, to=1) if g.dtype.name in ("float16", "bfloat16") else g
+    wide = widened(op, g)
     start = zeros_of_shape(op, op.Reshape(op.Size(like), [1]), wide)
     summed = op.ScatterElements(start, op.Reshape(positions, [-1]), op.Reshape(wide, [-1]), axis=0, reduction="add")
     return op.Cast(op.Reshape(summed, op.Shape(like), allowzero=1), to=g.dtype.number)  # type: ignore[no-any-return]
+
+
+def add_rows(op: Builder, x: Variable, flat: Variable, g: Variable, axis: int) -> Variable:
+    """Slices of ``g`` along ``axis`` added up at the places ``flat`` of a tensor like x."""
+    wide = widened(op, g)
+    index = flat if axis == 0 and x.rank == 1 else op.Unsqueeze(flat, all_but(op, axis, x))
+    index = op.Expand(index, op.Shape(g))
+    summed = op.ScatterElements(zeros_of_shape(op, op.Shape(x), wide), index, wide, axis=axis, reduction="add")
+    return op.Cast(summed, to=g.dtype.number)  # type: ignore[no-any-return]
+
+
+def all_but(op: Builder, axis: int, x: Variable) -> Any:
+    """Every axis of x but one."""
+    if x.rank is not None:
+        return [i for i in range(x.rank) if i != axis % x.rank]
+    rank = op.Squeeze(op.Shape(op.Shape(x)))
+    at = op.Add(rank, axis) if axis < 0 else op.constant(axis)
+    return op.Concat(op.Range(0, at, 1), op.Range(op.Add(at, 1), rank, 1), axis=0)
+
+
+def widened(op: Builder, v: Variable) -> Variable:
+    """float16 as float32: onnxruntime has no kernel that adds or multiplies float16 at places."""
+    return op.Cast(v, to=1) if v.dtype.name in ("float16", "bfloat16") else v

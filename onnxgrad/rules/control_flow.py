@@ -9,6 +9,7 @@ from onnxgrad.ir.operator import Role
 from onnxgrad.ir.traverse import copy_block
 from onnxgrad.ir.variable import Variable
 from onnxgrad.rules.common import zeros_like
+from onnxgrad.rules.segments import scan_in_segments
 
 
 @gradient("If")
@@ -42,7 +43,7 @@ def _record_states(op, node):
     return results[: len(body.outputs)], results[0].op, results[len(body.outputs) :]
 
 
-@gradient("Scan", prepare=_record_states)
+@gradient("Scan", prepare=_record_states, segments=scan_in_segments)
 def scan(op, node, *gradients):
     """A Scan from the last step to the first: each step computes its forward again from the recorded states"""
     return _ScanGradient(op, node, gradients).write()

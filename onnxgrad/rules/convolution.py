@@ -49,7 +49,7 @@ def _conv_input_gradient(op, w, gy, window, group):
 
 def _conv_weight_gradient(op, gy, window, group):
     """Convolve x with gy: batch becomes the summed channel, strides and dilations change places"""
-    x = window.x
+    x, window = window.x, _without_remainder(window)
     left, right = _swap_batch(op, x, group), op.Transpose(gy, perm=_swapped(x.rank))
     attrs = {"strides": window.dilations, "dilations": window.strides, "group": group}
     if all(isinstance(p, int) for p in window.begin + window.end):
@@ -62,6 +62,20 @@ def _conv_weight_gradient(op, gy, window, group):
     if window.static and _taps(window) == window.kernel:
         return gw
     return op.Slice(gw, [0] * window.rank, window.kernel, list(range(2, x.rank)))
+
+
+def _without_remainder(window):
+    """The window with end pads that no position sees taken away, where they can be.
+
+    Otherwise the result is cut, and the gradient of the cut is a Pad whose result is a filter: onnxruntime's Pad_Fusion makes an
+    invalid graph of that.
+    """
+    if not window.static:
+        return window
+    spans = zip(window.sizes, window.begin, window.end, window.extent, window.strides, strict=True)
+    unseen = [(n + b + e - extent) % s for n, b, e, extent, s in spans]
+    end = [e - r if r <= e else e for e, r in zip(window.end, unseen, strict=True)]
+    return Window(window.x, window.kernel, window.strides, window.dilations, window.begin, end)
 
 
 def _taps(window):

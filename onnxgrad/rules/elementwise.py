@@ -213,9 +213,11 @@ def mean(op, node, gz):
 
 @gradient("Mod", broadcasts=True)
 def mod(op, node, gz):
-    """gx = gz;  gy = -gz * trunc(x / y)   (fmod=1, the only form for floats)"""
+    """gx = gz;  gy = -gz * trunc(x / y), or floor(x / y) for fmod=0 (real numbers since opset 28)"""
     x, y = node.inputs
     quotient = op.Div(x, y)
+    if not node.attr("fmod"):
+        return gz, op.Neg(op.Mul(gz, op.Floor(quotient)))
     whole = op.Mul(op.Sign(quotient), op.Floor(op.Abs(quotient)))
     return gz, op.Neg(op.Mul(gz, whole))
 
@@ -248,13 +250,13 @@ def clip(op, node, gy):
     return (gy if inside is None else masked(op, gy, inside)), below, above
 
 
-@gradient("Cast", "CastLike")
+@gradient("Cast", "CastLike", moves=True)
 def cast(op, node, gy):
     """gx = gy in the element type of x"""
     return gy
 
 
-@gradient("Identity")
+@gradient("Identity", moves=True)
 def identity(op, node, gy):
     """gx = gy"""
     return gy

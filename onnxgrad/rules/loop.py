@@ -7,20 +7,21 @@ run again. Griewank and Walther, "Evaluating Derivatives", 2008, chapter 4.
 
 from __future__ import annotations
 
+import numpy as np
+
 from onnxgrad.autodiff.accumulate import add_up
 from onnxgrad.autodiff.registry import find_entry, gradient
-from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import UnsupportedGradient
-from onnxgrad.ir.bodies import as_tuple, drop_unread, finish_body, move_into, reads_of
+from onnxgrad.ir.bodies import as_tuple, drop_unread, finish_body, keep_needed, move_into, reads_of
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.infer import infer_again
 from onnxgrad.ir.operator import Role
 from onnxgrad.ir.traverse import copy_block
-from onnxgrad.ir.types import OptionalType, SequenceType, TensorType, join_types, same_dim
+from onnxgrad.ir.types import INDEX, TRUTH, OptionalType, SequenceType, TensorType, join_types, same_dim
 from onnxgrad.ir.variable import Variable
 from onnxgrad.rules.common import zeros_like
+from onnxgrad.rules.segments import loop_in_segments
 
-_INDEX, _TRUTH = TensorType(dtype_of("int64"), ()), TensorType(dtype_of("bool"), ())
 _ROUNDS = 4
 
 
@@ -70,7 +71,7 @@ def _copy_with_settled_types(op, operator):
     for _ in range(_ROUNDS):
         mapping = {}
         copy = copy_block(body, mapping, op.block, lambda v: program.fresh_name(v.name))
-        for v, type in zip(copy.inputs, [_INDEX, _TRUTH, *types], strict=True):
+        for v, type in zip(copy.inputs, [INDEX, TRUTH, *types], strict=True):
             v.type = type
         infer_again(copy, mapping)
         after = [v.type for v in copy.outputs[1 : 1 + len(types)]]
@@ -88,38 +89,44 @@ def _same_shape(a, b):
     return len(a.dims) == len(b.dims) and all(map(same_dim, a.dims, b.dims))
 
 
-@gradient("Loop", prepare=_record_states)
+@gradient("Loop", prepare=_record_states, segments=loop_in_segments)
 def loop(op, node, *gradients):
     """A Loop from the last iteration to the first: each computes its forward again from the recorded states"""
     return _LoopGradient(op, node, gradients).write()
 
 
 class _LoopGradient:
+    """The body gets further arguments for rows: ``Gather(x, iteration)`` of a captured x.
+
+    Their gradients are stacked and put back once, where a sum as large as x in every iteration would take quadratic time.
+    """
+
     def __init__(self, op, node, gradients):
-        self.op, self.node, self.body, self.tape = op, node, node.attr("body"), node.tape
+        self.op, self.node, self.tape = op, node, node.tape
         self.states = len(node.inputs) - 2
         self.gradients = list(gradients)
         self.stacked = self.gradients[self.states :]
+        self.captured = [v for v, is_wanted in zip(node.captures, node.wanted_captures, strict=True) if is_wanted]
+        self.body, self.rows = _with_rows_as_arguments(op, node.attr("body"), self.captured)
         self._find_relevant()
 
     def _find_relevant(self):
-        """States and captured values that get a gradient: those between what is wanted and what arrives"""
-        body, node = self.body, self.node
-        captures = [v for v, is_wanted in zip(node.captures, node.wanted_captures, strict=True) if is_wanted]
-        reach = _influences(body, [*body.inputs[2:], *captures])
+        """States, rows and captured values that get a gradient: those between what is wanted and what arrives"""
+        body, node, states = self.body, self.node, range(self.states)
+        arguments = [id(v) for v in body.inputs[2:]]
+        reach = _influences(body, [*body.inputs[2:], *self.captured])
         outputs = [reach.get(id(v), frozenset()) for v in body.outputs[1:]]
-        inputs = [id(v) for v in body.inputs[2:]]
-        wanted_ids = {id(v) for v in captures}
-        varied = {k for k in range(self.states) if node.wants(2 + k) or outputs[k] & wanted_ids}
-        useful = {k for k in range(self.states) if self.gradients[k] is not None}
+        outer = {id(v) for v in self.captured} | set(arguments[self.states :])
         arriving = [outputs[self.states + j] for j, g in enumerate(self.stacked) if g is not None]
-        useful |= {k for k in range(self.states) if any(inputs[k] in seen for seen in arriving)}
-        for _ in range(self.states):
-            varied |= {k for k in range(self.states) if any(inputs[m] in outputs[k] for m in varied)}
-            useful |= {k for k in range(self.states) if any(inputs[k] in outputs[m] for m in useful)}
+        varied = {k for k in states if node.wants(2 + k) or outputs[k] & outer}
+        useful = {k for k in states if self.gradients[k] is not None or any(arguments[k] in seen for seen in arriving)}
+        for _ in states:
+            varied |= {k for k in states if any(arguments[m] in outputs[k] for m in varied)}
+            useful |= {k for k in states if any(arguments[k] in outputs[m] for m in useful)}
         self.active = sorted(varied & useful)
         seen = frozenset().union(*(outputs[m] for m in useful), *arriving)
-        self.captured = [v for v in captures if id(v) in seen]
+        self.captured = [v for v in self.captured if id(v) in seen]
+        self.read_rows = [r for r in range(len(self.rows)) if arguments[self.states + r] in seen]
 
     def write(self):
         op, node = self.op, self.node
@@ -128,24 +135,25 @@ class _LoopGradient:
                 raise UnsupportedGradient(
                     f"{node}: its state {self.body.inputs[2 + k].name} is an optional. Use a sequence of at most one element."
                 )
-        count = self._count()
+        if not (self.active or self.captured or self.read_rows):
+            return (None,) * (len(node.inputs) + len(node.captures))
+        count = op.Squeeze(op.Shape(self.tape.counter, start=0, end=1), [0])
         shell = self._body(op.Sub(count, 1))
         starts = [self._start(k) for k in self.active] + [zeros_like(op, v) for v in self.captured]
-        results = as_tuple(op.Loop(count, None, *starts, outputs=len(starts), body=shell))
+        results = as_tuple(op.Loop(count, None, *starts, outputs=len(shell.outputs) - 1, body=shell))
         states = dict(zip(self.active, results, strict=False))
-        totals = {id(v): g for v, g in zip(self.captured, results[len(self.active) :], strict=True)}
-        return None, None, *(states.get(k) for k in range(self.states)), *(totals.get(id(v)) for v in node.captures)
+        arrived = {}
+        for v, g in zip(self.captured, results[len(self.active) :], strict=False):
+            arrived.setdefault(id(v), []).append(g)
+        for r, g in zip(self.read_rows, results[len(starts) :], strict=True):
+            x, axis = self.rows[r]
+            arrived.setdefault(id(x), []).append(_put_back_rows(op, x, axis, g))
+        captures = [add_up(op, arrived[id(v)]) if id(v) in arrived else None for v in node.captures]
+        return None, None, *(states.get(k) for k in range(self.states)), *captures
 
     def _start(self, k):
         g = self.gradients[k]
         return zeros_like(self.op, self.node.outputs[k]) if g is None else g
-
-    def _count(self):
-        """How many iterations there were, as a scalar"""
-        op = self.op
-        return op.Squeeze(op.Shape(self.tape.counter, start=0, end=1), [0])
-
-    # The body ------------------------------------------------------------------------------------------------------
 
     def _body(self, last):
         """Arguments: iteration, condition, gradients of the outgoing states, sums for captured values so far"""
@@ -158,34 +166,41 @@ class _LoopGradient:
             shell.inputs.append(shell.register(v))
             return v
 
-        back, condition = argument("iteration", _INDEX), argument("condition", _TRUTH)
+        back, condition = argument("iteration", INDEX), argument("condition", TRUTH)
         gstates = {k: argument(forward.outputs[1 + k].name, forward.inputs[2 + k].type) for k in self.active}
         sums = [argument(v.name, v.type) for v in self.captured]
         build = Builder(shell, key="step", role=Role.BACKWARD)
         i = build.Sub(last, back)
         seeds = [None, *(gstates.get(k) for k in range(self.states))]
         seeds += [None if g is None else build.Gather(g, i, axis=0) for g in self.stacked]
-        sources = [*(forward.inputs[2 + k] for k in self.active), *self.captured]
-        inner, found = self.node.differentiate_body(forward, shell, seeds, sources)
-        arguments = self._arguments(build, inner, i)
-        replaced = move_into(shell, inner, arguments)
-        found = [None if g is None else replaced.get(id(g), g) for g in found]
-        states = [self._or_zeros(build, g, k, arguments[2 + k], i) for k, g in zip(self.active, found, strict=False)]
-        totals = [t if g is None else add_up(build, [t, g]) for t, g in zip(sums, found[len(self.active) :], strict=True)]
-        finish_body(shell, [condition, *states, *totals], build)
+        places = [*(2 + k for k in self.active), *(2 + self.states + r for r in self.read_rows)]
+        inner, found = self.node.differentiate_body(forward, shell, seeds, [*(forward.inputs[p] for p in places), *self.captured])
+        values = [self._argument(build, p, i, id(inner.inputs[p]) in reads_of(inner.ops)) for p in range(len(inner.inputs))]
+        replaced = move_into(shell, inner, values)
+        found = [None if g is None else replaced.get(g, g) for g in found]
+        own = [self._or_zeros(build, g, values[p], p, i) for p, g in zip(places, found, strict=False)]
+        totals = [t if g is None else add_up(build, [t, g]) for t, g in zip(sums, found[len(places) :], strict=True)]
+        finish_body(shell, [condition, *own[: len(self.active)], *totals, *own[len(self.active) :]], build)
+        keep_needed(shell)
+        if forward is not self.node.attr("body"):
+            program.blocks.remove(forward)
         return shell
 
-    def _or_zeros(self, build, g, k, value, i):
+    def _or_zeros(self, build, g, value, place, i):
         if g is not None:
             return g
-        return zeros_like(build, value if value is not None else self._state(build, k, i))
+        return zeros_like(build, self._argument(build, place, i, True) if value is None else value)
 
-    def _arguments(self, build, inner, i):
-        """What stands for the inputs of the forward body: only those that are read"""
-        read = reads_of(inner.ops)
-        found = [i, build.constant(True)]
-        found += [self._state(build, k, i) if id(inner.inputs[2 + k]) in read else None for k in range(self.states)]
-        return found
+    def _argument(self, build, place, i, is_read):
+        """What stands for an input of the forward body at iteration ``i``; None if nothing reads it"""
+        if place < 2:
+            return i if place == 0 else build.constant(True)
+        if not is_read:
+            return None
+        if place < 2 + self.states:
+            return self._state(build, place - 2, i)
+        x, axis = self.rows[place - 2 - self.states]
+        return build.Gather(x, i, axis=axis)
 
     def _state(self, build, k, i):
         """The value of a state at the start of iteration ``i``"""
@@ -199,11 +214,47 @@ class _LoopGradient:
     def _replayed(self, build, k, i):
         """The first ``i`` iterations again"""
         program = self.op.block.program
-        copy = copy_block(self.body, {}, build.block, lambda v: program.fresh_name(v.name))
+        copy = copy_block(self.node.attr("body"), {}, build.block, lambda v: program.fresh_name(v.name))
         results = build.Loop(i, None, *self.node.inputs[2:], outputs=len(copy.outputs) - 1, body=copy)
         wanted = as_tuple(results)[k]
         drop_unread(wanted.op, {id(wanted)})
         return wanted
+
+
+def _with_rows_as_arguments(op, body, captured):
+    """A copy of ``body`` where ``Gather(x, iteration)`` of captured x are arguments, and what they read: (x, axis)"""
+    ids = {id(v) for v in captured}
+
+    def is_row(inner):
+        if inner.type != "Gather" or inner.domain or inner.inputs[1] is not body.inputs[0] or id(inner.inputs[0]) not in ids:
+            return False
+        return inner.attr("axis") == 0 or inner.inputs[0].rank is not None
+
+    gathers = [inner for inner in body.ops if is_row(inner)]
+    if not gathers:
+        return body, []
+    program = op.block.program
+    mapping = {}
+    copy = copy_block(body, mapping, op.block, lambda v: program.fresh_name(v.name))
+    rows = [mapping[inner.outputs[0]] for inner in gathers]
+    taken = {id(v.op) for v in rows}
+    copy.ops = [inner for inner in copy.ops if id(inner) not in taken]
+    for v in rows:
+        v.op = None
+    copy.inputs = [*copy.inputs, *rows]
+    return copy, [(inner.inputs[0], inner.attr("axis")) for inner in gathers]
+
+
+def _put_back_rows(op, x, axis, stacked):
+    """Gradients of the rows of x, the last one first, at their places in a tensor like x"""
+    forwards = op.Slice(stacked, [-1], [np.iinfo(np.int64).min], [0], [-1])
+    if axis:
+        order = list(range(1, x.rank))
+        order.insert(axis % x.rank, 0)
+        forwards = op.Transpose(forwards, perm=order)
+    # After no iteration at all the other axes may be empty too.
+    missing = op.Sub(op.Shape(x), op.Shape(forwards))
+    return op.Pad(forwards, op.Concat(op.Mul(missing, 0), missing, axis=0))
 
 
 def _influences(body, sources):

@@ -43,6 +43,7 @@ from onnxgrad.static.strategy import (
     set_ipu_shard,
     xpu_places,
 )
+from onnxgrad.tensor.indexing import setitem
 
 __all__ = [
     "BuildStrategy",
@@ -96,5 +97,6 @@ __all__ = [
     "serialize_program",
     "set_ipu_shard",
     "set_program_state",
+    "setitem",
     "xpu_places",
 ]

@@ -11,7 +11,7 @@ from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DuplicateName
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.defaults import default_main_program, default_startup_program
-from onnxgrad.ir.types import Dim, TensorType
+from onnxgrad.ir.types import Dim, TensorType, shown_type
 from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.nn.initializer import Constant, Initializer, XavierUniform
 from onnxgrad.nn.param_attr import ParamAttr
@@ -52,7 +52,7 @@ def data(name: str, shape: Sequence[int | str | None], dtype: Any = None, lod_le
     wanted = TensorType(dtype_of("float32" if dtype is None else dtype), tuple(dims))
     present = block.vars.get(name)
     if present is not None:
-        if not present.is_data or present.type != wanted:
+        if not present.is_data or shown_type(present.type) != wanted:
             raise DuplicateName(f"data: {name!r} exists already as {present!r}. Choose another name.")
         return present
     variable = Variable(block, name, wanted)

@@ -18,10 +18,9 @@ import numpy as np
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
 from onnxgrad.interop.onnx_export import build_graph, save_onnx, write_model
 from onnxgrad.interop.onnx_import import from_onnx
-from onnxgrad.ir.bodies import substitute
 from onnxgrad.ir.defaults import default_main_program
 from onnxgrad.ir.program import Program
-from onnxgrad.ir.traverse import needed_operators
+from onnxgrad.ir.traverse import needed_operators, substitute
 from onnxgrad.ir.variable import Parameter, Variable
 
 __all__ = [
@@ -289,14 +288,14 @@ def parse_program(data: bytes) -> Program:
     details = json.loads(described)
     block = program.global_block()
     program.scope = None
-    twins: dict[int, Variable] = {}
+    twins: dict[Variable, Variable] = {}
     for name, trainable in details["parameters"].items():
         old = block.vars[name]
         parameter = Parameter(block, name, old.type, trainable)
-        block.vars[name] = twins[id(old)] = parameter
+        block.vars[name] = twins[old] = parameter
         program.parameters.append(parameter)
         block.initializers.append(parameter)
-    substitute(block, twins)
+    substitute(block.ops, twins)
     states = set(details["state"])
     block.inputs = [v for v in block.inputs if v.name not in states]
     for name in states:

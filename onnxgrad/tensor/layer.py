@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -14,20 +15,34 @@ from onnxgrad.ir.defaults import default_main_program, default_startup_program
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.variable import Parameter, Variable
-from onnxgrad.nn.initializer import Initializer, NormOf, global_initializer
-from onnxgrad.nn.param_attr import ParamAttr, WeightNormParamAttr
 from onnxgrad.passes.lift import lift
 from onnxgrad.runtime.places import CPUPlace
 from onnxgrad.runtime.session_cache import prepare
 
-__all__ = ["Layer", "require_variables"]
+if TYPE_CHECKING:
+    from onnxgrad.nn.initializer import Initializer
+    from onnxgrad.nn.param_attr import WeightNormParamAttr
+
+__all__ = ["Layer", "is_variable", "overwritten", "require_variables"]
+
+
+def is_variable(item: Any) -> TypeGuard[Variable]:
+    """Whether functions take ``item`` as a tensor rather than as a number, a list or an array."""
+    return isinstance(item, Variable)
 
 
 def require_variables(function: str, *items: Any) -> None:
     """Refuse anything that is not a Variable, naming the function."""
     for item in items:
-        if not isinstance(item, Variable):
+        if not is_variable(item):
             raise NotAVariable(f"{function} takes Variables, not {type(item).__name__}.")
+
+
+def overwritten(function: str, x: Any, result: Variable) -> Variable:
+    """What an in-place function gives. A program's variables are never overwritten: their result is a new one, as in Paddle."""
+    plain = function.removesuffix("_")
+    warnings.warn(f"In a program, {function}() is the same as {plain}() and overwrites nothing.", stacklevel=3)
+    return result
 
 
 class Layer:
@@ -44,6 +59,16 @@ class Layer:
         """Append the operator that computes the next result of this layer."""
         return self.op.emit(op_type, args, kwargs, key=f"{self.name}.tmp")
 
+    def result(self, op_type: str, *args: Any, **kwargs: Any) -> Variable:
+        """What ``emit`` gives for an operator with one output."""
+        found: Variable = self.emit(op_type, *args, **kwargs)
+        return found
+
+    def results(self, count: int, op_type: str, *args: Any, **kwargs: Any) -> list[Variable]:
+        """The ``count`` outputs of an operator, as the next results of this layer."""
+        found = self.op.emit(op_type, args, kwargs, outputs=count, key=f"{self.name}.tmp")
+        return list(found) if count > 1 else [found]
+
     def activate(self, x: Variable, activation: str | None) -> Variable:
         """Apply an activation by its Paddle name."""
         if activation is None:
@@ -58,6 +83,9 @@ class Layer:
         self, attr: Any, suffix: str, shape: list[int], dtype: DType, default: Initializer, trainable: bool = True
     ) -> Parameter | None:
         """A parameter of this layer; None when ``attr`` is False. A name that exists is shared."""
+        from onnxgrad.nn.initializer import global_initializer
+        from onnxgrad.nn.param_attr import ParamAttr, WeightNormParamAttr
+
         attr = ParamAttr.of(attr)
         if attr is None:
             return None
@@ -76,6 +104,8 @@ class Layer:
 
     def _normalised(self, attr: WeightNormParamAttr, suffix: str, shape: list[int], dtype: DType, default: Initializer) -> Variable:
         """g * v / |v|, for parameters v and g, where g starts as |v|, so that the product starts as v."""
+        from onnxgrad.nn.initializer import NormOf
+
         name = attr.name if attr.name is not None else self.program.generate_name(f"{self.name}.{suffix}")
         v = self.parameter(attr.part(f"{name}_v"), suffix, shape, dtype, default)
         assert v is not None

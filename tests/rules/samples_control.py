@@ -117,6 +117,17 @@ def counted(draw):
 
     yield Sample(draw.real(4, 2), draw.real(2), times(3), build=reads_iteration)
 
+    def reads_rows(op, xs, start, count):
+        def step(b, i, y):
+            row = b.Gather(xs, i, axis=1)
+            return b.Mul(b.Gather(xs, i, axis=-1), b.Add(y, row)), b.Sin(row), b.ReduceSum(xs, keepdims=0)
+
+        return loop_times(op, count, [("y", start)], step)
+
+    for n in (0, 2, 3):
+        yield Sample(draw.real(2, 3), draw.real(2), times(n), build=reads_rows)
+    yield Sample(draw.real(2, 3), draw.real(2), times(2), build=reads_rows, only=[1])
+
 
 @samples("Loop")
 def conditional(draw):

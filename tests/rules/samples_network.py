@@ -145,17 +145,6 @@ def negative_log_likelihood(draw):
     yield Sample(draw.real(2, 3, 2), np.array([[0, 2], [1, 0]]), Sample.fixed(np.array([0.5, 2.0, 1.0])), ignore_index=0)
 
 
-@samples("Resize")
-def resize(draw):
-    x = draw.real(1, 2, 4, 3)
-    up = np.array([1, 2, 7, 6])
-    for mode in ("nearest", "linear", "cubic"):
-        for transform in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"):
-            yield Sample(x, None, None, up, mode=mode, coordinate_transformation_mode=transform)
-    yield Sample(x, None, Sample.fixed(np.array([1, 1, 2, 2], np.float32)), mode="nearest", nearest_mode="floor")
-    yield Sample(draw.real(1, 1, 6, 6), None, None, np.array([1, 1, 3, 4]), mode="linear", antialias=1)
-
-
 def _states(draw, directions, batch, hidden):
     return draw.real(directions, batch, hidden)
 
