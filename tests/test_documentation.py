@@ -51,7 +51,7 @@ LAYERS = [
     {"tensor", "fft", "linalg", "static", "nn", "optimizer", "regularizer"},
     {"utils"},
     {"fluid"},
-    {"training", "testing", "reference_ops", "reference_recurrent", "func", "compat"},
+    {"training", "testing", "reference_ops", "func", "compat"},
 ]
 
 

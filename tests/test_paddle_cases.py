@@ -10,12 +10,12 @@ DIFFERENT = {
         "gradients returns one entry per input, as documented; Paddle returns [] here",
         r"\[None\], recorded \[\]",
     ),
+    "red_prod_zero": ("Paddle divides the product by the factor, which gives NaN where that is 0", "nan"),
     "ew_heaviside_same": ("x decides by its sign alone, which is no path for gradients; Paddle makes zeros", r"\[None, 'y@GRAD'\]"),
 }
 
-# Temporary, until the functions of all branches are together: emptied at the merge.
-WAITING = {"red_prod_ax1", "red_prod_zero", "local_response_norm"}
-FUNCTIONS_ARE_BEING_WRITTEN = True
+# Temporary, until eager tensors are in: then this and the first except clause go.
+EAGER_IS_BEING_WRITTEN = True
 
 
 @pytest.mark.parametrize("case", load().values(), ids=str)
@@ -27,12 +27,8 @@ def test_agrees_with_paddle(case):
     try:
         check(case)
     except MissingFunction as error:
-        if FUNCTIONS_ARE_BEING_WRITTEN:
+        if EAGER_IS_BEING_WRITTEN and case.kind == "dygraph":
             pytest.xfail(f"{error} is missing")
-        raise
-    except Exception:
-        if case.id in WAITING:
-            pytest.xfail("waits for its function to be completed")
         raise
 
 

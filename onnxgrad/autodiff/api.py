@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxgrad.autodiff.backward import Walk, ones_like
 from onnxgrad.autodiff.checkpoints import Recompute
+from onnxgrad.autodiff.registry import find_entry
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.bodies import reads_of
@@ -408,6 +409,12 @@ def _reachable(operators: list[Operator], outputs: list[Variable]) -> list[Opera
     return kept
 
 
+def _draws_or_counts(op: Operator) -> bool:
+    """Whether the results are not functions of the operands' values, as those of EyeLike and RandomNormalLike."""
+    entry = find_entry(op)
+    return entry is not None and entry.state == "stops" and "derivative is zero" not in entry.because
+
+
 def _on_path(walk: Walk, targets: list[Variable]) -> list[Variable]:
     """What the targets depend on through floating-point values and what depends on an open leaf itself.
 
@@ -417,7 +424,7 @@ def _on_path(walk: Walk, targets: list[Variable]) -> list[Variable]:
     for op in walk.operators:
         operands = [v for v in op.operands() if v is not None]
         open_ids.update(id(v) for v in operands if v.is_leaf and v._stop is False and not walk.is_blocked(v))
-        if any(id(v) in open_ids for v in operands):
+        if any(id(v) in open_ids for v in operands) and not _draws_or_counts(op):
             open_ids.update(id(v) for v in op.outputs if v is not None and v.is_float and not walk.is_blocked(v))
     needed = {id(v) for v in targets}
     found: dict[int, Variable] = {}
