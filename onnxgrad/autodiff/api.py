@@ -84,6 +84,7 @@ def append_backward(
         wanted = listed
     open_leaves = [v for v in program.list_vars() if v.is_leaf and v._stop is False and not isinstance(v, Parameter)]
     pass_ = BackwardPass(program, blocked, list(callbacks or ()), kept)
+    pass_.adds_zeros = True
     found = pass_.append([(loss, None)], [*wanted, *open_leaves], loss.block)
     return [(v, found[v]) for v in wanted if v in found]
 
@@ -138,6 +139,7 @@ def gradients(
     blocked_ids = {id(v) for v in blocked}
     wanted = [v for v in input_list if id(v) not in blocked_ids and not _stops(v)]
     pass_ = BackwardPass(program, blocked, [], [])
+    pass_.adds_zeros = True
     found = pass_.append(list(zip(target_list, cotangents, strict=True)), wanted, block)
     return [found.get(v) for v in input_list]
 
@@ -200,6 +202,7 @@ class BackwardPass:
         self.callbacks = callbacks
         self.checkpoints = checkpoints
         self.seeds: list[Operator] = []
+        self.adds_zeros = False
         self.claimed: set[str] = set()
         self.reserved: set[str] = set()
         self.seed_of: dict[int, Variable] = {}
@@ -244,7 +247,8 @@ class BackwardPass:
         if between:
             walk.recompute = Recompute(_before_expansion(walk), between, walk.stage)
         walk.run()
-        self._add_zeros(walk, on_path, wanted)
+        if self.adds_zeros:
+            self._add_zeros(walk, _on_path(walk, outputs, through_bodies=False), wanted)
         found = self._commit(walk, wanted, block)
         for name in self.reserved:
             del self.program.names[name]
@@ -415,16 +419,18 @@ def _draws_or_counts(op: Operator) -> bool:
     return entry is not None and entry.state == "stops" and "derivative is zero" not in entry.because
 
 
-def _on_path(walk: Walk, targets: list[Variable]) -> list[Variable]:
+def _on_path(walk: Walk, targets: list[Variable], through_bodies: bool = True) -> list[Variable]:
     """What the targets depend on through floating-point values and what depends on an open leaf itself.
 
-    Paddle computes a gradient for each of these, also a zero one and one that nobody asked for.
+    Paddle computes a gradient for each of these, also a zero one and one that nobody asked for. Of an operator with bodies it is
+    not known which result depends on which operand.
     """
     open_ids: set[int] = set()
     for op in walk.operators:
         operands = [v for v in op.operands() if v is not None]
         open_ids.update(id(v) for v in operands if v.is_leaf and v._stop is False and not walk.is_blocked(v))
-        if any(id(v) in open_ids for v in operands) and not _draws_or_counts(op):
+        passes = through_bodies or not any(True for _ in op.blocks())
+        if passes and any(id(v) in open_ids for v in operands) and not _draws_or_counts(op):
             open_ids.update(id(v) for v in op.outputs if v is not None and v.is_float and not walk.is_blocked(v))
     needed = {id(v) for v in targets}
     found: dict[int, Variable] = {}
