@@ -236,8 +236,6 @@ def _infer(operator: Operator, strict: bool) -> _Result:
         if as_float32:
             described = _as_float64(described)
         results.append((_without_zeros(described) if invents else described, None))
-    if as_float32:
-        results = [(_as_float64(type), entries) for type, entries in results]
     if operator.domain == "" and results:
         first, _ = results[0]
         if operator.type in FROM_ENTRIES and isinstance(first, TensorType):

@@ -87,6 +87,8 @@ def join_types(a: Type | None, b: Type | None) -> Type | None:
     """What is true of two values at once, such as the results of the branches of an If."""
     if isinstance(a, SequenceType) and isinstance(b, SequenceType):
         return SequenceType(join_types(a.element, b.element))
+    if isinstance(a, OptionalType) and isinstance(b, OptionalType):
+        return OptionalType(join_types(a.element, b.element))
     if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype:
         return a if a == b else None
     if a.dims is None or b.dims is None or len(a.dims) != len(b.dims):

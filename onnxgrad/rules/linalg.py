@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from onnxgrad.autodiff.accumulate import unbroadcast
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.rules.common import swap_last_two
 
@@ -11,7 +14,7 @@ def matmul(op, node, gz):
     """gx = gz y^T;  gy = x^T gz, summed over broadcast batches"""
     x, y = node.inputs
     if x.rank is None or y.rank is None:
-        return op.Einsum(gz, y, equation="...ik,...jk->...ij"), op.Einsum(x, gz, equation="...ki,...kj->...ij")
+        return _product_of_unknown_rank(op, x, y, gz)
     if x.rank == 1 or y.rank == 1:
         return _vector_product(op, x, y, gz)
     gx = gy = None
@@ -40,6 +43,28 @@ def _vector_product(op, x, y, gz):
         return gx, op.Mul(op.Unsqueeze(x, [-1]), op.Unsqueeze(gz, [-2]))
     gy = op.MatMul(swap_last_two(op, x), op.Unsqueeze(gz, [-1]))
     return op.Mul(op.Unsqueeze(gz, [-1]), y), op.Squeeze(gy, [-1])
+
+
+def _product_of_unknown_rank(op, x, y, gz):
+    """Vectors are made matrices at run time: x a row, y a column, gz what their product would be"""
+    row, column = op.Concat([1], op.Shape(x), axis=0), op.Concat(op.Shape(y), [1], axis=0)
+    short_x, short_y = (_is_vector(op, v) for v in (x, y))
+    wide_x = op.Reshape(x, op.Slice(row, op.Sub([1], short_x), [_ALL]), allowzero=1)
+    wide_y = op.Reshape(y, op.Slice(column, [0], op.Add(op.Shape(op.Shape(y)), short_y)), allowzero=1)
+    batch = op.Slice(op.Shape(gz), [0], op.Sub(op.Shape(op.Shape(gz)), op.Sub([2], op.Add(short_x, short_y))))
+    rows, columns = op.Shape(wide_x, start=-2, end=-1), op.Shape(wide_y, start=-1)
+    wide_gz = op.Reshape(gz, op.Concat(batch, rows, columns, axis=0), allowzero=1)
+    gx = unbroadcast(op, op.MatMul(wide_gz, op.Einsum(wide_y, equation="...jk->...kj")), wide_x)
+    gy = unbroadcast(op, op.MatMul(op.Einsum(wide_x, equation="...jk->...kj"), wide_gz), wide_y)
+    return op.Reshape(gx, op.Shape(x), allowzero=1), op.Reshape(gy, op.Shape(y), allowzero=1)
+
+
+_ALL = np.iinfo(np.int64).max
+
+
+def _is_vector(op, v):
+    """[1] if v has rank 1, else [0]"""
+    return op.Cast(op.Equal(op.Shape(op.Shape(v)), [1]), to=7)
 
 
 @gradient("Gemm", broadcasts=(2,))

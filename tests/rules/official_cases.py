@@ -48,7 +48,10 @@ SETTINGS = ("recorded", "frozen", "symbolic")
 REAL = ("float16", "bfloat16", "float32", "float64")
 """Types that are differentiated; those of 8, 6 and 4 bits are storage formats."""
 
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS: dict[str, str] = {
+    "test_loop16_seq_none": "a loop state is an optional at first and a sequence later, and one branch does not read it: "
+    "what may be absent has no zero that could be its gradient there",
+}
 """Cases whose gradient is refused, each with a reason that a mathematician accepts; the refusal itself is checked."""
 
 
@@ -319,7 +322,7 @@ def _check(case: Case, setting: str, oracle: Oracle) -> str:
             onnx.checker.check_model(model, full_check=True)
         assert all(node.domain == "" for node in model.graph.node), "an operator outside ai.onnx"
     on_engine = runs_on_onnxruntime(forward, case.inputs)
-    compare = _Comparison(path, cotangents, found, model, on_engine)
+    compare = _Comparison(path, cotangents, found, model, on_engine, set(case.inputs))
     problems = []
     for judge in [oracle, *other_functions(case.model, case.inputs, case.outputs)]:
         for attempt in range(_ATTEMPTS):
@@ -382,11 +385,12 @@ class _Comparison:
         found: list[Variable | None],
         model: ModelProto | None,
         on_engine: bool,
+        inputs: set[str],
     ) -> None:
         self.path, self.cotangents, self.found, self.model, self.on_engine = path, cotangents, found, model, on_engine
         none = {v.name for v, g in zip(path.sources, found, strict=True) if g is None}
         live = {v.name for v in path.program.inputs}
-        frozen = {v.name for v in path.program.global_block().initializers} - live
+        frozen = inputs - live
         self.fixed = frozenset(frozen | (none & path.settings if model is not None else set()))
 
     def at(self, point: Any) -> tuple[str, bool]:
@@ -398,7 +402,7 @@ class _Comparison:
         for v, g in zip(self.path.sources, self.found, strict=True):
             value = point.inputs[v.name] if v.name in point.inputs else v.value.numpy()
             got = next(values) if g is not None else None
-            if got is None and v.name in self.fixed:
+            if v.name in self.fixed:
                 continue
             problem, kink = point.disagreement(v.name, value, got, places, seeds)
             if problem:
