@@ -6,7 +6,24 @@ operators, and run it with stock onnxruntime.
 
 import builtins
 
-from onnxgrad import autograd, errors, fft, func, incubate, linalg, nn, optimizer, regularizer, rules, state, static, tensor
+from onnxgrad import (
+    autograd,
+    compat,
+    errors,
+    fft,
+    fluid,
+    func,
+    incubate,
+    linalg,
+    nn,
+    optimizer,
+    regularizer,
+    rules,
+    state,
+    static,
+    tensor,
+    utils,
+)
 from onnxgrad.autodiff.api import append_backward, gradients
 from onnxgrad.autodiff.explain import explain
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
@@ -46,6 +63,7 @@ __all__ = [
     "autograd",
     "bfloat16",
     "bool",
+    "compat",
     "create_parameter",
     "disable_static",
     "enable_grad",
@@ -58,6 +76,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "fluid",
     "from_onnx",
     "func",
     "grad",
@@ -96,6 +115,7 @@ __all__ = [
     "to_training_step",
     "uint8",
     "unsupported",
+    "utils",
     "value_and_grad",
     "vjp",
 ]

@@ -5,7 +5,7 @@ from onnxgrad.nn.clip import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByVal
 from onnxgrad.nn.layer import Layer, LayerList, Sequential
 from onnxgrad.nn.layers import *  # noqa: F403
 from onnxgrad.nn.layers import __all__ as _layers
-from onnxgrad.nn.param_attr import ParamAttr
+from onnxgrad.nn.param_attr import ParamAttr, WeightNormParamAttr
 
 __all__ = [
     "ClipGradByGlobalNorm",
@@ -15,6 +15,7 @@ __all__ = [
     "LayerList",
     "ParamAttr",
     "Sequential",
+    "WeightNormParamAttr",
     "functional",
     "initializer",
 ]

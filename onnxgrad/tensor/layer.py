@@ -23,6 +23,7 @@ from onnxgrad.runtime.session_cache import prepare
 
 if TYPE_CHECKING:
     from onnxgrad.nn.initializer import Initializer
+    from onnxgrad.nn.param_attr import WeightNormParamAttr
 
 __all__ = ["Layer", "is_variable", "overwritten", "program_of", "require_variables"]
 
@@ -107,7 +108,8 @@ class Layer:
         self, attr: Any, suffix: str, shape: list[int], dtype: DType, default: Initializer, trainable: bool = True
     ) -> Parameter | None:
         """A parameter of this layer; None when ``attr`` is False. A name that exists is shared."""
-        from onnxgrad.nn.param_attr import ParamAttr
+        from onnxgrad.nn.initializer import global_initializer
+        from onnxgrad.nn.param_attr import ParamAttr, WeightNormParamAttr
 
         attr = ParamAttr.of(attr)
         if attr is None:
@@ -115,14 +117,30 @@ class Layer:
         if self.program is EAGER:
             raise ArgumentError(f"{self.name} makes parameters, which needs a static Variable. Use create_parameter here.")
         block = self.program.global_block()
+        if isinstance(attr, WeightNormParamAttr):
+            return self._normalised(attr, suffix, shape, dtype, default)  # type: ignore[return-value]
         if attr.name is not None and attr.name in block.vars:
             return block.create_parameter(attr.name, shape, dtype, trainable)
         name = attr.name if attr.name is not None else self.program.generate_name(f"{self.name}.{suffix}")
         parameter = block.create_parameter(name, shape, dtype, attr.trainable and trainable)
         parameter.optimize_attr = {"learning_rate": attr.learning_rate}
         parameter.regularizer, parameter.need_clip = attr.regularizer, attr.need_clip
-        _initialise(self.program, parameter, attr.initializer or default)
+        parameter.do_model_average = attr.do_model_average
+        _initialise(self.program, parameter, attr.initializer or global_initializer(suffix) or default)
         return parameter
+
+    def _normalised(self, attr: WeightNormParamAttr, suffix: str, shape: list[int], dtype: DType, default: Initializer) -> Variable:
+        """g * v / |v|, for parameters v and g, where g starts as |v|, so that the product starts as v."""
+        from onnxgrad.nn.initializer import NormOf
+
+        name = attr.name if attr.name is not None else self.program.generate_name(f"{self.name}.{suffix}")
+        v = self.parameter(attr.part(f"{name}_v"), suffix, shape, dtype, default)
+        assert v is not None
+        axes = [i for i in range(len(shape)) if attr.dim is None or i != attr.dim % len(shape)]
+        sizes = [1 if i in axes else size for i, size in enumerate(shape)]
+        g = self.parameter(attr.part(f"{name}_g", NormOf(v.name, axes)), suffix, sizes, dtype, default)
+        length = self.op.ReduceL2(v, axes, keepdims=1)
+        return self.op.Mul(v, self.op.Div(g, length))  # type: ignore[no-any-return]
 
 
 def _initialise(program: Program, parameter: Parameter, initializer: Initializer) -> None:
