@@ -16,10 +16,10 @@ from onnx.reference.op_run import OpRun
 from onnxgrad.autodiff.api import gradients
 from onnxgrad.autodiff.transforms import jvp, vjp
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import OnnxGradError
+from onnxgrad.errors import IllTyped, OnnxGradError
 from onnxgrad.interop.onnx_export import to_onnx
 from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.opset import OLDEST_WITH_RULES
+from onnxgrad.ir.opset import NEWEST, OLDEST_WITH_RULES
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.types import TensorType
 from onnxgrad.ir.variable import Variable
@@ -115,16 +115,19 @@ class Sample:
 class _Case:
     """A sample as a program: variables for its float inputs, outputs, cotangents."""
 
-    def __init__(self, sample: Sample, dtype: str, symbolic: bool) -> None:
-        self.dtype = np.dtype(dtype)
+    def __init__(self, sample: Sample, dtype: str, form: str = "", rounded: str = "", opset: int = 0) -> None:
+        self.dtype = dtype_of(dtype).numpy
+        self.form = form
+        self.rounded = dtype_of(rounded or dtype).numpy
         self.program = Program()
+        opset = opset or sample.opset
         self.program.is_oracle = self.dtype == np.float64
-        self.program.set_opset_version(sample.opset)
-        self.program.ir_version = 13 if sample.opset > 21 else 10
+        self.program.set_opset_version(opset)
+        self.program.ir_version = 13 if opset > 21 else 10
         self.operators = [] if sample.reference is None else [sample.reference]
         self.feeds: dict[str, Array] = {}
         self.differentiated: list[Variable] = []
-        operands: list[Any] = [self._operand(i, item, symbolic) for i, item in enumerate(sample.inputs)]
+        operands: list[Any] = [self._operand(i, item) for i, item in enumerate(sample.inputs)]
         build = self.program.global_block().build
         if sample.build is not None:
             found = sample.build(build, *operands)
@@ -132,14 +135,14 @@ class _Case:
             while operands and operands[-1] is None:
                 operands.pop()
             if sample.reference is not None:
-                found = self._foreign(sample, operands, symbolic)
+                found = self._foreign(sample, operands)
             else:
                 found = build.emit(sample.op_type, operands, dict(sample.attrs), outputs=sample.outputs, domain=sample.domain)
         self.all_outputs: list[Variable] = list(found) if isinstance(found, tuple) else [found]
         chosen = range(len(self.all_outputs)) if sample.only is None else sample.only
         self.outputs = [self.all_outputs[i] for i in chosen if self.all_outputs[i].is_float]
 
-    def _foreign(self, sample: Sample, operands: list[Any], symbolic: bool) -> tuple[Variable, ...]:
+    def _foreign(self, sample: Sample, operands: list[Any]) -> tuple[Variable, ...]:
         """An operator without a schema: its reference says of what type the results are."""
         block = self.program.global_block()
         operator = Operator(block, sample.op_type, operands, [], dict(sample.attrs), sample.domain)
@@ -148,38 +151,50 @@ class _Case:
         operator.outputs = [*made]
         block.append(operator)
         for v, value in zip(made, evaluate(to_onnx(self.program, made), self.feeds, self.operators), strict=True):
-            v.type = TensorType(dtype_of(value.dtype), (None,) * value.ndim if symbolic else value.shape)
+            v.type = TensorType(dtype_of(value.dtype), self._dims(value))
         return tuple(made)
 
-    def _operand(self, i: int, item: Any, symbolic: bool) -> Any:
+    def _operand(self, i: int, item: Any) -> Any:
         if item is None:
             return None
         if isinstance(item, Sample.fixed):
-            array = item.array.astype(self.dtype) if item.array.dtype == np.float64 else item.array
-            return self.program.constant(array)
+            return self._fixed(i, self._cast(item.array) if item.array.dtype == np.float64 else item.array)
         array = np.asarray(item)
         if array.dtype.kind != "f":
-            return self.program.constant(array)
-        v = self.add_input(f"x{i}", array.astype(self.dtype), symbolic)
+            return self._fixed(i, array)
+        v = self.add_input(f"x{i}", self._cast(array))
         v.stop_gradient = False
         self.differentiated.append(v)
         return v
 
-    def add_input(self, name: str, array: Array, symbolic: bool = False) -> Variable:
+    def _cast(self, array: Array) -> Array:
+        return self._rounded(array).astype(self.dtype)
+
+    def _rounded(self, array: Any) -> Array:
+        return np.asarray(array).astype(self.rounded)
+
+    def _fixed(self, i: int, array: Array) -> Variable:
+        return self.add_input(f"x{i}", array) if self.form == "runtime" else self.program.constant(array)
+
+    def add_input(self, name: str, array: Array) -> Variable:
         block = self.program.global_block()
-        dims = tuple(None for _ in array.shape) if symbolic else array.shape
-        v = Variable(block, name, TensorType(dtype_of(self.dtype), dims))
+        v = Variable(block, name, TensorType(dtype_of(array.dtype), self._dims(array)))
         v.is_data = True
         block.register(v)
         block.inputs.append(v)
         self.feeds[name] = array
         return v
 
-    def cotangents(self, values: Sequence[Array], symbolic: bool, prefix: str = "c") -> list[Variable]:
+    def _dims(self, array: Array) -> Any:
+        if self.form == "unranked":
+            return None
+        return tuple(None for _ in array.shape) if self.form == "symbolic" else array.shape
+
+    def cotangents(self, like: Sequence[Variable], values: Sequence[Array], prefix: str = "c") -> list[Variable]:
         rng = np.random.default_rng(99)
         return [
-            self.add_input(f"{prefix}{i}", np.asarray(rng.uniform(-1, 1, value.shape), self.dtype), symbolic)
-            for i, value in enumerate(values)
+            self.add_input(f"{prefix}{i}", self._rounded(rng.uniform(-1, 1, value.shape)).astype(y.dtype.numpy))
+            for i, (y, value) in enumerate(zip(like, values, strict=True))
         ]
 
 
@@ -240,7 +255,7 @@ def _compare(
 _MOST_ELEMENTS = 12
 
 
-def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool = False, order: int = 1) -> None:
+def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool = False, order: int = 1, form: str = "") -> None:
     """Compare the gradient of a sample with central differences in float64.
 
     Args:
@@ -248,6 +263,8 @@ def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool
         op_type: its operator, if the sample does not name it yet.
         symbolic: declare every dimension of the inputs as unknown.
         order: 2 to check the gradient of the gradient too.
+        form: ``"symbolic"`` too; ``"unranked"``: not even the ranks are known; ``"runtime"``: integer and fixed operands are
+            graph inputs instead of constants.
 
     Raises:
         GradientMismatch: naming the sample, the input and the worst element.
@@ -273,10 +290,10 @@ def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool
     """
     if op_type is not None:
         sample.op_type = op_type
-    case = _Case(sample, "float64", symbolic)
+    case = _Case(sample, "float64", "symbolic" if symbolic else form)
     forward = to_onnx(case.program, case.outputs)
     values = evaluate(forward, case.feeds, case.operators)
-    seeds = case.cotangents(values, symbolic)
+    seeds = case.cotangents(case.outputs, values)
     weights = [case.feeds[c.name] for c in seeds]
     found = gradients(case.outputs, case.differentiated, seeds)
     _compare(case, sample, forward, found, weights, "first")
@@ -284,17 +301,31 @@ def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool
     if order < 2 or not sample.second or not present:
         return
     first = to_onnx(case.program, present)
-    second_seeds = case.cotangents(evaluate(first, case.feeds, case.operators), symbolic, "d")
+    second_seeds = case.cotangents(present, evaluate(first, case.feeds, case.operators), "d")
     again = gradients(present, case.differentiated, second_seeds)
     _compare(case, sample, first, again, [case.feeds[c.name] for c in second_seeds], "second")
 
 
-def gradient_model(sample: Sample, dtype: str) -> tuple[ModelProto, dict[str, Array]]:
-    """The gradients of a sample as a model, with its feeds, in a given element type."""
-    case = _Case(sample, dtype, symbolic=False)
-    wide = _Case(sample, "float64", symbolic=False)
+def opset_with(sample: Sample, dtype: str) -> int | None:
+    """The first opset from the sample's own on in which its operators take tensors of an element type; None if none does."""
+    for opset in range(sample.opset, NEWEST + 1):
+        try:
+            _Case(sample, dtype, opset=opset)
+        except IllTyped:
+            continue
+        return opset
+    return None
+
+
+def gradient_model(sample: Sample, dtype: str, rounded: str = "", opset: int = 0) -> tuple[ModelProto, dict[str, Array]]:
+    """The gradients of a sample as a model, with its feeds, in a given element type.
+
+    The feeds are ``rounded`` to another element type first, so that a narrow and a wide model see the same numbers.
+    """
+    case = _Case(sample, dtype, rounded=rounded, opset=opset)
+    wide = _Case(sample, "float64")
     values = evaluate(to_onnx(wide.program, wide.outputs), wide.feeds)
-    seeds = case.cotangents(values, symbolic=False)
+    seeds = case.cotangents(case.outputs, values)
     found = [g for g in gradients(case.outputs, case.differentiated, seeds) if g is not None]
     return to_onnx(case.program, found), case.feeds
 
@@ -317,10 +348,10 @@ def check_adjointness(sample: Sample, *, op_type: str | None = None, symbolic: b
     """
     if op_type is not None:
         sample.op_type = op_type
-    case = _Case(sample, "float64", symbolic)
+    case = _Case(sample, "float64", "symbolic" if symbolic else "")
     values = evaluate(to_onnx(case.program, case.outputs), case.feeds, case.operators)
-    cotangents = case.cotangents(values, symbolic)
-    tangents = case.cotangents([case.feeds[x.name] for x in case.differentiated], symbolic, "t")
+    cotangents = case.cotangents(case.outputs, values)
+    tangents = case.cotangents(case.differentiated, [case.feeds[x.name] for x in case.differentiated], "t")
     pulled = vjp(case.outputs, case.differentiated, cotangents)
     pushed = jvp(case.outputs, case.differentiated, tangents)
     model = to_onnx(case.program, [*pulled, *pushed])

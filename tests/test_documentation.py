@@ -45,7 +45,7 @@ LAYERS = [
     {"autodiff"},
     {"lowering", "runtime"},
     {"tensor", "fft", "linalg", "static", "nn", "optimizer", "regularizer"},
-    {"training", "testing", "reference_ops", "reference_recurrent", "func"},
+    {"training", "testing", "reference_ops", "func"},
 ]
 
 

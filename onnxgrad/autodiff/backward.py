@@ -19,7 +19,7 @@ from onnxgrad.errors import RuleError, UnsupportedGradient
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.bodies import drop_unread, map_sequence, reads_of
 from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.infer import infer_leniently
+from onnxgrad.ir.infer import infer_leniently, settle_ranks
 from onnxgrad.ir.operator import Expansion, Operator, Role
 from onnxgrad.ir.traverse import captured, copy_block, needed_operators, substitute
 from onnxgrad.ir.types import OptionalType, SequenceType, TensorType, merge_types
@@ -168,7 +168,8 @@ class Walk:
         return total
 
     def _step(self, op: Operator) -> None:
-        gradients = [None if v is None else self._finish(v) for v in op.outputs]
+        settle_ranks(op)
+        gradients = [None if v is None else self._ranked(v, self._finish(v)) for v in op.outputs]
         captures = captured(op) if any(True for _ in op.blocks()) else []
         operands: list[Variable | None] = [*op.inputs, *captures]
         wanted = [v is not None and id(self.key(v)) in self.active and self._can_receive(v) for v in operands]
@@ -279,6 +280,14 @@ class Walk:
         standing_in = {id(w) for w in self.redirect.values()}
         for op in self.tapes:
             drop_unread(op, read | standing_in)
+
+    def _ranked(self, v: Variable, g: Variable | None) -> Variable | None:
+        """A gradient that does not know its rank learns it from its variable"""
+        if g is None or g.rank is not None or v.rank is None or not isinstance(v.type, TensorType):
+            return g
+        copy: Variable = self.builder(v.name).Identity(g)
+        copy.type = v.type
+        return copy
 
     def as_type_of(self, v: Variable, g: Variable) -> Variable:
         """``g`` with v's rank: the branches of an If may differ, and files declare wrong ones for the If itself."""

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TypeProto
 
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
-from onnxgrad.interop.external_data import stored_tensor
+from onnxgrad.interop.external_data import sparse_tensor, stored_tensor
 from onnxgrad.interop.weights import Choice, decide
 from onnxgrad.ir.block import Block
-from onnxgrad.ir.infer import infer_leniently, read_type
+from onnxgrad.ir.infer import infer_leniently, infer_with_bodies, read_type
 from onnxgrad.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.ir.program import Function, Program
 from onnxgrad.ir.scope import Scope
@@ -140,9 +140,9 @@ class _Reader:
             variable.is_data = True
             block.inputs.append(variable)
         for proto in graph.initializer:
-            self._read_initializer(block, proto)
+            self._read_initializer(block, proto.name, stored_tensor(proto, self.folder))
         for sparse in graph.sparse_initializer:
-            raise ModelError(f"sparse initializer {sparse.values.name!r} is not supported. Convert it to a dense one.")
+            self._read_initializer(block, sparse.values.name, sparse_tensor(sparse, self.folder))
         for node in graph.node:
             self._read_node(node, block, declared)
         for info in graph.output:
@@ -171,11 +171,10 @@ class _Reader:
             variable.type = read_type(info.type)
         return _register(block, variable)
 
-    def _read_initializer(self, block: Block, proto: TensorProto) -> None:
-        tensor = stored_tensor(proto, self.folder)
-        variable = block.vars.get(proto.name)
+    def _read_initializer(self, block: Block, name: str, tensor: Tensor) -> None:
+        variable = block.vars.get(name)
         if variable is None:
-            variable = _register(block, Variable(block, proto.name))
+            variable = _register(block, Variable(block, name))
         variable.type = TensorType(tensor.dtype, tensor.shape)
         self._hold(variable, tensor)
         block.initializers.append(variable)
@@ -211,7 +210,10 @@ class _Reader:
                 operator.outputs[0].type = TensorType(tensor.dtype, tensor.shape)
                 self._hold(operator.outputs[0], tensor)
                 return
-        infer_leniently(operator)
+        if any(v.type is None for body in operator.blocks() for v in body.inputs):
+            infer_with_bodies(operator)
+        else:
+            infer_leniently(operator)
 
     def _find(self, block: Block, name: str, node: NodeProto) -> Variable:
         found = block.find(name)
@@ -278,6 +280,8 @@ def constant_value(operator: Operator) -> Tensor | None:
             continue
         if isinstance(value, Tensor):
             return value
+        if isinstance(value, SparseTensorProto):
+            return Tensor.of(sparse_tensor(value, None).numpy())
         if name in ("value_float", "value_floats"):
             return Tensor.of(np.asarray(value, "float32"))
         if name in ("value_int", "value_ints"):

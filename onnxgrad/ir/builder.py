@@ -84,6 +84,10 @@ class Builder:
             operator.inputs = self._operands(schema, given)
         else:
             operator.inputs = given
+        if self.simplify:
+            narrow = _without_form(schema, operator.inputs)
+            if narrow:
+                return self._in_float32(schema, narrow, op_type, operator.inputs, operator.attrs, outputs)
         names = self._names(op_type, outputs, key)
         operator.outputs = [Variable(self.block, name, None, operator) for name in names]
         check_and_infer(operator)
@@ -95,6 +99,27 @@ class Builder:
         if isinstance(outputs, int) and outputs == 1:
             return operator.outputs[0]
         return tuple(operator.outputs)
+
+    def _in_float32(
+        self,
+        schema: Schema,
+        narrow: dict[str, DType],
+        op_type: str,
+        operands: list[Variable | None],
+        attrs: dict[str, Any],
+        outputs: int | Sequence[str],
+    ) -> Any:
+        """The operator between Casts, where it has no form in the element type of its operands"""
+        slots = [schema.input_at(i) for i in range(len(operands))]
+        wide = [
+            self.Cast(v, to=1) if v is not None and v.is_float and slot is not None and slot.typestr in narrow else v
+            for v, slot in zip(operands, slots, strict=True)
+        ]
+        found = self.emit(op_type, wide, attrs, outputs)
+        results = found if isinstance(found, tuple) else (found,)
+        declared = [schema.outputs[min(i, len(schema.outputs) - 1)].typestr for i in range(len(results))]
+        back = [self.Cast(v, to=narrow[t].number) if t in narrow else v for v, t in zip(results, declared, strict=True)]
+        return tuple(back) if isinstance(found, tuple) else back[0]
 
     def constant(self, value: Any, dtype: DType | None = None) -> Variable:
         """A constant of the program, shared between all equal ones."""
@@ -138,6 +163,21 @@ class Builder:
         if dtype is None and declared is not None and not schema.allows(declared.typestr, dtype_of(array.dtype)):
             array = array.astype(np.float32)
         return self.constant(array)
+
+
+def _without_form(schema: Schema, operands: list[Variable | None]) -> dict[str, DType]:
+    """Type variables of an operator that its operands bind to a 16-bit float that it does not admit, but float32."""
+    found = {}
+    for i, v in enumerate(operands):
+        if v is None or not isinstance(v.type, TensorType) or v.type.dtype.name not in ("float16", "bfloat16"):
+            continue
+        slot = schema.input_at(i)
+        if slot is not None and not schema.allows(slot.typestr, v.type.dtype) and schema.allows(slot.typestr, _FLOAT32):
+            found[slot.typestr] = v.type.dtype
+    return found
+
+
+_FLOAT32 = dtype_of("float32")
 
 
 def _plain(value: Any) -> Any:

@@ -15,11 +15,13 @@ from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ModelError
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.infer import infer_leniently
+from onnxgrad.ir.newest import fits_newest
 from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.opset import NEWEST, OLDEST_WITH_RULES, find_schema
+from onnxgrad.ir.opset import NEWEST, NEWEST_IR, OLDEST_WITH_RULES
 from onnxgrad.ir.program import Program
-from onnxgrad.ir.types import TensorType
+from onnxgrad.ir.types import TensorType, Type
 from onnxgrad.ir.variable import Variable
+from onnxgrad.passes.newest import rewrite_newer
 
 __all__ = ["lift"]
 
@@ -27,10 +29,10 @@ _IR_VERSION = 10
 
 
 def lift(program: Program) -> None:
-    """Bring ai.onnx to opset 21 if it is older, and bring 27/28 down to 26 where every operator means the same there; in place."""
+    """Bring ai.onnx to opset 21 if it is older, and from 27/28 to 26 if that has a form of everything used; in place."""
     version = program.opset_version() or 1
     if version > NEWEST:
-        _restamp(program, version)
+        _restamp(program)
     if version >= OLDEST_WITH_RULES:
         program.ir_version = max(program.ir_version, _IR_VERSION)
         return
@@ -46,29 +48,16 @@ def lift(program: Program) -> None:
     program.version += 1
 
 
-def _restamp(program: Program, version: int) -> None:
-    if all(_reads_as_newest(op, version) for block in program.blocks for op in block.ops):
+def _restamp(program: Program) -> None:
+    for block in program.blocks:
+        rewrite_newer(block)
+    for function in program.functions.values():
+        if (function.body.program.opset_version() or 1) > NEWEST:
+            _restamp(function.body.program)
+            function.origin = None
+    if all(fits_newest(block.ops) for block in program.blocks):
         program.set_opset_version(NEWEST)
-
-
-def _reads_as_newest(op: Operator, version: int) -> bool:
-    """Whether an operator means the same in the newest opset that runs: most of 27 and 28 only admits more element types"""
-    schema = find_schema(op.type, "", version) if op.domain == "" else None
-    if schema is None or schema.since <= NEWEST:
-        return True
-    older = find_schema(op.type, "", NEWEST)
-    if older is None or any(name not in older.attributes for name in op.attrs):
-        return False
-    if op.type == "Mod" and not op.attrs.get("fmod", 0) and op.inputs[0] is not None and op.inputs[0].is_float:
-        return False  # floored division of real numbers is new in 28
-    for index, v in enumerate(op.inputs):
-        declared = older.input_at(index)
-        if v is not None and (declared is None or v.type is None):
-            return False
-        if v is not None and declared is not None and isinstance(v.type, TensorType):
-            if not older.allows(declared.typestr, v.type.dtype):
-                return False
-    return True
+        program.ir_version = min(program.ir_version, NEWEST_IR)
 
 
 def _lift_block(block: Block, version: int) -> None:
@@ -328,7 +317,32 @@ def _tile(r: _Rewriter, op: Operator) -> None:
 
 
 def _old_scan(r: _Rewriter, op: Operator) -> None:
-    raise ModelError(f"{op}: Scan of opset 8 carries a batch axis and cannot be lifted. Export with opset 9 or newer.")
+    """Before 9: every operand carries a batch on axis 0. A Scan over the batch, with the Scan over the sequence inside"""
+    if op.inputs[0] is not None:
+        raise ModelError(f"{op}: Scan of opset 8 with sequence_lens cannot be lifted. Export with opset 9 or newer.")
+    operands, body, scanned = op.inputs[1:], op.attrs["body"], op.attrs["num_scan_inputs"]
+    program = r.block.program
+    shell = program.new_block(r.block, f"{body.name}_batch")
+    body.parent = shell
+    for formal, given in zip(body.inputs, operands, strict=True):
+        v = Variable(shell, program.fresh_name(f"{formal.name}/item"), _without_batch(given))
+        shell.inputs.append(shell.register(v))
+    attrs: dict[str, Any] = {"body": body, "num_scan_inputs": scanned}
+    if op.attrs.get("directions"):
+        attrs["scan_input_directions"] = op.attrs["directions"]
+    inner = Operator(shell, "Scan", list(shell.inputs), [], attrs)
+    inner.outputs = [Variable(shell, program.fresh_name(f"{v.name}/item"), None, inner) for v in body.outputs]
+    infer_leniently(inner)
+    shell.append(inner)
+    shell.outputs = [v for v in inner.outputs if v is not None]
+    op.inputs, op.attrs = list(operands), {"body": shell, "num_scan_inputs": len(operands)}
+    op.attr_info = None
+
+
+def _without_batch(v: Variable | None) -> Type | None:
+    if v is None or not isinstance(v.type, TensorType) or not v.type.dims:
+        return None if v is None else v.type
+    return TensorType(v.type.dtype, v.type.dims[1:])
 
 
 _Adapter = Callable[[_Rewriter, Operator], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from onnxgrad.ir.bodies import map_sequence
@@ -12,9 +13,13 @@ from onnxgrad.ir.variable import Variable
 __all__ = [
     "add_rows",
     "all_but",
+    "axes_from",
     "cast_like",
+    "dim_of",
     "flat_positions",
+    "last_axis",
     "masked",
+    "or_infinite",
     "scatter_add_flat",
     "size_along",
     "size_as",
@@ -30,9 +35,27 @@ def cast_like(op: Builder, x: Variable, like: Variable) -> Variable:
     return op.Cast(x, to=like.dtype.number)  # type: ignore[no-any-return]
 
 
+def axes_from(op: Builder, x: Variable, start: int) -> Any:
+    """The axes of x from ``start`` on (counted from the end if negative)."""
+    if x.rank is not None:
+        return list(range(start % x.rank if x.rank else 0, x.rank))
+    rank = op.Size(op.Shape(x))
+    return op.Range(start if start >= 0 else op.Add(rank, start), rank, 1)
+
+
+def dim_of(op: Builder, x: Variable, axis: int) -> Variable:
+    """The size of one axis (not negative), as a vector of one element also where the rank is unknown."""
+    return op.Gather(op.Shape(x), [axis]) if x.rank is None else op.Shape(x, start=axis, end=axis + 1)  # type: ignore[no-any-return]
+
+
 def masked(op: Builder, g: Variable, condition: Variable) -> Variable:
     """``g`` where the condition holds, else 0. Cast and Mul are several times faster than Where on onnxruntime."""
     return op.Mul(g, cast_like(op, condition, g))  # type: ignore[no-any-return]
+
+
+def or_infinite(op: Builder, divisor: Variable) -> Variable:
+    """``divisor``, but infinite where it is 0: what is divided by it becomes 0 there, and so do all derivatives of that."""
+    return op.Where(op.Equal(divisor, 0.0), math.inf, divisor)  # type: ignore[no-any-return]
 
 
 def zeros_of_shape(op: Builder, shape: Any, like: Variable) -> Variable:
@@ -67,6 +90,11 @@ def swap_last_two(op: Builder, x: Variable) -> Variable:
     axes = list(range(x.rank))
     axes[-1], axes[-2] = axes[-2], axes[-1]
     return op.Transpose(x, perm=axes)  # type: ignore[no-any-return]
+
+
+def last_axis(x: Variable) -> int:
+    """The last axis, from the front where the rank is known: onnxruntime leaves empty tensors unreduced along negative axes."""
+    return -1 if x.rank is None else x.rank - 1
 
 
 def flat_positions(op: Builder, x: Variable) -> Variable:

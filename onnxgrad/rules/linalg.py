@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import string
-
 from onnxgrad.autodiff.registry import gradient
-from onnxgrad.errors import UnsupportedGradient
 from onnxgrad.rules.common import swap_last_two
 
 
@@ -59,60 +56,3 @@ def gemm(op, node, gz):
     else:
         gb = op.Gemm(a, gz, alpha=alpha, transA=1 - ta)
     return (ga, gb, op.Mul(gz, node.attr("beta")))[: len(node.inputs)]
-
-
-@gradient("Einsum", broadcasts=True)
-def einsum(op, node, gz):
-    """gx_i = Einsum of gz with the other operands, indices of x_i as output; repeated along indices summed away"""
-    operands, output = _parse(node)
-    results = []
-    for i, term in enumerate(operands):
-        if not node.wants(i):
-            results.append(None)
-            continue
-        others = [(t, x) for j, (t, x) in enumerate(zip(operands, node.inputs, strict=True)) if j != i]
-        available = output + "".join(t for t, _ in others)
-        kept = "".join(letter for letter in term if letter in available)
-        equation = ",".join([output, *(t for t, _ in others)]) + "->" + kept
-        g = op.Einsum(gz, *(x for _, x in others), equation=equation.replace(".", "..."))
-        missing = [position for position, letter in enumerate(term) if letter not in available]
-        if missing:
-            x = node.inputs[i]
-            g = op.Expand(op.Unsqueeze(g, _counted_from_end(term, missing)), op.Shape(x))
-        results.append(g)
-    return tuple(results)
-
-
-def _counted_from_end(term, positions):
-    """Axes as onnx counts them when an ellipsis of unknown length may come first"""
-    ellipsis = term.find(".")
-    return [p - len(term) if 0 <= ellipsis < p else p for p in positions]
-
-
-def _spelled_out(node, operands, output):
-    """Each ellipsis replaced by letters of its own, aligned at the right, where the ranks are known"""
-    if "." not in "".join(operands) or any(x.rank is None for x in node.inputs):
-        return operands, output
-    used = set("".join(operands) + output)
-    spare = [letter for letter in string.ascii_letters if letter not in used]
-    lengths = [x.rank - len(term) + 1 if "." in term else 0 for term, x in zip(operands, node.inputs, strict=True)]
-    letters = "".join(spare[: max(lengths)])
-    terms = [term.replace(".", letters[len(letters) - n :]) for term, n in zip(operands, lengths, strict=True)]
-    return terms, output.replace(".", letters)
-
-
-def _parse(node):
-    """Operand terms and output term, one character per index and '.' for an ellipsis"""
-    equation = node.attr("equation").replace(" ", "").replace("...", ".")
-    left, arrow, output = equation.partition("->")
-    operands = left.split(",")
-    if not arrow:
-        letters = "".join(operands)
-        output = ("." if "." in letters else "") + "".join(sorted({c for c in letters if c != "." and letters.count(c) == 1}))
-    operands, output = _spelled_out(node, operands, output)
-    for term in operands:
-        if any(term.count(letter) > 1 for letter in term):
-            raise UnsupportedGradient(f"{node}: no gradient is written for a repeated index ({term!r}). Take the diagonal first.")
-        if "." in term and "." not in output:
-            raise UnsupportedGradient(f"{node}: no gradient is written for an ellipsis that the output omits. Name its indices.")
-    return operands, output

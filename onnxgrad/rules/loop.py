@@ -48,6 +48,8 @@ def _record_states(op, node):
     starts, kept, updated = [], [], []
     for k in growing:
         state = copy.inputs[2 + k]
+        if state.dtype.name == "bfloat16":
+            raise UnsupportedGradient(f"{node}: a state that changes its shape needs a sequence, and ONNX has none of bfloat16.")
         starts.append(op.SequenceEmpty(dtype=state.dtype.number))
         kept.append(copy.register(Variable(copy, program.fresh_name(f"{state.name}/tape"), SequenceType(state.type))))
         updated.append(build.SequenceInsert(kept[-1], state))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxgrad.autodiff.registry import stops_gradient, unsupported
 
 stops_gradient(
-    "SequenceEmpty", "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "Range", "EyeLike", "Constant", "ConstantOfShape",
+    "SequenceEmpty", "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "EyeLike", "Constant", "ConstantOfShape",
     because="the output is an integer, an index or a constant",
 )  # fmt: skip
 stops_gradient(
@@ -26,18 +26,6 @@ stops_gradient(
 )
 unsupported("NonMaxSuppression", because="the set of selected boxes jumps when scores change")
 unsupported("BitCast", because="reinterpreting bits is not a function of real numbers")
-_NOT_WRITTEN = (
-    "CumProd",
-    "DFT",
-    "Det",
-    "GlobalLpPool",
-    "LRN",
-    "LpNormalization",
-    "LpPool",
-    "ReduceProd",
-    "STFT",
-)
-unsupported(*_NOT_WRITTEN, because="its rule is not written yet")
 _ML = (
     "ArrayFeatureExtractor", "Binarizer", "CastMap", "CategoryMapper", "DictVectorizer", "FeatureVectorizer", "Imputer",
     "LabelEncoder", "LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder", "SVMClassifier", "SVMRegressor",

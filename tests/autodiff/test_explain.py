@@ -64,11 +64,10 @@ def test_what_stops_says_why_and_what_carries_is_listed(found):
 
 def test_form_that_a_rule_refuses_is_found_though_the_operator_has_a_rule():
     x = static.data("x", [1, 1, "n"])
-    w = static.data("w", [1, 1, "k"])
-    y = x.block.build.Conv(x, w)
+    y = x.block.build.AveragePool(x, kernel_shape=[2], dilations=[2], auto_pad="SAME_UPPER")
     (row,) = onnxgrad.explain(y.block.program).refused
-    assert row.operator == "Conv" and "size of its filter is unknown" in row.reason
-    assert row.advice == "Set kernel_shape."
+    assert row.operator == "AveragePool" and "otherwise than the specification" in row.reason
+    assert row.advice == "Write the pads out."
 
 
 def test_refusal_off_the_path_does_not_matter():

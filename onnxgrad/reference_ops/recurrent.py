@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from onnx.reference.op_run import OpRun
 
+from onnxgrad.reference_ops.registry import corrected
+
 __all__ = ["GRU", "LSTM", "RNN"]
 
 
@@ -80,6 +82,7 @@ def _clipped(x, clip):
     return x if not clip else np.clip(x, -clip, clip)
 
 
+@corrected
 class RNN(_Recurrent):
     gates, states, default = 1, 1, ("Tanh",)
 
@@ -87,6 +90,7 @@ class RNN(_Recurrent):
         return [functions[0](_clipped(w @ x + r @ state[0] + bias[0] + bias[1], clip))]
 
 
+@corrected
 class GRU(_Recurrent):
     gates, states, default = 3, 1, ("Sigmoid", "Tanh")
 
@@ -101,6 +105,7 @@ class GRU(_Recurrent):
         return [(1 - z) * g(_clipped(wh + inner, clip)) + z * h]
 
 
+@corrected
 class LSTM(_Recurrent):
     """Like onnxruntime, it does not clip the cell on its way to the output."""
 
