@@ -144,7 +144,7 @@ def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Vari
     op = layer.op
     a, b = promoted(op, x, y)
     zero = op.constant(0, a.dtype)
-    step = op.Cast(op.Greater(a, zero), to=a.dtype.number)
+    step = op.Relu(op.Sign(a)) if a.dtype.is_float else op.Cast(op.Greater(a, zero), to=a.dtype.number)
     return layer.result("Where", op.Equal(a, zero), b, step)
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "scatter_nd",
     "scatter_nd_add",
     "select_scatter",
+    "shard_index",
     "slice_scatter",
     "take",
     "take_along_axis",
@@ -312,6 +313,17 @@ def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = N
     if mode == "clip":
         places = op.Clip(places, np.array(0), op.Sub(op.Size(x), np.array(1)))
     return layer.result("Gather", op.Reshape(x, np.array([-1])), places)
+
+
+def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Variable:
+    """Indices as one of ``nshards`` equal parts of ``index_num`` counts them; ``ignore_value`` for those of other parts."""
+    layer = Layer("shard_index", input)
+    op = layer.op
+    if not 0 <= shard_id < nshards:
+        raise ArgumentError(f"shard_index: shard_id {shard_id} must lie in 0 to {nshards - 1}.")
+    size = op.constant(-(-index_num // nshards), input.dtype)
+    own = op.Equal(op.Div(input, size), op.constant(shard_id, input.dtype))
+    return layer.result("Where", own, op.Mod(input, size), op.constant(ignore_value, input.dtype))
 
 
 # Masks ---------------------------------------------------------------------------------------------------------------

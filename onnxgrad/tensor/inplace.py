@@ -46,6 +46,16 @@ def where_(condition: Any, x: Any, y: Any, name: str | None = None) -> Any:
     return overwritten("where_", x, search.where(condition, x, y, name))
 
 
+def zero_(x: Any, name: str | None = None) -> Any:
+    """Zeros in place of all elements."""
+    return overwritten("zero_", x, creation.zeros_like(x))
+
+
+def fill_(x: Any, value: Any, name: str | None = None) -> Any:
+    """One value in place of all elements."""
+    return overwritten("fill_", x, creation.full_like(x, value))
+
+
 _MADE = {f"{name}_": in_place(getattr(module, name)) for module, names in _FORMS.items() for name in names.split()}
 globals().update(_MADE)
-__all__ = ["where_", *_MADE]
+__all__ = ["fill_", "where_", "zero_", *_MADE]

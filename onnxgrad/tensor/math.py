@@ -15,12 +15,14 @@ __all__ = [
     "abs",
     "acos",
     "acosh",
+    "angle",
     "asin",
     "asinh",
     "atan",
     "atanh",
     "ceil",
     "clip",
+    "conj",
     "cos",
     "cosh",
     "deg2rad",
@@ -40,6 +42,7 @@ __all__ = [
     "negative",
     "positive",
     "rad2deg",
+    "real",
     "reciprocal",
     "round",
     "rsqrt",
@@ -382,3 +385,24 @@ def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None)
     layer = Layer("clip", x, *(bound for bound in (min, max) if is_variable(bound)), name=name)
     low, high = (None if bound is None else scalar(layer.op, bound, x.dtype) for bound in (min, max))
     return layer.result("Clip", x, low, high)
+
+
+# Of complex numbers, for real ones -----------------------------------------------------------------------------------
+
+
+def real(x: Variable, name: str | None = None) -> Variable:
+    """``x``: there are no complex tensors here."""
+    return Layer("real", x, name=name).result("Identity", x)
+
+
+def conj(x: Variable, name: str | None = None) -> Variable:
+    """``x``: there are no complex tensors here."""
+    return Layer("conj", x, name=name).result("Identity", x)
+
+
+def angle(x: Variable, name: str | None = None) -> Variable:
+    """pi where ``x`` is negative, else 0; NaN where it is NaN."""
+    layer = Layer("angle", x, name=name)
+    op = layer.op
+    x = floating(op, x)
+    return layer.result("Mul", op.Relu(op.Neg(op.Sign(x))), math.pi)

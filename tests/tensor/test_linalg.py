@@ -145,6 +145,10 @@ def test_forms_in_place_warn_and_give_a_new_variable():
     assert y is not x
     with pytest.warns(UserWarning):
         F.relu_(x)
+    with pytest.warns(UserWarning):
+        filled = paddle.zero_(x) + x.fill_(2.5)
+    (found,) = paddle.Executor().run(feed={"x": np.ones(2, np.float32)}, fetch_list=[filled])
+    np.testing.assert_array_equal(found, [2.5, 2.5])
 
 
 def test_operators():

@@ -49,7 +49,7 @@ UNARY = [
 ]  # fmt: skip
 STEPS = [
     ("floor", np.floor, X), ("ceil", np.ceil, X), ("round", np.round, np.array([-0.5, 0.5, 1.5, 2.4, -2.6])), ("trunc", np.trunc, X),
-    ("sign", np.sign, X), ("sgn", np.sign, X), ("signbit", np.signbit, np.array([-0.0, 0.0, -2.0, 3.0])), ("isnan", np.isnan, NANS),
+    ("sign", np.sign, X), ("angle", np.angle, X), ("real", np.real, X), ("conj", np.conj, X), ("sgn", np.sign, X), ("signbit", np.signbit, np.array([-0.0, 0.0, -2.0, 3.0])), ("isnan", np.isnan, NANS),
     ("isfinite", np.isfinite, NANS), ("isinf", np.isinf, np.array([1.0, np.inf, -np.inf])),
     ("isposinf", np.isposinf, np.array([1.0, np.inf, -np.inf])), ("isneginf", np.isneginf, np.array([1.0, np.inf, -np.inf])),
     ("logical_not", np.logical_not, TRUE), ("bitwise_not", np.invert, BITS), ("isreal", np.isreal, X), ("trunc", np.trunc, INTS),

@@ -165,6 +165,7 @@ PLAIN = [
     Case("unique_consecutive", lambda x: paddle.unique_consecutive(x, True, True), [np.array([1, 1, 2, 2, 2, 1])],
          (np.array([1, 2, 1]), np.array([0, 0, 1, 1, 1, 2]), np.array([2, 3, 1]))),
     Case("unique_consecutive-axis", lambda x: paddle.unique_consecutive(x, axis=0), [TIES[[1, 1, 0]]], TIES[[1, 0]]),
+    Case("shard_index", lambda i: paddle.shard_index(i, 20, 2, 1), [np.array([[16], [1]])], np.array([[6], [-1]])),
     Case("zeros_like", paddle.zeros_like, [M], np.zeros_like), Case("ones_like", lambda x: paddle.ones_like(x, "int64"), [M], lambda x: np.ones(x.shape, np.int64)),
     Case("full_like", lambda x: paddle.full_like(x, 2.5), [M], lambda x: np.full(x.shape, 2.5)),
     Case("full-variable", lambda n: paddle.full([n, 2], 1.5), [np.array(3)], np.full((3, 2), 1.5)),
