@@ -24,7 +24,7 @@ class NameCounters:
 
 
 class State:
-    """What ``program_guard``, ``scope_guard``, ``enable_static`` and ``seed`` change."""
+    """What ``program_guard``, ``scope_guard``, ``enable_static``, ``no_grad``, ``seed``, ``set_global_initializer`` change."""
 
     def __init__(self) -> None:
         self.names = NameCounters()
@@ -34,6 +34,10 @@ class State:
         self.scope: Any = None
         self.seed: int | None = None
         self.seeds_drawn = 0
+        self.generator: Any = None
+        self.gradients = True
+        self.guards = 0
+        self.initializers: dict[str, Any] = {}
         self.straight_through = True
 
 
@@ -46,9 +50,9 @@ def generate_name(key: str) -> str:
 
 
 @contextmanager
-def fresh_names(prefix: str = "") -> Iterator[None]:
-    """Start counting anew inside a ``with`` block."""
-    outer, current.names = current.names, NameCounters(prefix)
+def fresh_names(prefix: str = "", counters: NameCounters | None = None) -> Iterator[None]:
+    """Start counting anew inside a ``with`` block, or go on with other counters."""
+    outer, current.names = current.names, NameCounters(prefix) if counters is None else counters
     try:
         yield
     finally:

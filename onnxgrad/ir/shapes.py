@@ -89,6 +89,11 @@ def _expand(operator: Operator) -> Dims | None:
     return broadcast_dims(x.dims, target)
 
 
+def _as_first(operator: Operator) -> Dims | None:
+    x = operator.inputs[0]
+    return None if x is None else x.dims
+
+
 def _constant_of_shape(operator: Operator) -> Dims | None:
     return entries_of(operator.inputs[0])
 
@@ -196,6 +201,7 @@ def _stft(operator: Operator) -> Dims | None:
 FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "Reshape": _reshape,
     "Expand": _expand,
+    "GroupNormalization": _as_first,
     "ConstantOfShape": _constant_of_shape,
     "Tile": _tile,
     "Range": _range,

@@ -39,6 +39,7 @@ class Variable(Arithmetic):
         "type",
         "value",
     )
+    is_eager = False
 
     def __init__(self, block: Block, name: str, type: Type | None = None, op: Operator | None = None) -> None:
         self.block = block

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from onnxgrad.autodiff.registry import expands, expansion
 from onnxgrad.ir.types import same_dim
-from onnxgrad.rules.common import cast_like, masked, size_along, swap_last_two
+from onnxgrad.rules.common import cast_like, masked, require_ranks, size_along, swap_last_two
 
 expands("RotaryEmbedding")
 
@@ -16,6 +16,7 @@ expands("RotaryEmbedding")
 @expansion("Attention")
 def attention(op, node):
     """y = softmax(softcap(q k^T * scale) + bias) v, with probability 0 in a row where every key is masked"""
+    require_ranks(node, *node.inputs[:3])
     q, k, v = (_per_head(op, node, i) for i in range(3))
     past_key, past_value = node.operand("past_key"), node.operand("past_value")
     if past_key is not None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
+
+from onnxgrad.dtypes import DType
 from onnxgrad.errors import UnsupportedGradient
 from onnxgrad.ir.bodies import map_sequence
 from onnxgrad.ir.builder import Builder
@@ -19,8 +22,10 @@ __all__ = [
     "dim_of",
     "flat_positions",
     "last_axis",
+    "lowest_of",
     "masked",
     "or_infinite",
+    "require_ranks",
     "scatter_add_flat",
     "size_along",
     "size_as",
@@ -42,6 +47,17 @@ def axes_from(op: Builder, x: Variable, start: int) -> Any:
         return list(range(start % x.rank if x.rank else 0, x.rank))
     rank = op.Size(op.Shape(x))
     return op.Range(start if start >= 0 else op.Add(rank, start), rank, 1)
+
+
+def require_ranks(node: Any, *variables: Variable | None) -> None:
+    """Refuse an operator that is written out by rank where that of an operand is unknown."""
+    if any(v is not None and v.rank is None for v in variables):
+        raise UnsupportedGradient(f"{node}: the rank of an operand is unknown. Declare its shape in the model's value_info.")
+
+
+def lowest_of(dtype: DType) -> float:
+    """The most negative finite number of a floating-point type."""
+    return float(ml_dtypes.finfo(dtype.numpy).min)
 
 
 def dim_of(op: Builder, x: Variable, axis: int) -> Variable:

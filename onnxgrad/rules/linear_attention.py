@@ -6,7 +6,7 @@ from onnxgrad.autodiff.registry import expansion
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.types import TensorType
 from onnxgrad.ir.variable import Variable
-from onnxgrad.rules.common import cast_like, size_along, zeros_of_shape
+from onnxgrad.rules.common import cast_like, require_ranks, size_along, zeros_of_shape
 
 
 @expansion("SwiGLU")
@@ -20,6 +20,7 @@ def swiglu(op, node):
 def causal_conv_with_state(op, node):
     """y = activation(Conv per channel of [past state, x]);  present state = the last k - 1 columns"""
     x, weight = node.inputs[:2]
+    require_ranks(node, x, weight)
     bias, past = node.operand("bias"), node.operand("past_state")
     if past is None:
         carried = op.Sub(size_along(op, weight, 2), [1])
@@ -47,6 +48,7 @@ def _conv_per_channel(op, padded, weight, bias, x):
 def linear_attention(op, node):
     """a Scan of s' = exp(g) s;  s = s' + k^T beta (v - k s') or s' + k^T v;  y = scale q s"""
     dtype = node.inputs[0].dtype
+    require_ranks(node, *node.inputs)
     q, k, v, past, decay, beta = (_widened(op, x) for x in [*node.inputs, *[None] * (6 - len(node.inputs))])
     heads = node.attr("kv_num_heads")
     q = _by_step(op, q, [heads, node.attr("q_num_heads") // heads])

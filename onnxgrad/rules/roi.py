@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnxgrad.autodiff.registry import expansion
-from onnxgrad.rules.common import cast_like
+from onnxgrad.rules.common import cast_like, lowest_of
 from onnxgrad.rules.interpolation import LINEAR, weights
 
 
@@ -116,7 +116,7 @@ def _largest(op, values, taken):
     """Maximum over the samples that are taken, 0 where there is none"""
     if taken is None:
         return op.ReduceMax(values, [2], keepdims=0)
-    lowest = float(np.finfo(values.dtype.numpy).min)
+    lowest = float(lowest_of(values.dtype))
     largest = op.ReduceMax(op.Where(taken, values, lowest), [2], keepdims=0)
     some = op.ReduceMax(op.Cast(taken, to=6), [1], keepdims=0)
     return op.Where(op.Cast(some, to=9), largest, 0.0)

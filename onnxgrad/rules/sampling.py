@@ -32,7 +32,8 @@ def affine_grid(op, node, gy):
     # The unit thetas have a one in their first row: only the first coordinate of their grids is used.
     first = op.Pad(op.Unsqueeze(unit, [1]), op.Concat([0, 0, 0, 0], op.Sub(rows, [1]), [0], axis=0))
     one_each = op.Concat(columns, op.Slice(size, [1], [_FAR]), axis=0)
-    base = op.Flatten(op.Gather(op.AffineGrid(first, one_each, align_corners=node.attr("align_corners")), 0, axis=-1), axis=1)
+    grids = cast_like(op, op.AffineGrid(first, one_each, align_corners=node.attr("align_corners")), theta)
+    base = op.Flatten(op.Gather(grids, 0, axis=-1), axis=1)
     batch, points = op.Shape(theta, start=0, end=1), op.Shape(base, start=1)
     folded = op.Transpose(op.Reshape(gy, op.Concat(batch, points, rows, axis=0), allowzero=1), perm=[0, 2, 1])
     # As one matrix: onnxruntime does not broadcast to a batch of none.

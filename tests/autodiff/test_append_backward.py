@@ -196,8 +196,12 @@ class TestStopping:
     def test_input_in_no_grad_set_gives_none(self, x):
         assert static.gradients(x * x, [x], no_grad_set={"x"}) == [None]
 
-    def test_gradient_stops_at_rounding(self, x):
-        assert static.gradients(x // 2.0, [x]) == [None]
+    def test_gradient_through_rounding_is_zero_and_through_integers_absent(self, x):
+        (zero,) = static.gradients(x // 2.0, [x])
+        assert zero.name == "x@GRAD"
+        np.testing.assert_array_equal(static.Executor().run(feed={"x": np.ones(x.shape, np.float32)}, fetch_list=[zero])[0], 0.0)
+        assert static.gradients(x.astype("int64").astype("float32"), [x]) == [None]
+        assert static.gradients(x.block.build.RandomNormalLike(x), [x]) == [None]
 
     def test_frozen_parameter_is_not_returned(self):
         x = static.data("x", [2, 3])

@@ -11,27 +11,37 @@ from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import UnsupportedGradient
 from onnxgrad.ir.opset import NEWEST, find_schema
 from onnxgrad.testing import Sample, _Case, check_gradient, evaluate, gradient_model, opset_with
+from tests.rules.samples import thoroughly
 from tests.rules.test_gradients import SAMPLES
+
+
+def without_float16_kernel(sample):
+    """onnxruntime scatters float16 by replacing only, already in the forward operator"""
+    return sample.op_type == "ScatterND" and sample.attrs.get("reduction", "none") != "none"
+
 
 # The rank decides which operators are emitted. Each says so and asks for value_info.
 NEEDS_A_RANK: set[str] = {
-    "BatchNormalization",
-    "Gather",
-    "GlobalMaxPool",
-    "GroupNormalization",
-    "InstanceNormalization",
-    "LayerNormalization",
-    "Loop",
+    "Attention",
+    "CausalConvWithState",
+    "Conv",
+    "ConvTranspose",
+    "DeformConv",
+    "DequantizeLinear",
+    "GridSample",
+    "LinearAttention",
+    "QuantizeLinear",
     "Resize",
+    "RotaryEmbedding",
 }
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@pytest.mark.parametrize("sample", thoroughly(SAMPLES))
 def test_gradient_with_operands_at_run_time_matches_finite_differences(sample):
     check_gradient(sample, form="runtime")
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@pytest.mark.parametrize("sample", thoroughly(SAMPLES))
 def test_gradient_with_unknown_ranks_matches_finite_differences_or_is_refused(sample):
     try:
         check_gradient(sample, form="unranked")
@@ -51,11 +61,11 @@ def test_a_stated_need_for_a_rank_is_real(op_type):
     assert refused > 0
 
 
-@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.runs], ids=str)
+@pytest.mark.parametrize("sample", thoroughly(s for s in SAMPLES if s.runs and not without_float16_kernel(s)))
 def test_float16_on_onnxruntime_agrees_with_float64(sample):
     opset = opset_with(sample, "float16")
     if opset is None:
-        assert sample.op_type == "Range"  # in float16 since opset 27
+        assert sample.op_type in ("Range", "DynamicQuantizeLinear")  # Range in float16 since opset 27
         return
     model, feeds = gradient_model(sample, "float16", opset=opset)
     onnx.checker.check_model(model, full_check=True)
@@ -68,11 +78,11 @@ def test_float16_on_onnxruntime_agrees_with_float64(sample):
         np.testing.assert_allclose(actual.astype(np.float64), expected, rtol=2e-2, atol=1e-2 * scale)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@pytest.mark.parametrize("sample", thoroughly(SAMPLES))
 def test_bfloat16_gradient_is_a_valid_model(sample):
     opset = opset_with(sample, "bfloat16")
     if opset is None:
-        assert not admits_bfloat16(sample)
+        assert sample.opset > NEWEST or not admits_bfloat16(sample)
         return
     try:
         model, _ = gradient_model(sample, "bfloat16", opset=opset)
@@ -88,16 +98,18 @@ def admits_bfloat16(sample):
     if sample.build is not None:
         return False
     schema = find_schema(sample.op_type, sample.domain, NEWEST)
-    return all(
-        schema.allows(schema.input_at(i).typestr, dtype_of("bfloat16")) for i, item in enumerate(sample.inputs) if is_real(item)
-    )
+    real = [i for i, item in enumerate(sample.inputs) if is_real(item)]
+    return all(schema.allows(schema.input_at(i).typestr, dtype_of("bfloat16")) for i in real)
 
 
 def is_real(item):
-    return item is not None and not isinstance(item, Sample.fixed) and np.asarray(item).dtype.kind == "f"
+    """Whether it takes the element type of the case; float32 that is fixed stays"""
+    if isinstance(item, Sample.fixed):
+        return item.array.dtype == np.float64
+    return item is not None and np.asarray(item).dtype.kind == "f"
 
 
-@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.outputs > 1 and s.only is None], ids=str)
+@pytest.mark.parametrize("sample", thoroughly(s for s in SAMPLES if s.outputs > 1 and s.only is None))
 def test_each_output_alone_has_the_right_gradient(sample):
     outputs = _Case(sample, "float64").all_outputs
     for i in (i for i, v in enumerate(outputs) if v.is_float):

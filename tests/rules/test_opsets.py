@@ -17,6 +17,7 @@ from onnxgrad.interop.onnx_export import to_onnx
 from onnxgrad.interop.onnx_import import from_onnx
 from onnxgrad.ir.opset import NEWEST, find_schema
 from onnxgrad.testing import Sample, _Case, evaluate, gradient_model
+from tests.rules.samples import thoroughly
 from tests.rules.test_gradients import SAMPLES
 
 # onnx.reference evaluates these in old opsets as if they meant what they mean today.
@@ -51,6 +52,8 @@ def node_in(sample, opset):
             if is_differentiated(item):
                 return None
             array = np.asarray(item.array if isinstance(item, Sample.fixed) else item)
+            if array.size == 0:
+                return None
             attrs[slot.name] = array.tolist() if array.ndim == 0 or slot.name != "k" else int(array.item())
             item = None
         names.append("" if item is None else f"x{i}")
@@ -99,6 +102,10 @@ def forward_of(sample):
     return found, [(v.dtype.number, array.shape) for v, array in zip(case.all_outputs, found, strict=True)]
 
 
+# onnx.reference gives their older forms the meaning of these opsets.
+READ_AS_NEWER = {"RoiAlign": 16, "Attention": 24}
+
+
 def expressible(sample):
     """(opset, model) of every form that computes what the sample does."""
     if sample.build is not None or sample.domain:
@@ -106,6 +113,8 @@ def expressible(sample):
     forward, types = forward_of(sample)
     for opset in versions(sample.op_type):
         then = find_schema(sample.op_type, "", opset)
+        if opset < READ_AS_NEWER.get(sample.op_type, 0):
+            continue
         if then is None or then.since == find_schema(sample.op_type, "", sample.opset).since:
             continue
         model = model_in(sample, opset, types)
@@ -138,7 +147,7 @@ def gradients_of(model, sample):
     return evaluate(to_onnx(program, found), feeds)
 
 
-@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.build is None and not s.domain], ids=str)
+@pytest.mark.parametrize("sample", thoroughly(s for s in SAMPLES if s.build is None and not s.domain))
 def test_other_opsets_give_the_same_gradient(sample):
     model, feeds = gradient_model(sample, "float64")
     expected = evaluate(model, feeds)
