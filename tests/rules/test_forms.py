@@ -1,5 +1,7 @@
 """The same samples in other forms: other element types, unknown ranks, operands known at run time only."""
 
+import copy
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -8,7 +10,7 @@ import pytest
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import UnsupportedGradient
 from onnxgrad.ir.opset import NEWEST, find_schema
-from onnxgrad.testing import Sample, check_gradient, evaluate, gradient_model, opset_with
+from onnxgrad.testing import Sample, _Case, check_gradient, evaluate, gradient_model, opset_with
 from tests.rules.samples import thoroughly
 from tests.rules.test_gradients import SAMPLES
 
@@ -105,3 +107,12 @@ def is_real(item):
     if isinstance(item, Sample.fixed):
         return item.array.dtype == np.float64
     return item is not None and np.asarray(item).dtype.kind == "f"
+
+
+@pytest.mark.parametrize("sample", thoroughly(s for s in SAMPLES if s.outputs > 1 and s.only is None))
+def test_each_output_alone_has_the_right_gradient(sample):
+    outputs = _Case(sample, "float64").all_outputs
+    for i in (i for i, v in enumerate(outputs) if v.is_float):
+        alone = copy.copy(sample)
+        alone.only = [i]
+        check_gradient(alone)
