@@ -29,7 +29,7 @@ from onnxgrad.autodiff.explain import explain
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
 from onnxgrad.autodiff.transforms import hessian, hvp, jacobian, jvp, per_example_gradients, vjp
 from onnxgrad.autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.eager.creation import is_tensor, to_tensor
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.func import value_and_grad
@@ -66,6 +66,7 @@ __all__ = [
     "compat",
     "create_parameter",
     "disable_static",
+    "dtype",
     "enable_grad",
     "enable_static",
     "errors",
@@ -121,6 +122,7 @@ __all__ = [
 ]
 __all__ += _tensor_functions
 
+dtype = DType
 float16, float32, float64, bfloat16 = (dtype_of(name) for name in ("float16", "float32", "float64", "bfloat16"))
 int8, int16, int32, int64, uint8 = (dtype_of(name) for name in ("int8", "int16", "int32", "int64", "uint8"))
 bool = dtype_of("bool")

@@ -1,5 +1,6 @@
 """paddle.linalg: linear algebra under the names it has there."""
 
+from onnxgrad.tensor.creation import diagonal
 from onnxgrad.tensor.linalg import (
     cdist,
     corrcoef,
@@ -38,6 +39,7 @@ __all__ = [
     "cov",
     "cross",
     "det",
+    "diagonal",
     "dot",
     "householder_product",
     "inv",

@@ -33,6 +33,7 @@ class State:
         self.startup_program: Any = None
         self.scope: Any = None
         self.seed: int | None = None
+        self.default_dtype = "float32"
         self.seeds_drawn = 0
         self.generator: Any = None
         self.gradients = True

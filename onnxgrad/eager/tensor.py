@@ -13,11 +13,11 @@ from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import Meta, Node, kind_of_array
 from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError
 from onnxgrad.ir.tensor import Tensor as Array
 from onnxgrad.ir.types import Entries, TensorType
 from onnxgrad.ir.variable import Variable
-from onnxgrad.runtime.places import CPUPlace, Place
+from onnxgrad.runtime.places import CPUPlace, CUDAPlace, Place
 
 __all__ = ["EagerParameter", "Shape", "Tensor", "leaf"]
 
@@ -485,6 +485,34 @@ class Tensor(Variable):
     def cpu(self) -> Tensor:
         """This tensor, which is in main memory already."""
         return self
+
+    def cuda(self, device_id: Any = None, blocking: bool = False) -> Tensor:
+        """Refused: eager tensors live in main memory.
+
+        Raises:
+            ProviderError: always. Run a program with ``Executor(CUDAPlace(0))`` instead.
+        """
+        raise ProviderError("eager tensors live in main memory. Run a program with Executor(CUDAPlace(0)) instead.")
+
+    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+        """This tensor in another element type; the only place it can be in is the processor's memory.
+
+        Args:
+            args, kwargs: a dtype, a tensor whose dtype is taken, and a place or ``"cpu"``, in any order or by name.
+
+        Raises:
+            ProviderError: for any other place.
+        """
+        result = self
+        for item in [*args, *(value for name, value in kwargs.items() if name in ("device", "dtype", "other"))]:
+            if item is None or isinstance(item, bool) or (isinstance(item, str) and item == "cpu") or isinstance(item, CPUPlace):
+                continue
+            if isinstance(item, Tensor):
+                item = item.dtype
+            if isinstance(item, CUDAPlace) or (isinstance(item, str) and item.startswith(("gpu", "cuda"))):
+                return self.cuda()
+            result = result.astype(item)  # type: ignore[assignment]
+        return result
 
     def is_contiguous(self) -> bool:
         return True

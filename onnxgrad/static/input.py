@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad import state
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DuplicateName
 from onnxgrad.ir.builder import Builder
@@ -49,7 +50,7 @@ def data(name: str, shape: Sequence[int | str | None], dtype: Any = None, lod_le
             raise ArgumentTypeError(f"data: a dimension is an int, a str or None, not {type(dim).__name__}.")
         dims.append(None if dim == -1 else dim)
     block = default_main_program().global_block()
-    wanted = TensorType(dtype_of("float32" if dtype is None else dtype), tuple(dims))
+    wanted = TensorType(dtype_of(state.current.default_dtype if dtype is None else dtype), tuple(dims))
     present = block.vars.get(name)
     if present is not None:
         if not present.is_data or shown_type(present.type) != wanted:

@@ -18,6 +18,7 @@ from onnxgrad.tensor import (
     solvers,
     special,
     stat,
+    types,
 )
 from onnxgrad.tensor.creation import *  # noqa: F403
 from onnxgrad.tensor.elementwise import *  # noqa: F403
@@ -34,6 +35,7 @@ from onnxgrad.tensor.search import *  # noqa: F403
 from onnxgrad.tensor.solvers import *  # noqa: F403
 from onnxgrad.tensor.special import *  # noqa: F403
 from onnxgrad.tensor.stat import *  # noqa: F403
+from onnxgrad.tensor.types import *  # noqa: F403
 
 __all__: list[str] = []
 __all__ += creation.__all__
@@ -51,6 +53,7 @@ __all__ += search.__all__
 __all__ += solvers.__all__
 __all__ += special.__all__
 __all__ += stat.__all__
+__all__ += types.__all__
 
 globals().update(refused.refusals("paddle", refused.TENSOR))
 __all__ += [*refused.TENSOR]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad import state
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, NotOffered
 from onnxgrad.ir.variable import Variable
@@ -25,6 +26,7 @@ __all__ = [
     "diag_embed",
     "diagflat",
     "diagonal",
+    "diagonal_scatter",
     "empty",
     "empty_like",
     "eye",
@@ -79,7 +81,9 @@ def empty(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
 def _filled(kind: str, shape: Any, value: Any, dtype: Any, name: str | None) -> Variable:
     listed = list(shape) if isinstance(shape, (list, tuple)) else [shape]
     layer = Layer(kind, *(item for item in [*listed, value] if is_variable(item)), name=name)
-    element = value.dtype if dtype is None and is_variable(value) else dtype_of("float32" if dtype is None else dtype)
+    element = (
+        value.dtype if dtype is None and is_variable(value) else dtype_of(state.current.default_dtype if dtype is None else dtype)
+    )
     return layer.result("Expand", scalar(layer.op, value, element), shape_operand(layer.op, shape))
 
 
@@ -136,7 +140,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
     """
     given = [start, stop, num]
     layer = Layer("linspace", *(item for item in given if is_variable(item)), name=name)
-    op, element = layer.op, dtype_of("float32" if dtype is None else dtype)
+    op, element = layer.op, dtype_of(state.current.default_dtype if dtype is None else dtype)
     if not any(is_variable(item) for item in given):
         return layer.result("Identity", op.constant(np.linspace(start, stop, num), element))
     first, last = (scalar(op, item, dtype_of("float32")) for item in (start, stop))
@@ -152,7 +156,7 @@ def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = N
     exponents = linspace(start, stop, num)
     layer = Layer("logspace", exponents, name=name)
     powers = layer.op.Pow(layer.op.constant(np.float32(base)), exponents)
-    return layer.result("Cast", powers, to=dtype_of("float32" if dtype is None else dtype).number)
+    return layer.result("Cast", powers, to=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
 
 
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
@@ -165,7 +169,7 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: 
     layer = Layer("eye", name=name)
     columns = num_rows if num_columns is None else num_columns
     square = layer.op.Expand(np.float32(0.0), np.array([num_rows, columns]))
-    return layer.result("EyeLike", square, dtype=dtype_of("float32" if dtype is None else dtype).number)
+    return layer.result("EyeLike", square, dtype=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
 
 
 def assign(x: Any, output: Variable | None = None) -> Variable:
@@ -309,6 +313,35 @@ def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name:
     length = op.Max(op.Min(op.Sub(height, np.array(row)), op.Sub(width, np.array(column))), np.array(0))
     steps = op.Mul(op.Range(np.array(0), length, np.array(1)), op.Add(width, np.array(1)))
     return layer.result("Gather", flat, op.Add(steps, op.Add(op.Mul(width, np.array(row)), np.array(column))), axis=rank - 2)
+
+
+def diagonal_scatter(
+    x: Variable, y: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None
+) -> Variable:
+    """``x`` with a diagonal of two axes replaced by ``y``, whose last axis runs along it.
+
+    Raises:
+        ArgumentError: if the sizes of the two axes are not known.
+
+    Example:
+        >>> x, y = static.data("x", [2, 3, 4]), static.data("y", [4, 2])
+        >>> paddle.diagonal_scatter(x, y, offset=1).shape
+        (2, 3, 4)
+    """
+    first, second = axis1 % x.ndim, axis2 % x.ndim
+    rows, columns = x.shape[first], x.shape[second]
+    if rows < 0 or columns < 0:
+        raise ArgumentError("diagonal_scatter: the sizes of both axes must be known. Reshape first.")
+    row, column = max(-offset, 0), max(offset, 0)
+    steps = np.arange(max(min(rows - row, columns - column), 0))
+    others = [axis for axis in range(x.ndim) if axis not in (first, second)]
+    order = [first, second, *others]
+    layer = Layer("diagonal_scatter", x, y, name=name)
+    turned = layer.op.Transpose(x, perm=order)
+    lines = layer.op.Transpose(y, perm=[y.ndim - 1, *range(y.ndim - 1)])
+    places = np.stack([steps + row, steps + column], axis=1)
+    written = layer.op.ScatterND(turned, places, lines)
+    return layer.result("Transpose", written, perm=[order.index(axis) for axis in range(x.ndim)])
 
 
 def trace(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:

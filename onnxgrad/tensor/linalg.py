@@ -34,6 +34,7 @@ __all__ = [
     "mv",
     "norm",
     "outer",
+    "pdist",
     "renorm",
     "tensordot",
     "vecdot",
@@ -319,6 +320,25 @@ def matrix_norm(
 def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Variable:
     """Norm of ``x - y`` over all elements."""
     return vector_norm(Layer("dist", x, y, name=name).op.Sub(x, y), float(p))
+
+
+def pdist(
+    x: Variable, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary", name: str | None = None
+) -> Variable:
+    """Distances between all pairs of rows of [n, m], the first with the second first: n (n - 1) / 2 numbers.
+
+    Raises:
+        ArgumentError: if ``x`` is not a matrix or its number of rows is not known.
+
+    Example:
+        >>> paddle.pdist(static.data("x", [4, 3])).shape
+        (6,)
+    """
+    if x.ndim != 2 or x.shape[0] < 0:
+        raise ArgumentError(f"pdist takes a matrix with a known number of rows, not {x!r}.")
+    layer = Layer("pdist", x, name=name)
+    first, second = np.triu_indices(x.shape[0], 1)
+    return layer.result("Gather", layer.op.Reshape(cdist(x, x, p, compute_mode), [-1]), first * x.shape[0] + second, axis=0)
 
 
 def cdist(

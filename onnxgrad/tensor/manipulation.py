@@ -40,7 +40,9 @@ __all__ = [
     "flip",
     "moveaxis",
     "numel",
+    "permute",
     "rank",
+    "ravel",
     "repeat_interleave",
     "reshape",
     "reverse",
@@ -195,6 +197,27 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
     if sorted(order) != list(range(x.ndim)):
         raise ArgumentError(f"transpose: perm {list(perm)} must name each of the {x.ndim} axes once.")
     return layer.result("Transpose", x, perm=order)
+
+
+def permute(x: Variable, *perm: Any, name: str | None = None) -> Variable:
+    """``transpose``, with the axes in a list or one by one.
+
+    Example:
+        >>> x = static.data("x", [2, 3, 4])
+        >>> paddle.permute(x, [2, 0, 1]).shape, x.permute(2, 0, 1).shape
+        ((4, 2, 3), (4, 2, 3))
+    """
+    return transpose(x, list(perm[0]) if len(perm) == 1 and isinstance(perm[0], (list, tuple)) else list(perm), name)
+
+
+def ravel(input: Variable, name: str | None = None) -> Variable:
+    """All elements on one axis.
+
+    Example:
+        >>> paddle.ravel(static.data("x", [2, 3])).shape
+        (6,)
+    """
+    return flatten(input, name=name) if input.ndim else reshape(input, [1])
 
 
 def t(input: Variable, name: str | None = None) -> Variable:

@@ -26,10 +26,10 @@ from onnxgrad.tensor import (
 __all__ = ["METHODS"]
 
 _NOT_METHODS = {
-    "add_n", "arange", "assign", "block_diag", "broadcast_shape", "broadcast_tensors", "cartesian_prod", "column_stack", "dstack",
-    "einsum", "empty", "eye", "full", "gaussian", "hstack", "linspace", "log_normal", "logspace", "meshgrid", "multi_dot", "normal",
-    "ones", "rand", "randint", "randn", "randperm", "row_stack", "shape", "standard_normal", "tril_indices", "triu_indices",
-    "uniform", "vstack", "zeros",
+    "arange", "assign", "block_diag", "broadcast_shape", "broadcast_tensors", "cartesian_prod", "column_stack", "dstack",
+    "einsum", "empty", "eye", "full", "gaussian", "hstack", "linspace", "log_normal", "logspace", "meshgrid", "multi_dot",
+    "normal", "ones", "pdist", "rand", "randint", "randn", "randperm", "row_stack", "shape", "standard_normal",
+    "tril_indices", "triu_indices", "uniform", "vstack", "zeros",
 }  # fmt: skip
 _MODULES = (
     creation, elementwise, indexing, inplace, joining, linalg, logic, manipulation, math, random, reduction, search, solvers,

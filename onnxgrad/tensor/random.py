@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad import state
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.ir.variable import Variable
@@ -68,7 +69,7 @@ def uniform(
     """
     layer = _layer("uniform_random", shape, name)
     numbers = _drawn(layer.op, "RandomUniform", shape, seed, low=float(min), high=float(max))
-    return layer.result("Cast", numbers, to=dtype_of("float32" if dtype is None else dtype).number)
+    return layer.result("Cast", numbers, to=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
 
 
 def rand(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
@@ -82,7 +83,7 @@ def gaussian(
     """Normally distributed numbers."""
     layer = _layer("gaussian", shape, name)
     numbers = _drawn(layer.op, "RandomNormal", shape, seed, mean=float(mean), scale=float(std))
-    return layer.result("Cast", numbers, to=dtype_of("float32" if dtype is None else dtype).number)
+    return layer.result("Cast", numbers, to=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
 
 
 def standard_normal(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:

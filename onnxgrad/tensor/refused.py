@@ -24,6 +24,7 @@ TENSOR: dict[str, str] = {
     "histogramdd": "use histogram for each dimension, or searchsorted and bincount",
     "poisson": "no ONNX operator draws Poisson numbers; draw them outside and feed them",
     "standard_gamma": "no ONNX operator draws gamma numbers; draw them outside and feed them",
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), "onnxruntime computes nothing in it; use QuantizeLinear in a file"),
     "top_p_sampling": "compose it from sort, cumsum and multinomial",
     "tolist": "a program's variable has no value before it runs; fetch it with Executor.run",
 }

@@ -1,0 +1,101 @@
+"""Element types: their limits, the default one, and how arrays print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.errors import ArgumentTypeError
+
+__all__ = ["finfo", "get_default_dtype", "iinfo", "set_default_dtype", "set_printoptions"]
+
+
+class finfo:  # noqa: N801
+    """Limits of a floating-point type: ``min``, ``max``, ``eps``, ``tiny``, ``smallest_normal``, ``resolution``, ``bits``.
+
+    Raises:
+        ArgumentTypeError: if it is no floating-point type.
+
+    Example:
+        >>> paddle.finfo("float32").max
+        3.4028234663852886e+38
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        found = dtype_of(dtype)
+        if not found.is_float:
+            raise ArgumentTypeError(f"finfo takes a floating-point type, not {found.name}. Use iinfo.")
+        limits: Any = ml_dtypes.finfo(found.numpy)  # type: ignore[no-untyped-call]
+        self.dtype, self.bits = found.name, int(limits.bits)
+        self.min, self.max = float(limits.min), float(limits.max)
+        self.eps, self.resolution = float(limits.eps), float(limits.resolution)
+        self.tiny = self.smallest_normal = float(limits.smallest_normal)
+
+
+class iinfo:  # noqa: N801
+    """Limits of an integer type: ``min``, ``max`` and ``bits``.
+
+    Raises:
+        ArgumentTypeError: if it is no integer type.
+
+    Example:
+        >>> paddle.iinfo("int8").min
+        -128
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        found = dtype_of(dtype)
+        if not found.is_integer:
+            raise ArgumentTypeError(f"iinfo takes an integer type, not {found.name}. Use finfo.")
+        limits = np.iinfo(found.numpy)
+        self.dtype, self.bits, self.min, self.max = found.name, int(limits.bits), int(limits.min), int(limits.max)
+
+
+def set_default_dtype(d: Any) -> None:
+    """Set the element type of layers' parameters and of floating-point tensors made without one.
+
+    Raises:
+        ArgumentTypeError: if it is none of float16, bfloat16, float32, float64.
+    """
+    found = dtype_of(d)
+    if found.name not in ("float16", "bfloat16", "float32", "float64"):
+        raise ArgumentTypeError(f"the default type is float16, bfloat16, float32 or float64, not {found.name}.")
+    state.current.default_dtype = found.name
+
+
+def get_default_dtype() -> str:
+    """Name of the default floating-point type.
+
+    Example:
+        >>> paddle.get_default_dtype()
+        'float32'
+    """
+    return state.current.default_dtype
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: int | None = None,
+    edgeitems: int | None = None,
+    sci_mode: bool | None = None,
+    linewidth: int | None = None,
+) -> None:
+    """How eager tensors and fetched arrays print; None leaves a setting as it is.
+
+    Args:
+        precision: digits after the point.
+        threshold: elements beyond which the middle is left out.
+        edgeitems: how many are shown at each end then.
+        sci_mode: exponents always, or never.
+        linewidth: characters in a line.
+    """
+    given: dict[str, Any] = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    options = {name: value for name, value in given.items() if value is not None}
+    if sci_mode is not None:
+        digits = 8 if precision is None else precision
+        options["formatter"] = {"float": (lambda x: f"{x:.{digits}e}") if sci_mode else (lambda x: f"{x:.{digits}f}")}
+    np.set_printoptions(**options)
