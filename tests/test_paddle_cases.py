@@ -11,7 +11,6 @@ DIFFERENT = {
         r"\[None\], recorded \[\]",
     ),
     "red_prod_zero": ("Paddle divides the product by the factor, which gives NaN where that is 0", "nan"),
-    "ew_heaviside_same": ("x decides by its sign alone, which is no path for gradients; Paddle makes zeros", r"\[None, 'y@GRAD'\]"),
 }
 
 

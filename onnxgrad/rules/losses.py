@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient
-from onnxgrad.rules.common import cast_like, scatter_add_flat, zeros_like
+from onnxgrad.rules.common import cast_like, scatter_add_flat, size_as, zeros_like
 
 
 class _Rows:
@@ -23,15 +23,15 @@ class _Rows:
             weight = op.Gather(self.weights, self.labels)
             self.counts = weight if self.kept is None else op.Mul(weight, self.kept)
         if self.reduction == "mean":
-            total = cast_like(op, op.Size(self.labels), scores) if self.counts is None else op.ReduceSum(self.counts, keepdims=0)
-            g = op.Div(g, total)
+            total = size_as(op, self.labels, scores) if self.counts is None else op.ReduceSum(self.counts, keepdims=0)
+            g = op.Mul(g, 1.0 / total) if isinstance(total, float) and total else op.Div(g, total)
         self.g = g
 
     def gradient(self, op):
-        """Gradient of each row's loss before it is weighted: 0 where ignored"""
+        """Gradient of each row's loss before it is weighted, as a column: 0 where ignored; one number where it is the same"""
         if self.counts is not None:
-            return op.Mul(self.counts, self.g)
-        return self.g if self.reduction == "none" else op.Expand(self.g, op.Shape(self.labels))
+            return op.Unsqueeze(op.Mul(self.counts, self.g), [1])
+        return op.Unsqueeze(self.g, [1]) if self.reduction == "none" else self.g
 
     def gradient_of_weights(self, op, log, loss):
         """Each row's -log p, for a mean relative to the loss, added up at its label"""
@@ -41,6 +41,13 @@ class _Rows:
         if self.kept is not None:
             rows = op.Where(op.Equal(self.kept, 0.0), 0.0, rows)
         return scatter_add_flat(op, self.labels, op.Mul(rows, self.g), self.weights)
+
+
+def _less_one(op, p, index):
+    """``p`` less 1 at the index along axis 1. onnxruntime adds to float16 at no index, so there the sum is written out"""
+    if p.dtype.name in ("float16", "bfloat16"):
+        return op.ScatterElements(p, index, op.Sub(op.GatherElements(p, index, axis=1), 1.0), axis=1)
+    return op.ScatterElements(p, index, op.Expand(op.constant(-1, p.dtype), op.Shape(index)), axis=1, reduction="add")
 
 
 @gradient("SoftmaxCrossEntropyLoss")
@@ -56,9 +63,7 @@ def softmax_cross_entropy_loss(op, node, gloss, glog=None):
     if gloss is not None:
         rows = _Rows(op, node, scores, gloss)
         if node.wants(0):
-            index = op.Unsqueeze(rows.labels, [1])
-            less_one = op.Sub(op.GatherElements(p, index, axis=1), 1.0)
-            gscores = op.Mul(op.ScatterElements(p, index, less_one, axis=1), op.Unsqueeze(rows.gradient(op), [1]))
+            gscores = op.Mul(_less_one(op, p, op.Unsqueeze(rows.labels, [1])), rows.gradient(op))
         if node.wants(2):
             gweights = rows.gradient_of_weights(op, log, loss)
     if glog is not None and node.wants(0):
@@ -74,8 +79,9 @@ def negative_log_likelihood_loss(op, node, gloss):
     rows = _Rows(op, node, log, gloss)
     glog = gweights = None
     if node.wants(0):
-        at_labels = op.Unsqueeze(op.Neg(rows.gradient(op)), [1])
-        glog = op.ScatterElements(zeros_like(op, log), op.Unsqueeze(rows.labels, [1]), at_labels, axis=1)
+        index = op.Unsqueeze(rows.labels, [1])
+        at_labels = op.Expand(op.Neg(rows.gradient(op)), op.Shape(index))
+        glog = op.ScatterElements(zeros_like(op, log), index, at_labels, axis=1)
     if node.wants(2):
         gweights = rows.gradient_of_weights(op, log, loss)
     return (glog, None, gweights)[: len(node.inputs)]

@@ -25,7 +25,7 @@ import onnx.backend.test.case.node as node_cases
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from onnxgrad import state
-from onnxgrad.autodiff.api import gradients
+from onnxgrad.autodiff.api import BackwardPass
 from onnxgrad.autodiff.registry import find_entry
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import UnsupportedGradient
@@ -343,15 +343,20 @@ _ATTEMPTS = 12
 
 
 def _gradients(path: _Path, cotangents: list[Variable]) -> list[Variable | None]:
-    """Of all sources; of those that are settings of an operator (the scales of a Resize) only where its rule has one."""
+    """Of all sources; of those that are settings of an operator (the scales of a Resize) only where its rule has one.
+
+    Without the zeros that the public function gives to what rules say nothing of.
+    """
+    pairs = list(zip(path.targets, cotangents, strict=True))
+    block = path.targets[0].block
     try:
-        return gradients(path.targets, path.sources, cotangents)
+        found = BackwardPass(path.program, [], [], []).append(pairs, path.sources, block)
     except UnsupportedGradient:
         if path.settings >= {v.name for v in path.sources}:
             raise
-        for v in path.sources:
-            v.stop_gradient = v.name in path.settings
-        return gradients(path.targets, path.sources, cotangents)
+        wanted = [v for v in path.sources if v.name not in path.settings]
+        found = BackwardPass(path.program, [], [], []).append(pairs, wanted, block)
+    return [found.get(v) for v in path.sources]
 
 
 def _add_cotangents(path: _Path, oracle: Oracle, setting: str) -> list[Variable]:
