@@ -380,7 +380,7 @@ def _type_like(value: Any, target: Variable, setting: str) -> Any:
 class _Comparison:
     """Gradients of a case against its differences.
 
-    ``fixed`` inputs take no part: they are frozen, or settings of an operator that gives them no gradient.
+    ``fixed`` inputs take no part: they are frozen, or settings of an operator that gives them no gradient or zero.
     """
 
     def __init__(
@@ -407,12 +407,26 @@ class _Comparison:
         for v, g in zip(self.path.sources, self.found, strict=True):
             value = point.inputs[v.name] if v.name in point.inputs else v.value.numpy()
             got = next(values) if g is not None else None
+            if got is not None and v.name in self.path.settings and not any(leaf.any() for leaf in leaves(got)):
+                self.fixed |= {v.name}
             if v.name in self.fixed:
                 continue
             problem, kink = point.disagreement(v.name, value, got, places, seeds)
             if problem:
                 return f"{v.name}: {problem}", kink
         return "", False
+
+
+def moves(case: Case) -> bool:
+    """Whether a real output changes with a real input, beside the recorded point and without a jump"""
+    places = [i for i, value in enumerate(case.outputs) if _is_real_value(value)]
+    names = [name for name, value in case.inputs.items() if _is_real_value(value)]
+    if not places or not names:
+        return False
+    oracle = find_oracle(case.model, case.inputs, case.outputs)
+    points = [point for attempt in range(1, _ATTEMPTS) if (point := oracle.moved(attempt)) is not None]
+    seeds = points[0].cotangents(places)
+    return any(points[0].disagreement(name, case.inputs[name], None, places, seeds)[0] for name in names)
 
 
 # The command ---------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.rules.official_cases import EXCEPTIONS, cases_of, check_case, groups, out_of_scope, representative
+from tests.rules.official_cases import EXCEPTIONS, cases_of, check_case, groups, moves, out_of_scope, representative
 
 
 def problems_of(cases):
@@ -36,3 +36,10 @@ def test_gradients_of_all_cases_agree_with_central_differences(group):
 @pytest.mark.exhaustive
 def test_every_stated_refusal_belongs_to_a_case():
     assert set(EXCEPTIONS) - {case.name for group in groups() for case in in_scope(group)} == set()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("group", groups())
+def test_cases_without_a_differentiable_path_have_a_zero_derivative(group):
+    moving = [case.name for case in cases_of(group) if out_of_scope(case).startswith("no differentiable path") and moves(case)]
+    assert moving == []
