@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.rules.common import cast_like, masked
 
@@ -159,7 +161,7 @@ def shrink(op, node, gy):
 def softmax(op, node, gy):
     """gx = y * (gy - sum(y * gy, axis)), 0 along lines of x that are all minus infinity, where y is NaN"""
     (y,) = node.outputs
-    y = _without_nan(op, y)
+    y = _without_nan(op, y, node.inputs[0])
     weighted = op.Mul(gy, y)
     total = op.ReduceSum(weighted, axes=[_axis(node)], keepdims=1)
     return op.Sub(weighted, op.Mul(y, total))
@@ -170,7 +172,7 @@ def log_softmax(op, node, gy):
     """gx = gy - exp(y) * sum(gy, axis), gy along lines of x that are all minus infinity, where y is NaN"""
     (y,) = node.outputs
     total = op.ReduceSum(gy, axes=[_axis(node)], keepdims=1)
-    return op.Sub(gy, op.Mul(_without_nan(op, op.Exp(y)), total))
+    return op.Sub(gy, op.Mul(_without_nan(op, op.Exp(y), node.inputs[0]), total))
 
 
 def _axis(node):
@@ -179,6 +181,26 @@ def _axis(node):
     return axis if rank is None else axis % rank
 
 
-def _without_nan(op, y):
+def _without_nan(op, y, x):
     """0 for NaN: a line that is masked altogether must not spoil the gradients of everything before it"""
-    return op.Where(op.IsNaN(y), 0.0, y)
+    return op.Where(op.IsNaN(y), 0.0, y) if _may_mask(x, _REACH) else y
+
+
+_REACH = 12
+_FINITE = ("Gemm", "MatMul", "Conv", "Tanh", "Sigmoid", "Softmax", "LayerNormalization", "BatchNormalization", "Relu")
+_PASSES_ON = (
+    "Add", "Cast", "Concat", "Div", "Dropout", "Flatten", "Identity", "Mul", "Reshape", "Squeeze", "Sub", "Transpose", "Unsqueeze",
+)  # fmt: skip
+
+
+def _may_mask(x, reach):
+    """Whether minus infinity may stand in ``x`` on purpose, as in a mask that is added or chosen"""
+    if x.value is not None:
+        return not x.persistable and not np.isfinite(x.value.numpy()).all()
+    if x.persistable or x.op is None or reach == 0:
+        return not x.persistable
+    if x.op.domain == "" and x.op.type in _FINITE:
+        return False
+    if x.op.domain != "" or x.op.type not in _PASSES_ON:
+        return True
+    return any(_may_mask(v, reach - 1) for v in x.op.inputs if v is not None and (v.type is None or v.is_float))
