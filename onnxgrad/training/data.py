@@ -94,7 +94,7 @@ class Stream:
         raise DataError(f"a batch is a dict or a tuple of arrays, not {type(item).__name__}.")
 
 
-def open_data(data: Data, names: Sequence[str]) -> Columns | Stream:
+def open_data(data: Data | Columns | Stream, names: Sequence[str]) -> Columns | Stream:
     """Columns or a stream from whatever the user has.
 
     Args:

@@ -38,7 +38,8 @@ def _mse(y: Array, target: Array) -> Array:
 
 
 def _per_example(values: Array) -> Array:
-    return np.asarray(values, np.float64).reshape(len(values), -1).mean(axis=1)
+    means: Array = np.asarray(values, np.float64).reshape(len(values), -1).mean(axis=1)
+    return means
 
 
 METRICS: dict[str, Callable[[Array, Array], Array]] = {"accuracy": _accuracy, "mae": _mae, "mse": _mse, "top5": _top5}

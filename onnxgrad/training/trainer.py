@@ -6,11 +6,13 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from onnxgrad import state
 from onnxgrad.errors import ArgumentError, DataError, TrainingError
 from onnxgrad.interop.onnx_import import from_onnx
 from onnxgrad.ir.program import Program
@@ -91,7 +93,8 @@ class Trainer:
         self.chosen = choose_trainable(self.program, trainable, freeze)
         self.program.train()
         self.terms = _terms(loss, target)
-        attached = attach(self.program, self.terms)
+        with state.fresh_names():
+            attached = attach(self.program, self.terms)
         self.loss, self.targets, self.remarks = attached.loss, attached.targets, attached.remarks
         self.outputs = attached.outputs
         self.evaluation = self.program.clone(for_test=True)
@@ -100,7 +103,9 @@ class Trainer:
         self.optimizer = make_optimizer(optimizer, learning_rate, weight_decay, clip)
         self.accumulate, self.seed = accumulate, seed
         self.update: Program | None = None
-        self._append_update()
+        # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
+        with state.fresh_names():
+            self._append_update()
         self.executor = Executor(place, threads=threads)
         self.step_number = self.epoch = self.batch = 0
         self.history: list[Row] = []
@@ -264,31 +269,15 @@ class Trainer:
                 folder.close()
         return self.history
 
-    def _run(
-        self,
-        source: Columns | Stream,
-        held_out: Columns | Stream | None,
-        folder: RunFolder | None,
-        epochs: int,
-        batch_size: int,
-        shuffle: bool,
-        drop_last: bool,
-        patience: int | None,
-        checkpoint_every: int | None,
-        callbacks: Sequence[Callback],
-        prefetch: int,
-        verbose: bool,
-    ) -> None:
-        while self.epoch < epochs and not self._stop:
-            batches = source.batches(
-                batch_size, shuffle=shuffle, drop_last=drop_last, seed=self.seed, epoch=self.epoch, skip=self.batch
-            )
-            count = source.count(batch_size, drop_last)
-            with Progress(f"epoch {self.epoch + 1}/{epochs}", count, self.batch, verbose) as progress:
-                finished = self._epoch(prefetched(batches, prefetch), progress, folder, checkpoint_every)
-                if not finished:
+    def _run(self, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: _Plan) -> None:
+        while self.epoch < plan.epochs and not self._stop:
+            order = {"shuffle": plan.shuffle, "drop_last": plan.drop_last, "seed": self.seed, "epoch": self.epoch}
+            batches = prefetched(source.batches(plan.batch_size, skip=self.batch, **order), plan.prefetch)
+            count = source.count(plan.batch_size, plan.drop_last)
+            with Progress(f"epoch {self.epoch + 1}/{plan.epochs}", count, self.batch, plan.verbose) as progress:
+                if not self._epoch(batches, progress, folder, plan.checkpoint_every):
                     break
-                row = self._row(held_out, batch_size)
+                row = self._row(held_out, plan.batch_size)
                 progress.finish(row)
             self.history.append(row)
             self.epoch, self.batch, self._sums = self.epoch + 1, 0, _Sums()
@@ -296,7 +285,8 @@ class Trainer:
             if folder is not None:
                 self._write(folder, better)
                 folder.write_history(self.history)
-            if any([callback(self, row) for callback in callbacks]) or self._out_of_patience(patience):
+            answers = [callback(self, row) for callback in plan.callbacks]
+            if any(answers) or self._out_of_patience(plan.patience):
                 break
         if self._stop and folder is not None:
             self._write(folder, False)
@@ -329,7 +319,7 @@ class Trainer:
         return row
 
     def _judged(self, row: Row) -> float:
-        return float(row.get("val_loss", row["loss"]))
+        return float(row["val_loss"] if "val_loss" in row else row["loss"])
 
     def _is_better(self, row: Row) -> bool:
         better = self.best is None or self._judged(row) < self.best
@@ -343,7 +333,7 @@ class Trainer:
         judged = [self._judged(row) for row in self.history]
         return len(judged) - 1 - int(np.argmin(judged)) >= patience
 
-    def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
+    def evaluate(self, data: Data | Columns | Stream, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode."""
         sums = _Sums()
         for batch in open_data(data, self.columns).batches(batch_size, shuffle=False):
@@ -355,7 +345,7 @@ class Trainer:
             raise DataError("there is nothing to evaluate: the data has no batch.")
         return sums.means()
 
-    def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
+    def predict(self, data: Data | Columns | Stream, *, batch_size: int = 32) -> dict[str, Any]:
         """Outputs of the model in inference mode, by name, for all examples."""
         names = [v.name for v in self.inputs]
         found: dict[str, list[Any]] = {v.name: [] for v in self.inference.outputs}
@@ -416,6 +406,21 @@ class Trainer:
         if better:
             folder.publish(path, BEST)
         folder.drop_old()
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How to run; see ``Trainer.fit``."""
+
+    epochs: int
+    batch_size: int
+    shuffle: bool
+    drop_last: bool
+    patience: int | None
+    checkpoint_every: int | None
+    callbacks: Sequence[Callback]
+    prefetch: int
+    verbose: bool
 
 
 class _Sums:
