@@ -6,56 +6,46 @@ operators, and run it with stock onnxruntime.
 
 import builtins
 
-from onnxgrad import errors, nn, optimizer, regularizer, rules, state, static, tensor
+from onnxgrad import (
+    autograd,
+    compat,
+    errors,
+    fft,
+    fluid,
+    func,
+    incubate,
+    linalg,
+    nn,
+    optimizer,
+    regularizer,
+    rules,
+    state,
+    static,
+    tensor,
+    utils,
+)
 from onnxgrad.autodiff.api import append_backward, gradients
+from onnxgrad.autodiff.explain import explain
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
+from onnxgrad.autodiff.transforms import hessian, hvp, jacobian, jvp, per_example_gradients, vjp
+from onnxgrad.autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
 from onnxgrad.dtypes import dtype_of
+from onnxgrad.eager.creation import is_tensor, to_tensor
+from onnxgrad.eager.tensor import Tensor
+from onnxgrad.func import value_and_grad
 from onnxgrad.interop.onnx_export import save_onnx, to_onnx, to_training_step
 from onnxgrad.interop.onnx_import import explain_parameters, from_onnx
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.scope import Scope
 from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.nn.param_attr import ParamAttr
+from onnxgrad.nn.parameter import create_parameter
 from onnxgrad.runtime.executor import Executor
 from onnxgrad.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.runtime.places import cuda_is_available as is_compiled_with_cuda
-from onnxgrad.static.input import create_parameter
-from onnxgrad.tensor.manipulation import (
-    concat,
-    expand,
-    flatten,
-    full,
-    reshape,
-    split,
-    squeeze,
-    stack,
-    transpose,
-    unsqueeze,
-)
-from onnxgrad.tensor.math import (
-    abs,
-    add,
-    add_n,
-    cast,
-    clip,
-    divide,
-    exp,
-    log,
-    matmul,
-    max,
-    maximum,
-    mean,
-    min,
-    minimum,
-    multiply,
-    pow,
-    scale,
-    sqrt,
-    square,
-    subtract,
-    sum,
-    tanh,
-)
+from onnxgrad.state import straight_through
+from onnxgrad.tensor import *  # noqa: F403
+from onnxgrad.tensor import __all__ as _tensor_functions
 
 __version__ = "0.1.0"
 
@@ -67,75 +57,69 @@ __all__ = [
     "Parameter",
     "Program",
     "Scope",
+    "Tensor",
     "Variable",
-    "abs",
-    "add",
-    "add_n",
     "append_backward",
+    "autograd",
     "bfloat16",
     "bool",
-    "cast",
-    "clip",
-    "concat",
+    "compat",
     "create_parameter",
     "disable_static",
-    "divide",
+    "enable_grad",
     "enable_static",
     "errors",
-    "exp",
-    "expand",
     "expansion",
+    "explain",
     "explain_parameters",
-    "flatten",
+    "fft",
     "float16",
     "float32",
     "float64",
+    "fluid",
     "from_onnx",
-    "full",
+    "func",
+    "grad",
     "gradient",
     "gradients",
+    "hessian",
+    "hvp",
     "in_dynamic_mode",
+    "incubate",
     "int8",
     "int16",
     "int32",
     "int64",
     "is_compiled_with_cuda",
-    "log",
-    "matmul",
-    "max",
-    "maximum",
-    "mean",
-    "min",
-    "minimum",
-    "multiply",
+    "is_grad_enabled",
+    "is_tensor",
+    "jacobian",
+    "jvp",
+    "linalg",
     "nn",
+    "no_grad",
     "optimizer",
-    "pow",
+    "per_example_gradients",
     "regularizer",
-    "reshape",
     "rules",
     "save_onnx",
-    "scale",
     "seed",
-    "split",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
+    "set_grad_enabled",
     "state",
     "static",
     "stops_gradient",
-    "subtract",
-    "sum",
-    "tanh",
+    "straight_through",
     "tensor",
     "to_onnx",
+    "to_tensor",
     "to_training_step",
-    "transpose",
     "uint8",
-    "unsqueeze",
     "unsupported",
+    "utils",
+    "value_and_grad",
+    "vjp",
 ]
+__all__ += _tensor_functions
 
 float16, float32, float64, bfloat16 = (dtype_of(name) for name in ("float16", "float32", "float64", "bfloat16"))
 int8, int16, int32, int64, uint8 = (dtype_of(name) for name in ("int8", "int16", "int32", "int64", "uint8"))
@@ -148,7 +132,7 @@ def enable_static() -> None:
 
 
 def disable_static() -> None:
-    """Leave the static mode."""
+    """Let functions without tensor arguments compute eagerly, which is how it starts."""
     state.current.static_mode = False
 
 
@@ -158,5 +142,6 @@ def in_dynamic_mode() -> builtins.bool:
 
 
 def seed(value: int) -> None:
-    """Make the initial values of all parameters made from now on reproducible."""
+    """Make the initial values of parameters, and the random numbers of eager functions, reproducible from now on."""
     state.current.seed = int(value)
+    state.current.generator = None

@@ -19,6 +19,12 @@
     ├── TrainingError(RuntimeError)          a run cannot go on: a loss that is not a number, a foreign checkpoint
     ├── FetchError(RuntimeError)             a fetched name is not in the program
     ├── NotInitialized(RuntimeError)         a parameter has no value yet
+    ├── BadBackward(ArgumentError, AssertionError)   the arguments of a backward pass do not fit each other
+    ├── RepeatedTensor(ArgumentError, RuntimeError)  a tensor is given twice where each counts once
+    ├── InPlaceOnLeaf(ArgumentError)         a leaf that gradients are recorded for would be changed in place
+    ├── FreedGraph(SystemError)              a backward pass goes through a graph that an earlier one freed
+    ├── HookOnStopped(RuntimeError)          a hook is put on a tensor at which gradients stop
+    ├── NotOffered(NotImplementedError)      a function of Paddle that has no counterpart in ONNX
     ├── ExecutionError(RuntimeError)         onnxruntime refused or failed to run a graph
     └── ProviderError(RuntimeError)          the device's execution provider is not installed
 
@@ -95,6 +101,30 @@ class FetchError(OnnxGradError, RuntimeError):
 
 class NotInitialized(OnnxGradError, RuntimeError):
     """A parameter has no value yet."""
+
+
+class BadBackward(ArgumentError, AssertionError):
+    """The arguments of a backward pass do not fit each other."""
+
+
+class RepeatedTensor(ArgumentError, RuntimeError):
+    """A tensor is given twice where each counts once."""
+
+
+class FreedGraph(OnnxGradError, SystemError):
+    """A backward pass goes through a recorded graph that an earlier one freed."""
+
+
+class HookOnStopped(OnnxGradError, RuntimeError):
+    """A hook is put on a tensor at which gradients stop."""
+
+
+class InPlaceOnLeaf(ArgumentError):
+    """A leaf that gradients are recorded for would be changed in place."""
+
+
+class NotOffered(OnnxGradError, NotImplementedError):
+    """A function that Paddle has and ONNX cannot express."""
 
 
 class ExecutionError(OnnxGradError, RuntimeError):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["current", "fresh_names", "generate_name"]
+__all__ = ["current", "fresh_names", "generate_name", "straight_through"]
 
 
 class NameCounters:
@@ -24,7 +24,7 @@ class NameCounters:
 
 
 class State:
-    """What ``program_guard``, ``scope_guard``, ``enable_static`` and ``seed`` change."""
+    """What ``program_guard``, ``scope_guard``, ``enable_static``, ``no_grad``, ``seed``, ``set_global_initializer`` change."""
 
     def __init__(self) -> None:
         self.names = NameCounters()
@@ -34,6 +34,11 @@ class State:
         self.scope: Any = None
         self.seed: int | None = None
         self.seeds_drawn = 0
+        self.generator: Any = None
+        self.gradients = True
+        self.guards = 0
+        self.initializers: dict[str, Any] = {}
+        self.straight_through = True
 
 
 current = State()
@@ -45,10 +50,35 @@ def generate_name(key: str) -> str:
 
 
 @contextmanager
-def fresh_names(prefix: str = "") -> Iterator[None]:
-    """Start counting anew inside a ``with`` block."""
-    outer, current.names = current.names, NameCounters(prefix)
+def fresh_names(prefix: str = "", counters: NameCounters | None = None) -> Iterator[None]:
+    """Start counting anew inside a ``with`` block, or go on with other counters."""
+    outer, current.names = current.names, NameCounters(prefix) if counters is None else counters
     try:
         yield
     finally:
         current.names = outer
+
+
+@contextmanager
+def straight_through(enabled: bool = True) -> Iterator[None]:
+    """Whether gradients pass through quantisation, inside a ``with`` block.
+
+    Rounding has a zero derivative almost everywhere. By convention (Bengio et al., 2013) QuantizeLinear is differentiated as if
+    it only scaled and clipped: the gradient passes where the value lies inside the range of the integers, and is 0 outside. This
+    is on by default; when it is off, asking for a gradient through QuantizeLinear is an error.
+
+    Args:
+        enabled: False to refuse such gradients.
+
+    Example:
+        >>> import onnxgrad
+        >>> with onnxgrad.straight_through(False):
+        ...     onnxgrad.state.current.straight_through
+        False
+    """
+    outer, current.straight_through = current.straight_through, enabled
+    state = current
+    try:
+        yield
+    finally:
+        state.straight_through = outer

@@ -5,10 +5,14 @@ from __future__ import annotations
 from onnxgrad.errors import RuleError
 from onnxgrad.ir.bodies import map_sequence
 from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.types import SequenceType, TensorType, same_dim
+from onnxgrad.ir.types import SequenceType, TensorType, merge_types, same_dim
 from onnxgrad.ir.variable import Variable
 
 __all__ = ["add_up", "conform", "unbroadcast"]
+
+
+_REAL = ("float16", "bfloat16", "float32", "float64")
+"""Element types that gradients have; those of quantised tensors (integers, 8-bit floats) stay in one of these."""
 
 
 def add_up(op: Builder, contributions: list[Variable]) -> Variable:
@@ -67,8 +71,10 @@ def conform(op: Builder, g: Variable, x: Variable, rule: str) -> Variable:
         raise RuleError(f"the rule of {rule} returned {type(g).__name__} for {x.name}; it must return a variable or None.")
     if x.type is None or not isinstance(x.type, TensorType):
         return g
-    if g.type is not None and g.dtype != x.dtype:
+    if g.type is not None and g.dtype != x.dtype and x.dtype.name in _REAL:
         g = op.Cast(g, to=x.dtype.number)
+    if g.dims is None:
+        g.type = merge_types(x.type, g.type)
     if g.dims is not None and x.dims is not None:
         wrong = len(g.dims) != len(x.dims) or any(
             isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(g.dims, x.dims, strict=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxgrad.autodiff.backward import Walk, ones_like
 from onnxgrad.autodiff.checkpoints import Recompute
+from onnxgrad.autodiff.registry import find_entry
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.bodies import reads_of
@@ -16,9 +17,11 @@ from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.traverse import needed_operators
-from onnxgrad.ir.types import TensorType
+from onnxgrad.ir.types import TensorType, merge_types
 from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.passes.dimensions import name_dimensions
 from onnxgrad.passes.lift import lift
+from onnxgrad.rules.common import zeros_like
 
 __all__ = ["append_backward", "gradients"]
 
@@ -80,7 +83,8 @@ def append_backward(
     else:
         wanted = listed
     open_leaves = [v for v in program.list_vars() if v.is_leaf and v._stop is False and not isinstance(v, Parameter)]
-    pass_ = _BackwardPass(program, blocked, list(callbacks or ()), kept)
+    pass_ = BackwardPass(program, blocked, list(callbacks or ()), kept)
+    pass_.adds_zeros = True
     found = pass_.append([(loss, None)], [*wanted, *open_leaves], loss.block)
     return [(v, found[v]) for v in wanted if v in found]
 
@@ -134,7 +138,8 @@ def gradients(
     blocked = _variables(program, no_grad_set, "no_grad_set")
     blocked_ids = {id(v) for v in blocked}
     wanted = [v for v in input_list if id(v) not in blocked_ids and not _stops(v)]
-    pass_ = _BackwardPass(program, blocked, [], [])
+    pass_ = BackwardPass(program, blocked, [], [])
+    pass_.adds_zeros = True
     found = pass_.append(list(zip(target_list, cotangents, strict=True)), wanted, block)
     return [found.get(v) for v in input_list]
 
@@ -188,7 +193,7 @@ def _check_callbacks(callbacks: Sequence[Callback] | None) -> None:
             raise ArgumentError(f"callbacks holds {callback!r}, which cannot be called.")
 
 
-class _BackwardPass:
+class BackwardPass:
     """Stages a backward pass, prunes it, then commits it operator by operator. A failure leaves the program as it was."""
 
     def __init__(self, program: Program, blocked: list[Variable], callbacks: list[Callback], checkpoints: list[Variable]) -> None:
@@ -197,19 +202,26 @@ class _BackwardPass:
         self.callbacks = callbacks
         self.checkpoints = checkpoints
         self.seeds: list[Operator] = []
+        self.adds_zeros = False
+        self.claimed: set[str] = set()
+        self.reserved: set[str] = set()
         self.seed_of: dict[int, Variable] = {}
+        self.primal_of: dict[Variable, Variable] = {}
 
     def append(
         self, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block
     ) -> dict[Variable, Variable]:
         lift(self.program)
-        undo = _Snapshot(self.program, block)
+        name_dimensions(self.program.global_block())
+        undo = Snapshot(self.program, block)
         self.program._appending_grad_times += 1
         try:
-            return self._append(targets, wanted, block)
+            found = self._append(targets, wanted, block)
         except BaseException:
             undo.restore()
             raise
+        self.program.gradient_names |= self.claimed
+        return found
 
     def _append(
         self, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block
@@ -217,12 +229,17 @@ class _BackwardPass:
         outputs = [target for target, _ in targets]
         operators = _reachable(block.ops, outputs)
         walk = Walk(block, operators, self.blocked)
+        on_path = _on_path(walk, outputs)
+        self.claimed = {v.grad_name for v in on_path}
+        self._reserve(self.claimed | {v.grad_name for v in wanted})
         inside = [v for v in self.checkpoints if v.block is not block]
         walk.segmented = {id(v.block) for v in inside}
         _check_inside(inside, operators)
         walk.prepare(wanted, outputs)
         for target, cotangent in targets:
             seed = cotangent if cotangent is not None else self._seed(walk, target)
+            if isinstance(target.type, TensorType) and isinstance(seed.type, TensorType):
+                seed.type = merge_types(target.type._replace(dtype=seed.dtype), seed.type)
             walk.seed(target, seed)
             self.seed_of[id(seed)] = target
         self.seeds = list(walk.stage)
@@ -230,7 +247,25 @@ class _BackwardPass:
         if between:
             walk.recompute = Recompute(_before_expansion(walk), between, walk.stage)
         walk.run()
-        return self._commit(walk, wanted, block)
+        if self.adds_zeros:
+            self._add_zeros(walk, _on_path(walk, outputs, through_bodies=False), wanted)
+        found = self._commit(walk, wanted, block)
+        for name in self.reserved:
+            del self.program.names[name]
+        return found
+
+    def _add_zeros(self, walk: Walk, on_path: list[Variable], wanted: list[Variable]) -> None:
+        """Zeros for what the targets depend on only through steps, such as Floor: its gradient is zero, not absent."""
+        reached = {id(v) for v in on_path}
+        for v in wanted:
+            if id(v) in reached and walk.key(v) not in walk.gradients:
+                zeros = zeros_like(walk.builder(v.grad_name), v)
+                walk.gradients[walk.key(v)] = zeros
+
+    def _reserve(self, names: set[str]) -> None:
+        """Keep the names of gradients from the arguments of bodies, which are written first."""
+        self.reserved = {name for name in names if name not in self.program.names and name not in self.program.gradient_names}
+        self.program.names.update(dict.fromkeys(self.reserved, 0))
 
     def _seed(self, walk: Walk, target: Variable) -> Variable:
         """Ones: a constant called ``<target>@GRAD`` where the shape is known, else computed."""
@@ -249,7 +284,8 @@ class _BackwardPass:
         staged = needed_operators(walk.stage, found.values())
         walk.drop_unread_tapes(reads_of(staged) | {id(g) for g in found.values()})
         self._insert_expansions(walk, staged, block)
-        forward_of = {id(g): v for v, g in walk.gradients.items()}
+        self.primal_of = {g: v for v, g in walk.gradients.items()}
+        forward_of = {id(g): v for g, v in self.primal_of.items()}
         context: dict[str, Any] = {}
         for op in staged:
             for v in op.outputs:
@@ -329,6 +365,7 @@ class _BackwardPass:
         label = op.name or "grad"
         if forward is not None or v.name.endswith("@GRAD"):
             v._name = self._gradient_name(v.name or (forward.grad_name if forward is not None else label))
+            v._stop = False if v._stop is None else v._stop
         else:
             v._name = program.fresh_name(v.name or f"{label}/{op.type}")
         if v is next(w for w in op.outputs if w is not None):
@@ -336,7 +373,10 @@ class _BackwardPass:
 
     def _gradient_name(self, wanted: str) -> str:
         program = self.program
-        if wanted in program.names:
+        if wanted in self.reserved:
+            self.reserved.remove(wanted)
+            return wanted
+        if wanted in program.names or wanted in program.gradient_names:
             wanted = "grad/" * program._appending_grad_times + wanted
         return program.fresh_name(wanted)
 
@@ -373,6 +413,34 @@ def _reachable(operators: list[Operator], outputs: list[Variable]) -> list[Opera
     return kept
 
 
+def _draws_or_counts(op: Operator) -> bool:
+    """Whether the results are not functions of the operands' values, as those of EyeLike and RandomNormalLike."""
+    entry = find_entry(op)
+    return entry is not None and entry.state == "stops" and "derivative is zero" not in entry.because
+
+
+def _on_path(walk: Walk, targets: list[Variable], through_bodies: bool = True) -> list[Variable]:
+    """What the targets depend on through floating-point values and what depends on an open leaf itself.
+
+    Paddle computes a gradient for each of these, also a zero one and one that nobody asked for. Of an operator with bodies it is
+    not known which result depends on which operand.
+    """
+    open_ids: set[int] = set()
+    for op in walk.operators:
+        operands = [v for v in op.operands() if v is not None]
+        open_ids.update(id(v) for v in operands if v.is_leaf and v._stop is False and not walk.is_blocked(v))
+        passes = through_bodies or not any(True for _ in op.blocks())
+        if passes and any(id(v) in open_ids for v in operands) and not _draws_or_counts(op):
+            open_ids.update(id(v) for v in op.outputs if v is not None and v.is_float and not walk.is_blocked(v))
+    needed = {id(v) for v in targets}
+    found: dict[int, Variable] = {}
+    for op in reversed(walk.operators):
+        if any(v is not None and id(v) in needed and id(v) in open_ids for v in op.outputs):
+            found.update((id(v), v) for v in op.operands() if v is not None and id(v) in open_ids and v.is_float)
+            needed.update(found)
+    return list(found.values())
+
+
 def _check_inside(checkpoints: list[Variable], operators: list[Operator]) -> None:
     """A checkpoint in a body must be in that of a Loop or Scan of the main graph."""
     bodies = {id(body) for op in operators if op.type in ("Loop", "Scan") for body in op.blocks()}
@@ -385,7 +453,7 @@ def _before_expansion(walk: Walk) -> list[Operator]:
     return [op for op in walk.operators if op.expansion is None and op not in walk.expansions]
 
 
-class _Snapshot:
+class Snapshot:
     """What a failed backward pass must put back."""
 
     def __init__(self, program: Program, block: Block) -> None:

@@ -17,13 +17,14 @@ from onnxgrad.autodiff.node import Node
 from onnxgrad.autodiff.registry import Entry, find_entry
 from onnxgrad.errors import RuleError, UnsupportedGradient
 from onnxgrad.ir.block import Block
-from onnxgrad.ir.bodies import drop_unread, map_sequence, reads_of, substitute
+from onnxgrad.ir.bodies import drop_unread, map_sequence, reads_of
 from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.infer import infer_leniently
+from onnxgrad.ir.infer import infer_leniently, settle_ranks
 from onnxgrad.ir.operator import Expansion, Operator, Role
-from onnxgrad.ir.traverse import captured, copy_block, needed_operators
-from onnxgrad.ir.types import OptionalType, SequenceType, merge_types
+from onnxgrad.ir.traverse import captured, copy_block, needed_operators, substitute
+from onnxgrad.ir.types import OptionalType, SequenceType, TensorType, merge_types
 from onnxgrad.ir.variable import Variable
+from onnxgrad.passes.contrib import DOMAIN, is_contrib
 
 __all__ = ["Walk"]
 
@@ -43,6 +44,8 @@ class Walk:
         self.segmented: set[int] = set()
         self.redirect: dict[Variable, Variable] = {}
         self.active: set[int] = set()
+        self.quantized: set[int] = set()
+        self.quantized_outside: set[int] = set()
         self.recompute: Recompute | None = None
         self.extended: list[Operator] = []
         for op in operators:
@@ -69,6 +72,7 @@ class Walk:
     def find_active(self, sources: list[Variable]) -> None:
         """Mark every variable that depends on a source through operators that carry gradients."""
         self.active = {id(self.key(v)) for v in sources if not self.is_blocked(v)}
+        self.quantized = set(self.quantized_outside)
         for op in self.operators:
             if op in self.expansions or op.expansion is not None:
                 continue
@@ -77,9 +81,19 @@ class Walk:
             entry = find_entry(op)
             if entry is not None and entry.state == "stops":
                 continue
+            passes_on = self._reads_quantized(op) or _quantizes(op, entry)
             for v in op.outputs:
-                if v is not None and _carries(v) and not self.is_blocked(v):
+                if v is None or self.is_blocked(v):
+                    continue
+                if _carries(v):
                     self.active.add(id(v))
+                elif passes_on:
+                    self.active.add(id(v))
+                    self.quantized.add(id(v))
+
+    def _reads_quantized(self, op: Operator) -> bool:
+        """Whether it reads integers that carry a gradient; if it cannot, its rule is refused when the gradient arrives"""
+        return bool(self.quantized) and any(v is not None and id(self.key(v)) in self.quantized for v in op.inputs)
 
     def prepare(self, sources: list[Variable], targets: list[Variable]) -> None:
         """Find what matters, and expand the operators on the path that are differentiated through a body."""
@@ -154,14 +168,21 @@ class Walk:
         return total
 
     def _step(self, op: Operator) -> None:
-        gradients = [None if v is None else self._finish(v) for v in op.outputs]
+        settle_ranks(op)
+        gradients = [None if v is None else self._ranked(v, self._finish(v)) for v in op.outputs]
         captures = captured(op) if any(True for _ in op.blocks()) else []
         operands: list[Variable | None] = [*op.inputs, *captures]
-        wanted = [v is not None and id(self.key(v)) in self.active and _carries(v) for v in operands]
+        wanted = [v is not None and id(self.key(v)) in self.active and self._can_receive(v) for v in operands]
         if not any(wanted):
             return
         entry = find_entry(op)
         function = self._function(op, entry)
+        touched = self._reads_quantized(op) or any(v is not None and id(v) in self.quantized for v in op.outputs)
+        if touched and not (entry is not None and (entry.moves or entry.quantizes)):
+            raise UnsupportedGradient(
+                f"{op}: no gradient is written through the integers of a quantised tensor here. "
+                "Dequantise first (QuantizeLinear, DequantizeLinear, then the operator), or set stop_gradient on its inputs."
+            )
         if self.recompute is not None:
             self.recompute.enter(op, self.builder, next(g for g in gradients if g is not None))
         label = _label(op)
@@ -182,12 +203,20 @@ class Walk:
                 g = unbroadcast(builder, g, like)
             self._contribute(v, conform(builder, g, like, str(op)))
 
+    def _can_receive(self, v: Variable) -> bool:
+        return _carries(v) or id(self.key(v)) in self.quantized
+
     def _contribute(self, v: Variable, g: Variable) -> None:
         self.contributions.setdefault(self.key(v), []).append(g)
 
     def _function(self, op: Operator, entry: Entry | None):  # type: ignore[no-untyped-def]
         if entry is None:
             domain = op.domain or "ai.onnx"
+            if is_contrib(op):
+                raise UnsupportedGradient(
+                    f"{op}: a fused operator of onnxruntime has no gradient. Load the model with "
+                    f"from_onnx(..., expand={DOMAIN!r}), which writes it as standard operators."
+                )
             raise UnsupportedGradient(
                 f"{op}: no gradient rule is registered for {op.type} of domain {domain!r}. "
                 "Register one with @onnxgrad.gradient, or set stop_gradient on its inputs."
@@ -235,6 +264,7 @@ class Walk:
         inner = Walk(copy, list(copy.ops))
         inner.blocked = self.blocked
         mapped = [mapping.get(v, v) for v in sources]
+        inner.quantized_outside = {id(w) for v, w in zip(sources, mapped, strict=True) if id(self.key(v)) in self.quantized}
         outputs = copy.outputs
         inner.prepare(mapped, outputs)
         for v, g in zip(outputs, seeds, strict=True):
@@ -251,6 +281,14 @@ class Walk:
         for op in self.tapes:
             drop_unread(op, read | standing_in)
 
+    def _ranked(self, v: Variable, g: Variable | None) -> Variable | None:
+        """A gradient that does not know its rank learns it from its variable"""
+        if g is None or g.rank is not None or v.rank is None or not isinstance(v.type, TensorType):
+            return g
+        copy: Variable = self.builder(v.name).Identity(g)
+        copy.type = v.type
+        return copy
+
     def as_type_of(self, v: Variable, g: Variable) -> Variable:
         """``g`` with v's rank: the branches of an If may differ, and files declare wrong ones for the If itself."""
         if v.rank is None or g.rank is None or v.rank == g.rank:
@@ -262,13 +300,8 @@ class Walk:
     def commit_into_body(self, roots: list[Variable | None]) -> None:
         """Make a body hold exactly the forward and backward operators that ``roots`` need, in order."""
         program = self.block.program
-        substitution = {id(v): self.key(v) for v in self.redirect}
         operators = [op for op in self.operators if op not in self.expansions] + self.stage
-        for op in operators:
-            op.inputs = [v if v is None else substitution.get(id(v), v) for v in op.inputs]
-            for body in op.blocks():
-                substitute(body, substitution)
-                body.outputs = [substitution.get(id(v), v) for v in body.outputs]
+        substitute(operators, {v: self.key(v) for v in self.redirect})
         kept = needed_operators(operators, roots)
         self.drop_unread_tapes(reads_of(kept) | {id(v) for v in roots})
         registered = {id(v) for v in self.block.vars.values()}
@@ -291,9 +324,24 @@ def _carries(v: Variable) -> bool:
     return type is None or type.dtype.is_float
 
 
+def _quantizes(op: Operator, entry: Entry | None) -> bool:
+    """Whether its integer outputs stand for real numbers; a function or a body may hold an operator of which this is true"""
+    if entry is not None and entry.quantizes:
+        return True
+    function = op.block.program.functions.get((op.domain, op.type, op.overload)) if entry is None else None
+    bodies = list(op.blocks()) if function is None else [function.body]
+    return any(_quantizes(inner, find_entry(inner)) for body in bodies for inner in body.ops)
+
+
 def _stamp(x: Variable, g: Variable):  # type: ignore[no-untyped-def]
-    """A gradient has its primal's type, whatever inference could find; that of an optional is its element's."""
-    return merge_types(x.type.element if isinstance(x.type, OptionalType) else x.type, g.type)
+    """A gradient has its primal's type, whatever inference could find.
+
+    That of an optional is its element's, that of a quantised tensor a real number.
+    """
+    type = x.type.element if isinstance(x.type, OptionalType) else x.type
+    if isinstance(type, TensorType) and isinstance(g.type, TensorType) and type.dtype != g.type.dtype:
+        type = TensorType(g.type.dtype, type.dims)
+    return merge_types(type, g.type)
 
 
 def _label(op: Operator) -> str:

@@ -57,6 +57,10 @@ def expand_operator(operator: Operator, op: Builder, tapes: dict[Operator, Any],
     outputs = [*outputs, *[None] * (len(operator.outputs) - len(outputs))]
     outputs = [_unshared(op, operator, v, i, outputs) for i, v in enumerate(outputs[: len(operator.outputs)])]
     for v, w in zip(operator.outputs, outputs, strict=True):
+        if v is not None and w is None and (entry is None or entry.function is None):
+            raise UnsupportedGradient(
+                f"{operator}: its body does not compute {v.name}; is the rank of an operand unknown? Declare it in value_info."
+            )
         if v is not None and w is None:
             raise RuleError(f"the expansion of {operator} does not compute {v.name}.")
     for inner in op.stage:

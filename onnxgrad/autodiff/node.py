@@ -78,7 +78,7 @@ class Node:
         """The same written at the end of ``shell``, with ``arguments`` for the inputs of ``body``: gradients of ``sources``."""
         inner, found = self.differentiate_body(body, shell, seeds, sources)
         replaced = move_into(shell, inner, arguments)
-        return [None if g is None else replaced.get(id(g), g) for g in found]
+        return [None if g is None else replaced.get(g, g) for g in found]
 
     @property
     def tape(self) -> Any:

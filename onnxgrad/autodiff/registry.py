@@ -24,7 +24,7 @@ _NEWEST = 1000
 class Entry:
     """What the table says about one operator in a range of opsets."""
 
-    __slots__ = ("because", "broadcasts", "function", "prepare", "segments", "since", "state", "until")
+    __slots__ = ("because", "broadcasts", "function", "moves", "prepare", "quantizes", "segments", "since", "state", "until")
 
     def __init__(
         self,
@@ -36,6 +36,8 @@ class Entry:
         until: int = _NEWEST,
         prepare: Callable[..., Any] | None = None,
         segments: Callable[..., Any] | None = None,
+        moves: bool = False,
+        quantizes: bool = False,
     ) -> None:
         self.state = state
         self.function = function
@@ -45,6 +47,8 @@ class Entry:
         self.until = until
         self.prepare = prepare
         self.segments = segments
+        self.moves = moves
+        self.quantizes = quantizes
 
     @property
     def formula(self) -> str:
@@ -73,6 +77,8 @@ def gradient(
     until: int = _NEWEST,
     prepare: Callable[..., Any] | None = None,
     segments: Callable[..., Any] | None = None,
+    moves: bool = False,
+    quantizes: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the vector-Jacobian product of operators.
 
@@ -87,6 +93,8 @@ def gradient(
         prepare: writes the forward operator so that it leaves behind what its gradient needs, its tape. It returns the
             outputs, the new operator, and what the rule finds as ``node.tape``. Taped outputs that nobody reads are dropped.
         segments: for an operator with a body, writes it so that only some of its states are held.
+        quantizes: its integer outputs stand for real numbers and carry gradients (in floating point), by convention.
+        moves: it passes such integers on unchanged, or makes real numbers of them.
         since, until: opset versions (inclusive) for operators whose meaning changed after opset 21.
 
     Raises:
@@ -101,7 +109,8 @@ def gradient(
     """
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
-        _enter(names, domain, Entry("rule", function, "", broadcasts, since, until, prepare, segments))
+        entry = Entry("rule", function, "", broadcasts, since, until, prepare, segments, moves, quantizes)
+        _enter(names, domain, entry)
         return function
 
     return enter
@@ -133,9 +142,9 @@ def stops_gradient(*names: str, because: str, domain: str = "") -> None:
     _enter(names, domain, Entry("stops", None, because))
 
 
-def unsupported(*names: str, because: str, domain: str = "") -> None:
-    """Declare operators whose gradient is refused, with the reason."""
-    _enter(names, domain, Entry("unsupported", None, because))
+def unsupported(*names: str, because: str, domain: str = "", quantizes: bool = False) -> None:
+    """Declare operators whose gradient is refused, with the reason; ``quantizes`` if their outputs are integers."""
+    _enter(names, domain, Entry("unsupported", None, because, quantizes=quantizes))
 
 
 def find_entry(operator: Operator) -> Entry | None:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, numpy_helper
+from onnx import SparseTensorProto, TensorProto, numpy_helper
 
 from onnxgrad.dtypes import from_onnx_number
 from onnxgrad.errors import ExternalDataError, ModelError
 from onnxgrad.ir.tensor import Tensor
 
-__all__ = ["is_external", "pack_external", "stored_tensor"]
+__all__ = ["is_external", "pack_external", "sparse_tensor", "stored_tensor"]
 
 
 def is_external(proto: TensorProto) -> bool:
@@ -34,6 +34,29 @@ def stored_tensor(proto: TensorProto, folder: Path | None) -> Tensor:
     shape = tuple(proto.dims)
     load = _external_loader(proto, folder) if is_external(proto) else _inline_loader(proto)
     return Tensor(dtype, shape, None, load, origin=proto)
+
+
+def sparse_tensor(proto: SparseTensorProto, folder: Path | None) -> Tensor:
+    """The dense form of a sparse tensor, backed by its message.
+
+    Raises:
+        ModelError: if the positions do not fit the shape; ExternalDataError as for a dense one.
+    """
+    values, positions = stored_tensor(proto.values, folder), stored_tensor(proto.indices, folder)
+    shape = tuple(proto.dims)
+
+    def load() -> np.ndarray[Any, Any]:
+        where = positions.numpy()
+        index = tuple(where.T) if where.ndim == 2 else np.unravel_index(where, shape)
+        dense = np.zeros(shape, values.dtype.numpy)
+        dense[index] = values.numpy()
+        return dense
+
+    try:
+        load()
+    except (IndexError, ValueError) as error:
+        raise ModelError(f"sparse tensor {proto.values.name!r}: its positions do not fit its shape {list(shape)}.") from error
+    return Tensor(values.dtype, shape, None, load, origin=proto)
 
 
 def _inline_loader(proto: TensorProto) -> Callable[[], np.ndarray[Any, Any]]:

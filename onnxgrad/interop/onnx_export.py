@@ -10,17 +10,30 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
 from onnxgrad.errors import ArgumentError, ExternalDataError, FetchError, NotInitialized
 from onnxgrad.interop.external_data import is_external, pack_external
 from onnxgrad.interop.onnx_import import FROZEN_KEY, ROLE_KEY, Imported
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.infer import attribute_kind, fill_attribute, fill_type
+from onnxgrad.ir.newest import fits_newest
 from onnxgrad.ir.operator import AttributeReference, Operator, Role
+from onnxgrad.ir.opset import NEWEST, NEWEST_IR
 from onnxgrad.ir.plan import Plan, make_plan
 from onnxgrad.ir.program import Function, Program
 from onnxgrad.ir.traverse import needed_operators
+from onnxgrad.ir.types import TensorType, shown_type
 from onnxgrad.ir.variable import Parameter, Variable
 
 __all__ = ["Graph", "build_graph", "save_onnx", "to_onnx", "to_training_step", "write_model"]
@@ -125,7 +138,9 @@ def to_training_step(
 
 
 def _describe(name: str, v: Variable) -> dict[str, Any]:
-    return {"name": name, "dtype": v.dtype.name, "shape": None if v.dims is None else list(v.dims)}
+    shown = shown_type(v.type)
+    dims = shown.dims if isinstance(shown, TensorType) else None
+    return {"name": name, "dtype": v.dtype.name, "shape": None if dims is None else list(dims)}
 
 
 def build_graph(program: Program, outputs: list[Variable], state_as_inputs: bool = False, all_updates: bool = True) -> Graph:
@@ -224,6 +239,10 @@ def _write_header(model: ModelProto, graph: Graph) -> None:
     for domain in sorted({op.domain for op in graph.operators}):
         if all(domain != name for name, _ in imports) and not (domain == "" and any(n == "ai.onnx" for n, _ in imports)):
             imports.append((domain, 1))
+    if graph.plan is not None and (program.opset_version() or 1) > NEWEST and fits_newest(graph.operators):
+        # An expansion may have replaced the operator that kept the program in a newer opset.
+        imports = [(domain, NEWEST if domain in ("", "ai.onnx") else version) for domain, version in imports]
+        model.ir_version = min(model.ir_version, NEWEST_IR)
     for domain, version in imports:
         model.opset_import.add(domain=domain, version=version)
     metadata = dict(program.metadata)
@@ -287,24 +306,28 @@ class _Writer:
             return
         info.name = name
         _set_present(info, doc_string=v.doc)
-        if v.type is not None:
-            fill_type(info.type, v.type)
+        shown = shown_type(v.type)
+        if shown is not None:
+            fill_type(info.type, shown)
 
     def _write_initializer(self, proto: GraphProto, v: Variable) -> None:
-        tensor = proto.initializer.add()
         array = self.values.get(v)
         if array is None and v.persistable:
             array = self.program.active_scope().get(v.name)
         if array is None and v.value is not None:
             origin = v.value.origin
+            if isinstance(origin, SparseTensorProto) and self.graph.plan is None:
+                proto.sparse_initializer.add().CopyFrom(origin)
+                proto.sparse_initializer[-1].values.name = v.name
+                return
             if isinstance(origin, TensorProto):
-                tensor.CopyFrom(origin)
-                tensor.name = v.name
+                proto.initializer.add().CopyFrom(origin)
+                proto.initializer[-1].name = v.name
                 return
             array = v.value.numpy()
         if array is None:
             raise NotInitialized(f"parameter {v.name} has no value yet. Run the startup program first.")
-        tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), v.name))
+        proto.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), v.name))
 
     def _write_node(self, node: NodeProto, op: Operator) -> None:
         graph = self.graph
@@ -417,6 +440,8 @@ def _value(program: Program, v: Variable, scope: Any) -> np.ndarray[Any, Any]:
 
 def _tensors_of(graph: GraphProto) -> Iterable[TensorProto]:
     yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("t"):

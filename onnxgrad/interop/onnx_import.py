@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TypeProto
 
-from onnxgrad.errors import ArgumentTypeError, ModelError
-from onnxgrad.interop.external_data import stored_tensor
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
+from onnxgrad.interop.external_data import sparse_tensor, stored_tensor
 from onnxgrad.interop.weights import Choice, decide
 from onnxgrad.ir.block import Block
-from onnxgrad.ir.infer import infer_leniently, read_type
+from onnxgrad.ir.infer import infer_leniently, infer_with_bodies, read_type
 from onnxgrad.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.ir.program import Function, Program
 from onnxgrad.ir.scope import Scope
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.types import TensorType
 from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.passes import contrib_attention  # noqa: F401 - fills the table
+from onnxgrad.passes.contrib import DOMAIN, expand_contrib
 
 __all__ = ["ROLE_KEY", "Imported", "from_onnx"]
 
@@ -39,7 +41,7 @@ class Imported:
         self.opset_imports = [(entry.domain, entry.version) for entry in model.opset_import]
 
 
-def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | None = None) -> Program:
+def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | None = None, expand: str | None = None) -> Program:
     """Load an ONNX model.
 
     Float weights become Parameters wherever they sit: initializers, Constant nodes, bodies of If, Loop and Scan. Running
@@ -48,12 +50,15 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
     Args:
         source: path of a file, its bytes, or a message. Only a path can refer to external data.
         parameters: which constants are weights: names, a pattern (``"head.*"``) or a predicate; None to decide by use.
+        expand: ``"com.microsoft"`` to write the fused operators of a file that onnxruntime optimised as standard ones, which
+            have gradients. Weights of MatMulNBits stay quantised and frozen.
 
     Returns:
         A Program that owns a scope. ``program.inputs`` and ``program.outputs`` are in the file's order.
 
     Raises:
-        ModelError: if this is not a readable ONNX model.
+        ModelError: if this is not a readable ONNX model, or an operator has no expansion for its form.
+        ArgumentError: if ``expand`` is another domain.
         ExternalDataError: if a weight file is missing, too short or outside the model's folder.
 
     Example:
@@ -63,6 +68,8 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
         >>> from_onnx(model).inputs
         [Variable(x: float32[N, 2])]
     """
+    if expand not in (None, DOMAIN):
+        raise ArgumentError(f"expand takes {DOMAIN!r} or None, not {expand!r}.")
     model, folder = _read(source)
     program = Program()
     program.imported = Imported(model, folder)
@@ -77,6 +84,8 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
         function = read_function(proto, program)
         program.functions[(function.domain, function.name, function.overload)] = function
     reader.read_graph(model.graph, program.global_block())
+    if expand is not None:
+        expand_contrib(program)
     _make_parameters(program, reader.constants, parameters)
     _keep_running_statistics(program)
     return program
@@ -131,9 +140,9 @@ class _Reader:
             variable.is_data = True
             block.inputs.append(variable)
         for proto in graph.initializer:
-            self._read_initializer(block, proto)
+            self._read_initializer(block, proto.name, stored_tensor(proto, self.folder))
         for sparse in graph.sparse_initializer:
-            raise ModelError(f"sparse initializer {sparse.values.name!r} is not supported. Convert it to a dense one.")
+            self._read_initializer(block, sparse.values.name, sparse_tensor(sparse, self.folder))
         for node in graph.node:
             self._read_node(node, block, declared)
         for info in graph.output:
@@ -162,11 +171,10 @@ class _Reader:
             variable.type = read_type(info.type)
         return _register(block, variable)
 
-    def _read_initializer(self, block: Block, proto: TensorProto) -> None:
-        tensor = stored_tensor(proto, self.folder)
-        variable = block.vars.get(proto.name)
+    def _read_initializer(self, block: Block, name: str, tensor: Tensor) -> None:
+        variable = block.vars.get(name)
         if variable is None:
-            variable = _register(block, Variable(block, proto.name))
+            variable = _register(block, Variable(block, name))
         variable.type = TensorType(tensor.dtype, tensor.shape)
         self._hold(variable, tensor)
         block.initializers.append(variable)
@@ -202,7 +210,10 @@ class _Reader:
                 operator.outputs[0].type = TensorType(tensor.dtype, tensor.shape)
                 self._hold(operator.outputs[0], tensor)
                 return
-        infer_leniently(operator)
+        if any(v.type is None for body in operator.blocks() for v in body.inputs):
+            infer_with_bodies(operator)
+        else:
+            infer_leniently(operator)
 
     def _find(self, block: Block, name: str, node: NodeProto) -> Variable:
         found = block.find(name)
@@ -269,6 +280,8 @@ def constant_value(operator: Operator) -> Tensor | None:
             continue
         if isinstance(value, Tensor):
             return value
+        if isinstance(value, SparseTensorProto):
+            return Tensor.of(sparse_tensor(value, None).numpy())
         if name in ("value_float", "value_floats"):
             return Tensor.of(np.asarray(value, "float32"))
         if name in ("value_int", "value_ints"):

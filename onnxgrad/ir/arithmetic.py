@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import builtins
+from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onnxgrad.dtypes import DType, dtype_of
-from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.errors import ArgumentTypeError, NotOffered
 
 if TYPE_CHECKING:
     from onnxgrad.ir.variable import Variable
@@ -92,9 +93,43 @@ class Arithmetic:
     def __matmul__(self, other: Any) -> Variable:
         return self._binary("MatMul", other)  # type: ignore[no-any-return]
 
+    def __rmatmul__(self, other: Any) -> Variable:
+        return self._binary("MatMul", other, swap=True)  # type: ignore[no-any-return]
+
     def __floordiv__(self, other: Any) -> Variable:
-        quotient = self._binary("Div", other)
-        return quotient._unary("Floor") if quotient.dtype.is_float else quotient  # type: ignore[no-any-return]
+        return _function("elementwise", "floor_divide")(self, other)  # type: ignore[no-any-return]
+
+    def __rfloordiv__(self, other: Any) -> Variable:
+        return _function("elementwise", "floor_divide")(other, self)  # type: ignore[no-any-return]
+
+    def __mod__(self, other: Any) -> Variable:
+        return _function("elementwise", "remainder")(self, other)  # type: ignore[no-any-return]
+
+    def __rmod__(self, other: Any) -> Variable:
+        return _function("elementwise", "remainder")(other, self)  # type: ignore[no-any-return]
+
+    def __and__(self, other: Any) -> Variable:
+        return _function("logic", "bitwise_and")(self, other)  # type: ignore[no-any-return]
+
+    def __or__(self, other: Any) -> Variable:
+        return _function("logic", "bitwise_or")(self, other)  # type: ignore[no-any-return]
+
+    def __xor__(self, other: Any) -> Variable:
+        return _function("logic", "bitwise_xor")(self, other)  # type: ignore[no-any-return]
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __lshift__(self, other: Any) -> Variable:
+        return _function("logic", "bitwise_left_shift")(self, other)  # type: ignore[no-any-return]
+
+    def __rshift__(self, other: Any) -> Variable:
+        return _function("logic", "bitwise_right_shift")(self, other)  # type: ignore[no-any-return]
+
+    def __invert__(self) -> Variable:
+        return _function("logic", "bitwise_not")(self)  # type: ignore[no-any-return]
+
+    def __pos__(self) -> Variable:
+        return self._unary("Identity")  # type: ignore[no-any-return]
 
     def __neg__(self) -> Variable:
         return self._unary("Neg")  # type: ignore[no-any-return]
@@ -130,17 +165,27 @@ class Arithmetic:
         raise ArgumentTypeError("a Variable has no value before it runs. Fetch it with Executor.run.")
 
     def __getitem__(self, item: Any) -> Variable:
-        """Basic indexing: integers, slices, Ellipsis and None; or one integer Variable, which gathers rows."""
+        """Ints, slices, ``...``, None, lists, arrays or variables of integers, and masks, as in numpy."""
+        return _function("indexing", "getitem")(self, item)  # type: ignore[no-any-return]
+
+    def __setitem__(self, item: Any, value: Any) -> None:
+        raise NotOffered("a program's variable cannot be overwritten. Use y = static.setitem(x, index, value).")
+
+    def __iter__(self) -> Iterator[Variable]:
         x: Any = self
-        op = x.block.program.current_block().build
-        if isinstance(item, Arithmetic):
-            return op.emit("Gather", (x, item), {"axis": 0}, key=f"{x.name}_slice")  # type: ignore[no-any-return]
-        return _basic_index(op, x, item if isinstance(item, tuple) else (item,))  # type: ignore[no-any-return]
+        if not x.ndim or x.shape[0] < 0:
+            raise ArgumentTypeError(f"{x!r} cannot be iterated over: its first dimension is not known.")
+        return (self[i] for i in range(x.shape[0]))
 
     @property
     def T(self) -> Variable:  # noqa: N802
         """All axes reversed."""
         return self._unary("Transpose")  # type: ignore[no-any-return]
+
+    @property
+    def mT(self) -> Variable:  # noqa: N802
+        """The last two axes exchanged."""
+        return _function("linalg", "matrix_transpose")(self)  # type: ignore[no-any-return]
 
     def astype(self, dtype: Any) -> Variable:
         """The same numbers in another element type."""
@@ -156,45 +201,6 @@ class Arithmetic:
         return copy  # type: ignore[no-any-return]
 
 
-def _basic_index(op: Any, x: Any, items: tuple[Any, ...]) -> Any:
-    consumed = sum(1 for item in items if item is not None and item is not Ellipsis)
-    if any(item is Ellipsis for item in items):
-        at = next(i for i, item in enumerate(items) if item is Ellipsis)
-        items = (*items[:at], *[builtins.slice(None)] * (x.ndim - consumed), *items[at + 1 :])
-    starts: list[int] = []
-    ends: list[int] = []
-    axes: list[int] = []
-    steps: list[int] = []
-    squeezed: list[int] = []
-    added: list[int] = []
-    axis = position = 0
-    for item in items:
-        if item is None:
-            added.append(position)
-            position += 1
-            continue
-        if isinstance(item, (int, np.integer)):
-            starts.append(int(item))
-            ends.append(int(item) + 1 if item != -1 else np.iinfo(np.int64).max)
-            axes.append(axis)
-            steps.append(1)
-            squeezed.append(axis)
-        elif isinstance(item, builtins.slice):
-            if item != builtins.slice(None):
-                step = 1 if item.step is None else int(item.step)
-                starts.append(int(item.start) if item.start is not None else (0 if step > 0 else np.iinfo(np.int64).max))
-                ends.append(int(item.stop) if item.stop is not None else np.iinfo(np.int64).max * (1 if step > 0 else -1))
-                axes.append(axis)
-                steps.append(step)
-            position += 1
-        else:
-            raise ArgumentTypeError(f"cannot index {x.name} with {type(item).__name__}; use integers, slices, ... or None.")
-        axis += 1
-    y = x
-    if axes:
-        y = op.emit("Slice", (x, starts, ends, axes, steps), {}, key=f"{x.name}_slice")
-    if squeezed:
-        y = op.emit("Squeeze", (y, squeezed), {}, key=f"{x.name}_slice")
-    if added:
-        y = op.emit("Unsqueeze", (y, added), {}, key=f"{x.name}_slice")
-    return y if y is not x else op.emit("Identity", (x,), {}, key=f"{x.name}_slice")
+def _function(module: str, name: str) -> Any:
+    """A tensor function, found when it is first used: those modules stand on this one."""
+    return getattr(import_module(f"onnxgrad.tensor.{module}"), name)

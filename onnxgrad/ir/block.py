@@ -10,8 +10,9 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, DuplicateName, Ill
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.infer import check_and_infer
 from onnxgrad.ir.operator import Operator
+from onnxgrad.ir.printing import block_text
 from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.types import Dim, TensorType, Type
+from onnxgrad.ir.types import Dim, TensorType, Type, shown_type
 from onnxgrad.ir.variable import Parameter, Variable
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Block:
         "value_infos",
         "vars",
     )
+    is_eager = False
 
     def __init__(self, program: Program, parent: Block | None = None, name: str = "main") -> None:
         self.program = program
@@ -63,6 +65,10 @@ class Block:
     def build(self) -> Builder:
         """Appends operators to this block: ``block.build.Mul(x, y)``."""
         return Builder(self)
+
+    def record(self, op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any, domain: str) -> Any:
+        """Compute an operator's results eagerly instead of appending it; only an eager block can."""
+        raise NotImplementedError
 
     # Looking up ------------------------------------------------------------------------------------------------------
 
@@ -214,7 +220,7 @@ class Block:
         wanted: Type = TensorType(dtype_of(dtype), dims)
         present = self.vars.get(name)
         if present is not None:
-            if present.type != wanted:
+            if shown_type(present.type) != wanted:
                 raise DuplicateName(f"{name!r} exists already as {present!r}. Choose another name.")
             return present
         variable = Variable(self, name, wanted)
@@ -238,7 +244,7 @@ class Block:
         wanted = TensorType(dtype_of(dtype), dims)
         present = self.vars.get(name)
         if present is not None:
-            if not isinstance(present, Parameter) or present.type != wanted:
+            if not isinstance(present, Parameter) or shown_type(present.type) != wanted:
                 raise DuplicateName(f"parameter {name!r} exists already as {present!r}. Choose another name.")
             return present
         parameter = Parameter(self, name, wanted, trainable)
@@ -249,21 +255,11 @@ class Block:
         return parameter
 
     def __str__(self) -> str:
-        forward = self.forward_block_idx
-        lines = [f"{{ // block_idx:{self.idx}  parent_idx:{self.parent_idx}  forward_idx:{forward}  backward_idx:-1"]
-        lines += [f"    {_describe(v)}" for v in self.vars.values()]
-        lines += ["", *[f"    {op.to_string()}" for op in self.ops], "}"]
-        return "\n".join(lines)
+        return block_text(self)
 
-
-def _describe(v: Variable) -> str:
-    prefix = "persist " if v.persistable else ""
-    if isinstance(v, Parameter):
-        prefix = "persist trainable param " if v.trainable else "persist param "
-    if not isinstance(v.type, TensorType):
-        return f"{prefix}var {v.name}"
-    shape = "?" if v.dims is None else str(v.shape).replace(" ", "").replace(",", ", ").replace(", )", ",)")
-    return f"{prefix}var {v.name} : DENSE_TENSOR.shape{shape}.dtype({v.dtype.name}).stop_gradient({v.stop_gradient})"
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        """One operator a line; with details, also whether gradients stop at each variable."""
+        return block_text(self, with_details)
 
 
 def _in_order(given: Any, declared: list[Any], operator: Operator) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.traverse import needed_operators
+from onnxgrad.ir.traverse import needed_operators, substitute
 from onnxgrad.ir.types import INDEX, TRUTH, SequenceType, Type
 from onnxgrad.ir.variable import Variable
 
@@ -20,7 +20,6 @@ __all__ = [
     "map_sequence",
     "move_into",
     "reads_of",
-    "substitute",
     "write_body",
 ]
 
@@ -72,14 +71,14 @@ def map_sequence(op: Builder, sequences: Sequence[Variable], write: Callable[...
     return op.SequenceMap(*sequences, body=write_body(op, "map", types, write))  # type: ignore[no-any-return]
 
 
-def move_into(shell: Block, inner: Block, arguments: Sequence[Variable | None]) -> dict[int, Variable]:
+def move_into(shell: Block, inner: Block, arguments: Sequence[Variable | None]) -> dict[Variable, Variable]:
     """Move the operators of a body to the end of another, where ``arguments`` stand for its inputs.
 
     Returns:
-        What replaces each input, by ``id``.
+        What replaces each input.
     """
-    replaced = {id(v): w for v, w in zip(inner.inputs, arguments, strict=True) if w is not None}
-    substitute(inner, replaced)
+    replaced = {v: w for v, w in zip(inner.inputs, arguments, strict=True) if w is not None}
+    substitute(inner.ops, replaced)
     for v in inner.initializers:
         v.block = shell
         shell.initializers.append(shell.register(v))
@@ -92,15 +91,6 @@ def move_into(shell: Block, inner: Block, arguments: Sequence[Variable | None]) 
             body.parent = shell
     shell.program.blocks = [b for b in shell.program.blocks if b is not inner]
     return replaced
-
-
-def substitute(block: Block, replaced: dict[int, Variable]) -> None:
-    """Let every operator of a block, and of the bodies inside, read other variables."""
-    for op in block.ops:
-        op.inputs = [v if v is None else replaced.get(id(v), v) for v in op.inputs]
-        for body in op.blocks():
-            substitute(body, replaced)
-            body.outputs = [replaced.get(id(v), v) for v in body.outputs]
 
 
 def reads_of(operators: Iterable[Operator]) -> set[int]:

@@ -59,6 +59,8 @@ class Builder:
         domain: str = "",
     ) -> Any:
         """Append ``op_type`` and return its output, or a tuple when ``outputs`` is a count above 1 or a list of names."""
+        if self.block.is_eager:
+            return self.block.record(op_type, args, kwargs, outputs, domain)
         if self.simplify and op_type in SIMPLER:
             simpler = SIMPLER[op_type](self, args, kwargs)
             if simpler is not None:
@@ -80,10 +82,14 @@ class Builder:
                 given[declared.index] = value
         while len(given) > schema.min_input and given[-1] is None:
             given.pop()
-        if op_type == "Constant" or any(not isinstance(item, Variable) for item in given):
+        if op_type == "Constant" or any(not self._is_operand(item) for item in given):
             operator.inputs = self._operands(schema, given)
         else:
             operator.inputs = given
+        if self.simplify:
+            narrow = _without_form(schema, operator.inputs)
+            if narrow:
+                return self._in_float32(schema, narrow, op_type, operator.inputs, operator.attrs, outputs)
         names = self._names(op_type, outputs, key)
         operator.outputs = [Variable(self.block, name, None, operator) for name in names]
         check_and_infer(operator)
@@ -95,6 +101,27 @@ class Builder:
         if isinstance(outputs, int) and outputs == 1:
             return operator.outputs[0]
         return tuple(operator.outputs)
+
+    def _in_float32(
+        self,
+        schema: Schema,
+        narrow: dict[str, DType],
+        op_type: str,
+        operands: list[Variable | None],
+        attrs: dict[str, Any],
+        outputs: int | Sequence[str],
+    ) -> Any:
+        """The operator between Casts, where it has no form in the element type of its operands"""
+        slots = [schema.input_at(i) for i in range(len(operands))]
+        wide = [
+            self.Cast(v, to=1) if v is not None and v.is_float and slot is not None and slot.typestr in narrow else v
+            for v, slot in zip(operands, slots, strict=True)
+        ]
+        found = self.emit(op_type, wide, attrs, outputs)
+        results = found if isinstance(found, tuple) else (found,)
+        declared = [schema.outputs[min(i, len(schema.outputs) - 1)].typestr for i in range(len(results))]
+        back = [self.Cast(v, to=narrow[t].number) if t in narrow else v for v, t in zip(results, declared, strict=True)]
+        return tuple(back) if isinstance(found, tuple) else back[0]
 
     def constant(self, value: Any, dtype: DType | None = None) -> Variable:
         """A constant of the program, shared between all equal ones."""
@@ -120,13 +147,15 @@ class Builder:
             if declared is not None and isinstance(item, Variable) and isinstance(item.type, TensorType):
                 dtypes.setdefault(declared.typestr, item.type.dtype)
         return [
-            item if item is None or isinstance(item, Variable) else self._as_constant(schema, schema.input_at(i), item, dtypes)
+            item if item is None or self._is_operand(item) else self._as_constant(schema, schema.input_at(i), item, dtypes)
             for i, item in enumerate(given)
         ]
 
     def _as_constant(self, schema: Schema, declared: Operand | None, item: Any, dtypes: dict[str, DType]) -> Variable:
         if isinstance(item, (np.ndarray, np.generic)):
             return self.constant(item)
+        if isinstance(item, Variable):
+            return self._value_of(item)
         if not isinstance(item, (bool, int, float, str, list, tuple)):
             raise ArgumentTypeError(f"{schema.name} takes variables, numbers and arrays, not {type(item).__name__}.")
         dtype = dtypes.get(declared.typestr) if declared is not None else None
@@ -138,6 +167,34 @@ class Builder:
         if dtype is None and declared is not None and not schema.allows(declared.typestr, dtype_of(array.dtype)):
             array = array.astype(np.float32)
         return self.constant(array)
+
+    def _is_operand(self, item: Any) -> bool:
+        """Whether an operator can read it as it is; an eager tensor has no place in a static program."""
+        return isinstance(item, Variable) and (not item.is_eager or item.block.program is self.block.program)
+
+    def _value_of(self, tensor: Variable) -> Variable:
+        """The value of an eager tensor as a constant of a static program."""
+        if not tensor.stop_gradient:
+            raise ArgumentTypeError(
+                f"an eager tensor with stop_gradient=False meets a static program ({tensor!r}). "
+                "Make it a parameter of the program, or pass its detach()."
+            )
+        return self.constant(np.asarray(tensor))
+
+
+def _without_form(schema: Schema, operands: list[Variable | None]) -> dict[str, DType]:
+    """Type variables of an operator that its operands bind to a 16-bit float that it does not admit, but float32."""
+    found = {}
+    for i, v in enumerate(operands):
+        if v is None or not isinstance(v.type, TensorType) or v.type.dtype.name not in ("float16", "bfloat16"):
+            continue
+        slot = schema.input_at(i)
+        if slot is not None and not schema.allows(slot.typestr, v.type.dtype) and schema.allows(slot.typestr, _FLOAT32):
+            found[slot.typestr] = v.type.dtype
+    return found
+
+
+_FLOAT32 = dtype_of("float32")
 
 
 def _plain(value: Any) -> Any:

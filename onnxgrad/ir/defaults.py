@@ -55,7 +55,9 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
     state.current.main_program = main_program
     if startup_program is not None:
         state.current.startup_program = startup_program
+    state.current.guards += 1
     try:
         yield
     finally:
+        state.current.guards -= 1
         state.current.main_program, state.current.startup_program = outer

@@ -13,11 +13,11 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper, shape_inference
 
-from onnxgrad.dtypes import DType, from_onnx_number
+from onnxgrad.dtypes import DType, dtype_of, from_onnx_number
 from onnxgrad.errors import IllTyped
 from onnxgrad.ir.operator import AttributeReference, Operator, resolve_reference
 from onnxgrad.ir.opset import Schema
-from onnxgrad.ir.shapes import FROM_ENTRIES, propagate_entries
+from onnxgrad.ir.shapes import FROM_ENTRIES, OVERRULES, propagate_entries
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.types import INDEX, TRUTH, Dim, Entries, OptionalType, SequenceType, TensorType, Type, join_types, merge_types
 from onnxgrad.ir.variable import Variable
@@ -34,12 +34,14 @@ __all__ = [
     "infer_leniently",
     "infer_with_bodies",
     "read_type",
+    "settle_ranks",
 ]
 
 _Result = list[tuple["Type | None", "Entries | None"]]
 _memo: dict[Any, _Result] = {}
 _MEMO_LIMIT = 100_000
 _IR_VERSION = 10
+_FLOAT32, _FLOAT64 = dtype_of("float32"), dtype_of("float64")
 _READS_FLOAT_VALUES = ("Resize", "Upsample")
 
 
@@ -109,6 +111,20 @@ def _without_axis(dims: tuple[Dim, ...], axis: int) -> tuple[Dim, ...]:
     return tuple(dim for i, dim in enumerate(dims) if i != axis % len(dims))
 
 
+def settle_ranks(operator: Operator) -> None:
+    """The attributes of a window operator say how many axes its operands have, also where nothing else is known of them."""
+    if operator.type not in _WINDOWS or operator.domain != "":
+        return
+    lengths = [len(operator.attrs.get(name) or ()) for name in ("kernel_shape", "strides", "dilations", "output_padding")]
+    axes = max(*lengths, len(operator.attrs.get("pads") or ()) // 2)
+    for v in (*operator.inputs[: 2 if operator.type.startswith("Conv") else 1], *operator.outputs):
+        if axes and v is not None and isinstance(v.type, TensorType) and v.type.dims is None:
+            v.type = TensorType(v.type.dtype, (None,) * (axes + 2))
+
+
+_WINDOWS = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "MaxUnpool")
+
+
 def _memoised(operator: Operator, strict: bool) -> _Result:
     if operator.schema is None:
         return _infer_call(operator)
@@ -167,7 +183,7 @@ def _memo_key(operator: Operator) -> Any:
     operands = tuple([_operand_key(v) for v in operator.inputs])
     version = operator.block.program.opset_version(operator.domain)
     outputs = tuple([v is not None for v in operator.outputs])
-    key = (operator.type, operator.domain, version, attrs, operands, outputs)
+    key = (operator.type, operator.domain, version, attrs, operands, outputs, operator.block.program.is_oracle)
     if operator.type in _READS_FLOAT_VALUES:
         values = tuple(
             v.value.numpy().tobytes() if v is not None and v.value is not None and v.value.size < 65 else None
@@ -196,8 +212,15 @@ def _infer(operator: Operator, strict: bool) -> _Result:
     if any(True for _ in operator.blocks()) or any(isinstance(value, AttributeReference) for value in operator.attrs.values()):
         return unknown
     node, types, data = _as_node(operator)
+    if operator.type == "Resize":
+        _complete_sizes(operator, types)
     if any(v is not None and not _is_known(v.type) for v in operator.inputs):
         return unknown
+    as_float32 = operator.block.program.is_oracle and any(_only_as_float32(schema, i, v) for i, v in enumerate(operator.inputs))
+    if as_float32:
+        for proto in types.values():
+            if proto.tensor_type.elem_type == _FLOAT64.number:
+                proto.tensor_type.elem_type = _FLOAT32.number
     opsets = [helper.make_opsetid(operator.domain, schema.since)]
     try:
         found = shape_inference.infer_node_outputs(schema.raw, node, types, data, None, opsets, _IR_VERSION)
@@ -206,19 +229,65 @@ def _infer(operator: Operator, strict: bool) -> _Result:
             return unknown
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise IllTyped(f"{operator}: {reason}. Operands: {_operand_text(operator)}.") from error
-    results: _Result = [(None if v is None else read_type(found.get(f"y{i}")), None) for i, v in enumerate(operator.outputs)]
+    invents = _may_invent_zeros(operator)
+    results: _Result = []
+    for i, v in enumerate(operator.outputs):
+        described = None if v is None else read_type(found.get(f"y{i}"))
+        if as_float32:
+            described = _as_float64(described)
+        results.append((_without_zeros(described) if invents else described, None))
     if operator.domain == "" and results:
         first, _ = results[0]
         if operator.type in FROM_ENTRIES and isinstance(first, TensorType):
             dims = FROM_ENTRIES[operator.type](operator)
             if dims is not None:
-                first = merge_types(TensorType(first.dtype, dims), first)
+                ours = TensorType(first.dtype, dims)
+                first = ours if operator.type in OVERRULES else merge_types(ours, first)
         results[0] = (first, propagate_entries(operator, first))
     return results
 
 
+def _complete_sizes(operator: Operator, types: dict[str, TypeProto]) -> None:
+    """There is one size (and one scale) for each axis; onnx's inference refuses a Resize that does not say so"""
+    x, axes = operator.inputs[0], operator.attrs.get("axes")
+    count = len(axes) if axes else None if x is None else x.rank
+    if count is None:
+        return
+    for name in ("x2", "x3"):
+        shape = types[name].tensor_type.shape if name in types else None
+        if shape is not None and len(shape.dim) == 1 and not shape.dim[0].HasField("dim_value"):
+            shape.dim[0].dim_value = count
+
+
+def _may_invent_zeros(operator: Operator) -> bool:
+    """onnx's inference of Attention and others takes an unknown size for 0: a 0 counts only where an operand has one"""
+    dims: list[Dim] = []
+    for v in operator.inputs:
+        if v is not None and isinstance(v.type, TensorType):
+            dims += [*(v.type.dims or (None,)), *(v.entries or ())]
+    return 0 not in dims and any(not isinstance(dim, int) for dim in dims)
+
+
+def _without_zeros(type: Type | None) -> Type | None:
+    if not isinstance(type, TensorType) or type.dims is None:
+        return type
+    return TensorType(type.dtype, tuple(None if dim == 0 else dim for dim in type.dims))
+
+
 def _is_known(type: Type | None) -> bool:
     return isinstance(type, TensorType) or (type is not None and _is_known(type.element))
+
+
+def _only_as_float32(schema: Schema, index: int, v: Variable | None) -> bool:
+    """Whether a float64 operand stands where an oracle accepts it and the schema only float32"""
+    declared = schema.input_at(index)
+    if declared is None or v is None or not isinstance(v.type, TensorType) or v.type.dtype != _FLOAT64:
+        return False
+    return not schema.allows(declared.typestr, _FLOAT64) and schema.allows(declared.typestr, _FLOAT32)
+
+
+def _as_float64(type: Type | None) -> Type | None:
+    return TensorType(_FLOAT64, type.dims) if isinstance(type, TensorType) and type.dtype == _FLOAT32 else type
 
 
 def _as_node(operator: Operator) -> tuple[NodeProto, dict[str, TypeProto], dict[str, TensorProto]]:
@@ -278,6 +347,8 @@ def _check(operator: Operator, schema: Schema) -> None:
         if not isinstance(v.type, TensorType):
             continue
         dtype = v.type.dtype
+        if operator.block.program.is_oracle and _only_as_float32(schema, index, v):
+            dtype = _FLOAT32
         if not schema.allows(declared.typestr, dtype) and "seq" not in declared.typestr.lower():
             if not any(name.startswith(("seq(", "optional(")) for name in schema.typestrs.get(declared.typestr, ())):
                 raise IllTyped(f"{operator}: {declared.name!r} cannot be {dtype.name} ({v!r}). Cast it first.")
@@ -324,6 +395,8 @@ def _infer_loop(operator: Operator) -> _Result:
 
 def _infer_scan(operator: Operator) -> _Result:
     body, scanned = operator.attrs["body"], operator.attrs["num_scan_inputs"]
+    if operator.schema is not None and operator.schema.since < 9:
+        return [(None, None)] * len(operator.outputs)
     states = len(operator.inputs) - scanned
     results: _Result = [
         (join_types(v.type, w.type), None) for v, w in zip(body.inputs[:states], body.outputs[:states], strict=True)

@@ -10,12 +10,14 @@ from onnx import helper
 
 from onnxgrad.dtypes import DType, dtype_of
 
-__all__ = ["NEWEST", "OLDEST_WITH_RULES", "Schema", "all_operators", "find_schema"]
+__all__ = ["NEWEST", "NEWEST_IR", "OLDEST_WITH_RULES", "Schema", "all_operators", "find_schema"]
 
 OLDEST_WITH_RULES = 21
 """Programs are lifted to this opset before they are differentiated; it is also what our own layers emit."""
 NEWEST = 26
 """The newest opset that onnxruntime loads."""
+NEWEST_IR = 13
+"""The newest IR version that onnxruntime loads."""
 
 _Option = onnx.defs.OpSchema.FormalParameterOption
 _NUMPY_NAMES = {"double": "float64", "float": "float32"}

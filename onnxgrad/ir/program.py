@@ -9,10 +9,11 @@ import numpy as np
 
 from onnxgrad import state
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import UnknownName
+from onnxgrad.errors import ArgumentError, UnknownName
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.operator import Expansion, Operator, Role
 from onnxgrad.ir.opset import OLDEST_WITH_RULES
+from onnxgrad.ir.printing import program_text
 from onnxgrad.ir.scope import Scope
 from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.traverse import copy_operators
@@ -61,7 +62,9 @@ class Program:
         updates: for each persistable variable that a run replaces, the variable holding its new value.
         opset_imports: (domain, version) pairs as written to a file.
         functions: model-local functions by (domain, name, overload).
+        gradient_names: names that earlier backward passes used up, also of gradients that nobody asked for.
         scope: values that belong to this program alone; a program built in Python uses the global scope.
+        is_oracle: for tests: also accept float64 where an operator declares float32 only, as onnx.reference does.
     """
 
     def __init__(self) -> None:
@@ -82,7 +85,10 @@ class Program:
         self.imported: Any = None
         self.random_seed = 0
         self.schedulers: list[tuple[Variable, Any]] = []
+        self.printers: list[tuple[Variable, Any]] = []
         self.decisions: dict[str, str] = {}
+        self.gradient_names: set[str] = set()
+        self.is_oracle = False
         self._appending_grad_times = 0
         self._constants: dict[Any, Variable] = {}
         self._current: list[Block] = []
@@ -218,6 +224,51 @@ class Program:
         found: Scope = state.current.scope
         return found
 
+    def state_dict(self, mode: str = "all", scope: Scope | None = None) -> dict[str, Any]:
+        """Values of persistable variables by name: those of parameters ('param'), of the others ('opt'), or 'all'.
+
+        Raises:
+            ArgumentError: if the mode is another.
+            NotInitialized: if one has no value yet.
+        """
+        if mode not in ("all", "param", "opt"):
+            raise ArgumentError(f"state_dict: mode is 'all', 'param' or 'opt', not {mode!r}.")
+        found = {id(v): v for v in [*self.parameters, *self.list_vars()] if v.persistable}
+        chosen = [v for v in found.values() if mode == "all" or isinstance(v, Parameter) == (mode == "param")]
+        return {v.name: v.get_value(scope) for v in chosen}
+
+    def set_state_dict(self, state_dict: dict[str, Any], scope: Scope | None = None) -> None:
+        """Set the persistable variables that a dictionary names; other names are ignored.
+
+        Raises:
+            ArgumentError: if an array does not have its variable's shape.
+        """
+        for v in self.list_vars():
+            if v.persistable and v.name in state_dict:
+                v.set_value(state_dict[v.name], scope)
+
+    def serialize_to_string(self) -> bytes:
+        """The program as bytes, without the values of its parameters; ``parse_from_string`` reads them."""
+        from onnxgrad.static.io import write_program
+
+        return write_program(self)
+
+    @property
+    def desc(self) -> Program:
+        """The program itself, for scripts that write ``program.desc.serialize_to_string()``."""
+        return self
+
+    @staticmethod
+    def parse_from_string(binary_str: bytes) -> Program:
+        """A program from the bytes of ``serialize_to_string``, or of any ONNX model.
+
+        Raises:
+            ModelError: if they are neither.
+        """
+        from onnxgrad.static.io import parse_program
+
+        return parse_program(binary_str)
+
     # Modes -----------------------------------------------------------------------------------------------------------
 
     def train(self) -> Program:
@@ -250,17 +301,20 @@ class Program:
         copy.decisions = dict(self.decisions)
         copy.scope = self.scope
         copy._appending_grad_times = self._appending_grad_times
+        copy.gradient_names = set(self.gradient_names)
         mapping = _copy_main_block(self, copy, for_test)
         if not for_test:
             copy.updates = {mapping[v]: mapping[new] for v, new in self.updates.items()}
             copy.schedulers = [(mapping[v], scheduler) for v, scheduler in self.schedulers]
+        copy.printers = [(mapping[v], printer) for v, printer in self.printers if v in mapping]
         return copy
 
     def __str__(self) -> str:
-        return "\n".join(str(block) for block in self.blocks)
+        return program_text(self)
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
-        return str(self)
+        """One operator a line, with types and shapes; with details, also whether gradients stop at each variable."""
+        return program_text(self, with_details)
 
 
 def _constant_name(array: np.ndarray[Any, Any]) -> str:

@@ -25,7 +25,8 @@ class Scope:
         value = self.values.get(name)
         if value is None or isinstance(value, np.ndarray):
             return value
-        return value.numpy()
+        # OrtValue.numpy() is a view of memory that goes with the OrtValue.
+        return np.array(value.numpy())
 
     def set(self, name: str, value: Any, like: Variable | None = None) -> None:
         """Store a value.

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.ir.equation import parse_equation
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.types import Dim, Dims, Entries, TensorType, Type
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["FROM_ENTRIES", "broadcast_dims", "propagate_entries"]
+__all__ = ["FROM_ENTRIES", "OVERRULES", "broadcast_dims", "propagate_entries"]
 
 _LONGEST = 64
 
@@ -88,6 +89,11 @@ def _expand(operator: Operator) -> Dims | None:
     return broadcast_dims(x.dims, target)
 
 
+def _as_first(operator: Operator) -> Dims | None:
+    x = operator.inputs[0]
+    return None if x is None else x.dims
+
+
 def _constant_of_shape(operator: Operator) -> Dims | None:
     return entries_of(operator.inputs[0])
 
@@ -114,7 +120,8 @@ def _range(operator: Operator) -> Dims | None:
 
 def _resize(operator: Operator) -> Dims | None:
     sizes = entries_of(operator.inputs[3]) if len(operator.inputs) > 3 else None
-    return sizes if sizes is not None and not operator.attrs.get("axes") else None
+    final = not operator.attrs.get("axes") and operator.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+    return sizes if final else None
 
 
 def _slice(operator: Operator) -> Dims | None:
@@ -150,15 +157,65 @@ def _sliced(dim: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
     return None
 
 
+def _pool(operator: Operator) -> Dims | None:
+    """With ceil_mode a window that would start behind the data is left out, which onnx's inference forgets."""
+    x, attrs = operator.inputs[0], operator.attrs
+    if x is None or x.dims is None or not attrs.get("ceil_mode", 0) or attrs.get("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    rank = len(x.dims) - 2
+    ones = [1] * rank
+    strides, dilations, pads = attrs.get("strides") or ones, attrs.get("dilations") or ones, attrs.get("pads") or [0] * 2 * rank
+    dims: list[Dim] = list(x.dims)
+    for i, size in enumerate(x.dims[2:]):
+        if not isinstance(size, int):
+            dims[2 + i] = None
+            continue
+        extent = dilations[i] * (attrs["kernel_shape"][i] - 1) + 1
+        outputs = -(-(size + pads[i] + pads[rank + i] - extent) // strides[i]) + 1
+        dims[2 + i] = outputs - 1 if (outputs - 1) * strides[i] >= size + pads[i] else outputs
+    return tuple(dims)
+
+
+def _einsum(operator: Operator) -> Dims | None:
+    """onnx's inference takes an index from the first operand that has it, also where its size of 1 is repeated."""
+    dims = [v.dims if v is not None else None for v in operator.inputs]
+    terms, output = parse_equation(operator.attrs["equation"], [None if d is None else len(d) for d in dims])
+    sizes: dict[str, Dim] = {}
+    for term, known in zip(terms, dims, strict=True):
+        for position, letter in enumerate(term):
+            dim = None if known is None else known[position]
+            sizes[letter] = broadcast_dims((sizes[letter],), (dim,))[0] if letter in sizes else dim
+    return tuple(sizes[letter] for letter in output) if "." not in "".join(terms) else None
+
+
+def _stft(operator: Operator) -> Dims | None:
+    """onnx's inference forgets that half of the frequencies are left out by default."""
+    window, length = ([*operator.inputs, None, None][i] for i in (2, 3))
+    known = entries_of(length)
+    size = known[0] if known else window.dims[0] if window is not None and window.dims else None
+    if not isinstance(size, int):
+        return None
+    return (None, None, size // 2 + 1 if operator.attrs.get("onesided", 1) else size, 2)
+
+
 FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "Reshape": _reshape,
     "Expand": _expand,
+    "GroupNormalization": _as_first,
     "ConstantOfShape": _constant_of_shape,
     "Tile": _tile,
     "Range": _range,
     "Resize": _resize,
     "Slice": _slice,
+    "AveragePool": _pool,
+    "MaxPool": _pool,
+    "LpPool": _pool,
+    "Einsum": _einsum,
+    "STFT": _stft,
 }
+
+OVERRULES = ("Einsum",)
+"""Operators of which onnx's inference claims wrong sizes, so that nothing of it is kept."""
 
 
 # Small integer values -----------------------------------------------------------------------------------------------

@@ -32,10 +32,31 @@ def _argument(args: Sequence[Any], kwargs: dict[str, Any], index: int, name: str
 
 
 def _shape(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
-    shape = args[0].static_shape
-    if shape is None or kwargs:
+    dims = args[0].dims
+    part = None if dims is None else dims[kwargs.get("start", 0) : kwargs.get("end")]
+    if part is None or not all(isinstance(dim, int) for dim in part):
         return None
-    return op.constant(np.array(shape, np.int64))
+    return op.constant(np.array(part, np.int64))
+
+
+def _size(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    shape = args[0].static_shape
+    return None if shape is None else op.constant(np.array(np.prod(shape, dtype=np.int64)))
+
+
+def _concat(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    """A constant, where all the parts of a shape are known."""
+    parts: list[int] = []
+    for part in args:
+        known = known_ints(part) if isinstance(part, list) or _is_vector_of_int64(part) else None
+        if known is None:
+            return None
+        parts.extend(known)
+    return op.constant(np.array(parts, np.int64))
+
+
+def _is_vector_of_int64(x: Any) -> bool:
+    return isinstance(x, Variable) and x.rank == 1 and x.dtype.name == "int64" and x.entries is not None
 
 
 def _is_shape_of(x: Variable, target: Any) -> bool:
@@ -80,7 +101,14 @@ def _times_one(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Vari
     return None
 
 
+def _no_pads(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    pads = known_ints(_argument(args, kwargs, 1, "pads"))
+    return args[0] if pads is not None and not any(pads) else None
+
+
 SIMPLER: dict[str, Callable[[Builder, Sequence[Any], dict[str, Any]], Variable | None]] = {
+    "Concat": _concat,
+    "Size": _size,
     "Shape": _shape,
     "Expand": _same_shape,
     "Reshape": _same_shape,
@@ -90,4 +118,5 @@ SIMPLER: dict[str, Callable[[Builder, Sequence[Any], dict[str, Any]], Variable |
     "Unsqueeze": _no_axes,
     "Squeeze": _no_axes,
     "Mul": _times_one,
+    "Pad": _no_pads,
 }

@@ -11,7 +11,15 @@ from onnxgrad.ir.variable import Variable
 if TYPE_CHECKING:
     from onnxgrad.ir.block import Block
 
-__all__ = ["all_operators_of", "captured", "copy_block", "copy_operators", "needed_operators"]
+__all__ = [
+    "all_operators_of",
+    "captured",
+    "copy_block",
+    "copy_operators",
+    "dependent_operators",
+    "needed_operators",
+    "substitute",
+]
 
 
 def captured(operator: Operator) -> list[Variable]:
@@ -113,3 +121,23 @@ def _copy_variable(
     copy.value, copy.entries, copy._stop = v.value, v.entries, v._stop
     mapping[v] = copy
     return copy
+
+
+def dependent_operators(operators: Iterable[Operator], sources: Iterable[Variable]) -> list[Operator]:
+    """The operators, in order, that depend on the sources."""
+    reached = {id(v) for v in sources}
+    found: list[Operator] = []
+    for op in operators:
+        if any(id(v) in reached for v in op.operands() if v is not None):
+            found.append(op)
+            reached.update(id(v) for v in op.outputs if v is not None)
+    return found
+
+
+def substitute(operators: Iterable[Operator], mapping: dict[Variable, Variable]) -> None:
+    """Let the operators, and the bodies inside them, read ``mapping[v]`` instead of ``v``."""
+    for op in operators:
+        op.inputs = [None if v is None else mapping.get(v, v) for v in op.inputs]
+        for body in op.blocks():
+            substitute(body.ops, mapping)
+            body.outputs = [mapping.get(v, v) for v in body.outputs]

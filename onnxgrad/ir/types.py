@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple, TypeAlias
 
 from onnxgrad.dtypes import DType, dtype_of
@@ -16,9 +17,11 @@ __all__ = [
     "SequenceType",
     "TensorType",
     "Type",
+    "fresh_dim",
     "join_types",
     "merge_types",
     "same_dim",
+    "shown_type",
 ]
 
 Dim: TypeAlias = "int | str | None"
@@ -61,10 +64,31 @@ def same_dim(a: Dim, b: Dim) -> bool:
     return a is not None and a == b
 
 
+_NAMELESS = "?#"
+_numbers = itertools.count()
+
+
+def fresh_dim() -> str:
+    """A symbol for a dimension of which nothing is known but that it is the same wherever this symbol stands."""
+    return f"{_NAMELESS}{next(_numbers)}"
+
+
+def shown_type(type: Type | None) -> Type | None:
+    """The type as files and people see it: dimensions that have a symbol of ours are unknown."""
+    if isinstance(type, (SequenceType, OptionalType)):
+        return type._replace(element=shown_type(type.element))
+    if type is None or type.dims is None:
+        return type
+    dims = tuple(None if isinstance(dim, str) and dim.startswith(_NAMELESS) else dim for dim in type.dims)
+    return TensorType(type.dtype, dims)
+
+
 def join_types(a: Type | None, b: Type | None) -> Type | None:
     """What is true of two values at once, such as the results of the branches of an If."""
     if isinstance(a, SequenceType) and isinstance(b, SequenceType):
         return SequenceType(join_types(a.element, b.element))
+    if isinstance(a, OptionalType) and isinstance(b, OptionalType):
+        return OptionalType(join_types(a.element, b.element))
     if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype:
         return a if a == b else None
     if a.dims is None or b.dims is None or len(a.dims) != len(b.dims):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import NotInitialized, ProgramError
 from onnxgrad.ir.arithmetic import Arithmetic
 from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.types import Dims, Entries, TensorType, Type
+from onnxgrad.ir.types import Dims, Entries, TensorType, Type, shown_type
 
 if TYPE_CHECKING:
     from onnxgrad.ir.block import Block
@@ -39,6 +39,7 @@ class Variable(Arithmetic):
         "type",
         "value",
     )
+    is_eager = False
 
     def __init__(self, block: Block, name: str, type: Type | None = None, op: Operator | None = None) -> None:
         self.block = block
@@ -193,9 +194,9 @@ class Variable(Arithmetic):
         if self.type is None:
             described = "unknown type"
         elif isinstance(self.type, TensorType):
-            rank_unknown = self.type.dims is None
-            dims = "..." if rank_unknown else ", ".join("?" if d is None else str(d) for d in self.type.dims or ())
-            described = f"{self.type.dtype.name}[{dims}]"
+            shown = cast(TensorType, shown_type(self.type))
+            dims = "..." if shown.dims is None else ", ".join("?" if d is None else str(d) for d in shown.dims)
+            described = f"{shown.dtype.name}[{dims}]"
         else:
             described = type(self.type).__name__.removesuffix("Type").lower()
         return f"{type(self).__name__}({self.name}: {described})"

@@ -1,7 +1,22 @@
-"""Initializers, gradient clipping and functions of neural networks."""
+"""Initializers, gradient clipping, functions of neural networks, and layers as objects."""
 
 from onnxgrad.nn import functional, initializer
 from onnxgrad.nn.clip import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
-from onnxgrad.nn.param_attr import ParamAttr
+from onnxgrad.nn.layer import Layer, LayerList, Sequential
+from onnxgrad.nn.layers import *  # noqa: F403
+from onnxgrad.nn.layers import __all__ as _layers
+from onnxgrad.nn.param_attr import ParamAttr, WeightNormParamAttr
 
-__all__ = ["ClipGradByGlobalNorm", "ClipGradByNorm", "ClipGradByValue", "ParamAttr", "functional", "initializer"]
+__all__ = [
+    "ClipGradByGlobalNorm",
+    "ClipGradByNorm",
+    "ClipGradByValue",
+    "Layer",
+    "LayerList",
+    "ParamAttr",
+    "Sequential",
+    "WeightNormParamAttr",
+    "functional",
+    "initializer",
+]
+__all__ += _layers

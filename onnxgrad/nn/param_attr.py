@@ -7,7 +7,7 @@ from typing import Any
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.nn.initializer import Initializer
 
-__all__ = ["ParamAttr"]
+__all__ = ["ParamAttr", "WeightNormParamAttr"]
 
 
 class ParamAttr:
@@ -56,4 +56,46 @@ class ParamAttr:
             return ParamAttr(initializer=attr)
         raise ArgumentTypeError(
             f"a parameter attribute is a ParamAttr, a name, an initializer or False, not {type(attr).__name__}."
+        )
+
+
+class WeightNormParamAttr(ParamAttr):
+    """A weight made as g * v / |v| from two parameters, ``<name>_g`` and ``<name>_v``. Salimans and Kingma 2016.
+
+    Args:
+        dim: the axis along which g has one entry each; None for one number g.
+        name, initializer, learning_rate, regularizer, trainable, do_model_average, need_clip: as in ParamAttr; the initializer
+            is that of v.
+
+    Example:
+        >>> x = static.data("x", [None, 3])
+        >>> y = static.nn.fc(x, 4, weight_attr=static.WeightNormParamAttr(dim=1, name="line"), bias_attr=False)
+        >>> [(p.name, p.shape) for p in static.default_main_program().all_parameters()]
+        [('line_v', (3, 4)), ('line_g', (1, 4))]
+    """
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: Any = None,
+        trainable: bool = True,
+        do_model_average: bool = False,
+        need_clip: bool = True,
+    ) -> None:
+        super().__init__(name, initializer, learning_rate, regularizer, trainable, do_model_average, need_clip)
+        self.dim = dim
+
+    def part(self, name: str, initializer: Initializer | None = None) -> ParamAttr:
+        """The attributes of one of the two parameters."""
+        return ParamAttr(
+            name,
+            initializer or self.initializer,
+            self.learning_rate,
+            self.regularizer,
+            self.trainable,
+            self.do_model_average,
+            self.need_clip,
         )

@@ -1,8 +1,25 @@
 """Optimizers, written into the program as standard operators."""
 
 from onnxgrad.optimizer import lr
-from onnxgrad.optimizer.adam import Adam, AdamW
-from onnxgrad.optimizer.momentum import SGD, Momentum
+from onnxgrad.optimizer.adam import Adam, Adamax, AdamW, Lamb, NAdam, RAdam
+from onnxgrad.optimizer.adaptive import Adadelta, Adagrad, RMSProp
+from onnxgrad.optimizer.momentum import ASGD, SGD, Momentum, Rprop
 from onnxgrad.optimizer.optimizer import Optimizer
 
-__all__ = ["SGD", "Adam", "AdamW", "Momentum", "Optimizer", "lr"]
+__all__ = [
+    "ASGD",
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Lamb",
+    "Momentum",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSProp",
+    "Rprop",
+    "lr",
+]

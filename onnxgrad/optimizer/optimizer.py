@@ -15,20 +15,24 @@ from onnxgrad.ir.operator import Operator, Role
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.nn.clip import GradientClip
+from onnxgrad.optimizer.eager import EagerSteps
+from onnxgrad.optimizer.groups import Group, own_group, read_groups
 from onnxgrad.optimizer.lr import LRScheduler
-from onnxgrad.regularizer import L2Decay
+from onnxgrad.regularizer import as_decay
 
-__all__ = ["Optimizer"]
+__all__ = ["Optimizer", "Parameters"]
 
 Pairs: TypeAlias = "list[tuple[Variable, Variable]]"
+Parameters: TypeAlias = "Sequence[Variable | str | dict[str, Any]] | None"
 
 
-class Optimizer:
+class Optimizer(EagerSteps):
     """Base of the optimizers.
 
     Args:
         learning_rate: a number, or a scheduler whose present value every run uses.
-        parameters: which parameters to train (variables or names); None for all trainable ones.
+        parameters: which parameters to train (variables or names); None for all trainable ones. Or groups: dicts with
+            ``params`` and, for these alone, ``learning_rate`` (a factor), ``weight_decay`` and ``grad_clip``.
         weight_decay: a number (L2), ``L1Decay`` or ``L2Decay``; a parameter's own regularizer replaces it.
         grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``; clipping comes before decay.
 
@@ -39,7 +43,7 @@ class Optimizer:
     def __init__(
         self,
         learning_rate: float | LRScheduler = 0.001,
-        parameters: Sequence[Variable | str] | None = None,
+        parameters: Parameters = None,
         weight_decay: Any = None,
         grad_clip: GradientClip | None = None,
         name: str | None = None,
@@ -51,10 +55,12 @@ class Optimizer:
         if grad_clip is not None and not isinstance(grad_clip, GradientClip):
             raise ArgumentTypeError(f"grad_clip is a ClipGradBy... object, not {type(grad_clip).__name__}.")
         self._learning_rate = learning_rate
-        self._parameters = None if parameters is None else list(parameters)
-        self._decay = L2Decay(weight_decay) if isinstance(weight_decay, (int, float)) else weight_decay
+        self._decay = as_decay(weight_decay)
         self._clip = grad_clip
+        self._parameters, self._groups = read_groups(parameters, self._decay, grad_clip)
         self._rates: dict[Program, Variable] = {}
+        self._accumulators: dict[Program, list[Variable]] = {}
+        self._startup: Program | None = None
         self.name = name
 
     # Learning rate -----------------------------------------------------------------------------------------------------
@@ -77,12 +83,23 @@ class Optimizer:
         for program, variable in self._rates.items():
             program.active_scope().set(variable.name, np.float32(value))
 
+    def set_lr_scheduler(self, scheduler: LRScheduler) -> None:
+        """Let a scheduler decide the learning rate of the next runs.
+
+        Raises:
+            ArgumentTypeError: if it is not one.
+        """
+        if not isinstance(scheduler, LRScheduler):
+            raise ArgumentTypeError(f"set_lr_scheduler takes an LRScheduler, not {type(scheduler).__name__}.")
+        self._learning_rate = scheduler
+        for program, variable in self._rates.items():
+            program.schedulers = [entry for entry in program.schedulers if entry[0] is not variable]
+            program.schedulers.append((variable, scheduler))
+
     def _rate(self, program: Program) -> Variable:
         found = self._rates.get(program)
         if found is None:
-            name = program.generate_name("learning_rate")
-            program.names.pop(name)
-            found = self._state(program, name, np.array(self.get_lr(), np.float32))
+            found = self._state(program, "learning_rate", np.array(self.get_lr(), np.float32))
             self._rates[program] = found
             if isinstance(self._learning_rate, LRScheduler):
                 program.schedulers.append((found, self._learning_rate))
@@ -99,6 +116,8 @@ class Optimizer:
     ) -> tuple[list[Operator], Pairs]:
         """Append the backward pass of ``loss`` and the update of the parameters.
 
+        Of an eager loss, whose ``backward`` was called, this is ``step``.
+
         Args:
             loss: variable of one element.
             startup_program: receives the initialisation of the optimizer's state; None for the default one.
@@ -106,12 +125,16 @@ class Optimizer:
             no_grad_set: passed to ``append_backward``.
 
         Returns:
-            (operators of the update, pairs of parameter and gradient in program order).
+            (operators of the update, pairs of parameter and gradient in program order). A parameter that another optimizer
+            updates already is updated by both in turn, the second from where the first left it.
 
         Raises:
             NotAVariable: (an AssertionError) if ``loss`` is not a Variable.
             ArgumentError: if it does not have exactly one element.
         """
+        if isinstance(loss, Variable) and loss.is_eager:
+            self.step()
+            return [], [(p, p.grad) for p in self._eager_parameters() if p.grad is not None]
         pairs = self.backward(loss, startup_program, parameters, no_grad_set)
         return self.apply_gradients(pairs, startup_program), pairs
 
@@ -135,54 +158,98 @@ class Optimizer:
         """Append clipping, decay and the update for these pairs; returns the appended operators.
 
         Raises:
-            ArgumentError: if there are no pairs, or another optimizer updates one of the parameters already.
+            ArgumentError: if there are no pairs.
         """
         if not params_grads:
             raise ArgumentError("there is nothing to update: no parameter has a gradient. Check the loss and stop_gradient.")
         program = params_grads[0][0].block.program
-        taken = next((p for p, _ in params_grads if p in program.updates), None)
-        if taken is not None:
-            raise ArgumentError(f"{taken.name} is updated by another optimizer of this program. Give each its own parameters=.")
         block = program.global_block()
         before = len(block.ops)
         self._startup = startup_program
         op = Builder(block, role=Role.OPTIMIZE, key=f"{type(self).__name__.lower()}")
-        pairs = sorted(params_grads, key=lambda pair: pair[0].name)
-        if self._clip is not None:
-            pairs = self._clip.apply(op, pairs)
+        pairs = self._clipped(op, sorted(params_grads, key=lambda pair: pair[0].name))
         rate = self._rate(program)
         for p, g in pairs:
             op.key = f"{p.name}@UPDATE"
             self._replace(p, self._update(op, p, self._decayed(op, p, g), self._rate_of(op, p, rate)))
         return block.ops[before:]
 
+    def _clipped(self, op: Builder, pairs: Pairs) -> Pairs:
+        """Pairs with clipped gradients: those of each group together, and the others."""
+        found: dict[int, tuple[Variable, Variable]] = {}
+        for group in [*self._groups, None]:
+            members = [(p, g) for p, g in pairs if own_group(self._groups, p) is group]
+            clip = self._clip if group is None else group.clip
+            for p, g in clip.apply(op, members) if clip is not None and members else members:
+                found[id(p)] = (p, g)
+        return [found[id(p)] for p, _ in pairs]
+
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
         own = p.regularizer if isinstance(p, Parameter) else None
-        decay = own if own is not None else self._decay
-        return g if decay is None else decay.apply(op, p, g)
+        group = self._group(p)
+        decay = own if own is not None else self._decay if group is None else group.decay
+        return g if decay is None else decay.apply(op, self._present(p), g)
 
     def _rate_of(self, op: Builder, p: Variable, rate: Variable) -> Variable:
         factor = p.optimize_attr["learning_rate"] if isinstance(p, Parameter) else 1.0
+        group = self._group(p)
+        factor *= 1.0 if group is None else group.rate
         scaled: Variable = op.Cast(rate, to=p.dtype.number)
         return scaled if factor == 1.0 else op.Mul(scaled, float(factor))
 
+    def _group(self, p: Variable) -> Group | None:
+        return own_group(self._groups, p)
+
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
-        """Append the update of one parameter and return its new value."""
+        """Append the update of one parameter and return its new value; ``_present(p)`` is the value to start from."""
         raise NotImplementedError
 
     # State -------------------------------------------------------------------------------------------------------------
 
+    def state_dict(self) -> dict[str, Any]:
+        """The accumulators by name, as numpy, and the schedule's state under ``LR_Scheduler``."""
+        found = {v.name: v.get_value() for state in self._accumulators.values() for v in state}
+        if isinstance(self._learning_rate, LRScheduler):
+            found["LR_Scheduler"] = self._learning_rate.state_dict()
+        return found
+
+    def set_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Set the accumulators that ``state_dict`` names, and the schedule.
+
+        Raises:
+            ArgumentError: if a value does not have the accumulator's shape.
+        """
+        for state in self._accumulators.values():
+            for v in state:
+                if v.name in state_dict:
+                    v.set_value(state_dict[v.name])
+        if isinstance(self._learning_rate, LRScheduler) and "LR_Scheduler" in state_dict:
+            self._learning_rate.set_state_dict(state_dict["LR_Scheduler"])
+
+    def _present(self, p: Variable) -> Variable:
+        """The value of ``p`` at this point of the program: as earlier updates left it."""
+        return p.block.program.updates.get(p, p)
+
     def _accumulator(self, p: Variable, kind: str, value: np.ndarray[Any, Any]) -> Variable:
         """A state variable of one parameter, ``<parameter>_<kind>_0``."""
-        return self._state(p.block.program, f"{p.name}_{kind}_0", value)
+        variable = self._state(p.block.program, f"{p.name}_{kind}", value)
+        self._accumulators.setdefault(p.block.program, []).append(variable)
+        return variable
 
-    def _zeros(self, p: Variable, kind: str) -> Variable:
+    def _filled(self, p: Variable, kind: str, value: float = 0.0) -> Variable:
+        """An accumulator of the parameter's shape."""
         shape = p.static_shape
         assert shape is not None
-        return self._accumulator(p, kind, np.zeros(shape, p.dtype.numpy))
+        return self._accumulator(p, kind, np.full(shape, value, p.dtype.numpy))
 
-    def _state(self, program: Program, name: str, value: np.ndarray[Any, Any]) -> Variable:
-        """A persistable variable with a start value, which the startup program sets again whenever it runs."""
+    def _number(self, p: Variable, kind: str, value: float) -> Variable:
+        """An accumulator of one element."""
+        return self._accumulator(p, kind, np.array([value], p.dtype.numpy))
+
+    def _state(self, program: Program, key: str, value: np.ndarray[Any, Any]) -> Variable:
+        """A persistable variable ``<key>_N`` with a start value, which the startup program sets again whenever it runs."""
+        name = program.generate_name(key)
+        program.names.pop(name)
         variable = program.create_global_var(name, value)
         startup = self._startup if self._startup is not None else default_startup_program()
         twin = startup.create_global_var(variable.name, value)
@@ -190,8 +257,6 @@ class Optimizer:
         fill = build.constant(value.reshape(-1)[0]) if value.size else build.constant(np.zeros((), value.dtype))
         startup.updates[twin] = build.Expand(fill, np.array(value.shape, np.int64))
         return variable
-
-    _startup: Program | None = None
 
     def _replace(self, old: Variable, new: Variable) -> None:
         """Record that a run replaces ``old`` by ``new``."""

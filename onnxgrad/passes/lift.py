@@ -15,10 +15,13 @@ from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ModelError
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.infer import infer_leniently
+from onnxgrad.ir.newest import fits_newest
 from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.opset import NEWEST, OLDEST_WITH_RULES, find_schema
+from onnxgrad.ir.opset import NEWEST, NEWEST_IR, OLDEST_WITH_RULES
 from onnxgrad.ir.program import Program
+from onnxgrad.ir.types import TensorType, Type
 from onnxgrad.ir.variable import Variable
+from onnxgrad.passes.newest import rewrite_newer
 
 __all__ = ["lift"]
 
@@ -26,10 +29,10 @@ _IR_VERSION = 10
 
 
 def lift(program: Program) -> None:
-    """Bring ai.onnx to opset 21 if it is older, and from 27/28 to 26 if nothing used was redefined; in place."""
+    """Bring ai.onnx to opset 21 if it is older, and from 27/28 to 26 if that has a form of everything used; in place."""
     version = program.opset_version() or 1
     if version > NEWEST:
-        _restamp(program, version)
+        _restamp(program)
     if version >= OLDEST_WITH_RULES:
         program.ir_version = max(program.ir_version, _IR_VERSION)
         return
@@ -45,13 +48,16 @@ def lift(program: Program) -> None:
     program.version += 1
 
 
-def _restamp(program: Program, version: int) -> None:
+def _restamp(program: Program) -> None:
     for block in program.blocks:
-        for op in block.ops:
-            schema = find_schema(op.type, "", version) if op.domain == "" else None
-            if schema is not None and schema.since > NEWEST:
-                return
-    program.set_opset_version(NEWEST)
+        rewrite_newer(block)
+    for function in program.functions.values():
+        if (function.body.program.opset_version() or 1) > NEWEST:
+            _restamp(function.body.program)
+            function.origin = None
+    if all(fits_newest(block.ops) for block in program.blocks):
+        program.set_opset_version(NEWEST)
+        program.ir_version = min(program.ir_version, NEWEST_IR)
 
 
 def _lift_block(block: Block, version: int) -> None:
@@ -311,7 +317,32 @@ def _tile(r: _Rewriter, op: Operator) -> None:
 
 
 def _old_scan(r: _Rewriter, op: Operator) -> None:
-    raise ModelError(f"{op}: Scan of opset 8 carries a batch axis and cannot be lifted. Export with opset 9 or newer.")
+    """Before 9: every operand carries a batch on axis 0. A Scan over the batch, with the Scan over the sequence inside"""
+    if op.inputs[0] is not None:
+        raise ModelError(f"{op}: Scan of opset 8 with sequence_lens cannot be lifted. Export with opset 9 or newer.")
+    operands, body, scanned = op.inputs[1:], op.attrs["body"], op.attrs["num_scan_inputs"]
+    program = r.block.program
+    shell = program.new_block(r.block, f"{body.name}_batch")
+    body.parent = shell
+    for formal, given in zip(body.inputs, operands, strict=True):
+        v = Variable(shell, program.fresh_name(f"{formal.name}/item"), _without_batch(given))
+        shell.inputs.append(shell.register(v))
+    attrs: dict[str, Any] = {"body": body, "num_scan_inputs": scanned}
+    if op.attrs.get("directions"):
+        attrs["scan_input_directions"] = op.attrs["directions"]
+    inner = Operator(shell, "Scan", list(shell.inputs), [], attrs)
+    inner.outputs = [Variable(shell, program.fresh_name(f"{v.name}/item"), None, inner) for v in body.outputs]
+    infer_leniently(inner)
+    shell.append(inner)
+    shell.outputs = [v for v in inner.outputs if v is not None]
+    op.inputs, op.attrs = list(operands), {"body": shell, "num_scan_inputs": len(operands)}
+    op.attr_info = None
+
+
+def _without_batch(v: Variable | None) -> Type | None:
+    if v is None or not isinstance(v.type, TensorType) or not v.type.dims:
+        return None if v is None else v.type
+    return TensorType(v.type.dtype, v.type.dims[1:])
 
 
 _Adapter = Callable[[_Rewriter, Operator], None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxgrad.errors import ProgramError
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.operator import Expansion, Operator
 from onnxgrad.ir.program import Program
@@ -47,8 +48,14 @@ def detach_training(op: Operator) -> None:
 
 
 def attach_training(op: Operator) -> None:
-    """Give a Dropout or BatchNormalization its training form, placed right behind it."""
+    """Give a Dropout or BatchNormalization its training form, placed right behind it.
+
+    Raises:
+        ProgramError: inside a branch or loop, which cannot hold the state that the training form updates.
+    """
     block = op.block
+    if block.parent is not None:
+        raise ProgramError(f"{op}: the training form updates state, which a branch cannot. Move it out, or use its test form.")
     tail_at = next(i for i, other in enumerate(block.ops) if other is op) + 1
     tail, block.ops = block.ops[tail_at:], block.ops[:tail_at]
     first = op.outputs[0]

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["L1Decay", "L2Decay"]
+__all__ = ["L1Decay", "L2Decay", "WeightDecay", "as_decay"]
 
 
-class L2Decay:
-    """Adds ``coeff * parameter`` to the gradient."""
+class WeightDecay:
+    """Base of the penalties."""
 
     def __init__(self, coeff: float = 0.0) -> None:
         self.coeff = float(coeff)
+
+    def apply(self, op: Builder, p: Variable, g: Variable) -> Variable:
+        """The gradient ``g`` of ``p`` with the penalty's added."""
+        raise NotImplementedError
+
+
+class L2Decay(WeightDecay):
+    """Adds ``coeff * parameter`` to the gradient."""
 
     def apply(self, op: Builder, p: Variable, g: Variable) -> Variable:
         return op.Add(g, op.Mul(p, self.coeff))  # type: ignore[no-any-return]
 
 
-class L1Decay:
+class L1Decay(WeightDecay):
     """Adds ``coeff * sign(parameter)`` to the gradient."""
-
-    def __init__(self, coeff: float = 0.0) -> None:
-        self.coeff = float(coeff)
 
     def apply(self, op: Builder, p: Variable, g: Variable) -> Variable:
         return op.Add(g, op.Mul(op.Sign(p), self.coeff))  # type: ignore[no-any-return]
+
+
+def as_decay(given: Any) -> WeightDecay | None:
+    """What an optimizer was given as ``weight_decay``: a number means L2.
+
+    Raises:
+        ArgumentTypeError: if it is something else.
+    """
+    if given is None or isinstance(given, WeightDecay):
+        return given
+    if isinstance(given, (int, float)):
+        return L2Decay(given)
+    raise ArgumentTypeError(f"weight_decay is a number, an L1Decay or an L2Decay, not {type(given).__name__}.")

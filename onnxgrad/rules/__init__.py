@@ -1,11 +1,16 @@
-"""Gradient rules, one module per operator family. Importing this package fills the rule table."""
+"""Gradient rules, one module per operator family. Importing this package fills the rule table.
+
+Rules of your own are declared with the same decorators, from anywhere: ``@onnxgrad.rules.gradient("MyOp", domain="my.domain")``.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 
-__all__ = [module.name for module in pkgutil.iter_modules(__path__)]
+from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
 
-for _name in __all__:
+__all__ = ["expansion", "gradient", "stops_gradient", "unsupported"]
+
+for _name in [module.name for module in pkgutil.iter_modules(__path__)]:
     importlib.import_module(f"{__name__}.{_name}")

@@ -157,16 +157,28 @@ def shrink(op, node, gy):
 
 @gradient("Softmax")
 def softmax(op, node, gy):
-    """gx = y * (gy - sum(y * gy, axis))"""
+    """gx = y * (gy - sum(y * gy, axis)), 0 along lines of x that are all minus infinity, where y is NaN"""
     (y,) = node.outputs
+    y = _without_nan(op, y)
     weighted = op.Mul(gy, y)
-    total = op.ReduceSum(weighted, axes=[node.attr("axis")], keepdims=1)
+    total = op.ReduceSum(weighted, axes=[_axis(node)], keepdims=1)
     return op.Sub(weighted, op.Mul(y, total))
 
 
 @gradient("LogSoftmax")
 def log_softmax(op, node, gy):
-    """gx = gy - exp(y) * sum(gy, axis)"""
+    """gx = gy - exp(y) * sum(gy, axis), gy along lines of x that are all minus infinity, where y is NaN"""
     (y,) = node.outputs
-    total = op.ReduceSum(gy, axes=[node.attr("axis")], keepdims=1)
-    return op.Sub(gy, op.Mul(op.Exp(y), total))
+    total = op.ReduceSum(gy, axes=[_axis(node)], keepdims=1)
+    return op.Sub(gy, op.Mul(_without_nan(op, op.Exp(y)), total))
+
+
+def _axis(node):
+    """The axis from the front where the rank is known: onnxruntime leaves empty tensors unreduced along negative axes"""
+    axis, rank = node.attr("axis"), node.inputs[0].rank
+    return axis if rank is None else axis % rank
+
+
+def _without_nan(op, y):
+    """0 for NaN: a line that is masked altogether must not spoil the gradients of everything before it"""
+    return op.Where(op.IsNaN(y), 0.0, y)

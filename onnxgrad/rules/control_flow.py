@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient
+from onnxgrad.errors import UnsupportedGradient
 from onnxgrad.ir.bodies import as_tuple, finish_body
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.operator import Role
@@ -62,6 +63,9 @@ class _ScanGradient:
         self.scanned = scanned
         self.stacked = len(node.outputs) - self.count
         self.gradients = list(gradients)
+        for v in self.body.inputs:
+            if v.type is None:
+                raise UnsupportedGradient(f"{node}: the type of {v.name} in its body is unknown. Declare it.")
         self.float_states = [i for i in range(self.count) if self.body.inputs[i].is_float]
         self.wanted_scans = [i for i in range(scanned) if node.wants(self.count + i)]
         self.wanted = [v for v, is_wanted in zip(node.captures, node.wanted_captures, strict=True) if is_wanted]

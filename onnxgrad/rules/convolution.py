@@ -4,35 +4,47 @@ from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.errors import UnsupportedGradient
-from onnxgrad.rules.window import Window, window_of
+from onnxgrad.rules.common import dim_of
+from onnxgrad.rules.window import Window, extent_at_run_time, split_pads, window_of
 
 
-def _kernel(node, w):
-    """Spatial size of the filter, which must be known"""
-    sizes = node.attr("kernel_shape") or (list(w.dims[2:]) if w.dims is not None else None)
-    if sizes is None or not all(isinstance(size, int) for size in sizes):
-        raise UnsupportedGradient(f"{node}: the size of its filter is unknown. Set kernel_shape.")
-    return list(sizes)
+def _kernel(op, node, w):
+    """Spatial size of the filter: numbers, or one-element variables where it is unknown"""
+    sizes = node.attr("kernel_shape")
+    if sizes:
+        return list(sizes)
+    rank = next((v.rank for v in (w, node.inputs[0], node.outputs[0]) if v.rank is not None), None)
+    if rank is None:
+        raise UnsupportedGradient(f"{node}: the rank of its operands is unknown. Set kernel_shape.")
+    dims = w.dims or [None] * rank
+    return [dims[axis] if isinstance(dims[axis], int) else dim_of(op, w, axis) for axis in range(2, rank)]
+
+
+def _attributes(window, group):
+    """Attributes that a Conv and its transpose share"""
+    attrs = {"strides": window.strides, "dilations": window.dilations, "group": group}
+    known = all(isinstance(size, int) for size in window.kernel)
+    return {**attrs, "kernel_shape": window.kernel} if known else attrs
 
 
 @gradient("Conv")
 def conv(op, node, gy):
     """gx = ConvTranspose(gy, w);  gw = Conv(x, gy) with batch and channels swapped;  gb = gy summed"""
     x, w = node.inputs[:2]
-    window = window_of(op, node, x, _kernel(node, w))
+    window = window_of(op, node, x, _kernel(op, node, w))
     gx = _conv_input_gradient(op, w, gy, window, node.attr("group")) if node.wants(0) else None
     gw = _conv_weight_gradient(op, gy, window, node.attr("group")) if node.wants(1) else None
-    return (gx, gw, _sum_per_channel(op, gy, x))[: len(node.inputs)]
+    return (gx, gw, _sum_per_channel(op, node, gy, window))[: len(node.inputs)]
 
 
-def _sum_per_channel(op, g, x):
-    """Sum over batch and space"""
-    return op.ReduceSum(g, [0, *range(2, x.rank)], keepdims=0)
+def _sum_per_channel(op, node, g, window):
+    """Sum over batch and space, if there is a bias"""
+    return op.ReduceSum(g, [0, *range(2, window.rank + 2)], keepdims=0) if node.wants(2) else None
 
 
 def _conv_input_gradient(op, w, gy, window, group):
     """Each output gives back to the inputs that its window saw"""
-    attrs = {"strides": window.strides, "dilations": window.dilations, "group": group, "kernel_shape": window.kernel}
+    attrs = _attributes(window, group)
     no_remainder = all(stride == 1 for stride in window.strides)
     fixed_pads = all(isinstance(p, int) and p >= 0 for p in window.begin + window.end)
     if fixed_pads and (window.static or no_remainder):
@@ -49,19 +61,43 @@ def _conv_input_gradient(op, w, gy, window, group):
 
 def _conv_weight_gradient(op, gy, window, group):
     """Convolve x with gy: batch becomes the summed channel, strides and dilations change places"""
-    x = window.x
-    left, right = _swap_batch(op, x, group), op.Transpose(gy, perm=_swapped(x.rank))
+    x, rank = window.x, window.rank + 2
+    window = _without_remainder(window)
+    left, right = _swap_batch(op, x, group, rank), op.Transpose(gy, perm=_swapped(rank))
     attrs = {"strides": window.dilations, "dilations": window.strides, "group": group}
     if all(isinstance(p, int) for p in window.begin + window.end):
         attrs["pads"] = window.begin + window.end
     else:
-        zeros = [0, 0]
-        begin, end = (op.Concat(*([p] if isinstance(p, int) else p for p in side), axis=0) for side in (window.begin, window.end))
-        left = op.Pad(left, op.Concat(zeros, begin, zeros, end, axis=0))
-    gw = op.Transpose(op.Conv(left, right, **attrs), perm=_swapped(x.rank))
+        left = _padded(op, left, window)
+    gw = op.Transpose(op.Conv(left, right, **attrs), perm=_swapped(rank))
     if window.static and _taps(window) == window.kernel:
         return gw
-    return op.Slice(gw, [0] * window.rank, window.kernel, list(range(2, x.rank)))
+    known = all(isinstance(size, int) for size in window.kernel)
+    kernel = window.kernel if known else op.Concat(*_vectors(window.kernel), axis=0)
+    return op.Slice(gw, [0] * window.rank, kernel, list(range(2, rank)))
+
+
+def _padded(op, x, window):
+    """x with the padding of the window around it"""
+    return op.Pad(x, op.Concat([0, 0], *_vectors(window.begin), [0, 0], *_vectors(window.end), axis=0))
+
+
+def _vectors(values):
+    return [[value] if isinstance(value, int) else value for value in values]
+
+
+def _without_remainder(window):
+    """The window with end pads that no position sees taken away, where they can be.
+
+    Otherwise the result is cut, and the gradient of the cut is a Pad whose result is a filter: onnxruntime's Pad_Fusion makes an
+    invalid graph of that.
+    """
+    if not window.static:
+        return window
+    spans = zip(window.sizes, window.begin, window.end, window.extent, window.strides, strict=True)
+    unseen = [(n + b + e - extent) % s for n, b, e, extent, s in spans]
+    end = [e - r if r <= e else e for e, r in zip(window.end, unseen, strict=True)]
+    return Window(window.x, window.kernel, window.strides, window.dilations, window.begin, end)
 
 
 def _taps(window):
@@ -74,15 +110,15 @@ def _swapped(rank):
     return [1, 0, *range(2, rank)]
 
 
-def _swap_batch(op, x, group):
+def _swap_batch(op, x, group, rank):
     """[N, G C, ...] as [C, G N, ...]"""
     if group == 1:
-        return op.Transpose(x, perm=_swapped(x.rank))
+        return op.Transpose(x, perm=_swapped(rank))
     space = op.Shape(x, start=2)
-    batch, channels = op.Shape(x, start=0, end=1), op.Shape(x, start=1, end=2)
+    batch, channels = dim_of(op, x, 0), dim_of(op, x, 1)
     per_group = op.Div(channels, [group])
     apart = op.Reshape(x, op.Concat(batch, [group], per_group, space, axis=0), allowzero=1)
-    turned = op.Transpose(apart, perm=[2, 1, 0, *range(3, x.rank + 1)])
+    turned = op.Transpose(apart, perm=[2, 1, 0, *range(3, rank + 1)])
     return op.Reshape(turned, op.Concat(per_group, op.Mul(batch, [group]), space, axis=0), allowzero=1)
 
 
@@ -90,19 +126,31 @@ def _swap_batch(op, x, group):
 def conv_transpose(op, node, gy):
     """gx = Conv(gy, w);  gw = the weight gradient of that Conv;  gb = gy summed"""
     x, w = node.inputs[:2]
-    kernel = _kernel(node, w)
-    window = _transposed_window(node, x, gy, kernel)
+    window = _transposed_window(op, node, x, gy, _kernel(op, node, w))
     group = node.attr("group")
-    pads = window.begin + window.end
-    gx = None
-    if node.wants(0):
-        attrs = {"strides": window.strides, "dilations": window.dilations, "group": group, "kernel_shape": kernel}
-        gx = op.Conv(gy, w, pads=pads, **attrs)
+    gx = _convolved(op, node, gy, window) if node.wants(0) else None
     gw = _conv_weight_gradient(op, x, window, group) if node.wants(1) else None
-    return (gx, gw, _sum_per_channel(op, gy, x))[: len(node.inputs)]
+    return (gx, gw, _sum_per_channel(op, node, gy, window))[: len(node.inputs)]
 
 
-def _transposed_window(node, x, gy, kernel):
+def _convolved(op, node, gy, window):
+    """Conv of gy, cut to the size of x: what a ConvTranspose leaves empty behind its last window may hold another one"""
+    x, w = node.inputs[:2]
+    pads, attrs = window.begin + window.end, _attributes(window, node.attr("group"))
+    if all(isinstance(p, int) for p in pads):
+        g = op.Conv(gy, w, pads=pads, **attrs)
+    else:
+        g = op.Conv(_padded(op, gy, window), w, **attrs)
+    if g.static_shape is not None and g.static_shape == x.static_shape:
+        return g
+    extra = node.attr("output_padding") or [0] * window.rank
+    sized = node.attr("output_shape") or node.attr("auto_pad") in ("SAME_UPPER", "SAME_LOWER")
+    if not sized and all(e < s for e, s in zip(extra, window.strides, strict=True)):
+        return g
+    return op.Slice(g, [0] * window.rank, op.Shape(x, start=2), list(range(2, window.rank + 2)))
+
+
+def _transposed_window(op, node, x, gy, kernel):
     """The window with which gy would be convolved to give the shape of x"""
     rank = len(kernel)
     strides = list(node.attr("strides") or [1] * rank)
@@ -112,15 +160,18 @@ def _transposed_window(node, x, gy, kernel):
     mode, wanted = node.attr("auto_pad"), node.attr("output_shape")
     begin, end = pads[:rank], pads[rank:]
     if wanted or mode in ("SAME_UPPER", "SAME_LOWER"):
-        if x.static_shape is None:
-            raise UnsupportedGradient(f"{node}: output_shape and auto_pad need known sizes here. Set pads instead.")
-        sizes = x.static_shape[2:]
-        wanted = list(wanted)[-rank:] if wanted else [n * s for n, s in zip(sizes, strides, strict=True)]
-        for i in range(rank):
-            total = strides[i] * (sizes[i] - 1) + extra[i] + dilations[i] * (kernel[i] - 1) + 1 - wanted[i]
-            half = max(total, 0) // 2
-            begin[i] = half if mode == "SAME_UPPER" else max(total, 0) - half
-            end[i] = max(total, 0) - begin[i]
-    if any(e >= s for e, s in zip(extra, strides, strict=True)):
-        raise UnsupportedGradient(f"{node}: output_padding must be smaller than the stride.")
+        wanted = list(wanted)[-rank:] if wanted else [None] * rank
+        totals = [_total_pads(op, x, i, strides[i], extra[i], kernel[i], dilations[i], wanted[i]) for i in range(rank)]
+        begin, end = (list(side) for side in zip(*(split_pads(op, total, mode) for total in totals), strict=True))
     return Window(gy, kernel, strides, dilations, begin, end)
+
+
+def _total_pads(op, x, i, stride, extra, kernel, dilation, wanted):
+    """How much a ConvTranspose cuts off one axis to give the wanted size, or size * stride"""
+    size, extent = x.dims[2 + i] if x.dims is not None else None, extent_at_run_time(op, kernel, dilation)
+    if isinstance(size, int) and isinstance(extent, int):
+        return max(stride * (size - 1) + extra + extent - (size * stride if wanted is None else wanted), 0)
+    length = dim_of(op, x, 2 + i)
+    wanted = op.Mul(length, [stride]) if wanted is None else [wanted]
+    full = op.Add(op.Mul(op.Sub(length, [1]), [stride]), op.Add(_vectors([extent])[0], [extra]))
+    return op.Max(op.Sub(full, wanted), [0])

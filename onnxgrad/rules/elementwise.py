@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from onnxgrad.autodiff.registry import gradient
-from onnxgrad.rules.common import cast_like, masked
+from onnxgrad.rules.common import cast_like, masked, or_infinite
 
 
 @gradient("Add", broadcasts=True)
@@ -58,16 +58,15 @@ def exp(op, node, gy):
 
 @gradient("Log")
 def log(op, node, gy):
-    """gx = gy / x"""
-    (x,) = node.inputs
-    return op.Div(gy, x)
+    """gx = gy / x, 0 where x = 0"""
+    return op.Div(gy, or_infinite(op, node.inputs[0]))
 
 
 @gradient("Sqrt")
 def sqrt(op, node, gy):
-    """gx = gy / (2 y)"""
+    """gx = gy / (2 y), 0 where y = 0"""
     (y,) = node.outputs
-    return op.Div(op.Mul(gy, 0.5), y)
+    return op.Div(op.Mul(gy, 0.5), or_infinite(op, y))
 
 
 @gradient("Reciprocal")
@@ -79,7 +78,7 @@ def reciprocal(op, node, gy):
 
 @gradient("Pow", broadcasts=True)
 def pow_(op, node, gz):
-    """gx = gz * y * x^(y-1), 0 where y = 0;  gy = gz * z * log(x), 0 where x = 0 <= y"""
+    """gx = gz * y * x^(y-1), 0 where y = 0 or where x = 0 < y < 1;  gy = gz * z * log(x), 0 where x = 0 <= y"""
     x, exponent = node.inputs
     (z,) = node.outputs
     y = cast_like(op, exponent, x)
@@ -102,10 +101,10 @@ def _derivative_of_power(op, x, y, exponent):
         if number == 3.0:
             return op.Mul(op.Mul(x, x), 3.0)
         if number != 0.0:
-            return op.Mul(op.Pow(x, op.Sub(y, 1.0)), y)
-    is_zero = op.Equal(y, 0.0)
-    safe = op.Where(is_zero, 1.0, y)
-    return op.Mul(op.Pow(x, op.Sub(safe, 1.0)), y)
+            return op.Mul(op.Pow(or_infinite(op, x) if 0.0 < number < 1.0 else x, op.Sub(y, 1.0)), y)
+    rooted = op.And(op.Equal(x, 0.0), op.And(op.Greater(y, 0.0), op.Less(y, 1.0)))
+    flat = op.Or(op.Equal(y, 0.0), rooted)
+    return op.Where(flat, 0.0, op.Mul(op.Pow(op.Where(flat, 1.0, x), op.Sub(y, 1.0)), y))
 
 
 @gradient("Erf")
@@ -213,9 +212,11 @@ def mean(op, node, gz):
 
 @gradient("Mod", broadcasts=True)
 def mod(op, node, gz):
-    """gx = gz;  gy = -gz * trunc(x / y)   (fmod=1, the only form for floats)"""
+    """gx = gz;  gy = -gz * trunc(x / y), or floor(x / y) for fmod=0 (real numbers since opset 28)"""
     x, y = node.inputs
     quotient = op.Div(x, y)
+    if not node.attr("fmod"):
+        return gz, op.Neg(op.Mul(gz, op.Floor(quotient)))
     whole = op.Mul(op.Sign(quotient), op.Floor(op.Abs(quotient)))
     return gz, op.Neg(op.Mul(gz, whole))
 
@@ -248,13 +249,13 @@ def clip(op, node, gy):
     return (gy if inside is None else masked(op, gy, inside)), below, above
 
 
-@gradient("Cast", "CastLike")
+@gradient("Cast", "CastLike", moves=True)
 def cast(op, node, gy):
     """gx = gy in the element type of x"""
     return gy
 
 
-@gradient("Identity")
+@gradient("Identity", moves=True)
 def identity(op, node, gy):
     """gx = gy"""
     return gy

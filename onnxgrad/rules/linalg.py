@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import string
+import numpy as np
 
+from onnxgrad.autodiff.accumulate import unbroadcast
 from onnxgrad.autodiff.registry import gradient
-from onnxgrad.errors import UnsupportedGradient
 from onnxgrad.rules.common import swap_last_two
 
 
@@ -14,7 +14,7 @@ def matmul(op, node, gz):
     """gx = gz y^T;  gy = x^T gz, summed over broadcast batches"""
     x, y = node.inputs
     if x.rank is None or y.rank is None:
-        return op.Einsum(gz, y, equation="...ik,...jk->...ij"), op.Einsum(x, gz, equation="...ki,...kj->...ij")
+        return _product_of_unknown_rank(op, x, y, gz)
     if x.rank == 1 or y.rank == 1:
         return _vector_product(op, x, y, gz)
     gx = gy = None
@@ -45,6 +45,28 @@ def _vector_product(op, x, y, gz):
     return op.Mul(op.Unsqueeze(gz, [-1]), y), op.Squeeze(gy, [-1])
 
 
+def _product_of_unknown_rank(op, x, y, gz):
+    """Vectors are made matrices at run time: x a row, y a column, gz what their product would be"""
+    row, column = op.Concat([1], op.Shape(x), axis=0), op.Concat(op.Shape(y), [1], axis=0)
+    short_x, short_y = (_is_vector(op, v) for v in (x, y))
+    wide_x = op.Reshape(x, op.Slice(row, op.Sub([1], short_x), [_ALL]), allowzero=1)
+    wide_y = op.Reshape(y, op.Slice(column, [0], op.Add(op.Shape(op.Shape(y)), short_y)), allowzero=1)
+    batch = op.Slice(op.Shape(gz), [0], op.Sub(op.Shape(op.Shape(gz)), op.Sub([2], op.Add(short_x, short_y))))
+    rows, columns = op.Shape(wide_x, start=-2, end=-1), op.Shape(wide_y, start=-1)
+    wide_gz = op.Reshape(gz, op.Concat(batch, rows, columns, axis=0), allowzero=1)
+    gx = unbroadcast(op, op.MatMul(wide_gz, op.Einsum(wide_y, equation="...jk->...kj")), wide_x)
+    gy = unbroadcast(op, op.MatMul(op.Einsum(wide_x, equation="...jk->...kj"), wide_gz), wide_y)
+    return op.Reshape(gx, op.Shape(x), allowzero=1), op.Reshape(gy, op.Shape(y), allowzero=1)
+
+
+_ALL = np.iinfo(np.int64).max
+
+
+def _is_vector(op, v):
+    """[1] if v has rank 1, else [0]"""
+    return op.Cast(op.Equal(op.Shape(op.Shape(v)), [1]), to=7)
+
+
 @gradient("Gemm", broadcasts=(2,))
 def gemm(op, node, gz):
     """ga = alpha gz b^T;  gb = alpha a^T gz;  gc = beta gz   (with a, b transposed as the attributes say)"""
@@ -59,60 +81,3 @@ def gemm(op, node, gz):
     else:
         gb = op.Gemm(a, gz, alpha=alpha, transA=1 - ta)
     return (ga, gb, op.Mul(gz, node.attr("beta")))[: len(node.inputs)]
-
-
-@gradient("Einsum", broadcasts=True)
-def einsum(op, node, gz):
-    """gx_i = Einsum of gz with the other operands, indices of x_i as output; repeated along indices summed away"""
-    operands, output = _parse(node)
-    results = []
-    for i, term in enumerate(operands):
-        if not node.wants(i):
-            results.append(None)
-            continue
-        others = [(t, x) for j, (t, x) in enumerate(zip(operands, node.inputs, strict=True)) if j != i]
-        available = output + "".join(t for t, _ in others)
-        kept = "".join(letter for letter in term if letter in available)
-        equation = ",".join([output, *(t for t, _ in others)]) + "->" + kept
-        g = op.Einsum(gz, *(x for _, x in others), equation=equation.replace(".", "..."))
-        missing = [position for position, letter in enumerate(term) if letter not in available]
-        if missing:
-            x = node.inputs[i]
-            g = op.Expand(op.Unsqueeze(g, _counted_from_end(term, missing)), op.Shape(x))
-        results.append(g)
-    return tuple(results)
-
-
-def _counted_from_end(term, positions):
-    """Axes as onnx counts them when an ellipsis of unknown length may come first"""
-    ellipsis = term.find(".")
-    return [p - len(term) if 0 <= ellipsis < p else p for p in positions]
-
-
-def _spelled_out(node, operands, output):
-    """Each ellipsis replaced by letters of its own, aligned at the right, where the ranks are known"""
-    if "." not in "".join(operands) or any(x.rank is None for x in node.inputs):
-        return operands, output
-    used = set("".join(operands) + output)
-    spare = [letter for letter in string.ascii_letters if letter not in used]
-    lengths = [x.rank - len(term) + 1 if "." in term else 0 for term, x in zip(operands, node.inputs, strict=True)]
-    letters = "".join(spare[: max(lengths)])
-    terms = [term.replace(".", letters[len(letters) - n :]) for term, n in zip(operands, lengths, strict=True)]
-    return terms, output.replace(".", letters)
-
-
-def _parse(node):
-    """Operand terms and output term, one character per index and '.' for an ellipsis"""
-    equation = node.attr("equation").replace(" ", "").replace("...", ".")
-    left, arrow, output = equation.partition("->")
-    operands = left.split(",")
-    if not arrow:
-        letters = "".join(operands)
-        output = ("." if "." in letters else "") + "".join(sorted({c for c in letters if c != "." and letters.count(c) == 1}))
-    operands, output = _spelled_out(node, operands, output)
-    for term in operands:
-        if any(term.count(letter) > 1 for letter in term):
-            raise UnsupportedGradient(f"{node}: no gradient is written for a repeated index ({term!r}). Take the diagonal first.")
-        if "." in term and "." not in output:
-            raise UnsupportedGradient(f"{node}: no gradient is written for an ellipsis that the output omits. Name its indices.")
-    return operands, output

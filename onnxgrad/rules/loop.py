@@ -48,6 +48,8 @@ def _record_states(op, node):
     starts, kept, updated = [], [], []
     for k in growing:
         state = copy.inputs[2 + k]
+        if state.dtype.name == "bfloat16":
+            raise UnsupportedGradient(f"{node}: a state that changes its shape needs a sequence, and ONNX has none of bfloat16.")
         starts.append(op.SequenceEmpty(dtype=state.dtype.number))
         kept.append(copy.register(Variable(copy, program.fresh_name(f"{state.name}/tape"), SequenceType(state.type))))
         updated.append(build.SequenceInsert(kept[-1], state))
@@ -177,7 +179,7 @@ class _LoopGradient:
         inner, found = self.node.differentiate_body(forward, shell, seeds, [*(forward.inputs[p] for p in places), *self.captured])
         values = [self._argument(build, p, i, id(inner.inputs[p]) in reads_of(inner.ops)) for p in range(len(inner.inputs))]
         replaced = move_into(shell, inner, values)
-        found = [None if g is None else replaced.get(id(g), g) for g in found]
+        found = [None if g is None else replaced.get(g, g) for g in found]
         own = [self._or_zeros(build, g, values[p], p, i) for p, g in zip(places, found, strict=False)]
         totals = [t if g is None else add_up(build, [t, g]) for t, g in zip(sums, found[len(places) :], strict=True)]
         finish_body(shell, [condition, *own[: len(self.active)], *totals, *own[len(self.active) :]], build)

@@ -3,62 +3,79 @@
 from __future__ import annotations
 
 from onnxgrad.autodiff.registry import gradient
-from onnxgrad.errors import UnsupportedGradient
-from onnxgrad.rules.common import cast_like, zeros_like
+from onnxgrad.rules.common import cast_like, scatter_add_flat, zeros_like
 
 
-def _rows(op, node, scores, g):
-    """(labels made safe, gradient of each row's loss): weighted, 0 where ignored, divided by the total weight for a mean"""
-    labels = op.Cast(node.inputs[1], to=7)
-    weights = node.inputs[2] if len(node.inputs) > 2 else None
-    if node.wants(2):
-        raise UnsupportedGradient(f"{node}: no gradient is written for its class weights. Set stop_gradient on them.")
-    ignored = node.attr("ignore_index")
-    counts = None
-    if ignored is not None:
-        kept = op.Not(op.Equal(labels, ignored))
-        labels = op.Mul(labels, op.Cast(kept, to=7))
-        counts = cast_like(op, kept, scores)
-    if weights is not None:
-        weight = op.Gather(weights, labels)
-        counts = weight if counts is None else op.Mul(weight, counts)
-    reduction = node.attr("reduction")
-    if reduction == "mean":
-        total = op.ReduceSum(counts, keepdims=0) if counts is not None else cast_like(op, op.Size(labels), scores)
-        g = op.Div(g, total)
-    if counts is not None:
-        g = op.Mul(counts, g)
-    elif reduction != "none":
-        g = op.Expand(g, op.Shape(labels))
-    return labels, g
+class _Rows:
+    """The rows of a loss: ``labels`` made safe, how much each ``counts``, and the gradient ``g`` of what a row counting 1 adds"""
 
+    def __init__(self, op, node, scores, g):
+        self.labels = op.Cast(node.inputs[1], to=7)
+        self.weights = node.inputs[2] if len(node.inputs) > 2 else None
+        self.reduction = node.attr("reduction")
+        self.kept = self.counts = None
+        ignored = node.attr("ignore_index")
+        if ignored is not None:
+            kept = op.Not(op.Equal(self.labels, ignored))
+            self.labels = op.Mul(self.labels, op.Cast(kept, to=7))
+            self.kept = self.counts = cast_like(op, kept, scores)
+        if self.weights is not None:
+            weight = op.Gather(self.weights, self.labels)
+            self.counts = weight if self.kept is None else op.Mul(weight, self.kept)
+        if self.reduction == "mean":
+            total = cast_like(op, op.Size(self.labels), scores) if self.counts is None else op.ReduceSum(self.counts, keepdims=0)
+            g = op.Div(g, total)
+        self.g = g
 
-def _at_labels(op, start, labels, values):
-    """``start`` with ``values`` written at each row's label (axis 1)"""
-    return op.ScatterElements(start, op.Unsqueeze(labels, [1]), op.Unsqueeze(values, [1]), axis=1)
+    def gradient(self, op):
+        """Gradient of each row's loss before it is weighted: 0 where ignored"""
+        if self.counts is not None:
+            return op.Mul(self.counts, self.g)
+        return self.g if self.reduction == "none" else op.Expand(self.g, op.Shape(self.labels))
+
+    def gradient_of_weights(self, op, log, loss):
+        """Each row's -log p, for a mean relative to the loss, added up at its label"""
+        rows = op.Neg(op.Squeeze(op.GatherElements(log, op.Unsqueeze(self.labels, [1]), axis=1), [1]))
+        if self.reduction == "mean":
+            rows = op.Sub(rows, loss)
+        if self.kept is not None:
+            rows = op.Where(op.Equal(self.kept, 0.0), 0.0, rows)
+        return scatter_add_flat(op, self.labels, op.Mul(rows, self.g), self.weights)
 
 
 @gradient("SoftmaxCrossEntropyLoss")
 def softmax_cross_entropy_loss(op, node, gloss, glog=None):
-    """gscores = (softmax(scores) - onehot(label)) * g of the row's loss;  through log_prob as in LogSoftmax"""
-    scores = node.inputs[0]
+    """gscores = (softmax(scores) - onehot(label)) * g of the row;  gweights = -log p at each label, for a mean minus the loss"""
+    scores, loss = node.inputs[0], node.outputs[0]
     log = node.outputs[1] if len(node.outputs) > 1 else None
-    p = op.Softmax(scores, axis=1) if log is None else op.Exp(log)
-    gscores = None
+    if log is None and node.wants(2):
+        log = op.LogSoftmax(scores, axis=1)
+    gscores = gweights = None
+    if node.wants(0):
+        p = op.Softmax(scores, axis=1) if log is None else op.Exp(log)
     if gloss is not None:
-        labels, g = _rows(op, node, scores, gloss)
-        index = op.Unsqueeze(labels, [1])
-        less_one = op.Sub(op.GatherElements(p, index, axis=1), 1.0)
-        gscores = op.Mul(op.ScatterElements(p, index, less_one, axis=1), op.Unsqueeze(g, [1]))
-    if glog is not None:
+        rows = _Rows(op, node, scores, gloss)
+        if node.wants(0):
+            index = op.Unsqueeze(rows.labels, [1])
+            less_one = op.Sub(op.GatherElements(p, index, axis=1), 1.0)
+            gscores = op.Mul(op.ScatterElements(p, index, less_one, axis=1), op.Unsqueeze(rows.gradient(op), [1]))
+        if node.wants(2):
+            gweights = rows.gradient_of_weights(op, log, loss)
+    if glog is not None and node.wants(0):
         through = op.Sub(glog, op.Mul(p, op.ReduceSum(glog, [1], keepdims=1)))
         gscores = through if gscores is None else op.Add(gscores, through)
-    return gscores
+    return (gscores, None, gweights)[: len(node.inputs)]
 
 
 @gradient("NegativeLogLikelihoodLoss")
 def negative_log_likelihood_loss(op, node, gloss):
-    """glog = -g of the row's loss at its label, 0 elsewhere"""
-    log = node.inputs[0]
-    labels, g = _rows(op, node, log, gloss)
-    return _at_labels(op, zeros_like(op, log), labels, op.Neg(g))
+    """glog = -g of the row at its label, 0 elsewhere;  gweights = -log p at each label, for a mean minus the loss"""
+    log, loss = node.inputs[0], node.outputs[0]
+    rows = _Rows(op, node, log, gloss)
+    glog = gweights = None
+    if node.wants(0):
+        at_labels = op.Unsqueeze(op.Neg(rows.gradient(op)), [1])
+        glog = op.ScatterElements(zeros_like(op, log), op.Unsqueeze(rows.labels, [1]), at_labels, axis=1)
+    if node.wants(2):
+        gweights = rows.gradient_of_weights(op, log, loss)
+    return (glog, None, gweights)[: len(node.inputs)]

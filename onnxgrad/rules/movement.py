@@ -6,22 +6,22 @@ import numpy as np
 
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.ir.simplify import known_ints
-from onnxgrad.rules.common import flat_positions, scatter_add_flat, zeros_like
+from onnxgrad.rules.common import flat_positions, scatter_add_flat, size_along, zeros_of_shape
 
 
-@gradient("Reshape", "Flatten", "Squeeze")
+@gradient("Reshape", "Flatten", "Squeeze", moves=True)
 def reshape(op, node, gy):
     """gx = gy in the shape of x"""
     return op.Reshape(gy, op.Shape(node.inputs[0]), allowzero=1)
 
 
-@gradient("Unsqueeze")
+@gradient("Unsqueeze", moves=True)
 def unsqueeze(op, node, gy):
     """gx = gy without the added axes"""
     return op.Squeeze(gy, axes=node.operand("axes"))
 
 
-@gradient("Transpose")
+@gradient("Transpose", moves=True)
 def transpose(op, node, gy):
     """gx = gy with the axes put back"""
     perm = node.attr("perm")
@@ -30,7 +30,7 @@ def transpose(op, node, gy):
     return op.Transpose(gy, perm=[int(axis) for axis in np.argsort(perm)])
 
 
-@gradient("Concat")
+@gradient("Concat", moves=True)
 def concat(op, node, gz):
     """gx_i = the part of gz that came from x_i"""
     if len(node.inputs) == 1:
@@ -40,7 +40,7 @@ def concat(op, node, gz):
     if all(size is not None for size in sizes):
         lengths = op.constant(np.array(sizes, np.int64))
     else:
-        lengths = op.Concat(*(_length_along(op, x, axis) for x in node.inputs), axis=0)
+        lengths = op.Concat(*(size_along(op, x, axis) for x in node.inputs), axis=0)
     return op.Split(gz, lengths, axis=axis, outputs=len(node.inputs))
 
 
@@ -48,22 +48,17 @@ def _size_along(x, axis):
     return x.dims[axis] if x.dims is not None and isinstance(x.dims[axis], int) else None
 
 
-def _length_along(op, x, axis):
-    """Size of one axis as a vector of one element; ``end`` of -1 + 1 would mean the start, so it is left out"""
-    return op.Shape(x, start=axis) if axis == -1 else op.Shape(x, start=axis, end=axis + 1)
-
-
-@gradient("Split")
+@gradient("Split", moves=True)
 def split(op, node, *gys):
     """gx = the gradients of the parts, joined; zeros for a part that nobody used"""
-    parts = []
+    parts, used = [], next(g for g in gys if g is not None)
     for i, g in enumerate(gys):
         y = node.outputs[i] if node.outputs[i] is not None else node.extra_output(i)
-        parts.append(zeros_like(op, y) if g is None else g)
+        parts.append(zeros_of_shape(op, op.Shape(y), used) if g is None else g)
     return op.Concat(*parts, axis=node.attr("axis")) if len(parts) > 1 else parts[0]
 
 
-@gradient("Slice")
+@gradient("Slice", moves=True)
 def slice_(op, node, gy):
     """gx = gy put back at its place, zeros elsewhere"""
     x = node.inputs[0]
@@ -94,17 +89,19 @@ def _pads_that_undo(op, node, gy):
     whole, part = x.static_shape, gy.static_shape
     if whole is not None and part is not None:
         return before + [w - p - b for w, p, b in zip(whole, part, before, strict=True)]
+    if any(start and not isinstance(dim, int) for start, dim in zip(before, x.dims, strict=True)):
+        before = op.Min(op.Shape(x), before)
     after = op.Sub(op.Sub(op.Shape(x), op.Shape(gy)), before)
     return op.Concat(before, after, axis=0)
 
 
-@gradient("Expand", broadcasts=True)
+@gradient("Expand", broadcasts=True, moves=True)
 def expand(op, node, gy):
     """gx = gy summed over the repeated axes"""
     return gy
 
 
-@gradient("Tile")
+@gradient("Tile", moves=True)
 def tile(op, node, gy):
     """gx = gy summed over the repetitions"""
     x, repeats = node.inputs
@@ -116,7 +113,7 @@ def tile(op, node, gy):
     return op.ReduceSum(apart, list(range(0, 2 * x.rank, 2)), keepdims=0)
 
 
-@gradient("Pad")
+@gradient("Pad", moves=True)
 def pad(op, node, gy):
     """gx = gy without the padding, plus what reflect, edge and wrap copied;  gvalue = the sum of the padding"""
     x, pads = node.inputs[:2]
@@ -128,26 +125,28 @@ def pad(op, node, gy):
     gx = op.Pad(gy, undo, None, axes)
     if not node.wants(2):
         return gx
-    return gx, None, op.Reshape(op.Sub(op.ReduceSum(gy, keepdims=0), op.ReduceSum(gx, keepdims=0)), op.Shape(node.inputs[2]))
+    padding = op.Sub(gy, op.Pad(gx, pads, None, axes))
+    return gx, None, op.Reshape(op.ReduceSum(padding, keepdims=0), op.Shape(node.inputs[2]))
 
 
-@gradient("DepthToSpace")
+@gradient("DepthToSpace", moves=True)
 def depth_to_space(op, node, gy):
     """gx = gy with the blocks folded back into channels"""
     x, size = node.inputs[0], node.attr("blocksize")
     if node.attr("mode") == "DCR":
         return op.SpaceToDepth(gy, blocksize=size)
     shape = op.Shape(x)
-    n, c, h, w = (op.Slice(shape, [i], [i + 1]) for i in range(4))
+    n, c, h, w = (op.Shape(x, start=i, end=i + 1) for i in range(4))
     apart = op.Concat(n, op.Div(c, [size * size]), h, [size], w, [size], axis=0)
     blocks = op.Transpose(op.Reshape(gy, apart, allowzero=1), perm=[0, 1, 3, 5, 2, 4])
     return op.Reshape(blocks, shape, allowzero=1)
 
 
-@gradient("SpaceToDepth")
+@gradient("SpaceToDepth", moves=True)
 def space_to_depth(op, node, gy):
     """gx = gy with the channels spread back into blocks"""
-    return op.DepthToSpace(gy, blocksize=node.attr("blocksize"), mode="DCR")
+    mode = node.operator.attrs.get("mode", "DCR")  # an attribute since opset 28
+    return op.DepthToSpace(gy, blocksize=node.attr("blocksize"), mode=mode)
 
 
 @gradient("Trilu")

@@ -5,9 +5,10 @@ Ioffe and Szegedy, "Batch Normalization", 2015, section 3; the same derivation h
 
 from __future__ import annotations
 
-from onnxgrad.autodiff.registry import expands, gradient
-from onnxgrad.errors import UnsupportedGradient
-from onnxgrad.rules.common import cast_like, size_as
+import math
+
+from onnxgrad.autodiff.registry import gradient
+from onnxgrad.rules.common import axes_from, cast_like, dim_of, or_infinite, size_as
 
 
 def _normalised(op, x, axes, epsilon):
@@ -27,20 +28,21 @@ def _through_statistics(op, g, unit, inverse, axes):
 
 def _per_channel(op, v, x):
     """A vector over channels, shaped to broadcast against x"""
-    return op.Unsqueeze(v, list(range(1, x.rank - 1))) if x.rank > 2 else v
+    if x.rank is not None:
+        return op.Unsqueeze(v, list(range(1, x.rank - 1)))
+    return op.Unsqueeze(v, op.Range(1, op.Sub(op.Size(op.Shape(x)), 1), 1))
 
 
-def _ranked(node, x):
-    if x.rank is None:
-        raise UnsupportedGradient(f"{node}: the rank of its input is unknown. Declare its shape in the model's value_info.")
-    return [0, *range(2, x.rank)]
+def _all_but_channels(op, x):
+    """The axes of batch and space"""
+    return [0, *range(2, x.rank)] if x.rank is not None else op.Concat([0], axes_from(op, x, 2), axis=0)
 
 
 @gradient("BatchNormalization")
 def batch_normalization(op, node, gy, gmean=None, gvar=None):
     """unit = (x - mean) / sqrt(var + eps);  gscale = sum(gy unit);  gb = sum(gy);  gx through the statistics when training"""
     x, scale, _, mean, var = node.inputs
-    axes, epsilon = _ranked(node, x), node.attr("epsilon")
+    axes, epsilon = _all_but_channels(op, x), node.attr("epsilon")
     if node.attr("training_mode"):
         return _batch_normalization_training(op, node, axes, gy, gmean, gvar)
     deviation = op.Sqrt(op.Add(var, epsilon))
@@ -90,10 +92,7 @@ def _static_count(x):
 def layer_normalization(op, node, gy, gmean=None, ginverse=None):
     """gx = inv * (g - mean(g) - unit * mean(g * unit)), g = gy * scale, unit = (x - mean) * inv;  gscale = gy unit;  gb = gy"""
     given, scale = node.inputs[:2]
-    if given.rank is None:
-        raise UnsupportedGradient(f"{node}: the rank of its input is unknown. Declare its shape in the model's value_info.")
-    axis = node.attr("axis") % given.rank
-    axes = list(range(axis, given.rank))
+    axes = axes_from(op, given, node.attr("axis"))
     x = op.Cast(given, to=node.attr("stash_type")) if given.dtype.name in ("float16", "bfloat16") else given
     mean, inverse = (_statistic(node, i) for i in (1, 2))
     unit = op.Mul(op.Sub(x, cast_like(op, mean, x)), cast_like(op, inverse, x))
@@ -131,8 +130,8 @@ def _count_over(x, axes):
 def instance_normalization(op, node, gy):
     """As LayerNormalization over the spatial axes;  gscale, gb summed over batch and space"""
     x, scale, _ = node.inputs
-    axes = _ranked(node, x)
-    space = axes[1:]
+    axes = _all_but_channels(op, x)
+    space = axes_from(op, x, 2)
     unit, inverse = _normalised(op, x, space, node.attr("epsilon"))
     gx = _through_statistics(op, op.Mul(gy, _per_channel(op, scale, x)), unit, inverse, space)
     return gx, op.ReduceSum(op.Mul(gy, unit), axes, keepdims=0), op.ReduceSum(gy, axes, keepdims=0)
@@ -142,7 +141,7 @@ def instance_normalization(op, node, gy):
 def group_normalization(op, node, gy):
     """As LayerNormalization over each group of channels;  gscale, gb summed over batch and space"""
     x, scale, _ = node.inputs
-    axes = _ranked(node, x)
+    axes = _all_but_channels(op, x)
     groups = op.Concat(op.Shape(x, start=0, end=1), [node.attr("num_groups"), -1], axis=0)
     unit, inverse = _normalised(op, op.Reshape(x, groups), [2], node.attr("epsilon"))
     g = op.Reshape(op.Mul(gy, _per_channel(op, scale, x)), groups)
@@ -154,11 +153,58 @@ def group_normalization(op, node, gy):
 @gradient("MeanVarianceNormalization")
 def mean_variance_normalization(op, node, gy):
     """As LayerNormalization over the given axes, without scale"""
-    x, (y,) = node.inputs[0], node.outputs
+    # Not through the output: onnx's checker refuses the operator's own body in 16-bit floats.
+    x = node.inputs[0]
     axes = list(node.attr("axes"))
     centred = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
     deviation = op.Sqrt(op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1))
-    return _through_statistics(op, gy, y, op.Reciprocal(op.Add(deviation, 1e-9)), axes)
+    inverse = op.Reciprocal(op.Add(deviation, 1e-9))
+    return _through_statistics(op, gy, op.Mul(centred, inverse), inverse, axes)
 
 
-expands("RMSNormalization")
+@gradient("RMSNormalization", broadcasts=(1,))
+def rms_normalization(op, node, gy):
+    """gx = inv * (g - unit * mean(g * unit)), g = gy * scale, unit = x * inv, inv = 1 / sqrt(mean(x^2) + eps);  gscale = gy unit"""
+    given, scale = node.inputs
+    axes = axes_from(op, given, node.attr("axis"))
+    x = op.Cast(given, to=node.attr("stash_type")) if given.dtype.name in ("float16", "bfloat16") else given
+    inverse = op.Reciprocal(op.Sqrt(op.Add(op.ReduceMean(op.Mul(x, x), axes, keepdims=1), node.attr("epsilon"))))
+    unit, wide = op.Mul(x, inverse), cast_like(op, gy, x)
+    gx = None
+    if node.wants(0):
+        g = op.Mul(wide, cast_like(op, scale, x))
+        slope = op.ReduceMean(op.Mul(g, unit), axes, keepdims=1)
+        gx = op.Mul(op.Sub(g, op.Mul(unit, slope)), inverse)
+    return gx, op.Mul(wide, unit)
+
+
+@gradient("LpNormalization")
+def lp_normalization(op, node, gy):
+    """gx = (gy - n * sum(gy y, axis)) / norm, n = sign(x) for p = 1 and y for p = 2;  0 where the norm is 0"""
+    x, (y,), axis = node.inputs[0], node.outputs, node.attr("axis")
+    axes = [axis % x.rank if x.rank is not None else axis]
+    norm, direction = (op.ReduceL1(x, axes), op.Sign(x)) if node.attr("p") == 1 else (op.ReduceL2(x, axes), y)
+    along = op.ReduceSum(op.Mul(gy, y), axes, keepdims=1)
+    return op.Div(op.Sub(gy, op.Mul(direction, along)), or_infinite(op, norm))
+
+
+@gradient("LRN")
+def lrn(op, node, gy):
+    """gx = gy d^-beta - 2 alpha beta x * mean(gy x d^(-beta-1)) over the mirrored window, d = bias + alpha mean(x^2)"""
+    (x,) = node.inputs
+    alpha, beta, size = node.attr("alpha"), node.attr("beta"), node.attr("size")
+    before, after = (size - 1) // 2, size // 2
+    squares = _channel_mean(op, op.Mul(x, x), size, before, after)
+    scale = op.Add(op.Mul(squares, alpha), node.attr("bias"))
+    direct = op.Mul(gy, op.Pow(scale, -beta))
+    spread = _channel_mean(op, op.Div(op.Mul(direct, x), scale), size, after, before)
+    return op.Sub(direct, op.Mul(op.Mul(x, spread), 2.0 * alpha * beta))
+
+
+def _channel_mean(op, x, size, before, after):
+    """Sum over a window of channels, divided by its full size also where it reaches over the ends"""
+    shape = x.static_shape
+    space = op.ReduceProd(op.Shape(x, start=2)) if shape is None else [math.prod(shape[2:])]
+    planes = op.Concat(dim_of(op, x, 0), [1], dim_of(op, x, 1), space, axis=0)
+    attrs = {"kernel_shape": [size, 1], "pads": [before, 0, after, 0], "count_include_pad": 1}
+    return op.Reshape(op.AveragePool(op.Reshape(x, planes, allowzero=1), **attrs), op.Shape(x), allowzero=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxgrad.autodiff.registry import stops_gradient, unsupported
 
 stops_gradient(
-    "SequenceEmpty", "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "Range", "EyeLike", "Constant", "ConstantOfShape",
+    "SequenceEmpty", "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "EyeLike", "Constant", "ConstantOfShape",
     because="the output is an integer, an index or a constant",
 )  # fmt: skip
 stops_gradient(
@@ -13,7 +13,7 @@ stops_gradient(
     "OptionalHasElement", because="the output is a truth value",
 )  # fmt: skip
 stops_gradient(
-    "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "MatMulInteger", "ConvInteger", "SequenceLength",
+    "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "SequenceLength",
     because="the operands are integers",
 )  # fmt: skip
 stops_gradient("Floor", "Ceil", "Round", "Sign", "Hardmax", because="the derivative is zero almost everywhere")
@@ -26,36 +26,6 @@ stops_gradient(
 )
 unsupported("NonMaxSuppression", because="the set of selected boxes jumps when scores change")
 unsupported("BitCast", because="reinterpreting bits is not a function of real numbers")
-unsupported("Unique", because="the set of distinct values jumps when an element changes")
-unsupported(
-    "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul",
-    because="rounding has a zero derivative almost everywhere; a straight-through convention is not offered yet",
-)  # fmt: skip
-unsupported("CausalConvWithState", "LinearAttention", "SwiGLU", because="its gradient through the ONNX body is not verified yet")
-_NOT_WRITTEN = (
-    "AffineGrid",
-    "CenterCropPad",
-    "Col2Im",
-    "Compress",
-    "CumProd",
-    "DFT",
-    "DeformConv",
-    "Det",
-    "GlobalLpPool",
-    "GridSample",
-    "LRN",
-    "LpNormalization",
-    "LpPool",
-    "MaxRoiPool",
-    "MaxUnpool",
-    "OneHot",
-    "ReduceProd",
-    "ReverseSequence",
-    "RoiAlign",
-    "STFT",
-    "TensorScatter",
-)
-unsupported(*_NOT_WRITTEN, because="its rule is not written yet")
 _ML = (
     "ArrayFeatureExtractor", "Binarizer", "CastMap", "CategoryMapper", "DictVectorizer", "FeatureVectorizer", "Imputer",
     "LabelEncoder", "LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder", "SVMClassifier", "SVMRegressor",

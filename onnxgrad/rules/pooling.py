@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from onnxgrad.autodiff.registry import gradient
-from onnxgrad.rules.common import cast_like, size_as, zeros_of_shape
+from onnxgrad.errors import UnsupportedGradient
+from onnxgrad.rules.common import axes_from, cast_like, dim_of, or_infinite, size_as, zeros_of_shape
 from onnxgrad.rules.window import window_of
 
 
@@ -14,30 +15,31 @@ def max_pool(op, node, gy, gindices=None):
     """gx = gy added up at the maxima (the first of several equal ones)"""
     x = node.inputs[0]
     indices = node.outputs[1] if len(node.outputs) > 1 and node.outputs[1] is not None else node.extra_output(1)
-    planes = op.Concat(op.Shape(x, start=0, end=2), [-1], axis=0)
-    area = _area(op, x)
+    planes = op.Concat(op.Shape(x, start=0, end=2), _area(op, gy, len(node.attr("kernel_shape"))), axis=0)
+    area = _area(op, x, len(node.attr("kernel_shape")))
     if node.attr("storage_order"):
-        indices = _row_major(op, x, indices)
-    within = op.Mod(op.Reshape(indices, planes), area)
-    wide = op.Cast(gy, to=1) if gy.dtype.name == "float16" else gy
+        indices = _row_major(op, node, indices, area)
+    within = op.Mod(op.Reshape(indices, planes, allowzero=1), area)
+    wide = op.Cast(gy, to=1) if gy.dtype.name in ("float16", "bfloat16") else gy
     empty = zeros_of_shape(op, op.Concat(op.Shape(x, start=0, end=2), area, axis=0), wide)
-    summed = op.ScatterElements(empty, within, op.Reshape(wide, planes), axis=2, reduction="add")
+    summed = op.ScatterElements(empty, within, op.Reshape(wide, planes, allowzero=1), axis=2, reduction="add")
     return op.Reshape(op.Cast(summed, to=gy.dtype.number), op.Shape(x), allowzero=1)
 
 
-def _area(op, x):
+def _area(op, x, rank):
     """Number of positions in one plane, as a vector of one element"""
-    sizes = [op.Shape(x, start=axis, end=axis + 1) for axis in range(2, x.rank)]
+    sizes = [dim_of(op, x, 2 + i) for i in range(rank)]
     area = sizes[0]
     for size in sizes[1:]:
         area = op.Mul(area, size)
     return area
 
 
-def _row_major(op, x, indices):
+def _row_major(op, node, indices, area):
     """Column-major positions (c*H + r) within a plane as row-major ones (r*W + c)"""
-    shape = [op.Shape(x, start=axis, end=axis + 1) for axis in range(2, x.rank)]
-    rest = op.Mod(indices, _area(op, x))
+    x = node.inputs[0]
+    shape = [dim_of(op, x, 2 + i) for i in range(len(node.attr("kernel_shape")))]
+    rest = op.Mod(indices, area)
     position = None
     weight = None
     digits = []
@@ -55,14 +57,31 @@ def _row_major(op, x, indices):
 def average_pool(op, node, gy):
     """gx = gy / number of averaged elements, given back to the whole window"""
     x = node.inputs[0]
+    window = _pooling_window(op, node, x)
+    return _give_back(op, window, op.Div(gy, _window_counts(op, node, window, gy)))
+
+
+def _pooling_window(op, node, x):
+    """The window, unless it is one of which the specification and runtimes think differently"""
     window = window_of(op, node, x, list(node.attr("kernel_shape")))
-    share = op.Div(gy, _window_counts(op, node, window, gy))
-    single = op.Concat([-1, 1], op.Shape(gy, start=2), axis=0)
-    ones = op.constant(np.ones([1, 1, *window.kernel], gy.dtype.numpy))
+    dilated = any(dilation != 1 for dilation in window.dilations)
+    skips = any(stride > kernel + 1 for stride, kernel in zip(window.strides, window.kernel, strict=True))
+    if node.attr("auto_pad") in ("SAME_UPPER", "SAME_LOWER") and (dilated or skips):
+        raise UnsupportedGradient(
+            f"{node}: with auto_pad, runtimes place windows that are dilated or leave gaps otherwise than the specification. "
+            "Write the pads out."
+        )
+    return window
+
+
+def _give_back(op, window, share):
+    """Each element of ``share`` added to all elements that its window saw"""
+    single = op.Concat([-1, 1], op.Shape(share, start=2), axis=0)
+    ones = op.constant(np.ones([1, 1, *window.kernel], share.dtype.numpy))
     attrs = {"strides": window.strides, "dilations": window.dilations, "kernel_shape": window.kernel}
     covered = op.ConvTranspose(op.Reshape(share, single), ones, **attrs)
     fitted = op.Pad(covered, window.fitting_pads(op, covered))
-    return op.Reshape(fitted, op.Shape(x), allowzero=1)
+    return op.Reshape(fitted, op.Shape(window.x), allowzero=1)
 
 
 def _window_counts(op, node, window, gy):
@@ -115,5 +134,35 @@ def global_max_pool(op, node, gy):
     """gx = gy at the maxima; ties share it equally"""
     x, (y,) = node.inputs[0], node.outputs
     chosen = cast_like(op, op.Equal(x, y), x)
-    count = op.ReduceSum(chosen, list(range(2, x.rank)), keepdims=1)
+    count = op.ReduceSum(chosen, axes_from(op, x, 2), keepdims=1)
     return op.Div(op.Mul(chosen, gy), count)
+
+
+@gradient("LpPool")
+def lp_pool(op, node, gy):
+    """gx = sign(x) |x|^(p-1) * (gy / y^(p-1) given back to the whole window), 0 where y = 0"""
+    x, (y,), p = node.inputs[0], node.outputs, node.attr("p")
+    window = _pooling_window(op, node, x)
+    return op.Mul(_signed_power(op, x, p - 1), _give_back(op, window, _over_power(op, gy, y, p - 1)))
+
+
+@gradient("GlobalLpPool")
+def global_lp_pool(op, node, gy):
+    """gx = gy * sign(x) (|x| / y)^(p-1), 0 where y = 0"""
+    x, (y,), p = node.inputs[0], node.outputs, node.attr("p")
+    return op.Mul(_signed_power(op, x, p - 1), _over_power(op, gy, y, p - 1))
+
+
+def _signed_power(op, x, exponent):
+    """sign(x) |x|^exponent"""
+    if exponent == 1:
+        return x
+    return op.Sign(x) if exponent == 0 else op.Mul(op.Sign(x), op.Pow(op.Abs(x), float(exponent)))
+
+
+def _over_power(op, g, y, exponent):
+    """g / y^exponent, 0 where y = 0"""
+    if exponent == 0:
+        return g
+    divisor = or_infinite(op, y)
+    return op.Div(g, divisor if exponent == 1 else op.Pow(divisor, float(exponent)))

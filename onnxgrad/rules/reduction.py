@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from onnxgrad.autodiff.registry import gradient
 from onnxgrad.ir.simplify import known_ints
-from onnxgrad.rules.common import cast_like, size_as, zeros_like
+from onnxgrad.rules.common import cast_like, or_infinite, size_as, zeros_like
 
 
 def _keeping_axes(op, node, g):
@@ -55,9 +57,7 @@ def reduce_l1(op, node, gy):
 def reduce_l2(op, node, gy):
     """gx = gy * x / y, 0 where y = 0"""
     x, (y,) = node.inputs[0], node.outputs
-    is_zero = op.Equal(y, 0.0)
-    factor = op.Where(is_zero, 0.0, op.Div(gy, op.Where(is_zero, 1.0, y)))
-    return op.Mul(x, _keeping_axes(op, node, factor))
+    return op.Mul(x, _keeping_axes(op, node, op.Div(gy, or_infinite(op, y))))
 
 
 @gradient("ReduceSumSquare")
@@ -68,15 +68,16 @@ def reduce_sum_square(op, node, gy):
 
 @gradient("ReduceLogSum")
 def reduce_log_sum(op, node, gy):
-    """gx = gy / exp(y), repeated along the reduced axes"""
+    """gx = gy / exp(y), repeated along the reduced axes;  0 where exp(y) = 0"""
     (y,) = node.outputs
-    return _repeated(op, node, op.Mul(gy, op.Exp(op.Neg(y))))
+    return _repeated(op, node, op.Div(gy, or_infinite(op, op.Exp(y))))
 
 
 @gradient("ReduceLogSumExp")
 def reduce_log_sum_exp(op, node, gy):
-    """gx = gy * exp(x - y)"""
+    """gx = gy * exp(x - y), 0 where all of x, and so y, is minus infinity"""
     x, (y,) = node.inputs[0], node.outputs
+    y = op.Where(op.Equal(y, -math.inf), 0.0, y)
     return op.Mul(_keeping_axes(op, node, gy), op.Exp(op.Sub(x, _keeping_axes(op, node, y))))
 
 

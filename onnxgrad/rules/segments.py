@@ -43,7 +43,7 @@ def loop_in_segments(op, node, segmented):
         def write(build, j, condition, *values):
             copy = copy_block(body, {}, build.block, lambda v: op.block.program.fresh_name(v.name))
             replaced = move_into(build.block, copy, [build.Add(first, j), condition, *values[:-1]])
-            again, *found = [replaced.get(id(v), v) for v in copy.outputs]
+            again, *found = [replaced.get(v, v) for v in copy.outputs]
             return again, *found[: len(starts)], again, *found[len(starts) :]
 
         return write
@@ -88,7 +88,7 @@ def scan_in_segments(op, node, segmented):
         elements = [build.Gather(x, i, axis=axis) for x, axis in zip(scans, in_axes, strict=True)]
         copy = copy_block(body, {}, build.block, lambda v: op.block.program.fresh_name(v.name))
         replaced = move_into(build.block, copy, [*values, *elements])
-        return tuple(replaced.get(id(v), v) for v in copy.outputs)
+        return tuple(replaced.get(v, v) for v in copy.outputs)
 
     found = loop_times(op, length, [(f"state_{k}", v) for k, v in enumerate(starts)], step)
     segmented.add(id(found[0].op.attrs["body"]))

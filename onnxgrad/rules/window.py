@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxgrad.errors import UnsupportedGradient
+from onnxgrad.rules.common import dim_of
 
-__all__ = ["Window", "window_of"]
+__all__ = ["Window", "extent_at_run_time", "split_pads", "window_of"]
 
 
 class Window:
     """A sliding window over the spatial axes of x.
 
-    ``pads`` are (begin, end) lists of numbers, or of one-element int64 variables where ``auto_pad`` meets an unknown size.
+    ``begin`` and ``end`` are pads: numbers, or one-element int64 variables where ``auto_pad`` meets an unknown size. So is
+    ``kernel`` for filters of unknown size.
     """
 
-    def __init__(self, x: Any, kernel: list[int], strides: list[int], dilations: list[int], begin: list[Any], end: list[Any]):
+    def __init__(self, x: Any, kernel: list[Any], strides: list[int], dilations: list[int], begin: list[Any], end: list[Any]):
         self.x = x
         self.kernel = kernel
         self.strides = strides
@@ -23,13 +24,17 @@ class Window:
         self.begin = begin
         self.end = end
         self.rank = len(kernel)
-        self.extent = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
         self.sizes = [x.dims[2 + i] if x.dims is not None else None for i in range(self.rank)]
 
     @property
     def static(self) -> bool:
         """Whether all sizes and pads are numbers."""
-        return all(isinstance(n, int) for n in [*self.sizes, *self.begin, *self.end])
+        return all(isinstance(n, int) for n in [*self.sizes, *self.begin, *self.end, *self.kernel])
+
+    @property
+    def extent(self) -> list[int]:
+        """How far each window reaches, for known filters."""
+        return [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
 
     def outputs(self) -> list[int]:
         """Number of window positions, for static sizes."""
@@ -57,15 +62,9 @@ def _vector(op: Any, value: Any) -> Any:
     return [value] if isinstance(value, int) else value
 
 
-def window_of(op: Any, node: Any, x: Any, kernel: list[int]) -> Window:
-    """The window of a Conv or pooling node over ``x``.
-
-    Raises:
-        UnsupportedGradient: if the rank of x is unknown.
-    """
-    if x.rank is None:
-        raise UnsupportedGradient(f"{node}: the rank of its input is unknown. Declare its shape in the model's value_info.")
-    rank = x.rank - 2
+def window_of(op: Any, node: Any, x: Any, kernel: list[Any]) -> Window:
+    """The window of a Conv or pooling node over ``x``."""
+    rank = len(kernel)
     strides = list(node.attr("strides") or [1] * rank)
     dilations = list(node.attr("dilations") or [1] * rank) if _has(node, "dilations") else [1] * rank
     pads: list[Any] = list(node.attr("pads") or [0] * 2 * rank)
@@ -83,15 +82,29 @@ def _has(node: Any, name: str) -> bool:
     return schema is not None and name in schema.attributes
 
 
-def _same(op: Any, x: Any, i: int, kernel: list[int], strides: list[int], dilations: list[int], mode: str) -> tuple[Any, Any]:
+def _same(op: Any, x: Any, i: int, kernel: list[Any], strides: list[int], dilations: list[int], mode: str) -> tuple[Any, Any]:
     """Padding of one axis so that there are ceil(size / stride) outputs"""
-    extent, stride, size = dilations[i] * (kernel[i] - 1) + 1, strides[i], x.dims[2 + i]
-    if isinstance(size, int):
+    stride, size = strides[i], x.dims[2 + i] if x.dims is not None else None
+    if isinstance(size, int) and isinstance(kernel[i], int):
+        extent = extent_at_run_time(op, kernel[i], dilations[i])
         total = max((-(-size // stride) - 1) * stride + extent - size, 0)
-        small = total // 2
-        return (small, total - small) if mode == "SAME_UPPER" else (total - small, small)
-    length = op.Shape(x, start=2 + i, end=3 + i)
+        return split_pads(op, total, mode)
+    length = dim_of(op, x, 2 + i)
+    extent = _vector(op, extent_at_run_time(op, kernel[i], dilations[i]))
     outputs = op.Div(op.Add(length, [stride - 1]), [stride])
-    total = op.Max(op.Sub(op.Add(op.Mul(op.Sub(outputs, [1]), [stride]), [extent]), length), [0])
-    small = op.Div(total, [2])
-    return (small, op.Sub(total, small)) if mode == "SAME_UPPER" else (op.Sub(total, small), small)
+    total = op.Max(op.Sub(op.Add(op.Mul(op.Sub(outputs, [1]), [stride]), extent), length), [0])
+    return split_pads(op, total, mode)
+
+
+def split_pads(op: Any, total: Any, mode: str) -> tuple[Any, Any]:
+    """Padding divided between begin and end, the larger half at the end for SAME_UPPER."""
+    small = total // 2 if isinstance(total, int) else op.Div(total, [2])
+    large = total - small if isinstance(total, int) else op.Sub(total, small)
+    return (small, large) if mode == "SAME_UPPER" else (large, small)
+
+
+def extent_at_run_time(op: Any, kernel: Any, dilation: int) -> Any:
+    """How far a window of this size reaches: a number, or a one-element variable."""
+    if isinstance(kernel, int):
+        return dilation * (kernel - 1) + 1
+    return op.Add(op.Mul(op.Sub(kernel, [1]), [dilation]), [1])

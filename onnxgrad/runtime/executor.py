@@ -89,12 +89,17 @@ class Executor:
         scope = scope or program.active_scope()
         for variable, scheduler in program.schedulers:
             scope.set(variable.name, np.float32(scheduler()))
-        computed = [v for v in fetches if not v.persistable]
+        computed = [v for v in [*fetches, *(v for v, _ in program.printers)] if not v.persistable]
         if computed or program.updates:
             results = self._compute(program, feed or {}, computed, scope, return_numpy)
         else:
             results = []
         by_name = dict(zip(map(id, computed), results, strict=True))
+        for _, scheduler in program.schedulers:
+            if scheduler.steps_by_itself:
+                scheduler.step()
+        for v, printer in program.printers:
+            printer(by_name[id(v)] if return_numpy else by_name[id(v)].numpy(), self.place)
         return [by_name[id(v)] if id(v) in by_name else _state_value(scope, v) for v in fetches]
 
     def _compute(

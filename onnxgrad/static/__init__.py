@@ -1,34 +1,102 @@
-"""Static graphs: building, differentiating and running programs."""
+"""Static graphs: building, differentiating, running, saving and measuring programs."""
 
 from onnxgrad.autodiff.api import append_backward, gradients
 from onnxgrad.ir.defaults import default_main_program, default_startup_program, program_guard
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.scope import Scope
 from onnxgrad.ir.variable import Parameter, Variable
-from onnxgrad.nn.param_attr import ParamAttr
+from onnxgrad.nn.param_attr import ParamAttr, WeightNormParamAttr
 from onnxgrad.runtime.executor import Executor
 from onnxgrad.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.static import nn
-from onnxgrad.static.input import create_parameter, data
+from onnxgrad.static.average import ExponentialMovingAverage
+from onnxgrad.static.input import InputSpec, create_global_var, create_parameter, data
+from onnxgrad.static.io import (
+    deserialize_persistables,
+    deserialize_program,
+    load,
+    load_from_file,
+    load_inference_model,
+    load_program_state,
+    normalize_program,
+    save,
+    save_inference_model,
+    save_to_file,
+    serialize_persistables,
+    serialize_program,
+    set_program_state,
+)
+from onnxgrad.static.metric import Print, accuracy, auc, ctr_metric_bundle
+from onnxgrad.static.nn.refused import py_func
 from onnxgrad.static.scope import global_scope, scope_guard
+from onnxgrad.static.strategy import (
+    BuildStrategy,
+    CompiledProgram,
+    ExecutionStrategy,
+    IpuCompiledProgram,
+    IpuStrategy,
+    cpu_places,
+    cuda_places,
+    device_guard,
+    ipu_shard_guard,
+    name_scope,
+    set_ipu_shard,
+    xpu_places,
+)
+from onnxgrad.tensor.indexing import setitem
 
 __all__ = [
+    "BuildStrategy",
     "CPUPlace",
     "CUDAPlace",
+    "CompiledProgram",
+    "ExecutionStrategy",
     "Executor",
+    "ExponentialMovingAverage",
+    "InputSpec",
+    "IpuCompiledProgram",
+    "IpuStrategy",
     "ParamAttr",
     "Parameter",
+    "Print",
     "Program",
     "Scope",
     "Variable",
+    "WeightNormParamAttr",
+    "accuracy",
     "append_backward",
+    "auc",
+    "cpu_places",
+    "create_global_var",
     "create_parameter",
+    "ctr_metric_bundle",
+    "cuda_places",
     "data",
     "default_main_program",
     "default_startup_program",
+    "deserialize_persistables",
+    "deserialize_program",
+    "device_guard",
     "global_scope",
     "gradients",
+    "ipu_shard_guard",
+    "load",
+    "load_from_file",
+    "load_inference_model",
+    "load_program_state",
+    "name_scope",
     "nn",
+    "normalize_program",
     "program_guard",
+    "py_func",
+    "save",
+    "save_inference_model",
+    "save_to_file",
     "scope_guard",
+    "serialize_persistables",
+    "serialize_program",
+    "set_ipu_shard",
+    "set_program_state",
+    "setitem",
+    "xpu_places",
 ]

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import ArgumentTypeError, DuplicateName
-from onnxgrad.ir.defaults import default_main_program
-from onnxgrad.ir.types import Dim, TensorType
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, DuplicateName
+from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.defaults import default_main_program, default_startup_program
+from onnxgrad.ir.types import Dim, TensorType, shown_type
 from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.nn.initializer import Constant, Initializer, XavierUniform
 from onnxgrad.nn.param_attr import ParamAttr
 from onnxgrad.tensor.layer import Layer
 
-__all__ = ["create_parameter", "data"]
+__all__ = ["InputSpec", "create_global_var", "create_parameter", "data"]
 
 
 def data(name: str, shape: Sequence[int | str | None], dtype: Any = None, lod_level: int = 0) -> Variable:
@@ -49,7 +52,7 @@ def data(name: str, shape: Sequence[int | str | None], dtype: Any = None, lod_le
     wanted = TensorType(dtype_of("float32" if dtype is None else dtype), tuple(dims))
     present = block.vars.get(name)
     if present is not None:
-        if not present.is_data or present.type != wanted:
+        if not present.is_data or shown_type(present.type) != wanted:
             raise DuplicateName(f"data: {name!r} exists already as {present!r}. Choose another name.")
         return present
     variable = Variable(block, name, wanted)
@@ -77,7 +80,7 @@ def create_parameter(
         is_bias: initialise with 0 instead of Xavier uniform.
         default_initializer: what to initialise with if ``attr`` does not say.
     """
-    layer = Layer("create_parameter")
+    layer = Layer("create_parameter", static=True)
     chosen = ParamAttr.of(attr)
     if chosen is None:
         raise ArgumentTypeError("create_parameter: attr=False makes no sense here.")
@@ -95,3 +98,96 @@ def create_parameter(
     parameter = layer.parameter(chosen, "w", list(shape), dtype_of(dtype), default)
     assert parameter is not None
     return parameter
+
+
+def create_global_var(
+    shape: Sequence[int], value: Any, dtype: Any, persistable: bool = False, force_cpu: bool = False, name: str | None = None
+) -> Variable:
+    """A variable filled with one value, which keeps what a run leaves in it.
+
+    Args:
+        shape: its dimensions.
+        value: every element, whenever the startup program runs.
+        dtype: element type.
+        persistable: kept for compatibility; the variable always lives in the scope.
+        force_cpu: accepted for compatibility.
+        name: its name; default ``global_var_N``.
+
+    Example:
+        >>> static.create_global_var([1], 0.5, "float32", persistable=True, name="factor")
+        Variable(factor: float32[1])
+    """
+    program, startup = default_main_program(), default_startup_program()
+    array = np.full(tuple(shape), value, dtype_of(dtype).numpy)
+    if name is None:
+        name = program.generate_name("global_var")
+        del program.names[name]
+    variable = program.create_global_var(name, array)
+    variable.stop_gradient = True
+    twin = startup.create_global_var(variable.name, array)
+    build = Builder(startup.global_block(), key=f"{variable.name}.init")
+    startup.updates[twin] = build.Expand(build.constant(np.asarray(value), variable.dtype), np.array(array.shape, np.int64))
+    return variable
+
+
+class InputSpec:
+    """What an input looks like.
+
+    Args:
+        shape: dimensions; None or -1 for any size.
+        dtype: element type.
+        name: its name.
+        stop_gradient: whether gradients stop there.
+
+    Example:
+        >>> static.InputSpec([None, 784], "float32", "x")
+        InputSpec(shape=(-1, 784), dtype=onnxgrad.float32, name=x, stop_gradient=False)
+    """
+
+    def __init__(
+        self, shape: Sequence[int | None], dtype: Any = "float32", name: str | None = None, stop_gradient: bool = False
+    ) -> None:
+        if not isinstance(shape, (list, tuple)):
+            raise ArgumentTypeError(f"InputSpec: the shape is a list or tuple, not {type(shape).__name__}.")
+        self.shape = tuple(-1 if dim is None else int(dim) for dim in shape)
+        if any(dim < -1 for dim in self.shape):
+            raise ArgumentError(f"InputSpec: a dimension is a size, None or -1; found {list(shape)}.")
+        self.dtype = dtype_of(dtype)
+        self.name = name
+        self.stop_gradient = stop_gradient
+
+    @classmethod
+    def from_tensor(cls, tensor: Any, name: str | None = None) -> InputSpec:
+        """The description of a Variable or Tensor."""
+        return cls(list(tensor.shape), tensor.dtype, name if name is not None else tensor.name)
+
+    @classmethod
+    def from_numpy(cls, ndarray: np.ndarray[Any, Any], name: str | None = None) -> InputSpec:
+        """The description of an array."""
+        return cls(list(ndarray.shape), ndarray.dtype, name)
+
+    def batch(self, batch_size: int) -> InputSpec:
+        """Put an axis of this size in front; returns itself."""
+        if not isinstance(batch_size, int):
+            raise ArgumentTypeError(f"InputSpec.batch takes an int, not {type(batch_size).__name__}.")
+        self.shape = (batch_size, *self.shape)
+        return self
+
+    def unbatch(self) -> InputSpec:
+        """Take the first axis off; returns itself."""
+        if not self.shape:
+            raise ArgumentError("InputSpec.unbatch: there is no axis to take off.")
+        self.shape = self.shape[1:]
+        return self
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.shape, self.dtype, self.name, self.stop_gradient)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, InputSpec) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"InputSpec(shape={self.shape}, dtype={self.dtype!r}, name={self.name}, stop_gradient={self.stop_gradient})"

@@ -1,93 +1,481 @@
-"""Reshaping, joining and cutting, with Paddle's argument names."""
+"""Reshaping, joining, cutting, repeating and reordering, with Paddle's argument names."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.dtypes import dtype_of
+from onnxgrad.errors import ArgumentError
 from onnxgrad.ir.variable import Variable
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.common import (
+    Axes,
+    Shape,
+    as_dtype,
+    as_operand,
+    axes_of,
+    dim,
+    integers,
+    known_dim,
+    normal_axis,
+    shape_of,
+    shape_operand,
+)
+from onnxgrad.tensor.layer import Layer, is_variable
 
-__all__ = ["concat", "expand", "flatten", "full", "reshape", "split", "squeeze", "stack", "transpose", "unsqueeze"]
+__all__ = [
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "broadcast_shape",
+    "broadcast_tensors",
+    "broadcast_to",
+    "cast",
+    "expand",
+    "expand_as",
+    "flatten",
+    "flip",
+    "moveaxis",
+    "numel",
+    "rank",
+    "repeat_interleave",
+    "reshape",
+    "reverse",
+    "roll",
+    "rot90",
+    "shape",
+    "squeeze",
+    "swapaxes",
+    "t",
+    "tile",
+    "transpose",
+    "unflatten",
+    "unfold",
+    "unsqueeze",
+    "view",
+    "view_as",
+]
+
+# Shape ---------------------------------------------------------------------------------------------------------------
 
 
-def reshape(x: Variable, shape: Sequence[int] | Variable, name: str | None = None) -> Variable:
-    """The elements of ``x`` in another shape; -1 for one dimension to compute, 0 to keep the one of ``x``.
+def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
+    """The elements of ``x`` in another shape.
+
+    Args:
+        x: variable of any shape.
+        shape: ints, an integer variable, or a list that mixes both; -1 for one dimension to compute, 0 to keep the one of
+            ``x`` in that place.
+
+    Raises:
+        ProgramError: if the known sizes do not fit.
 
     Example:
         >>> paddle.reshape(static.data("x", [None, 4, 6]), [0, -1]).shape
         (-1, 24)
     """
-    target = shape if isinstance(shape, Variable) else np.asarray(shape, np.int64)
-    return Layer("reshape2", x, name=name).emit("Reshape", x, target)  # type: ignore[no-any-return]
+    layer = Layer("reshape2", x, name=name)
+    return layer.result("Reshape", x, shape_operand(layer.op, shape))
+
+
+def view(x: Variable, shape_or_dtype: Any, name: str | None = None) -> Variable:
+    """``x`` in another shape. Another element type would reinterpret bits, which is not offered.
+
+    Raises:
+        ArgumentError: for an element type.
+    """
+    if not isinstance(shape_or_dtype, (list, tuple)):
+        raise ArgumentError("view: reinterpreting bits as another element type is not offered. Use cast to convert.")
+    return reshape(x, shape_or_dtype, name)
+
+
+def view_as(x: Variable, other: Variable, name: str | None = None) -> Variable:
+    """``x`` in the shape of ``other``."""
+    layer = Layer("view_as", x, other, name=name)
+    return layer.result("Reshape", x, shape_of(layer.op, other), allowzero=1)
 
 
 def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
-    """Axes ``start_axis`` to ``stop_axis`` (inclusive) merged into one."""
+    """Axes ``start_axis`` to ``stop_axis`` (inclusive) merged into one.
+
+    Raises:
+        ArgumentError: if there is no such axis, or they stand in the wrong order.
+
+    Example:
+        >>> paddle.flatten(static.data("x", [None, 3, 4, 5]), 1, 2).shape
+        (-1, 12, 5)
+    """
+    layer = Layer("flatten", x, name=name)
     rank = x.ndim
-    start, stop = start_axis % rank, stop_axis % rank
-    dims = x.shape
-    if stop == rank - 1 and start <= 1 and rank > 1 and start == 1:
-        return Layer("flatten", x, name=name).emit("Flatten", x, axis=1)  # type: ignore[no-any-return]
-    target = [*([0] * start), -1, *dims[stop + 1 :]]
-    return Layer("flatten", x, name=name).emit("Reshape", x, np.asarray(target, np.int64))  # type: ignore[no-any-return]
+    if not rank:
+        return layer.result("Reshape", x, np.array([1]))
+    start, stop = (normal_axis(axis, rank, "flatten") for axis in (start_axis, stop_axis))
+    if start > stop:
+        raise ArgumentError(f"flatten: start_axis {start_axis} stands behind stop_axis {stop_axis}.")
+    if start == 1 and stop == rank - 1:
+        return layer.result("Flatten", x, axis=1)
+    tail = x.shape[stop + 1 :]
+    merged = x.shape[start : stop + 1]
+    middle = math.prod(merged) if all(size >= 0 for size in merged) else -1
+    if all(size >= 0 for size in tail) or (middle >= 0 and sum(size < 0 for size in tail) == 1):
+        known = all(size >= 0 for size in tail)
+        return layer.result("Reshape", x, np.array([*[0] * start, -1 if known else middle, *tail]))
+    op = layer.op
+    target = op.Concat(op.constant(np.array([0] * start + [-1])), op.Shape(x, start=stop + 1), axis=0)
+    return layer.result("Reshape", x, target)
+
+
+def unflatten(x: Variable, axis: int, shape: Shape, name: str | None = None) -> Variable:
+    """One axis cut into several.
+
+    Example:
+        >>> paddle.unflatten(static.data("x", [None, 6, 2]), 1, [3, -1]).shape
+        (-1, 3, 2, 2)
+    """
+    layer = Layer("unflatten", x, name=name)
+    axis = normal_axis(axis, x.ndim, "unflatten")
+    op = layer.op
+    if not is_variable(shape) and not any(is_variable(item) for item in shape):
+        tail = x.shape[axis + 1 :]
+        if all(size >= 0 for size in tail):
+            return layer.result("Reshape", x, np.array([*[0] * axis, *integers(shape, "unflatten"), *tail]))
+    parts = [op.Shape(x, start=0, end=axis), as_operand(op, shape_operand(op, shape)), op.Shape(x, start=axis + 1)]
+    return layer.result("Reshape", x, op.Concat(*parts, axis=0))
+
+
+def squeeze(x: Variable, axis: Axes = None, name: str | None = None) -> Variable:
+    """Without the axes of size 1: those given (others of them stay as they are), or all.
+
+    Example:
+        >>> paddle.squeeze(static.data("x", [None, 1, 3]), 1).shape
+        (-1, 3)
+    """
+    layer = Layer("squeeze2", x, name=name)
+    axes = axes_of(axis)
+    if axes is None:
+        return layer.result("Squeeze", x)
+    axes = [normal_axis(a, x.ndim, "squeeze") for a in axes] if x.ndim else []
+    axes = [a for a in axes if x.shape[a] in (1, -1)]
+    return layer.result("Squeeze", x, axes) if axes else layer.result("Identity", x)
+
+
+def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
+    """With axes of size 1 inserted, at their places in the result.
+
+    Example:
+        >>> paddle.unsqueeze(static.data("x", [None, 3]), [0, 2]).shape
+        (1, -1, 1, 3)
+    """
+    layer = Layer("unsqueeze2", x, name=name)
+    if is_variable(axis):
+        return layer.result("Unsqueeze", x, layer.op.Reshape(as_dtype(layer.op, axis, "int64"), np.array([-1])))
+    # Paddle inserts one axis after the other, each counted in the tensor as it is by then.
+    places: list[int] = []
+    for position in integers(axis, "unsqueeze"):
+        at = normal_axis(position, x.ndim + len(places) + 1, "unsqueeze")
+        places = [*(p + 1 if p >= at else p for p in places), at]
+    return layer.result("Unsqueeze", x, sorted(places)) if places else layer.result("Identity", x)
 
 
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
-    """Axes in the order ``perm``."""
-    return Layer("transpose", x, name=name).emit("Transpose", x, perm=list(perm))  # type: ignore[no-any-return]
+    """Axes in the order ``perm``.
+
+    Raises:
+        ArgumentError: if ``perm`` does not name every axis once.
+
+    Example:
+        >>> paddle.transpose(static.data("x", [None, 3, 4]), [0, 2, 1]).shape
+        (-1, 4, 3)
+    """
+    layer = Layer("transpose", x, name=name)
+    order = [normal_axis(a, x.ndim, "transpose") for a in perm]
+    if sorted(order) != list(range(x.ndim)):
+        raise ArgumentError(f"transpose: perm {list(perm)} must name each of the {x.ndim} axes once.")
+    return layer.result("Transpose", x, perm=order)
 
 
-def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
-    """Without the axes of size 1: those given, or all."""
-    axes = None if axis is None else [axis] if isinstance(axis, int) else list(axis)
-    return Layer("squeeze2", x, name=name).emit("Squeeze", x, axes)  # type: ignore[no-any-return]
+def t(input: Variable, name: str | None = None) -> Variable:
+    """A matrix transposed; a vector or a scalar as it is.
+
+    Raises:
+        ArgumentError: for more than two axes.
+    """
+    layer = Layer("t", input, name=name)
+    if input.ndim > 2:
+        raise ArgumentError(f"t takes at most two axes, not {input!r}. Use transpose with perm.")
+    return layer.result("Transpose", input, perm=[1, 0]) if input.ndim == 2 else layer.result("Identity", input)
 
 
-def unsqueeze(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
-    """With axes of size 1 inserted."""
-    axes = [axis] if isinstance(axis, int) else list(axis)
-    return Layer("unsqueeze2", x, name=name).emit("Unsqueeze", x, axes)  # type: ignore[no-any-return]
+def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = None) -> Variable:
+    """Axes moved to other places; the others keep their order.
+
+    Example:
+        >>> paddle.moveaxis(static.data("x", [2, 3, 4]), 0, -1).shape
+        (3, 4, 2)
+    """
+    layer = Layer("moveaxis", x, name=name)
+    sources = [normal_axis(a, x.ndim, "moveaxis") for a in integers(source, "moveaxis")]
+    targets = [normal_axis(a, x.ndim, "moveaxis") for a in integers(destination, "moveaxis")]
+    if len(set(sources)) != len(sources) or len(set(targets)) != len(targets) or len(sources) != len(targets):
+        raise ArgumentError("moveaxis: source and destination must name as many axes, each once.")
+    others = iter(a for a in range(x.ndim) if a not in sources)
+    order = [sources[targets.index(a)] if a in targets else next(others) for a in range(x.ndim)]
+    return layer.result("Transpose", x, perm=order)
 
 
-def concat(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
-    """Several tensors joined along ``axis``."""
-    items = list(x)
-    return Layer("concat", *items, name=name).emit("Concat", *items, axis=axis)  # type: ignore[no-any-return]
+def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Variable:
+    """Two axes exchanged."""
+    layer = Layer("swapaxes", x, name=name)
+    order = list(range(x.ndim))
+    a, b = (normal_axis(axis, x.ndim, "swapaxes") for axis in (axis0, axis1))
+    order[a], order[b] = order[b], order[a]
+    return layer.result("Transpose", x, perm=order)
 
 
-def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
-    """Several tensors of one shape, joined along a new axis."""
-    layer = Layer("stack", *x, name=name)
-    return layer.emit("Concat", *(layer.op.Unsqueeze(item, [axis]) for item in x), axis=axis)  # type: ignore[no-any-return]
+def atleast_1d(*inputs: Variable, name: str | None = None) -> Any:
+    """Each input with at least one axis."""
+    return _at_least(1, inputs, name)
 
 
-def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name: str | None = None) -> list[Variable]:
-    """Parts of ``x`` along ``axis``: a number of equal ones, or of given sizes (one may be -1)."""
-    layer = Layer("split", x, name=name)
-    if isinstance(num_or_sections, int):
-        names = [layer.program.generate_name(f"{layer.name}.tmp") for _ in range(num_or_sections)]
-        results = layer.op.emit("Split", (x,), {"axis": axis, "num_outputs": num_or_sections}, outputs=names)
-        return list(results)
-    sizes = list(num_or_sections)
-    if -1 in sizes:
-        sizes[sizes.index(-1)] = x.shape[axis] - sum(size for size in sizes if size != -1)
-    names = [layer.program.generate_name(f"{layer.name}.tmp") for _ in sizes]
-    return list(layer.op.emit("Split", (x, np.asarray(sizes, np.int64)), {"axis": axis}, outputs=names))
+def atleast_2d(*inputs: Variable, name: str | None = None) -> Any:
+    """Each input with at least two axes; a vector becomes a row."""
+    return _at_least(2, inputs, name)
 
 
-def expand(x: Variable, shape: Sequence[int], name: str | None = None) -> Variable:
-    """``x`` repeated to ``shape``; -1 keeps a dimension."""
-    target = [1 if dim == -1 else dim for dim in shape]
-    return Layer("expand", x, name=name).emit("Expand", x, np.asarray(target, np.int64))  # type: ignore[no-any-return]
+def atleast_3d(*inputs: Variable, name: str | None = None) -> Any:
+    """Each input with at least three axes; a vector becomes [1, n, 1], a matrix [m, n, 1].
+
+    Example:
+        >>> paddle.atleast_3d(static.data("x", [4])).shape
+        (1, 4, 1)
+    """
+    return _at_least(3, inputs, name)
 
 
-def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """A tensor of one value; float32 unless a dtype is given."""
-    layer = Layer("fill_constant", name=name)
-    element = dtype_of("float32" if dtype is None else dtype)
-    value = layer.op.constant(np.asarray(fill_value), element)
-    return layer.emit("Expand", value, np.asarray(list(shape), np.int64))  # type: ignore[no-any-return]
+def _at_least(rank: int, inputs: Sequence[Variable], name: str | None) -> Any:
+    found = []
+    for x in inputs:
+        layer = Layer(f"atleast_{rank}d", x, name=name)
+        added = {0: list(range(rank)), 1: [[], [0], [0, 2]][rank - 1], 2: [2]}.get(x.ndim, []) if x.ndim < rank else []
+        found.append(layer.result("Unsqueeze", x, added) if added else layer.result("Identity", x))
+    return found[0] if len(found) == 1 else found
+
+
+def cast(x: Variable, dtype: Any) -> Variable:
+    """The same numbers in another element type; the gradient comes back in that of ``x``.
+
+    Example:
+        >>> paddle.cast(static.data("x", [2]), "int64").dtype
+        onnxgrad.int64
+    """
+    return Layer("cast", x).result("Cast", x, to=dtype_of(dtype).number)
+
+
+def shape(input: Variable) -> Variable:
+    """The shape as an int64 vector, known when the program runs.
+
+    Example:
+        >>> paddle.shape(static.data("x", [None, 3])).shape
+        (2,)
+    """
+    return Layer("shape", input).result("Shape", input)
+
+
+def numel(x: Variable, name: str | None = None) -> Variable:
+    """The number of elements, as an int64 scalar."""
+    return Layer("size", x, name=name).result("Size", x)
+
+
+def rank(input: Variable) -> Variable:
+    """The number of axes, as an int32 scalar."""
+    layer = Layer("rank", input)
+    return layer.result("Identity", layer.op.constant(np.array(input.ndim, np.int32)))
+
+
+def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]:
+    """The shape of the result of broadcasting.
+
+    Example:
+        >>> paddle.broadcast_shape([2, 1, 3], [1, 3, 1])
+        [2, 3, 3]
+    """
+    return [int(n) for n in np.broadcast_shapes(tuple(x_shape), tuple(y_shape))]
+
+
+# Repeating and reordering --------------------------------------------------------------------------------------------
+
+
+def expand(x: Variable, shape: Shape, name: str | None = None) -> Variable:
+    """``x`` repeated to ``shape``; -1 keeps a dimension.
+
+    Example:
+        >>> paddle.expand(static.data("x", [None, 1]), [2, -1, 3]).shape
+        (2, -1, 3)
+    """
+    layer = Layer("expand", x, name=name)
+    target = shape_operand(layer.op, shape)
+    if isinstance(target, np.ndarray):
+        target = np.where(target == -1, 1, target)
+    else:
+        target = layer.op.Where(layer.op.Equal(target, np.array(-1)), np.array(1), target)
+    return layer.result("Expand", x, target)
+
+
+broadcast_to = expand
+
+
+def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """``x`` repeated to the shape of ``y``."""
+    layer = Layer("expand_as", x, y, name=name)
+    return layer.result("Expand", x, shape_of(layer.op, y))
+
+
+def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
+    """All tensors repeated to their common shape.
+
+    Example:
+        >>> a, b = paddle.broadcast_tensors([static.data("x", [2, 1]), static.data("y", [3])])
+        >>> a.shape, b.shape
+        ((2, 3), (2, 3))
+    """
+    layer = Layer("broadcast_tensors", *input, name=name)
+    op = layer.op
+    if all(v.static_shape is not None for v in input):
+        target: Any = np.array(np.broadcast_shapes(*(v.static_shape for v in input)), np.int64)  # type: ignore[arg-type]
+    else:
+        blank = [op.Expand(np.array(0), op.Shape(v)) for v in input]
+        target = op.Shape(op.Sum(*(op.Cast(v, to=1) for v in blank)))
+    return [layer.result("Expand", v, target) for v in input]
+
+
+def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
+    """``x`` repeated so many times along each axis; fewer numbers than axes count from the last.
+
+    Example:
+        >>> paddle.tile(static.data("x", [2, 3]), [2, 1, 2]).shape
+        (2, 2, 6)
+    """
+    layer = Layer("tile", x, name=name)
+    op = layer.op
+    times = shape_operand(op, repeat_times)
+    if not isinstance(times, np.ndarray):
+        return layer.result("Tile", x, times)
+    if len(times) > x.ndim:
+        x = op.Unsqueeze(x, list(range(len(times) - x.ndim)))
+    times = np.concatenate([np.ones(x.ndim - len(times), np.int64), times])
+    return layer.result("Tile", x, times)
+
+
+def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = None, name: str | None = None) -> Variable:
+    """Each slice along ``axis`` repeated: all as often, or each by its entry of a vector.
+
+    Example:
+        >>> paddle.repeat_interleave(static.data("x", [2, 3]), 2, axis=1).shape
+        (2, 6)
+    """
+    layer = Layer("repeat_interleave", x, *([repeats] if is_variable(repeats) else []), name=name)
+    op = layer.op
+    if axis is None:
+        x, axis = op.Reshape(x, np.array([-1])), 0
+    axis = normal_axis(axis, x.ndim, "repeat_interleave")
+    if not is_variable(repeats):
+        wide = op.Tile(op.Unsqueeze(x, [axis + 1]), np.array([repeats if i == axis + 1 else 1 for i in range(x.ndim + 1)]))
+        return _merge(layer, wide, axis)
+    ends = op.CumSum(as_dtype(op, repeats, "int64"), np.array(0))
+    places = op.Range(np.array(0), op.ReduceSum(as_dtype(op, repeats, "int64"), keepdims=0), np.array(1))
+    passed = op.Cast(op.GreaterOrEqual(op.Unsqueeze(places, [1]), ends), to=7)
+    return layer.result("Gather", x, op.ReduceSum(passed, [1], keepdims=0), axis=axis)
+
+
+def _merge(layer: Layer, x: Variable, axis: int) -> Variable:
+    """Axes ``axis`` and the next one as one"""
+    sizes = x.shape
+    if all(size >= 0 for size in sizes[axis + 2 :]):
+        return layer.result("Reshape", x, np.array([*[0] * axis, -1, *sizes[axis + 2 :]]))
+    op = layer.op
+    target = op.Concat(op.constant(np.array([0] * axis + [-1])), op.Shape(x, start=axis + 2), axis=0)
+    return layer.result("Reshape", x, target)
+
+
+def flip(x: Variable, axis: Axes, name: str | None = None) -> Variable:
+    """The elements along each of the axes in the opposite order.
+
+    Example:
+        >>> paddle.flip(static.data("x", [None, 3]), [0, 1]).shape
+        (-1, 3)
+    """
+    layer = Layer("flip", x, name=name)
+    axes = [normal_axis(a, x.ndim, "flip") for a in integers(axis, "flip")]
+    if not axes:
+        return layer.result("Identity", x)
+    lowest = -np.iinfo(np.int64).max
+    return layer.result("Slice", x, [-1] * len(axes), [lowest] * len(axes), axes, [-1] * len(axes))
+
+
+reverse = flip
+
+
+def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Variable:
+    """A plane turned ``k`` times by 90 degrees, from the first axis towards the second."""
+    first, second = (normal_axis(a, x.ndim, "rot90") for a in axes)
+    turns = k % 4
+    if turns == 0:
+        return Layer("rot90", x, name=name).result("Identity", x)
+    if turns == 2:
+        return flip(x, [first, second], name)
+    if turns == 1:
+        return swapaxes(flip(x, second), first, second, name)
+    return flip(swapaxes(x, first, second), second, name)
+
+
+def roll(x: Variable, shifts: Any, axis: Axes = None, name: str | None = None) -> Variable:
+    """Elements moved along axes; those that leave come in on the other side. Without ``axis``, as one long vector.
+
+    Example:
+        >>> paddle.roll(static.data("x", [None, 3]), 1, axis=0).shape
+        (-1, 3)
+    """
+    layer = Layer("roll", x, name=name)
+    op = layer.op
+    steps, axes = integers(shifts, "roll"), axes_of(axis)
+    if axes is None:
+        flat = _rolled(op, op.Reshape(x, np.array([-1])), steps[0], 0)
+        return layer.result("Reshape", flat, shape_of(op, x), allowzero=1)
+    if len(steps) != len(axes):
+        raise ArgumentError(f"roll: {len(steps)} shifts do not fit {len(axes)} axes.")
+    for step, a in zip(steps, axes, strict=True):
+        x = _rolled(op, x, step, normal_axis(a, x.ndim, "roll"))
+    return layer.result("Identity", x)
+
+
+def _rolled(op: Any, x: Variable, step: int, axis: int) -> Any:
+    size = x.shape[axis]
+    if size >= 0:
+        step = step % size if size else 0
+        if not step:
+            return x
+        front, back = op.Slice(x, [size - step], [size], [axis]), op.Slice(x, [0], [size - step], [axis])
+        return op.Concat(front, back, axis=axis)
+    length = dim(op, x, axis)
+    places = op.Range(np.array(0), op.Squeeze(length, [0]), np.array(1))
+    return op.Gather(x, op.Mod(op.Sub(places, np.array(step)), op.Max(length, np.array([1]))), axis=axis)
+
+
+def unfold(x: Variable, axis: int, size: int, step: int, name: str | None = None) -> Variable:
+    """Windows of ``size`` elements every ``step`` along an axis of known size; the window is a new last axis.
+
+    Example:
+        >>> paddle.unfold(static.data("x", [None, 7]), 1, 3, 2).shape
+        (-1, 3, 3)
+    """
+    layer = Layer("unfold_axis", x, name=name)
+    axis = normal_axis(axis, x.ndim, "unfold")
+    starts = np.arange(0, known_dim(x, axis, "unfold") - size + 1, step)
+    windows = layer.op.Gather(x, starts[:, None] + np.arange(size), axis=axis)
+    if axis == x.ndim - 1:
+        return layer.result("Identity", windows)
+    order = [i for i in range(x.ndim + 1) if i != axis + 1] + [axis + 1]
+    return layer.result("Transpose", windows, perm=order)

@@ -215,13 +215,24 @@ class TestArguments:
             paddle.optimizer.SGD(0.1).minimize(paddle.sum(x * 2.0))
 
 
-def test_second_optimizer_on_one_parameter_is_refused():
-    x = static.data("x", [2, 3])
-    loss = paddle.mean(static.nn.fc(x, 2))
-    paddle.optimizer.SGD(0.1).minimize(loss, parameters=["fc_0.w_0"])
-    with pytest.raises(ValueError, match=r"fc_0\.w_0 is updated by another optimizer"):
-        paddle.optimizer.SGD(0.1).minimize(loss)
-    paddle.optimizer.SGD(0.1).minimize(loss, parameters=["fc_0.b_0"])
+def test_second_optimizer_continues_where_the_first_left_a_parameter():
+    x = static.data("x", [2, 2])
+    attr = paddle.ParamAttr(initializer=paddle.nn.initializer.Assign(START))
+    p = static.create_parameter([2, 2], "float32", name="p", attr=attr)
+    first, second = paddle.sum(x * p * p) * 0.5, paddle.sum(x * p)
+    paddle.optimizer.Momentum(0.1, 0.5).minimize(first)
+    paddle.optimizer.Momentum(0.2, 0.5, weight_decay=0.3).minimize(second)
+    executor = static.Executor()
+    executor.run(static.default_startup_program())
+    value, v, w = START.astype(np.float64), 0.0, 0.0
+    for _ in range(3):
+        (found,) = executor.run(feed={"x": FEED}, fetch_list=[p])
+        v = 0.5 * v + FEED * value
+        value = value - 0.1 * v
+        w = 0.5 * w + FEED + 0.3 * value
+        value = value - 0.2 * w
+        np.testing.assert_allclose(found, value, rtol=2e-5, atol=1e-6)
+    assert {"p_velocity_0", "p_velocity_1", "learning_rate_0", "learning_rate_1"} <= set(static.global_scope().local_var_names())
 
 
 def test_pairs_keep_program_order():

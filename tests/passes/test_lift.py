@@ -124,3 +124,20 @@ def test_newest_stamps_are_lowered_when_nothing_was_redefined(stamp):
     ((_, g),) = onnxgrad.append_backward(program.outputs[0])
     assert program.opset_version() == 26
     np.testing.assert_array_equal(onnxgrad.Executor().run(program, {"x": X[0, 0, :2]}, [g])[0], X[0, 0, :2])
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('y = Einsum <equation = "ij->ji"> (x)', 26),
+        ("c = Cast <to = 9> (x) d = ReduceMax <keepdims = 0> (x) y = Add (x, d)", 26),
+        ("y = SwiGLU (x, x)", 28),
+        ("y = Mod (x, x)", 26),
+        ("y = Mod <fmod = 1> (x, x)", 26),
+    ],
+)
+def test_opset_28_is_brought_down_where_26_has_a_form_of_everything(body, expected):
+    text = f'<ir_version: 13, opset_import: ["": 28]> g (float[2, 3] x) => (float[M, N] y) {{ {body} }}'
+    program = onnxgrad.from_onnx(onnx.parser.parse_model(text))
+    lift(program)
+    assert program.opset_version() == expected

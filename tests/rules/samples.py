@@ -2,7 +2,10 @@
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
 
 import tests.rules
 from onnxgrad.testing import Draw, Sample
@@ -35,3 +38,8 @@ def all_samples() -> list[Sample]:
                 found.append(sample)
                 number += 1
     return found
+
+
+def thoroughly(found: Iterable[Sample]) -> list[Any]:
+    """The samples as test parameters: the first two of each operator always, the others in the exhaustive suite only."""
+    return [pytest.param(s, id=str(s), marks=() if s.number < 2 else pytest.mark.exhaustive) for s in found]

@@ -175,3 +175,9 @@ def softmax(draw):
     for axis in (-1, 0, 1):
         yield Sample(draw.real(2, 3, 4), axis=axis)
     yield Sample(draw.real(5, spread=30.0))
+
+
+@samples("Mod")
+def floored_mod(draw):
+    """onnxruntime does not load opset 28"""
+    yield Sample(np.array([5.3, -5.3, 4.1, -0.7]), np.array([2.0, 3.0, -1.5, -2.0]), opset=28, runs=False)

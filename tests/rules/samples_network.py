@@ -50,6 +50,10 @@ def conv(draw):
     for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
         yield Sample(draw.real(1, 2, 6, 5), draw.real(2, 2, 3, 2), kernel_shape=[3, 2], auto_pad=mode, strides=[2, 2])
 
+    # without kernel_shape the size of the filter is known at run time only
+    yield Sample(draw.real(1, 4, 7, 6), draw.real(6, 2, 3, 2), draw.real(6), group=2, strides=[2, 1], pads=[1, 0, 0, 1])
+    yield Sample(draw.real(1, 2, 6, 5), draw.real(2, 2, 3, 2), auto_pad="SAME_LOWER", strides=[2, 2], dilations=[1, 2], runs=False)
+
 
 @samples("ConvTranspose")
 def conv_transpose(draw):
@@ -59,6 +63,11 @@ def conv_transpose(draw):
     )
     yield Sample(draw.real(1, 4, 3, 3), draw.real(4, 2, 2, 2), kernel_shape=[2, 2], group=2, strides=[2, 1], dilations=[1, 2])
     yield Sample(draw.real(2, 2, 4), draw.real(2, 3, 3), kernel_shape=[3], strides=[2])
+    yield Sample(draw.real(1, 2, 4, 3), draw.real(2, 3, 3, 2), strides=[2, 3], dilations=[2, 1])
+    for mode in ("SAME_UPPER", "SAME_LOWER"):
+        yield Sample(draw.real(1, 2, 3, 3), draw.real(2, 1, 4, 3), auto_pad=mode, strides=[2, 2])
+        yield Sample(draw.real(1, 2, 3, 3), draw.real(2, 1, 4, 3), auto_pad=mode, output_shape=[7, 5], strides=[2, 2])
+    yield Sample(draw.real(1, 2, 3, 3), draw.real(2, 1, 3, 3), output_shape=[6, 8], output_padding=[1, 1], strides=[3, 2])
 
 
 @samples("MaxPool")
@@ -143,17 +152,6 @@ def negative_log_likelihood(draw):
     for reduction in ("mean", "sum", "none"):
         yield Sample(draw.real(4, 3), np.array([0, 2, 1, 2]), reduction=reduction)
     yield Sample(draw.real(2, 3, 2), np.array([[0, 2], [1, 0]]), Sample.fixed(np.array([0.5, 2.0, 1.0])), ignore_index=0)
-
-
-@samples("Resize")
-def resize(draw):
-    x = draw.real(1, 2, 4, 3)
-    up = np.array([1, 2, 7, 6])
-    for mode in ("nearest", "linear", "cubic"):
-        for transform in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"):
-            yield Sample(x, None, None, up, mode=mode, coordinate_transformation_mode=transform)
-    yield Sample(x, None, Sample.fixed(np.array([1, 1, 2, 2], np.float32)), mode="nearest", nearest_mode="floor")
-    yield Sample(draw.real(1, 1, 6, 6), None, None, np.array([1, 1, 3, 4]), mode="linear", antialias=1)
 
 
 def _states(draw, directions, batch, hidden):

@@ -130,17 +130,6 @@ def pad(draw):
         yield Sample(x, np.array([1, 2, 0, 1]), mode=mode)
 
 
-@samples("DepthToSpace")
-def depth_to_space(draw):
-    for mode in ("DCR", "CRD"):
-        yield Sample(draw.real(1, 8, 2, 3), blocksize=2, mode=mode)
-
-
-@samples("SpaceToDepth")
-def space_to_depth(draw):
-    yield Sample(draw.real(1, 2, 4, 6), blocksize=2)
-
-
 @samples("Trilu")
 def trilu(draw):
     yield Sample(draw.real(3, 4), upper=1)

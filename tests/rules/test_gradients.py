@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 
 from onnxgrad.testing import check_gradient, evaluate, gradient_model
-from tests.rules.samples import all_samples
+from tests.rules.samples import all_samples, thoroughly
 
 SAMPLES = all_samples()
 
@@ -16,12 +16,12 @@ def test_gradient_matches_finite_differences(sample):
     check_gradient(sample)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@pytest.mark.parametrize("sample", thoroughly(SAMPLES))
 def test_gradient_with_unknown_dimensions_matches_finite_differences(sample):
     check_gradient(sample, symbolic=True)
 
 
-@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.second], ids=str)
+@pytest.mark.parametrize("sample", thoroughly(s for s in SAMPLES if s.second))
 def test_second_derivative_matches_finite_differences(sample):
     check_gradient(sample, order=2)
 

@@ -253,3 +253,17 @@ def test_import_survives_fork():
         except BaseException:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_fetched_state_keeps_its_value_when_the_state_is_replaced():
+    """OrtValue.numpy() of onnxruntime is a view that dies with the OrtValue."""
+    rate = paddle.optimizer.lr.LambdaDecay(1.0, float)
+    loss = paddle.mean(static.nn.fc(static.data("x", [None, 1]), 1))
+    paddle.optimizer.SGD(rate).minimize(loss)
+    executor = static.Executor()
+    executor.run(static.default_startup_program())
+    found = []
+    for _ in range(10):
+        found.append(executor.run(feed={"x": np.ones((1, 1), np.float32)}, fetch_list=["learning_rate_0"])[0])
+        rate.step()
+    assert found == list(range(10))

@@ -1,0 +1,251 @@
+"""Jacobians, Hessians and their products with vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.autograd.backward_mode import grad
+from onnxgrad.eager.record import record
+from onnxgrad.eager.tensor import Tensor, leaf
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
+
+__all__ = ["Hessian", "Jacobian", "hessian", "jacobian", "jvp", "vjp"]
+
+Function = Callable[..., Any]
+
+
+def jacobian(ys: Tensor | Sequence[Tensor], xs: Tensor | Sequence[Tensor], batch_axis: int | None = None) -> Any:
+    """The derivative of each element of ``ys`` by each element of ``xs``.
+
+    Args:
+        ys: tensors of rank 0 or 1, or with ``batch_axis`` rank 1 or 2, computed from ``xs``.
+        xs: tensors likewise.
+        batch_axis: None, or 0 if the first axis of all of them counts independent examples.
+
+    Returns:
+        A tensor of shape ``[*ys.shape, *xs.shape]`` (with the batch first and once). For a sequence of xs a tuple of them,
+        for a sequence of ys a tuple of these.
+
+    Raises:
+        ArgumentError: if a rank or ``batch_axis`` does not fit.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 2.0], stop_gradient=False)
+        >>> paddle.autograd.jacobian(x * x, x).numpy()
+        array([[2., 0.],
+               [0., 4.]], dtype=float32)
+    """
+    if batch_axis not in (None, 0):
+        raise ArgumentError(f"jacobian: batch_axis is None or 0, not {batch_axis!r}.")
+    if isinstance(ys, (list, tuple)):
+        return tuple(jacobian(y, xs, batch_axis) for y in ys)
+    sources = list(xs) if isinstance(xs, (list, tuple)) else [xs]
+    lead = 0 if batch_axis is None else 1
+    for item in (ys, *sources):
+        if not lead <= item.ndim <= lead + 1:  # type: ignore[union-attr]
+            raise ArgumentError(f"jacobian: a tensor of shape {item.shape} has the wrong rank. Flatten it first.")  # type: ignore[union-attr]
+    results = _batched_rows(ys, sources) if lead else _rows(ys, sources)  # type: ignore[arg-type]
+    return tuple(results) if isinstance(xs, (list, tuple)) else results[0]
+
+
+def _rows(y: Tensor, sources: list[Tensor]) -> list[Any]:
+    if y.ndim == 0:
+        return _gradients(y, sources, None)
+    seeds = np.eye(y.shape[0], dtype=y.dtype.numpy)
+    rows = [_gradients(y, sources, leaf(seed)) for seed in seeds]
+    return [_stack([row[at] for row in rows]) for at in range(len(sources))]
+
+
+def _batched_rows(y: Tensor, sources: list[Tensor]) -> list[Any]:
+    if y.ndim == 1:
+        return _gradients(y, sources, None)
+    count, size = y.shape
+    rows = []
+    for at in range(size):
+        seed = np.zeros((count, size), y.dtype.numpy)
+        seed[:, at] = 1
+        rows.append(_gradients(y, sources, leaf(seed)))
+    return [_stack([row[at] for row in rows], axis=1) for at in range(len(sources))]
+
+
+def _gradients(y: Tensor, sources: list[Tensor], seed: Tensor | None) -> list[Tensor]:
+    found = grad(y, sources, None if seed is None else [seed], retain_graph=True, create_graph=True, allow_unused=True)
+    return [g if g is not None else leaf(np.zeros(x.dims, x.dtype.numpy)) for g, x in zip(found, sources, strict=True)]
+
+
+def hessian(ys: Tensor, xs: Any, batch_axis: int | None = None) -> Any:
+    """The second derivatives of a scalar (one per example with ``batch_axis=0``).
+
+    Args:
+        ys: a tensor of one element, or of shape [batch] or [batch, 1].
+        xs: one tensor or several, as for ``jacobian``.
+        batch_axis: None or 0.
+
+    Returns:
+        A tensor of shape ``[n, n]`` (``[batch, n, n]``); for a sequence of xs a tuple of tuples of them.
+
+    Raises:
+        ArgumentError: if ``ys`` is not a scalar.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 2.0], stop_gradient=False)
+        >>> paddle.autograd.hessian(paddle.sum(x * x * x), x).numpy()
+        array([[ 6.,  0.],
+               [ 0., 12.]], dtype=float32)
+    """
+    size = ys.size if batch_axis is None else ys.size // max(ys.shape[0], 1)
+    if size != 1:
+        raise ArgumentError(f"hessian: ys has shape {ys.shape}; it must be one number (per example). Take its mean or sum.")
+    y: Any = _reshape(ys, [] if batch_axis is None else [-1])
+    first = jacobian(y, list(xs) if isinstance(xs, (list, tuple)) else [xs], batch_axis)
+    second = jacobian(first, xs, batch_axis)
+    return second if isinstance(xs, (list, tuple)) else second[0]
+
+
+def vjp(func: Function, xs: Any, v: Any = None) -> tuple[Any, Any]:
+    """``func(*xs)`` and the product of ``v`` with its Jacobian.
+
+    Args:
+        func: a function of tensors that returns a tensor or several.
+        xs: where to evaluate it.
+        v: one tensor per output, of its shape; ones by default.
+
+    Returns:
+        (outputs, one product per member of ``xs``).
+
+    Example:
+        >>> outputs, product = paddle.autograd.vjp(lambda x: x * x, paddle.to_tensor([1.0, 2.0]))
+        >>> product.numpy()
+        array([2., 4.], dtype=float32)
+    """
+    sources, outputs, targets = _applied(func, xs)
+    seeds = None if v is None else (list(v) if isinstance(v, (list, tuple)) else [v])
+    found = grad(targets, sources, seeds, create_graph=True, allow_unused=True)
+    results = [g if g is not None else leaf(np.zeros(x.dims, x.dtype.numpy)) for g, x in zip(found, sources, strict=True)]
+    return outputs, tuple(results) if isinstance(xs, (list, tuple)) else results[0]
+
+
+def jvp(func: Function, xs: Any, v: Any = None) -> tuple[Any, Any]:
+    """``func(*xs)`` and the product of its Jacobian with ``v``: the derivative along ``v``.
+
+    The product of a vector with the Jacobian is linear in the vector; its own derivative is the other product.
+
+    Args:
+        func: a function of tensors that returns a tensor or several.
+        xs: where to evaluate it.
+        v: one tensor per member of ``xs``, of its shape; ones by default.
+
+    Returns:
+        (outputs, one product per output).
+
+    Example:
+        >>> outputs, product = paddle.autograd.jvp(lambda x: x * x, paddle.to_tensor([1.0, 2.0]))
+        >>> product.numpy()
+        array([2., 4.], dtype=float32)
+    """
+    sources, outputs, targets = _applied(func, xs)
+    along = None if v is None else (list(v) if isinstance(v, (list, tuple)) else [v])
+    probes = [leaf(np.ones(y.dims, y.dtype.numpy), stop_gradient=False) for y in targets]
+    found = grad(targets, sources, probes, create_graph=True, allow_unused=True)
+    used = [at for at, g in enumerate(found) if g is not None and not g.stop_gradient]
+    pulled = [g for g in (found[at] for at in used) if g is not None]
+    products: list[Any] = [None] * len(probes)
+    if used:
+        products = list(
+            grad(pulled, probes, None if along is None else [along[at] for at in used], create_graph=True, allow_unused=True)
+        )
+    results = [g if g is not None else leaf(np.zeros(y.dims, y.dtype.numpy)) for g, y in zip(products, targets, strict=True)]
+    return outputs, type(outputs)(results) if isinstance(outputs, (list, tuple)) else results[0]
+
+
+def _applied(func: Function, xs: Any) -> tuple[list[Tensor], Any, list[Tensor]]:
+    """Fresh copies of ``xs`` that gradients start from, and what the function makes of them."""
+    given = list(xs) if isinstance(xs, (list, tuple)) else [xs]
+    for x in given:
+        if not isinstance(x, Tensor):
+            raise ArgumentTypeError(f"xs holds {type(x).__name__}; every member must be a Tensor.")
+    sources = [x.clone() if not x.stop_gradient else _opened(x) for x in given]
+    outputs = func(*sources)
+    return sources, outputs, list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+
+
+def _opened(x: Tensor) -> Tensor:
+    copy = x.detach()
+    copy.stop_gradient = False
+    return copy
+
+
+class Jacobian:
+    """The Jacobian of a function as one matrix: all outputs and all inputs flattened and joined.
+
+    Args:
+        func: a function of tensors.
+        xs: where to evaluate it.
+        is_batched: keep the first axis, which counts independent examples.
+
+    Example:
+        >>> J = paddle.incubate.autograd.Jacobian(lambda x: x * x, paddle.to_tensor([1.0, 2.0]))
+        >>> J[:, 0].numpy()
+        array([2., 0.], dtype=float32)
+    """
+
+    def __init__(self, func: Function, xs: Tensor | Sequence[Tensor], is_batched: bool = False) -> None:
+        sources, _, targets = _applied(func, xs)
+        self._matrix = _joined_jacobian(targets, sources, is_batched)
+
+    @property
+    def shape(self) -> Any:
+        """``[outputs, inputs]``, with the batch first if there is one."""
+        return self._matrix.shape
+
+    def __getitem__(self, item: Any) -> Any:
+        return self._matrix[item]
+
+
+class Hessian(Jacobian):
+    """The Hessian of a function of one output, as one matrix.
+
+    Example:
+        >>> H = paddle.incubate.autograd.Hessian(lambda x: paddle.sum(x * x), paddle.to_tensor([1.0, 2.0]))
+        >>> H[:].numpy()
+        array([[2., 0.],
+               [0., 2.]], dtype=float32)
+    """
+
+    def __init__(self, func: Function, xs: Tensor | Sequence[Tensor], is_batched: bool = False) -> None:
+        sources, _, targets = _applied(func, xs)
+        if len(targets) != 1 or targets[0].size != (sources[0].shape[0] if is_batched else 1):
+            raise ArgumentError("Hessian: the function must return one number (per example). Take its mean or sum.")
+        first = _gradients(targets[0], sources, None)
+        self._matrix = _joined_jacobian(first, sources, is_batched)
+
+
+def _joined_jacobian(targets: list[Tensor], sources: list[Tensor], is_batched: bool) -> Any:
+    axis = 1 if is_batched else 0
+    flat: list[Any] = [_flattened(y, is_batched) for y in targets]
+    joined: Any = flat[0] if len(flat) == 1 else _concat(flat, axis=axis)
+    columns = []
+    for x in sources:
+        rows = (_batched_rows if is_batched else _rows)(joined, [x])[0]
+        lead = list(joined.shape)
+        columns.append(_reshape(rows, [*lead, int(np.prod(x.dims[axis:], dtype=np.int64))]))
+    return columns[0] if len(columns) == 1 else _concat(columns, axis=axis + 1)
+
+
+def _flattened(x: Tensor, is_batched: bool) -> Any:
+    return _reshape(x, [x.shape[0], -1] if is_batched else [-1])
+
+
+def _reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
+    return record("Reshape", (x, np.array(shape, np.int64)), {})  # type: ignore[no-any-return]
+
+
+def _concat(items: Sequence[Tensor], axis: int) -> Tensor:
+    return record("Concat", tuple(items), {"axis": axis})  # type: ignore[no-any-return]
+
+
+def _stack(items: Sequence[Tensor], axis: int = 0) -> Tensor:
+    return _concat([record("Unsqueeze", (item, [axis]), {}) for item in items], axis)

@@ -1,0 +1,109 @@
+"""Switching the recording of gradients on and off, as context managers and decorators."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from onnxgrad import state
+
+__all__ = ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"]
+
+
+class _Switch:
+    """Sets whether gradients are recorded inside a ``with`` block, or during each call of a decorated function."""
+
+    enabled = True
+
+    def __init__(self) -> None:
+        self._outer: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._outer.append(state.current.gradients)
+        state.current.gradients = self.enabled
+
+    def __exit__(self, *error: Any) -> None:
+        state.current.gradients = self._outer.pop()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.isgeneratorfunction(function):
+            return self._around_generator(function)
+
+        @functools.wraps(function)
+        def switched(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return switched
+
+    def _around_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def switched(*args: Any, **kwargs: Any) -> Any:
+            made = function(*args, **kwargs)
+            while True:
+                try:
+                    with self:
+                        item = next(made)
+                except StopIteration as end:
+                    return end.value
+                yield item
+
+        return switched
+
+
+class _Decorator(_Switch):
+    """A switch that decorates with and without parentheses."""
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        made = super().__new__(cls)
+        if function is None:
+            return made
+        made.__init__()  # type: ignore[misc]
+        return made(function)
+
+
+class no_grad(_Decorator):  # noqa: N801
+    """Record no gradients: results stop gradients, whatever they are computed from.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0], stop_gradient=False)
+        >>> with paddle.no_grad():
+        ...     y = x * 2.0
+        >>> y.stop_gradient
+        True
+    """
+
+    enabled = False
+
+
+class enable_grad(_Decorator):  # noqa: N801
+    """Record gradients, also inside ``no_grad``."""
+
+
+class set_grad_enabled(_Switch):  # noqa: N801
+    """Record gradients or not, from the call on; as a context manager, until the end of the block.
+
+    Args:
+        mode: whether to record.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.enabled = bool(mode)
+        self._before = state.current.gradients
+        state.current.gradients = self.enabled
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        state.current.gradients = self._before
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        state.current.gradients = self._before
+        return super().__call__(function)
+
+
+def is_grad_enabled() -> bool:
+    """Whether gradients are recorded at the moment."""
+    return bool(state.current.gradients)

@@ -1,0 +1,168 @@
+"""PyLayer: an operator whose forward and backward are Python functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.eager.evaluate import evaluate
+from onnxgrad.eager.node import Call, Node, Signature
+from onnxgrad.eager.record import next_serial, wrap
+from onnxgrad.eager.tape import PYTHON, gradient_mode
+from onnxgrad.eager.tensor import Tensor, leaf
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
+
+__all__ = ["PyLayer", "PyLayerContext", "saved_tensors_hooks"]
+
+
+class saved_tensors_hooks:  # noqa: N801
+    """Change how ``PyLayerContext.save_for_backward`` keeps tensors, inside a ``with`` block.
+
+    Operators themselves save nothing: what their gradients need is computed again, or kept where somebody holds it.
+
+    Args:
+        pack_hook: called with each tensor that is saved; what it returns is kept.
+        unpack_hook: called with that in the backward pass; returns the tensor.
+    """
+
+    active: ClassVar[list[saved_tensors_hooks]] = []
+
+    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+
+    def __enter__(self) -> None:
+        self.active.append(self)
+
+    def __exit__(self, *error: Any) -> None:
+        self.active.remove(self)
+
+
+class PyLayerContext:
+    """What the forward function of a PyLayer leaves for its backward function. Other attributes may be set freely."""
+
+    def __init__(self) -> None:
+        self._saved: tuple[Any, ...] = ()
+        self._unpack: Callable[[Any], Tensor] | None = None
+        self._fixed: list[Tensor] = []
+        self.materialize_grads = True
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep tensors for ``saved_tensor``; once per forward."""
+        hooks = saved_tensors_hooks.active[-1] if saved_tensors_hooks.active else None
+        if hooks is None:
+            self._saved = tensors
+        else:
+            self._saved = tuple(hooks.pack_hook(item) for item in tensors)
+            self._unpack = hooks.unpack_hook
+
+    def saved_tensor(self) -> tuple[Any, ...]:
+        """The tensors that ``save_for_backward`` kept."""
+        return self._saved if self._unpack is None else tuple(self._unpack(item) for item in self._saved)
+
+    def mark_not_inplace(self, *tensors: Tensor) -> None:
+        """Accepted for compatibility: nothing is changed in place here."""
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Let gradients stop at these outputs."""
+        self._fixed.extend(tensors)
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether the backward function gets zeros, rather than None, for outputs that received no gradient."""
+        self.materialize_grads = bool(value)
+
+
+class PyLayer:
+    """Base of operators whose gradient is written in Python.
+
+    Derive from it, write ``forward(ctx, ...)`` and ``backward(ctx, *gradients of the outputs)`` as static methods, and use
+    it with ``apply``. ``backward`` returns one gradient per tensor that ``forward`` took.
+
+    Example:
+        >>> class Cube(paddle.autograd.PyLayer):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x * x * x
+        ...     @staticmethod
+        ...     def backward(ctx, gradient):
+        ...         (x,) = ctx.saved_tensor()
+        ...         return gradient * x * x * 3.0
+        >>> x = paddle.to_tensor([2.0], stop_gradient=False)
+        >>> Cube.apply(x).backward()
+        >>> x.grad.numpy()
+        array([12.], dtype=float32)
+    """
+
+    @staticmethod
+    def forward(ctx: PyLayerContext, *args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs: a tensor, or a tuple that holds at least one."""
+        raise NotImplementedError("a PyLayer needs a static method forward(ctx, ...).")
+
+    @staticmethod
+    def backward(ctx: PyLayerContext, *args: Any) -> Any:
+        """Compute the gradients of the tensors that ``forward`` took from those of its outputs."""
+        raise NotImplementedError("a PyLayer needs a static method backward(ctx, *gradients).")
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run ``forward`` and record it for backward passes.
+
+        Raises:
+            ArgumentTypeError: if ``forward`` returns no tensor.
+        """
+        ctx = PyLayerContext()
+        with gradient_mode(False):
+            returned = cls.forward(ctx, *args, **kwargs)
+        outputs = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+        made = [item for item in outputs if isinstance(item, Tensor)]
+        if not made:
+            raise ArgumentTypeError(f"{cls.__name__}.forward returns no Tensor, but {type(returned).__name__}.")
+        taken = [item for item in [*args, *kwargs.values()] if isinstance(item, Tensor)]
+        if state.current.gradients and any(not item.stop_gradient for item in taken):
+            call = _recorded(cls, ctx, taken, made)
+            replaced = iter([_output(ctx, call, at, item) for at, item in enumerate(made)])
+            outputs = [next(replaced) if isinstance(item, Tensor) else item for item in outputs]
+        return type(returned)(outputs) if isinstance(returned, (list, tuple)) else outputs[0]
+
+
+def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], made: list[Tensor]) -> Call:
+    evaluate([item._node for item in made])
+    kinds = [item._node.kind for item in made]
+
+    def backward(call: Call, arrived: dict[int, Tensor]) -> list[tuple[Node, Tensor]]:
+        gradients = [arrived.get(at) for at in range(len(kinds))]
+        if ctx.materialize_grads:
+            gradients = [g if g is not None else _zeros(kind) for g, kind in zip(gradients, kinds, strict=True)]
+        returned = cls.backward(ctx, *gradients)
+        results = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+        if len(results) != len(call.inputs):
+            raise ArgumentError(f"{cls.__name__}.backward returns {len(results)} gradients for {len(call.inputs)} tensors.")
+        return [(node, _checked(cls, node, g)) for node, g in zip(call.inputs, results, strict=True) if node and g is not None]
+
+    signature = Signature(PYTHON, "", {"backward": backward, "name": cls.__name__}, tuple(kinds))
+    return Call(signature, tuple([item._node for item in taken]), next_serial())
+
+
+def _output(ctx: PyLayerContext, call: Call, at: int, made: Tensor) -> Tensor:
+    node = made._node
+    stop = not node.kind.is_float or any(made is item for item in ctx._fixed)
+    found: Tensor = wrap(Node(node.kind, node.array, call, at, stop))
+    return found
+
+
+def _checked(cls: type[PyLayer], node: Node, gradient: Any) -> Tensor:
+    if not isinstance(gradient, Tensor):
+        raise ArgumentTypeError(f"{cls.__name__}.backward returns {type(gradient).__name__}; a gradient is a Tensor or None.")
+    if gradient.type != node.kind.type and not node.stop:
+        raise ArgumentError(
+            f"{cls.__name__}.backward returns a gradient of shape {gradient.shape} for a tensor of type {node.kind.type}."
+        )
+    return gradient
+
+
+def _zeros(kind: Any) -> Tensor:
+    return leaf(np.zeros(kind.type.dims, kind.type.dtype.numpy))

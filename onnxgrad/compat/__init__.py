@@ -1,0 +1,121 @@
+"""The state of every public name of Paddle's API here: done, mapped to another name, refused with a reason, or missing.
+
+>>> state_of("paddle.nn.functional.relu").state
+'done'
+>>> print(state_of("paddle.static.py_func"))
+paddle.static.py_func: refused, because a program is run by stock onnxruntime, which cannot call Python. Write ...
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from typing import Any, NamedTuple
+
+from onnxgrad.compat.names import NAMES
+from onnxgrad.compat.notes import maps_to, reason
+from onnxgrad.errors import UnknownName
+from onnxgrad.ir.program import Program
+
+__all__ = ["Entry", "counts", "entries", "state_of", "table"]
+
+_ABSENT = object()
+_REFUSES = "Not offered:"
+
+
+class Entry(NamedTuple):
+    """One name: ``state`` is 'done', 'maps to', 'refused' or 'missing'; ``note`` is the other name or the reason."""
+
+    name: str
+    state: str
+    note: str
+
+    def __str__(self) -> str:
+        if self.state == "maps to":
+            return f"{self.name}: maps to {self.note}"
+        return f"{self.name}: {self.state}" + (f", because {self.note}" if self.note else "")
+
+
+def state_of(name: str) -> Entry:
+    """The state of a full name such as ``paddle.static.data``.
+
+    Raises:
+        UnknownName: if Paddle's API has no such name.
+    """
+    namespace, _, last = name.rpartition(".")
+    if last not in NAMES.get(namespace, ()):
+        raise UnknownName(f"{name!r} is not in Paddle's documented API as listed in onnxgrad.compat.names.")
+    found = _find(name)
+    if found is not _ABSENT:
+        because = _refusal(found)
+        return Entry(name, "done" if because is None else "refused", because or "")
+    target, because = maps_to(name), reason(name)
+    if target is not None:
+        return Entry(name, "maps to", target)
+    return Entry(name, "missing" if because is None else "refused", because or "")
+
+
+def _find(name: str) -> Any:
+    """What this package has under a name of Paddle."""
+    namespace, _, last = name.rpartition(".")
+    if namespace == "paddle.static.Program":
+        return getattr(Program(), last, _ABSENT)
+    found: Any = importlib.import_module("onnxgrad")
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, _ABSENT)
+        if found is _ABSENT:
+            return found
+    return found
+
+
+def _refusal(found: Any) -> str | None:
+    """The reason that stands in the docstring of a function that only refuses."""
+    doc = getattr(found, "__doc__", None) or ""
+    return doc.removeprefix(_REFUSES).strip().rstrip(".") if doc.startswith(_REFUSES) else None
+
+
+def entries() -> list[Entry]:
+    """All names, by namespace."""
+    return [state_of(f"{namespace}.{name}") for namespace, names in NAMES.items() for name in names]
+
+
+def counts() -> dict[str, int]:
+    """How many names are in which state."""
+    found = Counter(entry.state for entry in entries())
+    return {state: found[state] for state in ("done", "maps to", "refused", "missing")}
+
+
+def table() -> str:
+    """COMPATIBILITY.md."""
+    total = counts()
+    lines = [
+        "# Paddle's names",
+        "",
+        "Written by `scripts/write_compatibility_table`. A name that is done is found at the place where Paddle has it, with",
+        "`import onnxgrad as paddle`.",
+        "",
+        "Of {} names {} are done, {} have another name here, {} are refused with a reason, {} are missing.".format(
+            sum(total.values()), *total.values()
+        ),
+    ]
+    for namespace, names in NAMES.items():
+        found = [state_of(f"{namespace}.{name}") for name in names]
+        lines += ["", f"## {namespace}", ""]
+        for state, heading in (("done", "Done"), ("missing", "Missing")):
+            chosen = [entry.name.rpartition(".")[2] for entry in found if entry.state == state]
+            if chosen:
+                lines += [f"{heading} ({len(chosen)}): {', '.join(chosen)}", ""]
+        others: dict[str, list[str]] = {}
+        for entry in found:
+            if entry.state in ("maps to", "refused"):
+                others.setdefault(_cell(entry), []).append(entry.name.rpartition(".")[2])
+        if others:
+            lines += ["| | names |", "|---|---|"]
+            lines += [f"| {said} | {', '.join(names)} |" for said, names in others.items()]
+        elif lines[-1] == "":
+            lines.pop()
+    return "\n".join(lines) + "\n"
+
+
+def _cell(entry: Entry) -> str:
+    return f"use {entry.note}" if entry.state == "maps to" else f"refused: {entry.note}"

@@ -1,0 +1,1 @@
+"""Eager tensors: operators are checked and typed when called, and computed together when a value is read."""

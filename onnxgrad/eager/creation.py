@@ -1,0 +1,89 @@
+"""to_tensor: values of Python and numpy as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.eager.record import record
+from onnxgrad.eager.tensor import Tensor, leaf
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
+from onnxgrad.ir.defaults import default_main_program
+from onnxgrad.ir.variable import Variable
+
+__all__ = ["is_tensor", "to_tensor"]
+
+
+def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> Any:
+    """A tensor with the value of ``data``, which is copied.
+
+    Args:
+        data: a number, nested lists or tuples of numbers, a numpy array, or a Tensor.
+        dtype: element type; by default that of the array, float32 for Python floats, int64 for Python integers.
+        place: ``CPUPlace()`` or None.
+        stop_gradient: set False to compute gradients with respect to it.
+
+    Returns:
+        A Tensor; in static mode a constant of the default main program.
+
+    Raises:
+        ArgumentTypeError: if ``data`` is of another type.
+        ArgumentError: if nested lists have different lengths.
+
+    Example:
+        >>> paddle.to_tensor([1, 2, 3])
+        Tensor(shape=[3], dtype=int64, place=Place(cpu), stop_gradient=True,
+        [1, 2, 3])
+    """
+    if place is not None and getattr(place, "device", str(place)) != "cpu":
+        raise ProviderError(f"eager tensors are computed on the processor; {place!r} is not offered. Use static programs there.")
+    if isinstance(data, Variable) and not isinstance(data, Tensor):
+        return data if dtype is None else data.astype(dtype)
+    array = data if isinstance(data, Tensor) else _array(data)
+    if state.current.static_mode or state.current.guards:
+        wanted = np.asarray(leaf(array, dtype)._array())
+        return default_main_program().current_block().build.constant(wanted)
+    if isinstance(array, Tensor) and array._node.array is None:
+        made: Tensor = array.detach() if dtype is None else record("Cast", (array.detach(),), {"to": dtype_of(dtype).number})
+        made.stop_gradient = stop_gradient
+        return made
+    return leaf(array, dtype, stop_gradient)
+
+
+def _array(data: Any) -> Any:
+    if isinstance(data, (bool, int, float, complex, np.generic, np.ndarray)):
+        if isinstance(data, (np.generic, np.ndarray)) and data.dtype.kind in "OSU":
+            raise ArgumentTypeError(f"to_tensor takes numbers, not elements of {data.dtype}.")
+        return data
+    if isinstance(data, (list, tuple, range)):
+        return _from_nested(data)
+    if hasattr(data, "__array__"):
+        return np.asarray(data)
+    raise ArgumentTypeError(f"to_tensor takes numbers, lists, arrays and Tensors, not {type(data).__name__}.")
+
+
+def _from_nested(data: Sequence[Any]) -> Any:
+    keeps_double = any(isinstance(item, (np.ndarray, np.generic)) for item in data)
+    plain = _without_tensors(data)
+    try:
+        found = np.asarray(plain)
+    except ValueError as error:
+        raise ArgumentError("to_tensor: the nested lists have different lengths. Pad them first.") from error
+    if found.dtype.kind in "OSU":
+        raise ArgumentTypeError(f"to_tensor takes nested lists of numbers, not of {type(data[0]).__name__}.")
+    return found if keeps_double or found.dtype not in (np.float64, np.complex128) else found.tolist()
+
+
+def _without_tensors(data: Any) -> Any:
+    if isinstance(data, Tensor):
+        return data.numpy()
+    return [_without_tensors(item) for item in data] if isinstance(data, (list, tuple)) else data
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether ``x`` is a tensor, eager or static."""
+    return isinstance(x, Variable)

@@ -1,0 +1,360 @@
+"""Computing recorded values: the pending part of a chain becomes one onnxruntime session, cached by structure."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable
+from itertools import count
+from operator import attrgetter
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.eager.node import Call, Kind, Node
+from onnxgrad.errors import ExecutionError
+from onnxgrad.interop.onnx_export import build_graph, write_model
+from onnxgrad.ir.operator import Operator
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.tensor import Tensor as Array
+from onnxgrad.ir.traverse import all_operators_of, copy_operators
+from onnxgrad.ir.types import TensorType
+from onnxgrad.ir.variable import Variable
+
+__all__ = ["Writer", "counts", "evaluate"]
+
+_SESSIONS = 512
+_CONSTANTS_TRIED = 4
+_SMALL_WORK = 1 << 14
+_QUIET = 3
+
+counts = {"sessions": 0, "runs": 0, "backward": 0}
+"""How many sessions and backward passes were built, and how many runs there were; tests read it."""
+
+
+class _Compiled:
+    """A session, the names of its results, which leaves it takes, and which of these as float32."""
+
+    __slots__ = ("leaves", "names", "run", "widened")
+
+    def __init__(self, run: Any, names: list[str], leaves: list[tuple[str, int]], widened: list[str]) -> None:
+        self.run = run
+        self.widened = widened
+        self.names = names
+        self.leaves = leaves
+
+
+class Structures:
+    """Things built for a structure, the least recently used dropped first.
+
+    A structure counts with the values of its constants. When several that differ in floating-point constants only have
+    been built, such as a changing learning rate, one more is built that takes these as inputs.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._built: OrderedDict[Any, Any] = OrderedDict()
+        self._variants: dict[Any, int] = {}
+
+    def get(self, key: Any) -> Any:
+        found = self._built.get(key)
+        if found is not None:
+            self._built.move_to_end(key)
+        return found
+
+    def put(self, key: Any, built: Any) -> None:
+        self._built[key] = built
+        if len(self._built) > self._limit:
+            self._built.popitem(last=False)
+
+    def is_varied(self, loose: Any) -> bool:
+        """Count another set of constants for a structure; whether there have been so many that they should be inputs."""
+        seen = self._variants.get(loose, 0)
+        if seen < _CONSTANTS_TRIED:
+            self._variants[loose] = seen + 1
+            return False
+        return True
+
+    def clear(self) -> None:
+        self._built.clear()
+        self._variants.clear()
+
+
+sessions = Structures(_SESSIONS)
+_lock = RLock()
+
+
+class Chain:
+    """Pending calls in order, the leaves they read, which results are wanted, and the structural key of it all."""
+
+    __slots__ = ("calls", "key", "leaves", "wanted")
+
+    def __init__(self, targets: list[Node]) -> None:
+        mark = next(_marks)
+        self.calls = calls = _pending(targets, mark)
+        self.leaves: list[Node] = []
+        self.wanted: dict[int, list[Node]] = {}
+        key: list[Any] = []
+        add = key.append
+        for at, call in enumerate(calls):
+            call.place = at * _OUTPUTS
+        for node in targets:
+            node.mark = mark
+            self._want(node)
+        for call in calls:
+            add(call.signature.number)
+            if call.others is not None:
+                self._want_others(call.others, mark)
+            for node in call.inputs:  # type: ignore[assignment]
+                if node is None:
+                    add(None)
+                elif node.array is not None:
+                    if node.mark != mark:
+                        node.mark, node.place = mark, -1 - len(self.leaves)
+                        self.leaves.append(node)
+                        add(node.kind)
+                    add(node.place)
+                else:
+                    add(node.call.place + node.index)  # type: ignore[union-attr]
+                    if node.mark != mark:
+                        node.mark = mark
+                        if node.handle is not None and node.handle() is not None:
+                            self._want(node)
+        key.extend(self.wanted)
+        self.key = tuple(key)
+
+    def _want(self, node: Node) -> None:
+        assert node.call is not None
+        self.wanted.setdefault(node.call.place + node.index, []).append(node)
+
+    def _want_others(self, others: list[Any], mark: int) -> None:
+        """Results that nobody in this chain reads, but the user holds: they come at no cost now."""
+        for reference in others:
+            node = reference()
+            if node is not None and node.array is None and node.mark != mark:
+                if node.handle is not None and node.handle() is not None:
+                    node.mark = mark
+                    self._want(node)
+
+    def place(self, number: int) -> tuple[Call, int]:
+        """The call and output that an entry of ``wanted`` means."""
+        return self.calls[number // _OUTPUTS], number % _OUTPUTS
+
+
+_marks = count(1)
+_OUTPUTS = 4096
+"""More outputs than any operator has: a call's place is so many times its position."""
+
+
+def _pending(targets: list[Node], mark: int) -> list[Call]:
+    found: list[Call] = []
+    stack: list[Any] = [node.call for node in targets]
+    while stack:
+        call = stack.pop()
+        if call.mark == mark:
+            continue
+        call.mark = mark
+        found.append(call)
+        for node in call.inputs:
+            if node is not None and node.array is None:
+                made_by = node.call
+                if made_by.mark != mark:
+                    stack.append(made_by)
+    found.sort(key=attrgetter("serial"))
+    return found
+
+
+def evaluate(nodes: Iterable[Node], forget: bool = True) -> None:
+    """Compute these nodes, and every node on the way whose tensor the user still holds.
+
+    Raises:
+        ExecutionError: with onnxruntime's reason, if it refuses or fails.
+    """
+    targets = [node for node in nodes if node.array is None]
+    if not targets:
+        return
+    with _lock:
+        _evaluate(targets, forget)
+
+
+def _evaluate(targets: list[Node], forget: bool) -> None:
+    chain = Chain(targets)
+    compiled = sessions.get(chain.key)
+    if compiled is None:
+        compiled = _compile(chain)
+    leaves = chain.leaves
+    try:
+        feeds = {name: leaves[at].array for name, at in compiled.leaves}
+        for name in compiled.widened:
+            feeds[name] = feeds[name].astype(np.float32)
+        results = compiled.run(compiled.names, feeds, None)
+    except Exception as error:
+        raise ExecutionError(f"onnxruntime failed while computing eager tensors: {error}") from error
+    counts["runs"] += 1
+    for array, nodes_of in zip(results, chain.wanted.values(), strict=True):
+        for node in nodes_of:
+            node.array = _stored(array, node.kind)
+            node.depth = 0
+            if node.stop and forget:
+                node.call = None
+
+
+def _stored(array: Any, kind: Kind) -> Any:
+    """What a run returned, in the element type that the tensor has."""
+    if isinstance(kind.type, TensorType) and kind.type.dtype.numpy != array.dtype:
+        return array.astype(kind.type.dtype.numpy)
+    return array
+
+
+def _compile(chain: Chain) -> _Compiled:
+    floating = [node for node in chain.leaves if node.kind.array is not None and node.kind.is_float]
+    fed: set[Node] = set()
+    loose: Any = None
+    if floating:
+        loose = without_constants(chain.key, floating)
+        if sessions.is_varied(loose):
+            fed = set(floating)
+            found = sessions.get(loose)
+            if found is not None:
+                return found  # type: ignore[no-any-return]
+    compiled = _session(chain, fed)
+    sessions.put(loose if fed else chain.key, compiled)
+    return compiled
+
+
+def without_constants(key: tuple[Any, ...], constants: list[Node]) -> tuple[Any, ...]:
+    """A structural key in which only the types of these constants count."""
+    types = {node.kind: ("constant", node.kind.type) for node in constants}
+    return tuple([types.get(item, item) if item.__class__ is Kind else item for item in key])
+
+
+def _session(chain: Chain, fed: set[Node]) -> _Compiled:
+    import onnxruntime
+
+    writer = Writer()
+    feeds: list[tuple[str, int]] = []
+    for at, node in enumerate(chain.leaves):
+        if node.kind.array is None or node in fed:
+            feeds.append((writer.feed(node).name, at))
+        else:
+            writer.constant(node)
+    for call in chain.calls:
+        writer.write(call)
+    outputs = [_in_numpy_type(writer, writer.output(*chain.place(number))) for number in chain.wanted]
+    model = write_model(build_graph(writer.program, outputs))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _QUIET
+    if _largest(chain) <= _SMALL_WORK:
+        options.intra_op_num_threads = 1
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ExecutionError(f"onnxruntime refuses the recorded operators: {error}") from error
+    counts["sessions"] += 1
+    read = {entry.name for entry in session.get_inputs()}
+    leaves = [(name, at) for name, at in feeds if name in read]
+    widened = [name for name, at in leaves if _is_odd(chain.leaves[at].kind)]
+    return _Compiled(session._sess.run, [v.name for v in outputs], leaves, widened)
+
+
+def _is_odd(kind: Kind) -> bool:
+    """Whether onnxruntime's Python interface cannot take or return values of this type: bfloat16 and 8-bit floats."""
+    return isinstance(kind.type, TensorType) and kind.type.dtype.numpy.kind == "V"
+
+
+def _largest(chain: Chain) -> int:
+    """Elements of the largest value."""
+    kinds = [kind for call in chain.calls for kind in call.signature.kinds if kind is not None]
+    kinds += [node.kind for node in chain.leaves]
+    dims: list[Any] = [kind.type.dims for kind in kinds if isinstance(kind.type, TensorType) and kind.is_known]
+    return max([math.prod(d) for d in dims], default=0)
+
+
+def _in_numpy_type(writer: Writer, v: Variable) -> Variable:
+    """A result in a type that onnxruntime's Python interface returns."""
+    if isinstance(v.type, TensorType) and v.type.dtype.numpy.kind == "V":
+        return writer.block.build.Cast(v, to=1)  # type: ignore[no-any-return]
+    return v
+
+
+class Writer:
+    """Writes recorded calls into a program; ``variables`` maps (call, output) and leaf nodes to its variables."""
+
+    def __init__(self) -> None:
+        self.program = Program()
+        self.block = self.program.global_block()
+        self.variables: dict[Any, Variable] = {}
+        self.operators: dict[Call, list[Operator]] = {}
+        self._count = 0
+
+    def _name(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def _new(self, prefix: str, kind: Kind, op: Operator | None = None) -> Variable:
+        v = Variable(self.block, self._name(prefix), kind.type, op)
+        v.entries = kind.entries
+        return v
+
+    def feed(self, node: Node, as_it_is: bool = False) -> Variable:
+        """An input for a leaf; types that numpy lacks come in as float32, unless ``as_it_is``."""
+        v: Variable = self._new("x", node.kind)
+        v.entries = None
+        v.is_data = True
+        self.block.register(v)
+        self.block.inputs.append(v)
+        self.variables[node] = v
+        dtype = v.dtype
+        if dtype.numpy.kind == "V" and not as_it_is:
+            v.type = TensorType(_FLOAT32, v.dims)
+            self.variables[node] = self.block.build.Cast(v, to=dtype.number)
+        return v
+
+    def constant(self, node: Node) -> Variable:
+        found = self.variables[node] = self.program.constant(node.kind.array)  # type: ignore[arg-type]
+        return found
+
+    def output(self, call: Call, index: int) -> Variable:
+        return self.variables[call, index]
+
+    def read(self, node: Node | None) -> Variable | None:
+        if node is None:
+            return None
+        found = self.variables.get(node)
+        return self.variables[node.call, node.index] if found is None else found
+
+    def write(self, call: Call) -> None:
+        """Append what a call stands for."""
+        signature = call.signature
+        inputs = [self.read(node) for node in call.inputs]
+        if signature.fragment is not None:
+            self._write_fragment(call, inputs)
+            return
+        operator = Operator(self.block, signature.type, inputs, [], dict(signature.attrs), signature.domain)
+        for index, kind in enumerate(signature.kinds):
+            v = None if kind is None else self._new("y", kind, operator)
+            operator.outputs.append(v)
+            if v is not None:
+                self.variables[call, index] = v
+        self.block.append(operator)
+        self.operators[call] = [operator]
+
+    def _write_fragment(self, call: Call, inputs: list[Variable | None]) -> None:
+        fragment = call.signature.fragment
+        mapping = {mine: v for mine, v in zip(fragment.inputs, inputs, strict=True) if v is not None}
+        for op in fragment.operators:
+            for v in op.operands():
+                if v is not None and v not in mapping and v.value is not None and v.op is None:
+                    mapping[v] = self.program.constant(v.value.numpy())
+        written = copy_operators(fragment.operators, mapping, self.block, lambda v: self._name("z"))
+        for operator in written:
+            self.block.append(operator)
+            for inner in (operator, *(o for body in operator.blocks() for o in all_operators_of(body))):
+                inner.name = ""
+        self.operators[call] = written
+        for index, v in enumerate(fragment.outputs):
+            self.variables[call, index] = mapping.get(v, v)
+
+
+_FLOAT32 = Array.of(np.zeros((), np.float32)).dtype

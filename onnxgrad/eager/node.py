@@ -1,0 +1,206 @@
+"""The recorded graph: values (Node) computed by calls of operators (Call), described by interned kinds and signatures.
+
+Everything that decides which graph is built is a small integer here, so that the key of a recorded chain costs one tuple.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.ir.types import Entries, TensorType, Type
+
+__all__ = ["FREED", "Call", "Kind", "Meta", "Node", "Signature", "constant_node", "kind_of", "kind_of_array", "signature_of"]
+
+_FOLDER = str(Path(__file__).parents[1])
+_SMALL = 64
+
+
+class Kind:
+    """What is known of a value when it is recorded: its type, known entries, and the array of a constant."""
+
+    __slots__ = ("array", "entries", "is_float", "is_known", "number", "type")
+
+    def __init__(self, type: Type, entries: Entries | None, array: np.ndarray[Any, Any] | None, number: int) -> None:
+        self.type = type
+        self.entries = entries
+        self.array = array
+        self.number = number
+        self.is_float = isinstance(type, TensorType) and type.dtype.is_float
+        self.is_known = not isinstance(type, TensorType) or (
+            type.dims is not None and all(isinstance(dim, int) for dim in type.dims)
+        )
+
+
+_kinds: dict[Any, Kind] = {}
+_kinds_of_arrays: dict[Any, Kind] = {}
+_constants: dict[Any, Node] = {}
+_signatures: dict[Any, Signature] = {}
+_numbers = count()
+_CONSTANT_LIMIT = 20_000
+
+
+def kind_of(type: Type, entries: Entries | None = None) -> Kind:
+    """The one Kind for a type and what is known of the entries."""
+    key = (type, entries)
+    found = _kinds.get(key)
+    if found is None:
+        found = _kinds[key] = Kind(type, entries, None, next(_numbers))
+    return found
+
+
+def kind_of_array(array: np.ndarray[Any, Any]) -> Kind:
+    """The Kind of a value that is fed; its entries do not count as known."""
+    key = (array.dtype, array.shape)
+    found = _kinds_of_arrays.get(key)
+    if found is None:
+        found = _kinds_of_arrays[key] = kind_of(TensorType(dtype_of(array.dtype), array.shape))
+    return found
+
+
+class Signature:
+    """An operator apart from its operands: type, domain, attributes, which outputs exist and of what kind.
+
+    A signature with a ``fragment`` stands for several operators at once, such as a whole backward pass.
+    """
+
+    __slots__ = ("attrs", "domain", "fragment", "kinds", "number", "single", "type")
+
+    def __init__(self, type: str, domain: str, attrs: dict[str, Any], kinds: tuple[Kind | None, ...], fragment: Any = None) -> None:
+        self.type = type
+        self.domain = domain
+        self.attrs = attrs
+        self.kinds = kinds
+        self.fragment = fragment
+        self.number = next(_numbers)
+        only = kinds[0] if len(kinds) == 1 else None
+        self.single = only if only is not None and only.is_known else None
+
+    def with_outputs(self, kinds: tuple[Kind | None, ...]) -> Signature:
+        """The same operator with other outputs."""
+        key = (self.number, kinds)
+        found = _signatures.get(key)
+        if found is None:
+            found = _signatures[key] = Signature(self.type, self.domain, self.attrs, kinds, self.fragment)
+        return found
+
+
+def signature_of(type: str, domain: str, attrs: dict[str, Any], frozen: Any, kinds: tuple[Kind | None, ...]) -> Signature:
+    """The one Signature with these attributes; ``frozen`` is their hashable form."""
+    key = (type, domain, frozen, kinds)
+    found = _signatures.get(key)
+    if found is None:
+        found = _signatures[key] = Signature(type, domain, attrs, kinds)
+    return found
+
+
+class Call:
+    """One recorded use of an operator. ``serial`` grows in recording order, which is an order of execution.
+
+    ``others`` are weak references to the nodes of a call with several outputs, which a run computes together. ``mark`` and
+    ``place`` belong to whoever walks the graph at the moment.
+    """
+
+    __slots__ = ("freed", "inputs", "mark", "others", "place", "serial", "signature", "stack")
+
+    def __init__(self, signature: Signature, inputs: tuple[Node | None, ...], serial: int) -> None:
+        self.signature = signature
+        self.inputs = inputs
+        self.serial = serial
+        self.mark = 0
+        self.place = 0
+        self.freed = False
+        self.others: list[Any] | None = None
+        self.stack: tuple[tuple[CodeType, int], ...] = ()
+
+    def source_lines(self) -> list[str]:
+        """Where the user's code made this call, innermost first: ``file:line in function``."""
+        return [f"{code.co_filename}:{_line_of(code, at)} in {code.co_qualname}" for code, at in self.stack]
+
+
+def user_stack() -> tuple[tuple[CodeType, int], ...]:
+    """Code and position of the innermost frames outside this package; turned into lines only when somebody asks."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(_FOLDER):
+        frame = frame.f_back
+    if frame is None:
+        return ()
+    outer = frame.f_back
+    if outer is None:
+        return ((frame.f_code, frame.f_lasti),)
+    return ((frame.f_code, frame.f_lasti), (outer.f_code, outer.f_lasti))
+
+
+def _line_of(code: CodeType, at: int) -> int:
+    for start, end, line in code.co_lines():
+        if start <= at < end and line is not None:
+            return line
+    return code.co_firstlineno
+
+
+FREED = Call(Signature("Freed", "", {}, ()), (), -1)
+FREED.freed = True
+
+
+class Meta:
+    """What belongs to a tensor rather than to one value of it: its name, gradient and hooks."""
+
+    __slots__ = ("grad", "hooks", "name", "persistable", "retain")
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.grad: Any = None
+        self.hooks: dict[int, Any] = {}
+        self.retain = False
+        self.persistable = False
+
+
+class Node:
+    """One value: an array, or output ``index`` of a call that has not been computed yet, or both while gradients may flow.
+
+    ``depth`` is the length of the longest chain of calls to compute before it.
+    """
+
+    __slots__ = ("__weakref__", "array", "call", "depth", "handle", "index", "kind", "mark", "meta", "place", "stop")
+
+    def __init__(
+        self,
+        kind: Kind,
+        array: np.ndarray[Any, Any] | None,
+        call: Call | None = None,
+        index: int = 0,
+        stop: bool = True,
+        depth: int = 0,
+    ) -> None:
+        self.kind = kind
+        self.array = array
+        self.call = call
+        self.index = index
+        self.stop = stop
+        self.depth = depth
+        self.mark = 0
+        self.place = 0
+        self.handle: Any = None
+        self.meta: Meta | None = None
+
+
+def constant_node(array: np.ndarray[Any, Any]) -> Node:
+    """A value that is written into the graph. Large arrays are fed instead, so that no graph depends on them."""
+    if array.size > _SMALL or array.dtype.kind not in "biufc":
+        return Node(kind_of_array(array), np.array(array, order="C"))
+    key = (array.dtype, array.shape, array.tobytes())
+    found = _constants.get(key)
+    if found is None:
+        if len(_constants) >= _CONSTANT_LIMIT:
+            _constants.clear()
+        array = np.array(array, order="C")
+        type = TensorType(dtype_of(array.dtype), array.shape)
+        entries = tuple(array.reshape(-1).tolist()) if array.dtype.kind in "iu" and array.ndim < 2 else None
+        found = _constants[key] = Node(Kind(type, entries, array, next(_numbers)), array)
+    return found

@@ -1,0 +1,89 @@
+"""Random operators in eager mode: drawn at once from the generator that ``seed`` sets, so that every reader sees one draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.dtypes import DType, dtype_of, from_onnx_number
+
+__all__ = ["DRAWS", "draw", "generator"]
+
+
+def generator() -> np.random.Generator:
+    """The generator of all eager random numbers."""
+    found: np.random.Generator | None = state.current.generator
+    if found is None:
+        found = state.current.generator = np.random.default_rng(state.current.seed)
+    return found
+
+
+def draw(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any) -> Any:
+    """The result of a random operator: a leaf, or for Dropout a product with a drawn mask."""
+    return DRAWS[op_type](args, dict(kwargs))
+
+
+def _leaf(array: Any, dtype: DType) -> Any:
+    from onnxgrad.eager.tensor import leaf
+
+    return leaf(np.asarray(array).astype(dtype.numpy))
+
+
+def _source(kwargs: dict[str, Any]) -> np.random.Generator:
+    """A generator of its own for an operator that brings a seed."""
+    seed = kwargs.get("seed")
+    return generator() if not seed else np.random.default_rng(int(float(seed) * 2**8))
+
+
+def _element(args: Any, kwargs: dict[str, Any]) -> DType:
+    number = kwargs.get("dtype")
+    if number is not None:
+        return from_onnx_number(int(number))
+    return args[0].dtype if args else dtype_of("float32")
+
+
+def _dims(args: Any, kwargs: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(args[0].dims) if args else tuple(int(n) for n in kwargs["shape"])
+
+
+def _normal(args: Any, kwargs: dict[str, Any]) -> Any:
+    drawn = _source(kwargs).normal(float(kwargs.get("mean", 0.0)), float(kwargs.get("scale", 1.0)), _dims(args, kwargs))
+    return _leaf(drawn, _element(args, kwargs))
+
+
+def _uniform(args: Any, kwargs: dict[str, Any]) -> Any:
+    dtype = _element(args, kwargs)
+    low, high = float(kwargs.get("low", 0.0)), float(kwargs.get("high", 1.0))
+    drawn = np.asarray(_source(kwargs).uniform(low, high, _dims(args, kwargs)))
+    # Rounding to a shorter type may reach the bound that the interval leaves out.
+    return _leaf(np.minimum(drawn, np.nextafter(dtype.numpy.type(high), dtype.numpy.type(low))), dtype)
+
+
+def _bernoulli(args: Any, kwargs: dict[str, Any]) -> Any:
+    dtype = _element(args, kwargs)
+    probability = np.asarray(args[0]._array(), np.float64)
+    return _leaf(_source(kwargs).random(probability.shape) < probability, dtype)
+
+
+def _multinomial(args: Any, kwargs: dict[str, Any]) -> Any:
+    scores = np.asarray(args[0]._array(), np.float64)
+    count = int(kwargs.get("sample_size", 1))
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    cumulative = np.cumsum(weights / weights.sum(axis=-1, keepdims=True), axis=-1)
+    points = _source(kwargs).random((scores.shape[0], count, 1))
+    picked = np.minimum((points >= cumulative[:, None, :]).sum(axis=-1), scores.shape[-1] - 1)
+    return _leaf(picked, from_onnx_number(int(kwargs.get("dtype", 6))))
+
+
+DRAWS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
+    "RandomNormal": _normal,
+    "RandomNormalLike": _normal,
+    "RandomUniform": _uniform,
+    "RandomUniformLike": _uniform,
+    "Bernoulli": _bernoulli,
+    "Multinomial": _multinomial,
+}

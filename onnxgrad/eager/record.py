@@ -1,0 +1,406 @@
+"""Recording an operator: check and type it at once, compute nothing.
+
+The same call on operands of the same kinds is answered from a memo; the first one goes through the Builder and onnx's
+inference like any operator of a static program.
+"""
+
+from __future__ import annotations
+
+import weakref
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.eager.node import (
+    Call,
+    Kind,
+    Node,
+    Signature,
+    constant_node,
+    kind_of,
+    kind_of_array,
+    signature_of,
+    user_stack,
+)
+from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.ir.block import Block
+from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.operator import Operator
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.tensor import Tensor as Array
+from onnxgrad.ir.traverse import captured
+from onnxgrad.ir.types import TensorType
+from onnxgrad.ir.variable import Variable
+
+__all__ = ["BLOCK", "EAGER", "Fragment", "record", "record_binary", "record_call", "record_unary", "wrap"]
+
+_LONGEST_CHAIN = 400
+_MEMO_LIMIT = 50_000
+
+
+class Fragment:
+    """Operators that are recorded as one call: ``inputs`` stand for its operands, ``outputs`` for its results."""
+
+    __slots__ = ("inputs", "operators", "outputs")
+
+    def __init__(self, operators: list[Operator], inputs: list[Variable], outputs: list[Variable]) -> None:
+        self.operators = operators
+        self.inputs = inputs
+        self.outputs = outputs
+
+
+class _Recipe:
+    """How a remembered call is recorded: ``sources`` are positions of tensor arguments, constants, or None.
+
+    Integers that inference knows, such as a shape, are ``folded`` into a constant.
+    """
+
+    __slots__ = ("direct", "folded", "is_plain", "signature", "sources")
+
+    def __init__(self, signature: Signature, sources: tuple[Any, ...], folded: Node | None = None) -> None:
+        self.signature = signature
+        self.sources = sources
+        self.folded = folded
+        self.is_plain = signature.single is not None and None not in sources
+        self.direct = sources == tuple(range(len(sources)))
+
+
+_memo: dict[Any, _Recipe] = {}
+_serials = count()
+
+
+class EagerBlock(Block):
+    """The block of all eager tensors: what is appended to it is recorded instead."""
+
+    __slots__ = ()
+    is_eager = True
+
+    def record(self, op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, domain: str = "") -> Any:
+        return record(op_type, args, kwargs, outputs, domain)
+
+
+class EagerProgram(Program):
+    """Stands where functions expect the program of a variable; it holds nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = [EagerBlock(self)]
+        self._numbers = count()
+
+    def current_block(self) -> Block:
+        return self._current[-1] if self._current else self.blocks[0]
+
+    def generate_name(self, key: str) -> str:
+        return f"eager_{next(self._numbers)}"
+
+    def fresh_name(self, wanted: str) -> str:
+        return self.generate_name(wanted)
+
+    def new_block(self, parent: Block | None, name: str) -> Block:
+        return Block(self, parent, name)
+
+    def constant(self, array: np.ndarray[Any, Any], register: bool = True) -> Any:
+        return wrap(constant_node(array))
+
+
+EAGER = EagerProgram()
+BLOCK: Any = EAGER.blocks[0]
+_tensor_class: Any = None
+
+
+def set_tensor_class(made: Any) -> None:
+    """Say what ``wrap`` makes."""
+    global _tensor_class
+    _tensor_class = made
+
+
+def wrap(node: Node) -> Any:
+    """The tensor that the user holds for a node; as long as it lives, a run that computes the node keeps its value."""
+    tensor = _tensor_class.__new__(_tensor_class)
+    tensor._node = node
+    node.handle = weakref.ref(tensor)
+    return tensor
+
+
+def next_serial() -> int:
+    """A place in the recording order for a call that is not an operator."""
+    return next(_serials)
+
+
+class _Unfrozen(Exception):
+    """An argument that no memo should hold: a large array, a body."""
+
+
+def _frozen(item: Any) -> Any:
+    """A hashable stand-in for a Python argument that tells 1, 1.0, True, 0.0 and -0.0 apart."""
+    if item is None or isinstance(item, str):
+        return item
+    if isinstance(item, float):
+        return ("f", item if item else str(item))
+    if isinstance(item, (bool, int)):
+        return (type(item), item)
+    if isinstance(item, (list, tuple)):
+        return tuple([_frozen(entry) for entry in item])
+    if isinstance(item, (np.ndarray, np.generic)) and item.size <= 64:
+        return (item.dtype.str, item.shape, item.tobytes())
+    raise _Unfrozen
+
+
+def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, domain: str = "") -> Any:
+    """Record an operator and return its output, or a tuple of them."""
+    nodes: list[Node] = []
+    count_of = outputs if outputs.__class__ is int else len(outputs)
+    key: list[Any] = [op_type, domain, count_of]
+    try:
+        for item in args:
+            if isinstance(item, _tensor_class):
+                node = item._node
+                nodes.append(node)
+                key.append(node.kind.number)
+            else:
+                key.append(_frozen(item))
+        for name, item in kwargs.items():
+            key.append(name)
+            if isinstance(item, _tensor_class):
+                nodes.append(item._node)
+                key.append(item._node.kind.number)
+            else:
+                key.append(_frozen(item))
+        frozen = tuple(key)
+        recipe = _memo.get(frozen)
+    except _Unfrozen:
+        return _record_anew(op_type, args, kwargs, outputs, domain)
+    if recipe is None:
+        from onnxgrad.eager.random import DRAWS, draw
+
+        if op_type in DRAWS:
+            return draw(op_type, args, kwargs, outputs)
+        recipe = _learn(op_type, args, kwargs, count_of, domain, frozen)
+    if recipe.folded is not None:
+        return wrap(Node(recipe.folded.kind, recipe.folded.array))
+    inputs = tuple(nodes) if recipe.direct else tuple([nodes[s] if s.__class__ is int else s for s in recipe.sources])
+    if recipe.is_plain and outputs.__class__ is int:
+        return record_one(recipe.signature, inputs)
+    made = record_call(recipe.signature, inputs)
+    if count_of == 1 and outputs.__class__ is int:
+        return wrap(made[0])
+    return tuple([wrap(node) for node in made])
+
+
+def record_call(signature: Signature, inputs: tuple[Node | None, ...]) -> list[Any]:
+    """Record a call whose kinds are known; one node per output."""
+    stop, depth = True, 0
+    for node in inputs:
+        if node is not None:
+            if not node.stop:
+                stop = False
+            if node.depth > depth:
+                depth = node.depth
+    if not state.current.gradients:
+        stop = True
+    if depth >= _LONGEST_CHAIN:
+        depth = _shorten(inputs)
+    call = Call(signature, inputs, next(_serials))
+    call.stack = () if stop else user_stack()
+    made = [
+        None if kind is None else Node(kind, None, call, index, stop or not kind.is_float, depth + 1)
+        for index, kind in enumerate(signature.kinds)
+    ]
+    if len(made) > 1:
+        call.others = [_ref(node) for node in made if node is not None]
+    if not all(kind is None or kind.is_known for kind in signature.kinds):
+        _compute_now(call, made)
+    return made
+
+
+def record_one(signature: Signature, inputs: tuple[Any, ...]) -> Any:
+    """The same for an operator with one output of known shape, as a tensor; the shortest way there is."""
+    stop, depth = True, 0
+    for node in inputs:
+        if not node.stop:
+            stop = False
+        if node.depth > depth:
+            depth = node.depth
+    kind: Any = signature.single
+    if not (stop or state.current.gradients):
+        stop = True
+    if depth >= _LONGEST_CHAIN:
+        depth = _shorten(inputs)
+    call = Call(signature, inputs, next(_serials))
+    call.stack = () if stop else user_stack()
+    node = Node(kind, None, call, 0, stop or not kind.is_float, depth + 1)
+    tensor = _new(_tensor_class)
+    tensor._node = node
+    node.handle = _ref(tensor)
+    return tensor
+
+
+_new, _ref = object.__new__, weakref.ref
+
+
+def _shorten(inputs: tuple[Node | None, ...]) -> int:
+    """Compute the operands when the chain before them has become long; nothing pending is left."""
+    from onnxgrad.eager.evaluate import evaluate
+
+    evaluate([node for node in inputs if node is not None and node.array is None])
+    return 0
+
+
+def record_unary(op_type: str, x: Any) -> Any:
+    """An operator without attributes on one tensor."""
+    node = x._node
+    signature = _short.get((op_type, node.kind))
+    if signature is None:
+        return _first_time(op_type, (x,), (op_type, node.kind))
+    return record_one(signature, (node,))
+
+
+def record_binary(op_type: str, x: Any, y: Any) -> Any:
+    """An operator without attributes on two tensors."""
+    first, second = x._node, y._node
+    signature = _short.get((op_type, first.kind, second.kind))
+    if signature is None:
+        return _first_time(op_type, (x, y), (op_type, first.kind, second.kind))
+    return record_one(signature, (first, second))
+
+
+_short: dict[Any, Signature] = {}
+
+
+def _first_time(op_type: str, args: tuple[Any, ...], key: Any) -> Any:
+    result = record(op_type, args, {})
+    call = result._node.call
+    if call is not None and call.signature.single is not None and len(_short) < _MEMO_LIMIT:
+        _short[key] = call.signature
+    return result
+
+
+def _compute_now(call: Call, made: list[Any]) -> None:
+    """The shape of a result depends on values: compute it, so that every tensor has a shape."""
+    from onnxgrad.eager.evaluate import evaluate
+
+    present = [node for node in made if node is not None]
+    evaluate(present, forget=False)
+    for node in present:
+        node.kind = kind_of_array(node.array)
+    call.signature = call.signature.with_outputs(tuple([None if node is None else node.kind for node in made]))
+    for node in present:
+        if node.stop:
+            node.call = None
+
+
+def _placeholder(node: Node) -> Variable:
+    """A static variable that inference treats as it would the node's value."""
+    kind = node.kind
+    v = Variable(_SCRATCH, "x", kind.type)
+    v.entries = kind.entries
+    if kind.array is not None:
+        v.value = Array.of(kind.array)
+    return v
+
+
+_SCRATCH = Program().global_block()
+
+
+def _built(
+    op_type: str, args: Any, kwargs: dict[str, Any], count_of: int, domain: str
+) -> tuple[Operator, dict[int, int], list[Node]]:
+    """The operator as the Builder makes it on placeholders, where its tensor arguments went, and their nodes."""
+    stage: list[Operator] = []
+    builder = Builder(Program().global_block(), stage)
+    builder.simplify = False
+    position: dict[int, int] = {}
+    nodes: list[Node] = []
+
+    def stand_in(item: Any) -> Any:
+        if not isinstance(item, _tensor_class):
+            return item
+        v = _placeholder(item._node)
+        position[id(v)] = len(nodes)
+        nodes.append(item._node)
+        keep.append(v)
+        return v
+
+    keep: list[Variable] = []
+    given = [stand_in(item) for item in args]
+    named = {name: stand_in(item) for name, item in kwargs.items()}
+    builder.emit(op_type, given, named, [""] * count_of if count_of != 1 else 1, domain=domain)
+    operator = stage[-1]
+    return operator, position, nodes
+
+
+def _learn(op_type: str, args: Any, kwargs: dict[str, Any], count_of: int, domain: str, frozen: Any) -> _Recipe:
+    operator, position, _ = _built(op_type, args, kwargs, count_of, domain)
+    sources = tuple([None if v is None else position[id(v)] if id(v) in position else _constant(v) for v in operator.inputs])
+    attrs = tuple((name, _frozen_attr(value)) for name, value in sorted(operator.attrs.items()))
+    kinds = _kinds_of_outputs(operator)
+    signature = signature_of(op_type, domain, operator.attrs, (attrs, len(sources)), kinds)
+    found = _Recipe(signature, sources, _folded(kinds))
+    if frozen is not None:
+        if len(_memo) >= _MEMO_LIMIT:
+            _memo.clear()
+        _memo[frozen] = found
+    return found
+
+
+def _constant(v: Variable) -> Node:
+    assert v.value is not None
+    return constant_node(v.value.numpy())
+
+
+def _folded(kinds: tuple[Kind | None, ...]) -> Node | None:
+    kind = kinds[0] if len(kinds) == 1 else None
+    if kind is None or kind.entries is None or not isinstance(kind.type, TensorType) or not kind.is_known:
+        return None
+    return constant_node(np.array(kind.entries, kind.type.dtype.numpy).reshape(kind.type.dims))
+
+
+def _frozen_attr(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple([_frozen_attr(entry) for entry in value])
+    if isinstance(value, (bool, int, float, str)):
+        return (type(value), value)
+    return id(value)
+
+
+def _kinds_of_outputs(operator: Operator) -> tuple[Kind | None, ...]:
+    kinds: list[Kind | None] = []
+    for v in operator.outputs:
+        if v is None:
+            kinds.append(None)
+            continue
+        entries = v.entries if v.entries is not None and all(isinstance(entry, int) for entry in v.entries) else None
+        kinds.append(kind_of(v.type if v.type is not None else TensorType(operator.inputs[0].dtype, None), entries))  # type: ignore[union-attr]
+    return tuple(kinds)
+
+
+def _record_anew(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any, domain: str) -> Any:
+    """An operator with large arrays, tensors as attributes or bodies among its arguments: nothing of it is remembered."""
+    for item in args:
+        if isinstance(item, Variable) and not isinstance(item, _tensor_class):
+            raise ArgumentTypeError(f"{op_type}: {item!r} of a static program has no value, so no eager tensor can meet it here.")
+    given = [wrap(constant_node(item)) if isinstance(item, np.ndarray) else item for item in args]
+    named = {name: wrap(constant_node(item)) if isinstance(item, np.ndarray) else item for name, item in kwargs.items()}
+    if op_type == "Constant" and "value" in kwargs:
+        return named["value"] if isinstance(named["value"], _tensor_class) else wrap(constant_node(kwargs["value"].numpy()))
+    count_of = outputs if isinstance(outputs, int) else len(outputs)
+    if any(hasattr(item, "ops") for item in kwargs.values()):
+        signature, inputs = _with_bodies(op_type, given, named, count_of, domain)
+    else:
+        recipe = _learn(op_type, given, named, count_of, domain, None)
+        nodes = [item._node for item in [*given, *named.values()] if isinstance(item, _tensor_class)]
+        signature, inputs = recipe.signature, tuple([nodes[s] if isinstance(s, int) else s for s in recipe.sources])
+    made = tuple([wrap(node) for node in record_call(signature, inputs)])
+    return made[0] if outputs == 1 else made
+
+
+def _with_bodies(op_type: str, args: Any, kwargs: Any, count_of: int, domain: str) -> tuple[Signature, tuple[Node, ...]]:
+    """An operator with bodies as a fragment, whose operands include the tensors that the bodies read."""
+    operator, position, nodes = _built(op_type, args, kwargs, count_of, domain)
+    outer = [v for v in captured(operator) if isinstance(v, _tensor_class)]
+    present = [v for v in operator.inputs if v is not None and id(v) in position]
+    inputs = tuple([nodes[position[id(v)]] for v in present] + [v._node for v in outer])
+    fragment = Fragment([operator], [*present, *outer], [v for v in operator.outputs if v is not None])
+    return Signature(op_type, domain, {}, _kinds_of_outputs(operator), fragment), inputs

@@ -1,0 +1,444 @@
+"""The backward pass of recorded calls: the path becomes a Program, whose gradients are appended by the rule table.
+
+What is appended is kept by the structure of the path and recorded as one call, so a second identical step builds nothing.
+Its operands are values of the forward pass: those that were read are there already, the others are computed with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.autodiff.api import gradients
+from onnxgrad.eager.evaluate import Structures, Writer, counts, evaluate, without_constants
+from onnxgrad.eager.node import FREED, Call, Kind, Meta, Node, Signature, kind_of
+from onnxgrad.eager.record import Fragment, record_binary, record_call, wrap
+from onnxgrad.eager.tensor import Tensor, leaf
+from onnxgrad.errors import ArgumentTypeError, FreedGraph
+from onnxgrad.ir.operator import Operator
+from onnxgrad.ir.plan import make_plan
+from onnxgrad.ir.variable import Variable
+
+__all__ = ["Backward", "backward", "gradient_mode"]
+
+_PASSES = 512
+PYTHON = "PyLayer"
+"""The type of calls whose gradient is a Python function."""
+
+
+@contextmanager
+def gradient_mode(enabled: bool) -> Iterator[None]:
+    """Record for gradients, or not, inside a ``with`` block."""
+    outer, state.current.gradients = state.current.gradients, enabled
+    try:
+        yield
+    finally:
+        state.current.gradients = outer
+
+
+def backward(tensors: Sequence[Tensor], seeds: Sequence[Tensor | None] | None, retain_graph: bool) -> Backward:
+    """Add gradients to ``.grad`` of the leaves and of the tensors that retain theirs; returns the finished pass."""
+    engine = Backward(create_graph=False)
+    targets = [tensor._node for tensor in tensors]
+    found = engine.run(targets, list(seeds) if seeds is not None else [None] * len(targets), None)
+    with gradient_mode(False):
+        stored = [_accumulate(node, gradient) for node, gradient in found]
+        evaluate([tensor._node for tensor in stored] + targets)
+    for tensor in stored:
+        tensor._node.call, tensor._node.stop = None, False
+    if not retain_graph:
+        engine.free()
+    return engine
+
+
+def _accumulate(node: Node, gradient: Tensor) -> Tensor:
+    meta = node.meta
+    if meta is None:
+        meta = node.meta = Meta()
+    meta.grad = gradient.detach() if meta.grad is None else record_binary("Add", meta.grad, gradient)
+    found: Tensor = meta.grad
+    return found
+
+
+def _key(node: Node) -> Any:
+    """What identifies a value: the output of a call, or the leaf itself."""
+    return node if node.call is None or node.stop else (node.call, node.index)
+
+
+class Backward:
+    """One backward pass. It goes in stages where Python has a say: at hooked tensors and at PyLayers.
+
+    Attributes:
+        calls: the forward calls it went through.
+    """
+
+    def __init__(self, create_graph: bool, blocked: Sequence[Node] = ()) -> None:
+        self.create_graph = create_graph
+        self.calls: list[Call] = []
+        self.leaves: list[Node] = []
+        self._blocked = {_key(node) for node in blocked}
+        self._found: dict[Any, tuple[Node, Tensor]] = {}
+        self._arrived: dict[Any, tuple[Node, Tensor]] = {}
+        self._cuts: dict[Any, Node] = {}
+
+    def run(self, targets: list[Node], seeds: list[Tensor | None], wanted: list[Node] | None) -> list[tuple[Node, Tensor]]:
+        """Gradients of ``wanted``, or of all leaves and retaining tensors; those that receive nothing are left out."""
+        self.calls, inner, self.leaves = self._collect(targets)
+        self._cuts = {_key(n): n for n in inner if (n.meta is not None and n.meta.hooks) or _is_python(n)}
+        if wanted is None:
+            wanted = self.leaves + [n for n in inner if n.meta is not None and n.meta.retain]
+        sought = {_key(node): node for node in wanted}
+        sought.update(self._cuts)
+        with gradient_mode(self.create_graph):
+            plain: list[tuple[Node, Tensor | None]] = []
+            for node, seed in zip(targets, seeds, strict=True):
+                if _key(node) in self._cuts:
+                    self._arrive(node, seed if seed is not None else _filled(node, 1.0))
+                elif not node.stop:
+                    plain.append((node, seed))
+            self._stage(plain, sought)
+            while self._arrived:
+                self._pass_cut(sought)
+            reached = {_key(node) for node in [*inner, *self.leaves]}
+            return [(node, self._hooked(node, self._gradient(node))) for node in wanted if _key(node) in reached]
+
+    def free(self) -> None:
+        """Give up the recorded graph: another backward pass through it is an error."""
+        for call in self.calls:
+            call.freed = True
+            for node in call.inputs:
+                if node is not None and node.array is not None and node.call is not None and node.call.freed:
+                    node.call = FREED
+
+    def _collect(self, targets: list[Node]) -> tuple[list[Call], list[Node], list[Node]]:
+        """Calls, inner nodes and leaves that gradients can reach."""
+        mark = next(_marks)
+        calls: list[Call] = []
+        inner: dict[Any, Node] = {}
+        leaves: list[Node] = []
+        stack = [node for node in targets if not node.stop]
+        while stack:
+            node = stack.pop()
+            if node.mark == mark:
+                continue
+            node.mark = mark
+            call = node.call
+            if _key(node) in self._blocked:
+                continue
+            if call is None:
+                leaves.append(node)
+                continue
+            inner.setdefault((call, node.index), node)
+            if call.freed:
+                raise FreedGraph(
+                    f"{call.signature.type}: this part of the graph was freed by an earlier backward pass. "
+                    "Call that one with retain_graph=True."
+                )
+            if call.mark != mark:
+                call.mark = mark
+                calls.append(call)
+                stack.extend([n for n in call.inputs if n is not None and not n.stop])
+        calls.sort(key=attrgetter("serial"))
+        return calls, list(inner.values()), leaves
+
+    def _arrive(self, node: Node, gradient: Tensor) -> None:
+        store = self._arrived if _key(node) in self._cuts else self._found
+        present = store.get(_key(node))
+        total = gradient if present is None else record_binary("Add", present[1], gradient)
+        store[_key(node)] = (node, total)
+
+    def _gradient(self, node: Node) -> Tensor:
+        """What arrived; zeros where operators on every path, such as Floor, are constant almost everywhere."""
+        found = self._found.get(_key(node))
+        return found[1] if found is not None else _filled(node, 0.0)
+
+    def _hooked(self, node: Node, gradient: Tensor) -> Tensor:
+        """What the hooks of a leaf make of its gradient; those of inner tensors were called on the way."""
+        return gradient if _key(node) in self._cuts else _call_hooks(node, gradient)
+
+    def _pass_cut(self, sought: dict[Any, Node]) -> None:
+        """Let hooks or a PyLayer see the gradient that is complete, which is that of the latest call, and go on from there."""
+        call = max((node.call for node, _ in self._arrived.values() if node.call is not None), key=attrgetter("serial"))
+        outputs: dict[int, Tensor] = {}
+        for key in [key for key in self._arrived if key[0] is call]:
+            node, gradient = self._arrived.pop(key)
+            gradient = _call_hooks(node, gradient)
+            self._found[key] = (node, gradient)
+            outputs[node.index] = gradient
+            if call.signature.type != PYTHON:
+                self._stage([(node, gradient)], sought)
+        if call.signature.type == PYTHON:
+            onward: list[tuple[Node, Tensor | None]] = []
+            for node, gradient in call.signature.attrs["backward"](call, outputs):
+                if _key(node) in self._cuts:
+                    self._arrive(node, gradient)
+                else:
+                    onward.append((node, gradient))
+            self._stage(onward, sought)
+
+    def _stage(self, seeds: list[tuple[Node, Tensor | None]], sought: dict[Any, Node]) -> None:
+        """The gradients that reach ``sought`` from ``seeds`` without passing a cut."""
+        inner: list[tuple[Node, Tensor | None]] = []
+        for node, seed in seeds:
+            if node.stop or _key(node) in self._blocked:
+                continue
+            if node.call is None:
+                if node in sought:
+                    self._arrive(node, seed if seed is not None else _filled(node, 1.0))
+            else:
+                inner.append((node, seed))
+        if not inner:
+            return
+        ends = {key for key in self._cuts if not any(_key(node) == key for node, _ in inner)} | self._blocked
+        path = _Path(inner, sought, ends)
+        if not path.calls:
+            return
+        for node, gradient in path.differentiate():
+            self._arrive(node, gradient)
+
+
+_marks = count(1 << 40)
+
+
+def _is_python(node: Node) -> bool:
+    return node.call is not None and node.call.signature.type == PYTHON
+
+
+def _filled(node: Node, value: float) -> Tensor:
+    """A tensor like a value, with one number everywhere."""
+    type: Any = node.kind.type
+    return leaf(np.full(type.dims, value, type.dtype.numpy))
+
+
+def _call_hooks(node: Node, gradient: Tensor) -> Tensor:
+    for hook in list(node.meta.hooks.values()) if node.meta is not None else ():
+        result = hook(gradient)
+        if result is not None and not isinstance(result, Tensor):
+            raise ArgumentTypeError(f"a hook returns a Tensor or None, not {type(result).__name__}.")
+        gradient = gradient if result is None else result
+    return gradient
+
+
+class _Template:
+    """A backward pass for one structure: a fragment, where its operands come from, and which of the sought it gives."""
+
+    __slots__ = ("extensions", "given", "signature", "sources")
+
+    def __init__(
+        self,
+        signature: Signature | None,
+        sources: list[tuple[str, int, int]],
+        given: list[int],
+        extensions: list[tuple[int, int, Kind]],
+    ) -> None:
+        self.signature = signature
+        self.sources = sources
+        self.given = given
+        self.extensions = extensions
+
+
+templates = Structures(_PASSES)
+
+
+class _Path:
+    """The calls between seeds and what is sought, numbered for a structural key."""
+
+    def __init__(self, seeds: list[tuple[Node, Tensor | None]], sought: dict[Any, Node], ends: set[Any]) -> None:
+        self.seeds = seeds
+        self.ends = ends
+        self.nodes: dict[Any, Node] | None = None
+        self.calls = self._walk()
+        self.places = {call: at for at, call in enumerate(self.calls)}
+        self.leaves: list[Node] = []
+        numbers: dict[Node, int] = {}
+        self.wanted: list[tuple[Node, int, int]] = []
+        taken: set[Any] = set()
+        key: list[Any] = []
+        for call in self.calls:
+            key.append(call.signature.number)
+            for node in call.inputs:
+                if node is None:
+                    key.append(None)
+                    continue
+                if self._is_inner(node):
+                    at, index = self.places[node.call], node.index  # type: ignore[index]
+                    key.append((at, index))
+                else:
+                    if node not in numbers:
+                        numbers[node] = len(self.leaves)
+                        self.leaves.append(node)
+                        key.append(node.kind)
+                    at, index = -1, numbers[node]
+                    key.append(index)
+                wanted = _key(node)
+                if wanted in sought and wanted not in taken and not node.stop:
+                    taken.add(wanted)
+                    self.wanted.append((node, at, index))
+        for node, _ in seeds:
+            if _key(node) in sought and _key(node) not in ends and _key(node) not in taken and self._is_retained(node, sought):
+                taken.add(_key(node))
+                self.wanted.append((node, self.places[node.call], node.index))  # type: ignore[index]
+        key.append("wanted")
+        key.extend((at, index) for _, at, index in self.wanted)
+        key.append("seeds")
+        for node, seed in seeds:
+            key.append((self.places[node.call], node.index, None if seed is None else seed._node.kind.type))  # type: ignore[index]
+        self.key = tuple(key)
+
+    def _is_retained(self, node: Node, sought: dict[Any, Node]) -> bool:
+        """A seed that is sought itself, unless it is a cut, whose gradient was taken when it arrived."""
+        return not (node.meta is not None and node.meta.hooks) and not _is_python(node)
+
+    def _is_inner(self, node: Node) -> bool:
+        return not node.stop and node.call in self.places and _key(node) not in self.ends
+
+    def _walk(self) -> list[Call]:
+        found: set[Call] = set()
+        stack = [node.call for node, _ in self.seeds]
+        while stack:
+            call = stack.pop()
+            assert call is not None
+            if call in found or call.signature.type == PYTHON:
+                continue
+            found.add(call)
+            for node in call.inputs:
+                if node is not None and not node.stop and node.call is not None and _key(node) not in self.ends:
+                    stack.append(node.call)
+        return sorted(found, key=attrgetter("serial"))
+
+    def differentiate(self) -> list[tuple[Node, Tensor]]:
+        """Record the backward pass; the gradients of ``wanted`` that there are."""
+        if not self.wanted:
+            return []
+        template = templates.get(self.key) or self._build()
+        if template.signature is None:
+            return []
+        for at, _, kind in template.extensions:
+            signature = self.calls[at].signature
+            self.calls[at].signature = signature.with_outputs((*signature.kinds, kind))
+        made = record_call(template.signature, tuple([self._source(*source) for source in template.sources]))
+        return [(self.wanted[at][0], wrap(node)) for at, node in zip(template.given, made, strict=True)]
+
+    def _source(self, sort: str, at: int, index: int) -> Node:
+        if sort == "leaf":
+            return self.leaves[index]
+        if sort == "seed":
+            found: Node = self.seeds[index][1]._node  # type: ignore[union-attr]
+            return found
+        call = self.calls[at]
+        kind = call.signature.kinds[index]
+        assert kind is not None
+        if self.nodes is None:
+            self.nodes = {(n.call, n.index): n for c in self.calls for n in c.inputs if n is not None}
+            self.nodes.update({(n.call, n.index): n for n, _ in self.seeds})
+        return self.nodes.get((call, index)) or Node(kind, None, call, index, depth=1)
+
+    # Building ------------------------------------------------------------------------------------------------------
+
+    def _build(self) -> _Template:
+        constants = [node for node in self.leaves if node.kind.array is not None and node.kind.is_float]
+        fed: set[Node] = set()
+        loose: Any = None
+        if constants:
+            loose = without_constants(self.key, constants)
+            if templates.is_varied(loose):
+                fed = set(constants)
+                found = templates.get(loose)
+                if found is not None:
+                    return found  # type: ignore[no-any-return]
+        counts["backward"] += 1
+        made = self._template(fed)
+        templates.put(loose if fed else self.key, made)
+        return made
+
+    def _template(self, fed: set[Node]) -> _Template:
+        writer = Writer()
+        for node in self.leaves:
+            if node.kind.array is None or node in fed:
+                writer.feed(node, as_it_is=True)
+            else:
+                writer.constant(node)
+        for call in self.calls:
+            writer.write(call)
+        variables = [
+            writer.variables[self.leaves[index]] if at < 0 else writer.output(self.calls[at], index) for _, at, index in self.wanted
+        ]
+        for v in variables:
+            if v.is_leaf:
+                v._stop = False
+        targets = [writer.output(node.call, node.index) for node, _ in self.seeds]  # type: ignore[arg-type]
+        given = [None if seed is None else writer.feed(Node(kind_of(seed.type), None), as_it_is=True) for _, seed in self.seeds]
+        with _plain_names():
+            found = gradients(targets, variables, given)
+        return self._fragment(writer, found, given)
+
+    def _fragment(self, writer: Writer, found: list[Variable | None], given: list[Variable | None]) -> _Template:
+        present = [at for at, g in enumerate(found) if g is not None]
+        if not present:
+            return _Template(None, [], [], [])
+        origin: dict[Variable, tuple[str, int, int]] = {writer.variables[n]: ("leaf", -1, i) for i, n in enumerate(self.leaves)}
+        origin.update({v: ("seed", -1, i) for i, v in enumerate(given) if v is not None})
+        extensions: list[tuple[int, int, Kind]] = []
+        for at, call in enumerate(self.calls):
+            for index in range(len(call.signature.kinds)):
+                if call.signature.kinds[index] is not None:
+                    origin[writer.output(call, index)] = ("call", at, index)
+            if call.signature.fragment is None:
+                extensions += self._extensions(writer.operators[call][0], at, origin)
+        outputs = [self._own(writer, g, origin) for g in (found[at] for at in present) if g is not None]
+        operators = _up_to(origin, make_plan(writer.program, outputs).operators, outputs)
+        inside = {v for op in operators for v in op.outputs if v is not None}
+        read: dict[Variable, None] = {}
+        for op in operators:
+            read.update(dict.fromkeys(v for v in op.operands() if v is not None and v in origin and v not in inside))
+        inputs = [v for v in read if not (v.value is not None and v.op is None)]
+        kinds = tuple([kind_of(self.wanted[at][0].kind.type) for at in present])
+        signature = Signature("Backward", "", {}, kinds, Fragment(operators, inputs, outputs))
+        return _Template(signature, [origin[v] for v in inputs], present, extensions)
+
+    def _extensions(self, op: Operator, at: int, origin: dict[Variable, tuple[str, int, int]]) -> list[tuple[int, int, Kind]]:
+        """Outputs that rules asked a forward operator for; the recorded call will declare them too."""
+        added: list[tuple[int, int, Kind]] = []
+        if _is_extended(op):
+            for index in range(op.declared_outputs or 0, len(op.outputs)):
+                v = op.outputs[index]
+                assert v is None or v.type is not None
+                added.append((at, index, None if v is None else kind_of(v.type)))  # type: ignore[arg-type]
+                if v is not None:
+                    origin[v] = ("call", at, index)
+        return added
+
+    def _own(self, writer: Writer, g: Variable, origin: dict[Variable, Any]) -> Variable:
+        """A gradient that an operator of the backward pass computes."""
+        if g in origin or g.op is None:
+            return writer.block.build.Identity(g)  # type: ignore[no-any-return]
+        return g
+
+
+def _up_to(known: dict[Variable, Any], operators: list[Operator], outputs: list[Variable]) -> list[Operator]:
+    """The operators that compute outputs from known values; the inner values of recorded fragments are not known."""
+    wanted = set(outputs)
+    kept = []
+    for op in reversed(operators):
+        if any(v in wanted for v in op.outputs):
+            kept.append(op)
+            wanted.update(v for v in op.operands() if v is not None and v not in known)
+    kept.reverse()
+    return kept
+
+
+def _is_extended(op: Operator) -> bool:
+    return op.declared_outputs is not None and len(op.outputs) > op.declared_outputs
+
+
+@contextmanager
+def _plain_names() -> Iterator[None]:
+    """Names made while differentiating do not count in the user's name counters."""
+    with state.fresh_names():
+        yield

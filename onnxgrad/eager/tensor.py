@@ -1,0 +1,571 @@
+"""Tensor: a value that is checked and typed when it is made and computed when somebody reads it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.eager.evaluate import evaluate
+from onnxgrad.eager.node import Meta, Node, kind_of_array
+from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf
+from onnxgrad.ir.tensor import Tensor as Array
+from onnxgrad.ir.types import Entries, TensorType
+from onnxgrad.ir.variable import Variable
+from onnxgrad.runtime.places import CPUPlace, Place
+
+__all__ = ["EagerParameter", "Shape", "Tensor", "leaf"]
+
+_NOTHING: dict[str, Any] = {}
+
+
+class Shape(list):  # type: ignore[type-arg]
+    """Dimensions as a list, as Paddle gives them, that also compares with and adds to tuples."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (list, tuple)) and list.__eq__(self, list(other)) is True
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self))
+
+    def __add__(self, other: Any) -> Any:
+        return [*self, *other]
+
+    def __radd__(self, other: Any) -> Any:
+        return type(other)([*other, *self])
+
+
+class Tensor(Variable):
+    """A tensor of the eager mode, with the functions and operators of a static Variable.
+
+    Operators on it are recorded, and computed together by onnxruntime when a value is read: by ``numpy``, printing,
+    ``bool``, ``float``, ``item`` or ``backward``. Make one with ``to_tensor``.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]], stop_gradient=False)
+        >>> (x * x).backward()
+        >>> x.grad
+        Tensor(shape=[2, 2], dtype=float32, place=Place(cpu), stop_gradient=False,
+        [[2., 4.],
+         [6., 8.]])
+    """
+
+    __slots__ = ("_node",)
+    _node: Node
+    is_eager = True
+    block = BLOCK
+    op = None
+    is_data = False
+    declared = None
+    doc = ""
+    metadata = None
+    place: Place = CPUPlace()
+
+    def __init__(self, value: Any = None, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> None:
+        self._node = _leaf_node(np.zeros(0, np.float32) if value is None else value, dtype)
+        self._own()
+        self._node.stop = bool(stop_gradient)
+
+    def _own(self) -> None:
+        self._node.handle = weakref.ref(self)
+
+    # What a Variable has ---------------------------------------------------------------------------------------------
+
+    @property
+    def type(self) -> Any:  # type: ignore[override]
+        return self._node.kind.type
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self._node.kind.type.dtype  # type: ignore[union-attr]
+
+    @property
+    def dims(self) -> Any:
+        type = self._node.kind.type
+        return type.dims if isinstance(type, TensorType) else None
+
+    @property
+    def static_shape(self) -> Any:
+        return self.dims
+
+    @property
+    def shape(self) -> Any:
+        """Dimensions as a list."""
+        return Shape(self.dims)
+
+    @property
+    def rank(self) -> int | None:
+        return len(self.dims)
+
+    @property
+    def ndim(self) -> int:
+        """How many axes there are."""
+        return len(self.dims)
+
+    @property
+    def size(self) -> int:
+        """How many elements there are."""
+        return int(np.prod(self.dims, dtype=np.int64))
+
+    @property
+    def entries(self) -> Entries | None:  # type: ignore[override]
+        return self._node.kind.entries
+
+    @property
+    def value(self) -> Array | None:  # type: ignore[override]
+        array = self._node.kind.array
+        return None if array is None else Array.of(array)
+
+    @property
+    def is_float(self) -> bool:
+        return self._node.kind.is_float
+
+    @property
+    def name(self) -> str:
+        """A name for messages and optimizer state, made when first asked for."""
+        meta = self._meta()
+        if not meta.name:
+            meta.name = state.generate_name("generated_tensor")
+        return meta.name
+
+    @name.setter
+    def name(self, new: str) -> None:
+        self._meta().name = new
+
+    @property
+    def persistable(self) -> bool:
+        meta = self._node.meta
+        return meta is not None and meta.persistable
+
+    @persistable.setter
+    def persistable(self, persistable: bool) -> None:
+        self._meta().persistable = bool(persistable)
+
+    def _meta(self) -> Meta:
+        meta = self._node.meta
+        if meta is None:
+            if self._node.kind.array is not None:
+                self._replace(Node(kind_of_array(self._node.kind.array), self._node.array, stop=self._node.stop))
+            meta = self._node.meta = Meta()
+        return meta
+
+    def _replace(self, node: Node) -> None:
+        """Let this tensor stand for another value; what was recorded before keeps the old one."""
+        if self._node.meta is None and not self._node.stop:
+            self._node.meta = Meta()
+        node.meta = self._node.meta
+        self._node = node
+        self._own()
+
+    # Gradients -------------------------------------------------------------------------------------------------------
+
+    @property
+    def stop_gradient(self) -> bool:
+        """Whether gradients stop here. The result of an operator stops them when all its operands do."""
+        return self._node.stop
+
+    @stop_gradient.setter
+    def stop_gradient(self, stop: bool) -> None:
+        node = self._node
+        if not stop and node.kind.array is not None:
+            self._replace(Node(kind_of_array(node.kind.array), node.array, stop=False))
+        else:
+            node.stop = bool(stop)
+
+    @property
+    def _stop(self) -> bool:  # type: ignore[override]
+        return self._node.stop
+
+    @property
+    def cuts(self) -> bool:
+        return self._node.stop
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it was not computed by operators that gradients flow through."""
+        return self._node.call is None or self._node.stop
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that backward passes have added up so far; None before the first."""
+        meta = self._node.meta
+        return None if meta is None else meta.grad
+
+    @grad.setter
+    def grad(self, gradient: Tensor | None) -> None:
+        if gradient is not None and not isinstance(gradient, Tensor):
+            raise ArgumentTypeError(f"a gradient is a Tensor or None, not {type(gradient).__name__}.")
+        if gradient is not None and gradient.dims != self.dims:
+            raise ArgumentError(f"a gradient of shape {gradient.shape} does not fit a tensor of shape {self.shape}.")
+        self._meta().grad = gradient
+
+    def gradient(self) -> np.ndarray[Any, Any] | None:
+        """The gradient as numpy, or None."""
+        return None if self.grad is None else self.grad.numpy()
+
+    def clear_gradient(self, set_to_zero: bool = True) -> None:
+        """Fill the gradient with zeros, or with ``set_to_zero=False`` forget it."""
+        meta = self._node.meta
+        if meta is None or meta.grad is None:
+            return
+        if set_to_zero:
+            zeros = np.zeros(meta.grad.dims, meta.grad.dtype.numpy)
+            meta.grad = leaf(zeros, stop_gradient=meta.grad.stop_gradient)
+        else:
+            meta.grad = None
+
+    def clear_grad(self) -> None:
+        """Fill the gradient with zeros."""
+        self.clear_gradient()
+
+    def backward(self, grad_tensor: Tensor | None = None, retain_graph: bool = False) -> None:
+        """Add the gradients of this tensor to ``.grad`` of the leaves behind it.
+
+        Args:
+            grad_tensor: what to multiply with, of this tensor's shape; ones by default.
+            retain_graph: keep the recorded graph for another backward pass.
+        """
+        from onnxgrad.eager.tape import backward
+
+        backward([self], None if grad_tensor is None else [grad_tensor], retain_graph)
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
+        """Call ``hook`` with the gradient of this tensor in each backward pass; what it returns replaces the gradient.
+
+        Raises:
+            HookOnStopped: if gradients stop at this tensor.
+        """
+        from onnxgrad.errors import HookOnStopped
+
+        if self.stop_gradient:
+            raise HookOnStopped("cannot hook a tensor whose stop_gradient is True. Set it False first.")
+        if not callable(hook):
+            raise ArgumentTypeError(f"a hook is a function of the gradient, not {type(hook).__name__}.")
+        hooks = self._meta().hooks
+        key = max(hooks, default=0) + 1
+        hooks[key] = hook
+        return HookHandle(hooks, key)
+
+    def retain_grads(self) -> None:
+        """Let backward passes store ``.grad`` here too, although this is not a leaf."""
+        if not self.is_leaf:
+            self._meta().retain = True
+
+    def detach(self) -> Tensor:
+        """The same value, through which no gradient flows."""
+        node = self._node
+        if node.array is not None:
+            return wrap(Node(node.kind, node.array))  # type: ignore[no-any-return]
+        twin = Node(node.kind, None, node.call, node.index, depth=node.depth)
+        if node.call is not None and node.call.others is not None:
+            node.call.others.append(weakref.ref(twin))
+        return wrap(twin)  # type: ignore[no-any-return]
+
+    def detach_(self) -> Tensor:
+        """Cut this tensor off from what it was computed from."""
+        self._replace(self.detach()._node)
+        return self
+
+    def clone(self) -> Tensor:
+        """A copy that gradients flow through."""
+        return record("Identity", (self,), _NOTHING)  # type: ignore[no-any-return]
+
+    # Reading ---------------------------------------------------------------------------------------------------------
+
+    def _array(self) -> np.ndarray[Any, Any]:
+        node = self._node
+        if node.array is None:
+            evaluate([node])
+        return node.array  # type: ignore[return-value]
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The elements, as an array of their own."""
+        return np.array(self._array())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def item(self, *args: int) -> Any:
+        """One element as a Python number: the only one, or the one at an index."""
+        array = self._array()
+        if not args and array.size != 1:
+            raise ArgumentError(f"item() needs a tensor of one element, or an index; this one has shape {self.shape}.")
+        return array.item(*args)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists."""
+        return self._array().tolist()
+
+    def get_value(self, scope: Any = None) -> Any:
+        return self.numpy()
+
+    def numel(self, name: str | None = None) -> Tensor:
+        """How many elements there are, as a tensor."""
+        return leaf(np.array(self.size, np.int64))
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return int(self.dtype.numpy.itemsize)
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self.is_float:
+            raise ArgumentTypeError(f"a tensor of {self.dtype.name} is no index. Use one of integers.")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.dims:
+            raise ArgumentTypeError("a tensor without axes has no length.")
+        return int(self.dims[0])
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))  # type: ignore[misc]
+
+    def __contains__(self, item: Any) -> bool:
+        return bool(np.any(self._array() == (item._array() if isinstance(item, Tensor) else item)))
+
+    def __repr__(self) -> str:
+        array = self._array()
+        if array.dtype.kind == "V":
+            array = array.astype(np.float32)
+        text = np.array2string(array, separator=", ", precision=8, threshold=1000)
+        described = f"shape={list(self.dims)}, dtype={self.dtype.name}, place={self.place!r}, stop_gradient={self.stop_gradient}"
+        return f"{type(self).__name__.removeprefix('Eager')}({described},\n{text})"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        if not self.is_leaf:
+            raise ArgumentError("only leaves can be copied deeply; use clone() or detach() on a computed tensor.")
+        copy = type(self).__new__(type(self))
+        copy._node = Node(kind_of_array(self._array()), self.numpy(), stop=self.stop_gradient)
+        copy._own()
+        return copy
+
+    def __reduce__(self) -> Any:
+        return leaf, (self.numpy(), None, self.stop_gradient)
+
+    __hash__ = object.__hash__
+
+    # Operators -------------------------------------------------------------------------------------------------------
+
+    def _binary(self, op_type: str, other: Any, swap: bool = False, force_float: bool = False) -> Any:
+        kind = self._node.kind
+        if kind.is_float:
+            if isinstance(other, Tensor):
+                if other._node.kind.type.dtype is kind.type.dtype:  # type: ignore[union-attr]
+                    return record_binary(op_type, other, self) if swap else record_binary(op_type, self, other)
+            elif other.__class__ is float and op_type != "Pow":
+                return record(op_type, (other, self) if swap else (self, other), _NOTHING)
+        if isinstance(other, Variable) and not isinstance(other, Tensor):
+            return NotImplemented
+        return super()._binary(op_type, other, swap, force_float)
+
+    def _unary(self, op_type: str, **attrs: Any) -> Any:
+        return record(op_type, (self,), attrs) if attrs else record_unary(op_type, self)
+
+    # Changing --------------------------------------------------------------------------------------------------------
+
+    def set_value(self, value: Any, scope: Any = None) -> None:
+        """Take another value of the same shape and element type.
+
+        Raises:
+            ArgumentError: if the shape or element type differs.
+        """
+        array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+        if not isinstance(value, (Tensor, np.ndarray)):
+            array = array.astype(self.dtype.numpy)
+        if array.shape != self.dims or array.dtype != self.dtype.numpy:
+            raise ArgumentError(
+                f"set_value: {array.dtype}{list(array.shape)} does not fit {self.dtype.name}{list(self.dims)}. "
+                "Reshape or cast the value first."
+            )
+        self._replace(Node(kind_of_array(array), np.array(array, order="C"), stop=self.stop_gradient))
+
+    def copy_(self, other: Tensor, blocking: bool = True) -> Tensor:
+        """Take the value of another tensor."""
+        self.set_value(other)
+        return self
+
+    def become(self, result: Tensor) -> Tensor:
+        """Turn into the result of an operator, in place.
+
+        Raises:
+            InPlaceOnLeaf: if this is a leaf that gradients are recorded for.
+        """
+        if self.is_leaf and not self.stop_gradient and state.current.gradients:
+            raise InPlaceOnLeaf(
+                "a leaf with stop_gradient=False cannot be changed in place. Use the function without the underscore, or no_grad()."
+            )
+        if result.dims != self.dims:
+            raise ArgumentError(f"in place, the result of shape {result.shape} must have the tensor's shape {self.shape}.")
+        if result.dtype != self.dtype:
+            result = result.astype(self.dtype)  # type: ignore[assignment]
+        if result.stop_gradient or not state.current.gradients:
+            found = result.detach()._node
+            found.stop = self.stop_gradient
+            if self.is_leaf and not found.stop:
+                evaluate([found])
+                found.call = None
+            self._replace(found)
+        else:
+            self._node = result._node
+            self._own()
+        return self
+
+    def zero_(self) -> Tensor:
+        """Fill with zeros."""
+        return self.fill_(0)
+
+    def fill_(self, value: Any) -> Tensor:
+        """Fill with one number."""
+        return self.become(leaf(np.full(self.dims, value, self.dtype.numpy)))
+
+    def add_(self, y: Any) -> Tensor:
+        """Add ``y`` in place."""
+        return self.become(self + y)
+
+    def subtract_(self, y: Any) -> Tensor:
+        """Subtract ``y`` in place."""
+        return self.become(self - y)
+
+    def multiply_(self, y: Any) -> Tensor:
+        """Multiply by ``y`` in place."""
+        return self.become(self * y)
+
+    def divide_(self, y: Any) -> Tensor:
+        """Divide by ``y`` in place."""
+        return self.become(self / y)
+
+    def scale_(self, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Tensor:
+        """Scale and shift in place."""
+        return self.become((self * scale + bias) if bias_after_scale else ((self + bias) * scale))  # type: ignore[arg-type]
+
+    def __setitem__(self, item: Any, value: Any) -> None:
+        """Replace some elements. Gradients flow to the kept elements and to the new ones."""
+        item = _plain_index(item)
+        taken = np.arange(self.size).reshape(self.dims)[item]
+        given = value if isinstance(value, Tensor) else leaf(np.asarray(value, self.dtype.numpy))
+        if given.dtype != self.dtype:
+            given = given.astype(self.dtype)  # type: ignore[assignment]
+        spread = record("Expand", (given, np.array(taken.shape, np.int64)), _NOTHING)
+        flat = record("Reshape", (spread, np.array([-1])), _NOTHING)
+        old = record("Reshape", (self, np.array([-1])), _NOTHING)
+        new = record("ScatterElements", (old, leaf(np.array(taken.reshape(-1))), flat), {"axis": 0})
+        self.become(record("Reshape", (new, np.array(self.dims, np.int64)), {"allowzero": 1}))
+
+    # Devices ---------------------------------------------------------------------------------------------------------
+
+    def cpu(self) -> Tensor:
+        """This tensor, which is in main memory already."""
+        return self
+
+    def is_contiguous(self) -> bool:
+        return True
+
+    def contiguous(self) -> Tensor:
+        return self
+
+    def is_dense(self) -> bool:
+        return True
+
+
+class EagerParameter(Tensor):
+    """A tensor that training changes; ``stop_gradient`` is False unless ``trainable`` is."""
+
+    __slots__ = ("do_model_average", "need_clip", "optimize_attr", "regularizer")
+
+    def __init__(self, value: Any, name: str, trainable: bool = True) -> None:
+        super().__init__(value, stop_gradient=not trainable)
+        self.name = name
+        self.persistable = True
+        self.optimize_attr: dict[str, Any] = {"learning_rate": 1.0}
+        self.regularizer: Any = None
+        self.need_clip = True
+        self.do_model_average = True
+
+    @property
+    def trainable(self) -> bool:
+        """Whether training changes it."""
+        return not self.stop_gradient
+
+    @trainable.setter
+    def trainable(self, trainable: bool) -> None:
+        self.stop_gradient = not trainable
+
+    @property
+    def is_parameter(self) -> bool:
+        return True
+
+
+class HookHandle:
+    """What ``register_hook`` returns."""
+
+    __slots__ = ("_hooks", "_key")
+
+    def __init__(self, hooks: dict[int, Any], key: int) -> None:
+        self._hooks = hooks
+        self._key = key
+
+    def remove(self) -> bool:
+        """Take the hook away; False if it was gone already."""
+        return self._hooks.pop(self._key, None) is not None
+
+
+def _plain_index(item: Any) -> Any:
+    if isinstance(item, Tensor):
+        return item.numpy()
+    if isinstance(item, tuple):
+        return tuple(_plain_index(entry) for entry in item)
+    return item
+
+
+def _leaf_node(value: Any, dtype: Any) -> Node:
+    wanted = None if dtype is None else dtype_of(dtype).numpy
+    if isinstance(value, Tensor):
+        value = value._array()
+    elif not isinstance(value, (np.ndarray, np.generic)):
+        value = np.asarray(value)
+        if wanted is None and value.dtype == np.float64:
+            wanted = np.dtype(np.float32)
+        elif wanted is None and value.dtype == np.complex128:
+            wanted = np.dtype(np.complex64)
+    array = np.array(value, wanted, order="C")
+    return Node(kind_of_array(array), array)
+
+
+def leaf(value: Any, dtype: Any = None, stop_gradient: bool = True) -> Tensor:
+    """A tensor that holds a copy of ``value``."""
+    node = _leaf_node(value, dtype)
+    node.stop = stop_gradient
+    found: Tensor = wrap(node)
+    return found
+
+
+set_tensor_class(Tensor)

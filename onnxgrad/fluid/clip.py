@@ -1,0 +1,13 @@
+"""fluid.clip: gradient clipping."""
+
+from onnxgrad.nn.clip import ClipGradByGlobalNorm as GradientClipByGlobalNorm
+from onnxgrad.nn.clip import ClipGradByNorm as GradientClipByNorm
+from onnxgrad.nn.clip import ClipGradByValue as GradientClipByValue
+from onnxgrad.refusals import refused
+
+__all__ = ["ErrorClipByValue", "GradientClipByGlobalNorm", "GradientClipByNorm", "GradientClipByValue", "set_gradient_clip"]
+
+set_gradient_clip = refused("fluid.clip.set_gradient_clip", "Paddle withdrew it", "Pass grad_clip to the optimizer.")
+ErrorClipByValue = refused(
+    "fluid.clip.ErrorClipByValue", "the backward pass is standard operators", "Pass grad_clip to the optimizer."
+)

@@ -1,0 +1,133 @@
+"""fluid.io: saving and loading into a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import static
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.defaults import default_main_program
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.static.io import load, load_program_state, save, set_program_state
+
+__all__ = [
+    "load",
+    "load_inference_model",
+    "load_params",
+    "load_persistables",
+    "load_program_state",
+    "load_vars",
+    "save",
+    "save_inference_model",
+    "save_params",
+    "save_persistables",
+    "save_vars",
+    "set_program_state",
+]
+
+
+def save_vars(
+    executor: Any,
+    dirname: str,
+    main_program: Program | None = None,
+    vars: Sequence[Variable] | None = None,
+    predicate: Callable[[Variable], bool] | None = None,
+    filename: str | None = None,
+) -> None:
+    """Write variables to ``dirname/<filename>.npz``, by default those for which ``predicate`` holds.
+
+    Raises:
+        NotInitialized: if one has no value yet.
+    """
+    program = main_program or default_main_program()
+    chosen = list(vars) if vars is not None else [v for v in _persistable(program) if predicate is None or predicate(v)]
+    Path(dirname).mkdir(parents=True, exist_ok=True)
+    with (Path(dirname) / f"{filename or '__all__'}.npz").open("wb") as file:
+        np.savez(file, **{v.name: v.get_value() for v in chosen})
+
+
+def load_vars(
+    executor: Any,
+    dirname: str,
+    main_program: Program | None = None,
+    vars: Sequence[Variable] | None = None,
+    predicate: Callable[[Variable], bool] | None = None,
+    filename: str | None = None,
+) -> None:
+    """Set variables from the file that ``save_vars`` wrote.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        ArgumentError: if it lacks a variable.
+    """
+    program = main_program or default_main_program()
+    chosen = list(vars) if vars is not None else [v for v in _persistable(program) if predicate is None or predicate(v)]
+    with np.load(Path(dirname) / f"{filename or '__all__'}.npz", allow_pickle=False) as values:
+        missing = [v.name for v in chosen if v.name not in values]
+        if missing:
+            raise ArgumentError(f"{dirname!r} holds no value for {missing[0]!r}.")
+        for v in chosen:
+            v.set_value(values[v.name])
+
+
+def _persistable(program: Program) -> list[Variable]:
+    return list({id(v): v for v in [*program.all_parameters(), *program.list_vars()] if v.persistable}.values())
+
+
+def _is_parameter(v: Variable) -> bool:
+    return isinstance(v, Parameter)
+
+
+def save_params(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
+    """Write all parameters to a folder."""
+    save_vars(executor, dirname, main_program, predicate=_is_parameter, filename=filename)
+
+
+def load_params(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
+    """Set all parameters from a folder."""
+    load_vars(executor, dirname, main_program, predicate=_is_parameter, filename=filename)
+
+
+def save_persistables(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
+    """Write parameters, accumulators and statistics to a folder."""
+    save_vars(executor, dirname, main_program, filename=filename)
+
+
+def load_persistables(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
+    """Set parameters, accumulators and statistics from a folder."""
+    load_vars(executor, dirname, main_program, filename=filename)
+
+
+def save_inference_model(
+    dirname: str,
+    feeded_var_names: Sequence[str],
+    target_vars: Variable | Sequence[Variable],
+    executor: Any,
+    main_program: Program | None = None,
+    model_filename: str | None = None,
+    params_filename: str | None = None,
+    export_for_deployment: bool = True,
+    program_only: bool = False,
+) -> list[str]:
+    """Write ``dirname/<model_filename>.onnx`` (``__model__.onnx``), which computes the targets from the fed variables.
+
+    Returns:
+        The names of the targets.
+    """
+    targets = [target_vars] if isinstance(target_vars, Variable) else list(target_vars)
+    program = main_program or targets[0].block.program
+    feeds = [program.global_block().var(name) for name in feeded_var_names]
+    static.save_inference_model(str(Path(dirname) / (model_filename or "__model__")), feeds, targets, executor, program)
+    return [v.name for v in targets]
+
+
+def load_inference_model(
+    dirname: str, executor: Any, model_filename: str | None = None, params_filename: str | None = None
+) -> list[Any]:
+    """[program, names of its inputs, its output variables] of ``save_inference_model``."""
+    return static.load_inference_model(str(Path(dirname) / (model_filename or "__model__")), executor)

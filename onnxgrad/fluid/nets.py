@@ -1,0 +1,106 @@
+"""fluid.nets: several layers in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnxgrad.fluid import layers
+from onnxgrad.ir.variable import Variable
+from onnxgrad.refusals import refused
+
+__all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "sequence_conv_pool", "simple_img_conv_pool"]
+
+sequence_conv_pool = refused(
+    "fluid.nets.sequence_conv_pool", "ONNX tensors have no levels of detail (LoD)", "Pad to [N, T, C] and use functional.conv1d."
+)
+
+
+def simple_img_conv_pool(
+    input: Variable,
+    num_filters: int,
+    filter_size: int | Sequence[int],
+    pool_size: int | Sequence[int],
+    pool_stride: int | Sequence[int],
+    pool_padding: int | Sequence[int] = 0,
+    pool_type: str = "max",
+    global_pooling: bool = False,
+    conv_stride: int | Sequence[int] = 1,
+    conv_padding: int | Sequence[int] = 0,
+    conv_dilation: int | Sequence[int] = 1,
+    conv_groups: int = 1,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    use_cudnn: bool = True,
+) -> Variable:
+    """A convolution, an activation and a pooling.
+
+    Example:
+        >>> image = fluid.layers.data("image", [1, 28, 28])
+        >>> fluid.nets.simple_img_conv_pool(image, 20, 5, pool_size=2, pool_stride=2, act="relu").shape
+        (-1, 20, 12, 12)
+    """
+    y = layers.conv2d(
+        input, num_filters, filter_size, conv_stride, conv_padding, conv_dilation, conv_groups, param_attr, bias_attr, act=act
+    )
+    return layers.pool2d(y, pool_size, pool_type, pool_stride, pool_padding, global_pooling)
+
+
+def img_conv_group(
+    input: Variable,
+    conv_num_filter: Sequence[int],
+    pool_size: int | Sequence[int],
+    conv_padding: int | Sequence[int] = 1,
+    conv_filter_size: int | Sequence[int] = 3,
+    conv_act: str | None = None,
+    param_attr: Any = None,
+    conv_with_batchnorm: bool | Sequence[bool] = False,
+    conv_batchnorm_drop_rate: float | Sequence[float] = 0.0,
+    pool_stride: int | Sequence[int] = 1,
+    pool_type: str = "max",
+    use_cudnn: bool = True,
+) -> Variable:
+    """Several convolutions, each with batch normalisation and dropout if asked, and a pooling. Simonyan and Zisserman 2015."""
+    count = len(conv_num_filter)
+
+    def each(value: Any) -> list[Any]:
+        return list(value) if isinstance(value, (list, tuple)) else [value] * count
+
+    y = input
+    parts = zip(
+        conv_num_filter,
+        each(conv_filter_size),
+        each(conv_padding),
+        each(conv_with_batchnorm),
+        each(conv_batchnorm_drop_rate),
+        strict=True,
+    )
+    for filters, size, padding, normalised, rate in parts:
+        y = layers.conv2d(y, filters, size, padding=padding, param_attr=param_attr, act=None if normalised else conv_act)
+        if normalised:
+            y = layers.batch_norm(y, act=conv_act)
+            y = layers.dropout(y, rate) if rate else y
+    return layers.pool2d(y, pool_size, pool_type, pool_stride)
+
+
+def glu(input: Variable, dim: int = -1) -> Variable:
+    """The first half along ``dim`` times the sigmoid of the second. Dauphin et al. 2017."""
+    a, b = layers.split(input, 2, dim)
+    return layers.elementwise_mul(a, layers.sigmoid(b))
+
+
+def scaled_dot_product_attention(
+    queries: Variable, keys: Variable, values: Variable, num_heads: int = 1, dropout_rate: float = 0.0
+) -> Variable:
+    """softmax(q k' / sqrt(d)) v over [N, T, C], in ``num_heads`` heads. Vaswani et al. 2017."""
+    width, out = queries.shape[-1], values.shape[-1]
+
+    def heads(x: Variable) -> Variable:
+        split = layers.reshape(x, [0, 0, num_heads, x.shape[-1] // num_heads])
+        return layers.transpose(split, [0, 2, 1, 3])
+
+    q, k, v = heads(layers.scale(queries, (width // num_heads) ** -0.5)), heads(keys), heads(values)
+    weights = layers.softmax(layers.matmul(q, k, transpose_y=True))
+    weights = layers.dropout(weights, dropout_rate) if dropout_rate else weights
+    return layers.reshape(layers.transpose(layers.matmul(weights, v), [0, 2, 1, 3]), [0, 0, out])

@@ -1,0 +1,269 @@
+"""Derivatives of a model as functions of numpy arrays.
+
+``value_and_grad``, ``grad``, ``vjp``, ``jvp``, ``jacobian``, ``hessian``, ``hvp`` and ``per_example_gradients`` take a model and
+return a ``NumpyFunction``: call it with a dict of arrays, or take its ``.model``, an ordinary ONNX model that stock onnxruntime
+runs.
+Under the same names at the top of the package stand the functions that append to a program (``onnxgrad.jvp``, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from onnx import ModelProto
+
+from onnxgrad.autodiff import transforms
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, FeedError, UnknownName
+from onnxgrad.interop.onnx_export import to_onnx
+from onnxgrad.interop.onnx_import import from_onnx
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.variable import Variable
+from onnxgrad.runtime.executor import Executor
+from onnxgrad.runtime.places import Place
+
+__all__ = [
+    "NumpyFunction",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacobian",
+    "jvp",
+    "per_example_gradients",
+    "value_and_grad",
+    "vjp",
+]
+
+Array = np.ndarray[Any, Any]
+Model: TypeAlias = "str | Path | bytes | ModelProto | Program"
+Names: TypeAlias = "str | Sequence[str] | None"
+
+
+class NumpyFunction:
+    """A derived model that is called with arrays.
+
+    Attributes:
+        program: the model with what was appended to it; a copy, so the one it came from stays as it was.
+        inputs: names of what is fed.
+        directions: names in the second argument of a call, if it has one (cotangents, tangents or vectors).
+    """
+
+    def __init__(
+        self,
+        setup: _Setup,
+        fetches: list[Variable],
+        arrange: Callable[[Iterator[Array]], Any],
+        directions: dict[str, Variable] | None = None,
+    ) -> None:
+        self.program = setup.program
+        self.directions = list(directions or ())
+        self._fetches = fetches
+        self._arrange = arrange
+        self._given = directions or {}
+        extra = {id(v) for v in self._given.values()}
+        self.inputs = [v.name for v in setup.program.inputs if id(v) not in extra]
+        self._executor = Executor(setup.place)
+        self._model: ModelProto | None = None
+
+    @property
+    def model(self) -> ModelProto:
+        """The function as an ONNX model. Its inputs are those of the original, then one for each direction."""
+        if self._model is None:
+            self._model = to_onnx(self.program, self._fetches)
+        return self._model
+
+    def __call__(self, feeds: dict[str, Any], directions: dict[str, Any] | None = None) -> Any:
+        """Evaluate on arrays by name.
+
+        Raises:
+            FeedError: if a name is unknown or missing, or an array does not fit.
+            ExecutionError: if onnxruntime fails.
+        """
+        feed = dict(_known(feeds, self.inputs, "feeds"))
+        given = _known(directions or {}, self.directions, "directions")
+        missing = [name for name in self.directions if name not in given]
+        if missing:
+            raise FeedError(f"the second argument lacks {missing}. Give one array for each of {self.directions}.")
+        feed.update((self._given[name].name, array) for name, array in given.items())
+        return self._arrange(iter(self._executor.run(self.program, feed, self._fetches)))
+
+
+def _known(given: Any, names: list[str], what: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise ArgumentTypeError(f"{what} is a dict of arrays by name, not {type(given).__name__}.")
+    for name in given:
+        if name not in names:
+            raise FeedError(f"{what} holds {name!r}, which the model does not take. It takes {names}.")
+    return given
+
+
+def value_and_grad(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+    """A function that gives the outputs of a model and their gradients.
+
+    Args:
+        model: path, bytes or message of an ONNX model, or a Program.
+        outputs: names of the outputs to differentiate; None for all of floating-point type. Of several elements or several
+            outputs, the gradient is that of their sum.
+        wrt: names of inputs, weights or inner values to differentiate with respect to; None for all trainable weights, or
+            all floating-point inputs where there are none.
+        place: the device; default the processor.
+
+    Returns:
+        ``f(feeds) -> (values, gradients)``, two dicts of arrays by name. What does not affect the outputs has gradient 0.
+
+    Raises:
+        UnknownName: if a name is not in the model.
+        ArgumentError: if there is nothing to differentiate.
+        UnsupportedGradient: if an operator on the path has no gradient; ``onnxgrad.explain(model)`` lists all such.
+
+    Example:
+        >>> from onnx import parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N] x) => (float[N] y) { y = Mul(x, x) }'
+        >>> f = value_and_grad(parser.parse_model(text))
+        >>> f({"x": np.array([1, 2, 3], np.float32)})
+        ({'y': array([1., 4., 9.], dtype=float32)}, {'x': array([2., 4., 6.], dtype=float32)})
+        >>> [v.name for v in f.model.graph.output]
+        ['y', 'x@GRAD']
+    """
+    setup = _Setup(model, outputs, wrt, place)
+    found = transforms.vjp(setup.outputs, setup.wrt)
+    return NumpyFunction(setup, [*setup.outputs, *found], lambda r: (_named(setup.output_names, r), _named(setup.wrt_names, r)))
+
+
+def grad(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+    """``value_and_grad`` without the values: ``f(feeds) -> gradients``."""
+    setup = _Setup(model, outputs, wrt, place)
+    return NumpyFunction(setup, transforms.vjp(setup.outputs, setup.wrt), lambda r: _named(setup.wrt_names, r))
+
+
+def vjp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+    """A function ``f(feeds, cotangents) -> (values, gradients)``; cotangents by the names of the outputs.
+
+    Args, Raises: as for ``value_and_grad``.
+    """
+    setup = _Setup(model, outputs, wrt, place)
+    given = setup.more_inputs(setup.output_names, setup.outputs, "COTANGENT")
+    found = transforms.vjp(setup.outputs, setup.wrt, list(given.values()))
+    names = setup.output_names, setup.wrt_names
+    return NumpyFunction(setup, [*setup.outputs, *found], lambda r: (_named(names[0], r), _named(names[1], r)), given)
+
+
+def jvp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+    """A function ``f(feeds, tangents) -> (values, tangents of the outputs)``; tangents by the names in ``wrt``.
+
+    Args, Raises: as for ``value_and_grad``.
+
+    Example:
+        >>> from onnx import parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N] x) => (float[N] y) { y = Mul(x, x) }'
+        >>> f = jvp(parser.parse_model(text))
+        >>> f({"x": np.ones(2, np.float32)}, {"x": np.array([1, 5], np.float32)})[1]
+        {'y': array([ 2., 10.], dtype=float32)}
+    """
+    setup = _Setup(model, outputs, wrt, place)
+    given = setup.more_inputs(setup.wrt_names, setup.wrt, "TANGENT")
+    found = transforms.jvp(setup.outputs, setup.wrt, list(given.values()))
+    names = setup.output_names
+    return NumpyFunction(setup, [*setup.outputs, *found], lambda r: (_named(names, r), _named(names, r)), given)
+
+
+def jacobian(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+    """A function ``f(feeds)`` that gives, for each output, a dict of Jacobians ``[*output.shape, *input.shape]`` by name.
+
+    Args, Raises: as for ``value_and_grad``.
+    """
+    setup = _Setup(model, outputs, wrt, place)
+    found = [j for y in setup.outputs for j in transforms.jacobian(y, setup.wrt)]
+    return NumpyFunction(setup, found, lambda r: {name: _named(setup.wrt_names, r) for name in setup.output_names})
+
+
+def hessian(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+    """A function ``f(feeds)`` that gives ``found[a][b]``, the second derivatives ``[*a.shape, *b.shape]`` of the output's sum.
+
+    Args, Raises: as for ``value_and_grad``, with one output.
+    """
+    setup = _Setup(model, outputs, wrt, place)
+    found = [h for row in transforms.hessian(setup.only_output("hessian"), setup.wrt) for h in row]
+    return NumpyFunction(setup, found, lambda r: {name: _named(setup.wrt_names, r) for name in setup.wrt_names})
+
+
+def hvp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+    """A function ``f(feeds, vectors)`` that gives the Hessian of the output's sum times the vectors, by name.
+
+    Args, Raises: as for ``value_and_grad``, with one output.
+    """
+    setup = _Setup(model, outputs, wrt, place)
+    given = setup.more_inputs(setup.wrt_names, setup.wrt, "VECTOR")
+    found = transforms.hvp(setup.only_output("hvp"), setup.wrt, list(given.values()))
+    return NumpyFunction(setup, found, lambda r: _named(setup.wrt_names, r), given)
+
+
+def per_example_gradients(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+    """A function ``f(feeds)`` that gives, by name, the gradient of each example's loss: ``[examples, *input.shape]``.
+
+    Args, Raises: as for ``value_and_grad``, with one output, a vector that holds one loss per example.
+    """
+    setup = _Setup(model, outputs, wrt, place)
+    found = transforms.per_example_gradients(setup.only_output("per_example_gradients"), setup.wrt)
+    return NumpyFunction(setup, found, lambda r: _named(setup.wrt_names, r))
+
+
+def _named(names: list[str], results: Iterator[Array]) -> dict[str, Array]:
+    return {name: next(results) for name in names}
+
+
+class _Setup:
+    """A private copy of the model's program, and the variables that are meant."""
+
+    def __init__(self, model: Model, outputs: Names, wrt: Names, place: Place | None) -> None:
+        self.place = place
+        self.program = model.clone() if isinstance(model, Program) else from_onnx(model)
+        # A function has no side effects.
+        self.program.updates, self.program.schedulers = {}, []
+        self.outputs = self._outputs(outputs)
+        self.wrt = self._wrt(wrt)
+        self.output_names = [v.name for v in self.outputs]
+        self.wrt_names = [v.name for v in self.wrt]
+
+    def _outputs(self, names: Names) -> list[Variable]:
+        found = self._find(names, "outputs") if names is not None else [v for v in self.program.outputs if v.is_float]
+        if not found:
+            raise ArgumentError("the model has no floating-point output to differentiate. Name one in outputs=.")
+        return found
+
+    def _wrt(self, names: Names) -> list[Variable]:
+        if names is not None:
+            return self._find(names, "wrt")
+        weights: list[Variable] = [p for p in self.program.parameters if p.trainable and not p.stop_gradient]
+        found = weights or [v for v in self.program.inputs if v.is_float]
+        if not found:
+            raise ArgumentError("the model has neither weights nor floating-point inputs. Name something in wrt=.")
+        return found
+
+    def _find(self, names: str | Sequence[str], what: str) -> list[Variable]:
+        found = []
+        for name in [names] if isinstance(names, str) else names:
+            if not isinstance(name, str):
+                raise ArgumentTypeError(f"{what} holds names, not {type(name).__name__}.")
+            v = self.program.global_block().vars.get(name)
+            v = v or next((p for p in self.program.parameters if p.name == name), None)
+            if v is None:
+                raise UnknownName(f"{what}: the model has nothing called {name!r} in its main graph.")
+            found.append(v)
+        return found
+
+    def only_output(self, what: str) -> Variable:
+        if len(self.outputs) != 1:
+            raise ArgumentError(f"{what} takes one output, the model has {self.output_names}. Name one in outputs=.")
+        return self.outputs[0]
+
+    def more_inputs(self, names: list[str], like: list[Variable], kind: str) -> dict[str, Variable]:
+        """One more graph input for each variable, of its type."""
+        block, made = self.program.global_block(), {}
+        for name, v in zip(names, like, strict=True):
+            made[name] = Variable(block, self.program.fresh_name(f"{name}@{kind}"), v.type)
+            made[name].is_data = True
+            block.inputs.append(block.register(made[name]))
+        return made

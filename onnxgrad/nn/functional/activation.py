@@ -1,0 +1,311 @@
+"""Activations: element-wise functions and normalised exponentials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.tensor.common import as_dtype, floating, normal_axis, shape_of, unary
+from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.random import next_seed
+
+__all__ = [
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "leaky_relu",
+    "log_sigmoid",
+    "log_softmax",
+    "maxout",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "rrelu",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "swiglu",
+    "swish",
+    "tanh",
+    "tanhshrink",
+    "thresholded_relu",
+]
+
+
+def relu(x: Variable, name: str | None = None) -> Variable:
+    """max(x, 0); gradient 0 at 0.
+
+    Example:
+        >>> F.relu(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
+    return unary("relu", "Relu", x, name)
+
+
+def relu6(x: Variable, name: str | None = None) -> Variable:
+    """min(max(x, 0), 6); gradient 0 at 0 and at 6."""
+    layer = Layer("relu6", x, name=name)
+    six = layer.op.constant(6.0, x.dtype)
+    return layer.result("Where", layer.op.GreaterOrEqual(x, six), six, layer.op.Relu(x))
+
+
+def sigmoid(x: Variable, name: str | None = None) -> Variable:
+    """1 / (1 + exp(-x))."""
+    return unary("sigmoid", "Sigmoid", x, name)
+
+
+def tanh(x: Variable, name: str | None = None) -> Variable:
+    """Hyperbolic tangent."""
+    return unary("tanh", "Tanh", x, name)
+
+
+def log_sigmoid(x: Variable, name: str | None = None) -> Variable:
+    """Logarithm of ``sigmoid``: -softplus(-x)."""
+    layer = Layer("logsigmoid", x, name=name)
+    return layer.result("Neg", layer.op.Softplus(layer.op.Neg(x)))
+
+
+def softplus(x: Variable, beta: float = 1, threshold: float = 20, name: str | None = None) -> Variable:
+    """log(1 + exp(beta x)) / beta, and ``x`` itself where beta x is above the threshold."""
+    layer = Layer("softplus", x, name=name)
+    op = layer.op
+    if beta == 1 and threshold >= _SOFTPLUS_IS_LINEAR:
+        return layer.result("Softplus", x)
+    scaled = op.Mul(x, float(beta))
+    smooth = op.Div(op.Softplus(scaled), float(beta))
+    return layer.result("Where", op.Greater(scaled, op.constant(float(threshold), x.dtype)), x, smooth)
+
+
+_SOFTPLUS_IS_LINEAR = 17
+"""From here on, softplus(x) rounds to x in float32."""
+
+
+def softsign(x: Variable, name: str | None = None) -> Variable:
+    """x / (1 + |x|)."""
+    return unary("softsign", "Softsign", x, name)
+
+
+def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = None) -> Variable:
+    """x where positive, else ``negative_slope * x``."""
+    return unary("leaky_relu", "LeakyRelu", x, name, alpha=float(negative_slope))
+
+
+def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
+    """x where positive, else alpha (exp(x) - 1)."""
+    return unary("elu", "Elu", x, name, alpha=float(alpha))
+
+
+def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
+    """x where positive, else alpha (exp(x / alpha) - 1).
+
+    Raises:
+        ArgumentError: for alpha = 0.
+    """
+    if alpha == 0:
+        raise ArgumentError("celu: alpha cannot be 0.")
+    return unary("celu", "Celu", x, name, alpha=float(alpha))
+
+
+def selu(
+    x: Variable,
+    scale: float = 1.0507009873554804934193349852946,
+    alpha: float = 1.6732632423543772848170429916717,
+    name: str | None = None,
+) -> Variable:
+    """scale times x where positive, else scale alpha (exp(x) - 1).
+
+    Raises:
+        ArgumentError: if scale is not above 1, or alpha is negative.
+    """
+    if scale <= 1.0 or alpha < 0:
+        raise ArgumentError(f"selu needs scale > 1 and alpha >= 0, not {scale} and {alpha}.")
+    return unary("selu", "Selu", x, name, alpha=float(alpha), gamma=float(scale))
+
+
+def gelu(x: Variable, approximate: bool = False, name: str | None = None) -> Variable:
+    """x times the normal distribution function of x, exact or by tanh (Hendrycks and Gimpel 2016)."""
+    return unary("gelu", "Gelu", x, name, approximate="tanh" if approximate else "none")
+
+
+def silu(x: Variable, name: str | None = None) -> Variable:
+    """x sigmoid(x)."""
+    layer = Layer("silu", x, name=name)
+    return layer.result("Mul", x, layer.op.Sigmoid(x))
+
+
+def swish(x: Variable, name: str | None = None) -> Variable:
+    """x sigmoid(x)."""
+    layer = Layer("swish", x, name=name)
+    return layer.result("Mul", x, layer.op.Sigmoid(x))
+
+
+def mish(x: Variable, name: str | None = None) -> Variable:
+    """x tanh(softplus(x))."""
+    return unary("mish", "Mish", x, name)
+
+
+def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
+    """x where its size is above the threshold, else 0."""
+    return unary("hard_shrink", "Shrink", x, name, lambd=float(threshold), bias=0.0)
+
+
+def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
+    """x moved towards 0 by the threshold, and 0 within it.
+
+    Raises:
+        ArgumentError: for a negative threshold.
+    """
+    if threshold < 0:
+        raise ArgumentError(f"softshrink: the threshold must not be negative, but is {threshold}.")
+    return unary("softshrink", "Shrink", x, name, lambd=float(threshold), bias=float(threshold))
+
+
+def tanhshrink(x: Variable, name: str | None = None) -> Variable:
+    """x - tanh(x)."""
+    layer = Layer("tanh_shrink", x, name=name)
+    return layer.result("Sub", x, layer.op.Tanh(x))
+
+
+def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
+    """x limited to [min, max]."""
+    return Layer("hardtanh", x, name=name).result("Clip", x, float(min), float(max))
+
+
+def hardsigmoid(x: Variable, slope: float = 0.1666667, offset: float = 0.5, name: str | None = None) -> Variable:
+    """slope x + offset, limited to [0, 1]."""
+    return unary("hard_sigmoid", "HardSigmoid", x, name, alpha=float(slope), beta=float(offset))
+
+
+def hardswish(x: Variable, name: str | None = None) -> Variable:
+    """x times x / 6 + 1 / 2, the latter limited to [0, 1]."""
+    return unary("hard_swish", "HardSwish", x, name)
+
+
+def thresholded_relu(x: Variable, threshold: float = 1.0, value: float = 0.0, name: str | None = None) -> Variable:
+    """x where above the threshold, else ``value``."""
+    layer = Layer("thresholded_relu", x, name=name)
+    above = layer.op.Greater(x, layer.op.constant(float(threshold), x.dtype))
+    return layer.result("Where", above, x, layer.op.constant(float(value), x.dtype))
+
+
+def prelu(x: Variable, weight: Variable, data_format: str = "NCHW", name: str | None = None) -> Variable:
+    """x where positive, else x times a weight: one for all, or one per channel.
+
+    Args:
+        x: variable of rank 2 or more for weights per channel.
+        weight: vector of 1 element or one per channel.
+        data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+    """
+    layer = Layer("prelu", x, weight, name=name)
+    if weight.shape != (1,) and data_format[1] == "C" and x.ndim > 2:
+        weight = layer.op.Reshape(weight, np.array([-1] + [1] * (x.ndim - 2)))
+    return layer.result("PRelu", x, weight)
+
+
+def rrelu(
+    x: Variable, lower: float = 1.0 / 8.0, upper: float = 1.0 / 3.0, training: bool = True, name: str | None = None
+) -> Variable:
+    """x where positive, else x times a slope: random in [lower, upper] for each element in training, else their mean."""
+    layer = Layer("rrelu", x, name=name)
+    op = layer.op
+    if not training:
+        return layer.result("LeakyRelu", x, alpha=(lower + upper) / 2.0)
+    zeros = op.Expand(np.float32(0.0), shape_of(op, x))
+    slopes = op.RandomUniformLike(zeros, low=float(lower), high=float(upper), seed=next_seed(op), dtype=1)
+    return layer.result("PRelu", x, as_dtype(op, slopes, x.dtype))
+
+
+def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> Variable:
+    """The largest of each ``groups`` neighbouring channels.
+
+    Raises:
+        ArgumentError: if ``groups`` does not divide the number of channels.
+
+    Example:
+        >>> F.maxout(static.data("x", [None, 4, 3, 3]), groups=2).shape
+        (-1, 2, 3, 3)
+    """
+    layer = Layer("maxout", x, name=name)
+    axis = normal_axis(axis, x.ndim, "maxout")
+    channels = x.shape[axis]
+    if channels < 0 or channels % groups:
+        raise ArgumentError(f"maxout: {channels} channels cannot be cut into groups of {groups}.")
+    op = layer.op
+    split = op.constant(np.array([channels // groups, groups]))
+    target = op.Concat(op.Shape(x, start=0, end=axis), split, op.Shape(x, start=axis + 1), axis=0)
+    return layer.result("ReduceMax", op.Reshape(x, target), [axis + 1], keepdims=0)
+
+
+def softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = None) -> Variable:
+    """exp(x) divided by its sum over ``axis``.
+
+    Example:
+        >>> F.softmax(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
+    return _normalised("softmax", "Softmax", x, axis, dtype, name)
+
+
+def log_softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = None) -> Variable:
+    """Logarithm of ``softmax``, computed stably."""
+    return _normalised("log_softmax", "LogSoftmax", x, axis, dtype, name)
+
+
+def _normalised(kind: str, op_type: str, x: Variable, axis: int, dtype: Any, name: str | None) -> Variable:
+    layer = Layer(kind, x, name=name)
+    x = floating(layer.op, as_dtype(layer.op, x, dtype))
+    if x.rank == 0:
+        whole = getattr(layer.op, op_type)(layer.op.Reshape(x, np.array([1])), axis=0)
+        return layer.result("Reshape", whole, np.empty(0, np.int64))
+    return layer.result(op_type, x, axis=axis)
+
+
+def glu(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
+    """The first half of ``x`` along ``axis`` times the sigmoid of the second half."""
+    layer = Layer("glu", x, name=name)
+    first, second = layer.op.emit("Split", (x,), {"axis": axis, "num_outputs": 2}, outputs=2)
+    return layer.result("Mul", first, layer.op.Sigmoid(second))
+
+
+def swiglu(x: Variable, y: Variable | None = None, name: str | None = None) -> Variable:
+    """silu(x) y; without ``y``, of the two halves of ``x`` along the last axis."""
+    layer = Layer("swiglu", x, *([] if y is None else [y]), name=name)
+    op = layer.op
+    if y is None:
+        x, y = op.emit("Split", (x,), {"axis": -1, "num_outputs": 2}, outputs=2)
+    return layer.result("Mul", op.Mul(x, op.Sigmoid(x)), y)
+
+
+def gumbel_softmax(x: Variable, temperature: float = 1.0, hard: bool = False, axis: int = -1, name: str | None = None) -> Variable:
+    """Softmax of ``x`` plus Gumbel noise: a soft draw of one class (Jang, Gu and Poole 2017).
+
+    Args:
+        temperature: the lower, the nearer to a hard draw.
+        hard: give the drawn class as ones and zeros, with the gradient of the soft draw.
+    """
+    layer = Layer("gumbel_softmax", x, name=name)
+    op = layer.op
+    zeros = op.Expand(np.float32(0.0), shape_of(op, x))
+    drawn = op.RandomUniformLike(zeros, low=1e-20, high=1.0, seed=next_seed(op), dtype=1)
+    noise = op.Neg(op.Log(op.Neg(op.Log(op.Min(drawn, np.float32(1.0 - 2.0**-24))))))
+    soft = op.Softmax(op.Div(op.Add(x, as_dtype(op, noise, x.dtype)), float(temperature)), axis=axis)
+    if not hard:
+        return layer.result("Identity", soft)
+    chosen = op.Cast(op.Equal(soft, op.ReduceMax(soft, [axis], keepdims=1)), to=x.dtype.number)
+    constant = op.Identity(op.Sub(chosen, soft))
+    constant.stop_gradient = True
+    return layer.result("Add", constant, soft)

@@ -1,0 +1,84 @@
+"""Attention over sequences. Vaswani et al. 2017."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.nn.functional.common import dropout
+from onnxgrad.tensor.common import known_dim
+from onnxgrad.tensor.layer import Layer
+
+__all__ = ["flash_attention", "scaled_dot_product_attention"]
+
+
+def scaled_dot_product_attention(
+    query: Variable,
+    key: Variable,
+    value: Variable,
+    attn_mask: Variable | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    training: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """softmax(query key^T / sqrt(size)) value, for each head.
+
+    Args:
+        query, key, value: variables of shape [batch, length, heads, size].
+        attn_mask: added to the scores, or bool (True takes part); broadcasts to [batch, heads, length, length of key].
+        dropout_p: dropout of the weights in training.
+        is_causal: a place sees itself and earlier ones only.
+
+    Raises:
+        ArgumentError: if the operands do not have four axes.
+
+    Example:
+        >>> q = static.data("q", [None, 5, 2, 8])
+        >>> F.scaled_dot_product_attention(q, q, q, is_causal=True).shape
+        (-1, 5, 2, 8)
+    """
+    layer = Layer("scaled_dot_product_attention", query, key, value, *([] if attn_mask is None else [attn_mask]), name=name)
+    op = layer.op
+    if any(v.ndim != 4 for v in (query, key, value)):
+        raise ArgumentError("scaled_dot_product_attention takes [batch, length, heads, size] operands.")
+    size = known_dim(query, 3, "scaled_dot_product_attention")
+    q, v = (op.Transpose(item, perm=[0, 2, 1, 3]) for item in (query, value))
+    scores = op.MatMul(op.Mul(q, 1.0 / math.sqrt(size)), op.Transpose(key, perm=[0, 2, 3, 1]))
+    lowest = op.constant(float(np.finfo(query.dtype.numpy).min), query.dtype)
+    if is_causal:
+        ones = op.Expand(op.constant(1.0, query.dtype), op.Shape(scores, start=2))
+        scores = op.Where(op.Cast(op.Trilu(ones, upper=0), to=9), scores, lowest)
+    if attn_mask is not None:
+        if attn_mask.dtype == "bool":
+            scores = op.Where(attn_mask, scores, lowest)
+        else:
+            scores = op.Add(scores, attn_mask)
+    weights = op.Softmax(scores, axis=-1)
+    if dropout_p > 0.0:
+        weights = dropout(weights, dropout_p, training=training)
+    return layer.result("Transpose", op.MatMul(weights, v), perm=[0, 2, 1, 3])
+
+
+def flash_attention(
+    query: Variable,
+    key: Variable,
+    value: Variable,
+    dropout: float = 0.0,
+    causal: bool = False,
+    return_softmax: bool = False,
+    *,
+    training: bool = True,
+    name: str | None = None,
+) -> tuple[Variable, None]:
+    """``scaled_dot_product_attention``; a runtime may fuse it. The second result, the softmax, is never given.
+
+    Raises:
+        ArgumentError: for ``return_softmax``.
+    """
+    if return_softmax:
+        raise ArgumentError("flash_attention: return_softmax is not offered. Compute softmax(q k^T) directly.")
+    return scaled_dot_product_attention(query, key, value, None, dropout, causal, training, name), None

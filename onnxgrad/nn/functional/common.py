@@ -1,0 +1,428 @@
+"""Linear maps, dropout, padding, embeddings, similarities and windows of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.nn.functional.windows import numbers, pads_of
+from onnxgrad.passes.modes import attach_training
+from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
+from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.linalg import vector_norm
+from onnxgrad.tensor.random import next_seed
+
+__all__ = [
+    "alpha_dropout",
+    "bilinear",
+    "cosine_similarity",
+    "dropout",
+    "dropout2d",
+    "dropout3d",
+    "embedding",
+    "feature_alpha_dropout",
+    "fold",
+    "label_smooth",
+    "linear",
+    "one_hot",
+    "pad",
+    "pairwise_distance",
+    "pdist",
+    "sequence_mask",
+    "unfold",
+    "zeropad2d",
+]
+
+
+def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: str | None = None) -> Variable:
+    """``x @ weight + bias`` with a weight of shape [in, out].
+
+    Example:
+        >>> F.linear(static.data("x", [None, 3]), static.data("w", [3, 4])).shape
+        (-1, 4)
+    """
+    layer = Layer("linear", x, weight, *([] if bias is None else [bias]), name=name)
+    y = layer.result("MatMul", x, weight)
+    return y if bias is None else layer.result("Add", y, bias)
+
+
+def bilinear(x1: Variable, x2: Variable, weight: Variable, bias: Variable | None = None, name: str | None = None) -> Variable:
+    """x1 W_o x2 for each output o, with a weight of shape [out, in1, in2].
+
+    Example:
+        >>> a, b, w = static.data("a", [None, 3]), static.data("b", [None, 4]), static.data("w", [2, 3, 4])
+        >>> F.bilinear(a, b, w).shape
+        (-1, 2)
+    """
+    layer = Layer("bilinear", x1, x2, weight, *([] if bias is None else [bias]), name=name)
+    op = layer.op
+    y = layer.result("Transpose", op.ReduceSum(op.Mul(op.MatMul(x1, weight), x2), [-1], keepdims=0), perm=[1, 0])
+    return y if bias is None else layer.result("Add", y, bias)
+
+
+# Dropout -------------------------------------------------------------------------------------------------------------
+
+
+def dropout(
+    x: Variable,
+    p: float | Variable = 0.5,
+    axis: int | Sequence[int] | None = None,
+    training: bool = True,
+    mode: str = "upscale_in_train",
+    name: str | None = None,
+) -> Variable:
+    """Zero each element with probability ``p`` in training and scale the rest by 1 / (1 - p); the identity in inference.
+
+    ``Program.clone(for_test=True)`` and ``Program.eval()`` switch it off.
+
+    Args:
+        axis: zero whole slices: one draw for each place along these axes.
+        training: False for inference.
+        mode: 'downscale_in_infer' does not scale in training, but multiplies by 1 - p in inference.
+
+    Raises:
+        ArgumentError: if ``p`` is outside [0, 1], or the mode is unknown.
+
+    Example:
+        >>> F.dropout(static.data("x", [None, 3]), 0.2).shape
+        (-1, 3)
+    """
+    layer = Layer("dropout", x, name=name)
+    op = layer.op
+    if not is_variable(p) and not 0 <= p <= 1:
+        raise ArgumentError(f"dropout: p must lie in [0, 1], not {p}.")
+    if mode not in ("upscale_in_train", "downscale_in_infer"):
+        raise ArgumentError(f"dropout: mode is 'upscale_in_train' or 'downscale_in_infer', not {mode!r}.")
+    ratio: Any = as_dtype(op, p, x.dtype) if is_variable(p) else np.asarray(p, x.dtype.numpy)
+    if mode == "downscale_in_infer":
+        x = op.Mul(x, op.Sub(1.0, ratio) if is_variable(p) else 1.0 - float(p))
+    if not is_variable(p) and p == 1 and training:
+        return layer.result("Mul", x, 0.0)
+    if axis is None:
+        return _dropped(layer, x, ratio, training)
+    kept = [normal_axis(a, x.ndim, "dropout") for a in ([axis] if isinstance(axis, int) else axis)]
+    size = shape_of(op, x)
+    if isinstance(size, np.ndarray):
+        target: Any = np.array([n if i in kept else 1 for i, n in enumerate(size)])
+    else:
+        target = op.Where(np.array([i in kept for i in range(x.ndim)]), size, np.array(1))
+    ones = op.Expand(op.constant(1.0, x.dtype), target)
+    return layer.result("Mul", x, _dropped(layer, ones, ratio, training))
+
+
+def _dropped(layer: Layer, x: Variable, ratio: Any, training: bool) -> Variable:
+    if x.is_eager and training:
+        op = layer.op
+        keep = op.Sub(1.0, ratio) if is_variable(ratio) else 1.0 - float(ratio)
+        kept = op.Bernoulli(op.Expand(op.constant(np.float32(1.0 - float(ratio))), shape_of(op, x)), dtype=x.dtype.number)
+        return layer.result("Mul", x, op.Div(kept, keep))
+    y = layer.result("Dropout", x, ratio)
+    if training and y.op is not None:
+        attach_training(y.op)
+    return y
+
+
+def dropout2d(x: Variable, p: float = 0.5, training: bool = True, data_format: str = "NCHW", name: str | None = None) -> Variable:
+    """``dropout`` of whole channels of images."""
+    return dropout(x, p, [0, 1] if data_format == "NCHW" else [0, 3], training, name=name)
+
+
+def dropout3d(x: Variable, p: float = 0.5, training: bool = True, data_format: str = "NCDHW", name: str | None = None) -> Variable:
+    """``dropout`` of whole channels of volumes."""
+    return dropout(x, p, [0, 1] if data_format == "NCDHW" else [0, 4], training, name=name)
+
+
+_SELU_LIMIT = -1.7580993408473766
+"""What selu tends to on the left: -scale alpha."""
+
+
+def alpha_dropout(x: Variable, p: float = 0.5, training: bool = True, name: str | None = None) -> Variable:
+    """Dropout that keeps mean and deviation of what ``selu`` gives. Klambauer et al. 2017.
+
+    Unlike ``dropout`` it is fixed to training or inference when the program is built.
+    """
+    return _alpha_dropout("alpha_dropout", x, p, training, None, name)
+
+
+def feature_alpha_dropout(x: Variable, p: float = 0.5, training: bool = True, name: str | None = None) -> Variable:
+    """``alpha_dropout`` of whole channels."""
+    return _alpha_dropout("feature_alpha_dropout", x, p, training, 2, name)
+
+
+def _alpha_dropout(kind: str, x: Variable, p: float, training: bool, lead: int | None, name: str | None) -> Variable:
+    layer = Layer(kind, x, name=name)
+    op = layer.op
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"{kind}: p must lie in [0, 1], not {p}.")
+    if not training or p == 0:
+        return layer.result("Identity", x)
+    if p == 1:
+        return layer.result("Mul", x, 0.0)
+    shape: Any = op.Shape(x)
+    if lead is not None:
+        shape = op.Where(np.arange(x.ndim) < lead, shape, np.array(1))
+    drawn = op.RandomUniformLike(op.Expand(np.float32(0.0), shape), low=0.0, high=1.0, seed=next_seed(op), dtype=1)
+    kept = op.GreaterOrEqual(drawn, np.float32(p))
+    a = ((1 - p) * (1 + p * _SELU_LIMIT**2)) ** -0.5
+    y = op.Where(kept, x, op.constant(_SELU_LIMIT, x.dtype))
+    return layer.result("Add", op.Mul(y, a), -a * _SELU_LIMIT * p)
+
+
+# Padding -------------------------------------------------------------------------------------------------------------
+
+
+def pad(
+    x: Variable,
+    pad: Any,
+    mode: str = "constant",
+    value: float = 0.0,
+    data_format: str = "NCHW",
+    pad_from_left_axis: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """``x`` with a border.
+
+    Args:
+        x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+        pad: starts and ends: [left, right], [left, right, top, bottom] or [left, right, top, bottom, front, back] for the
+            spatial axes, from the last one on; or two numbers for every axis (mode 'constant'), from the first one on.
+        mode: 'constant', 'reflect', 'replicate' or 'circular'.
+        value: of a constant border.
+        data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+        pad_from_left_axis: False to list all axes from the last one on.
+
+    Raises:
+        ArgumentError: if the mode is unknown or the numbers do not fit.
+
+    Example:
+        >>> F.pad(static.data("x", [None, 3, 4, 4]), [1, 2, 0, 1]).shape
+        (-1, 3, 5, 7)
+    """
+    layer = Layer("pad3d", x, *([pad] if is_variable(pad) else []), name=name)
+    modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+    if mode not in modes:
+        raise ArgumentError(f"pad: mode is one of {list(modes)}, not {mode!r}.")
+    if is_variable(pad):
+        if pad.value is None:
+            raise ArgumentError("pad: the border must be known when the program is built, not a computed Variable.")
+        pad = pad.value.numpy()
+    widths = [int(pad)] * (2 * (x.ndim - 2)) if isinstance(pad, int) else [int(n) for n in pad]
+    if len(widths) % 2:
+        raise ArgumentError(f"pad: {widths} must hold a start and an end for each axis.")
+    pairs = list(zip(widths[::2], widths[1::2], strict=True))
+    if len(pairs) == x.ndim and mode == "constant":
+        axes = list(range(x.ndim)) if pad_from_left_axis else list(range(x.ndim))[::-1]
+    else:
+        spatial = list(range(2, x.ndim)) if data_format[1] == "C" else list(range(1, x.ndim - 1))
+        axes = spatial[::-1][: len(pairs)]
+    if len(axes) != len(pairs):
+        raise ArgumentError(f"pad: {widths} does not fit the {x.ndim} axes of {x!r}.")
+    ordered = sorted(zip(axes, pairs, strict=True))
+    pads = np.array([start for _, (start, _) in ordered] + [end for _, (_, end) in ordered])
+    border = op_constant(layer, value, x) if mode == "constant" else None
+    return layer.result("Pad", x, pads, border, np.array([a for a, _ in ordered]), mode=modes[mode])
+
+
+def op_constant(layer: Layer, value: Any, like: Variable) -> Variable:
+    return layer.op.constant(np.asarray(value), like.dtype)
+
+
+def zeropad2d(x: Variable, padding: Any, data_format: str = "NCHW", name: str | None = None) -> Variable:
+    """Images with [left, right, top, bottom] zeros around."""
+    return pad(x, [padding] * 4 if isinstance(padding, int) else padding, "constant", 0.0, data_format, name=name)
+
+
+# Integers ------------------------------------------------------------------------------------------------------------
+
+
+def embedding(
+    x: Variable,
+    weight: Variable,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    sparse: bool = False,
+    scale_grad_by_freq: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Rows of a table, looked up by integer.
+
+    Args:
+        x: int32 or int64 indices of any shape.
+        weight: table of shape [rows, columns].
+        padding_idx: index whose row reads as zeros and receives no gradient; a negative one counts from the end.
+        max_norm, norm_type: rows read are scaled down to this norm.
+        sparse: accepted for compatibility.
+
+    Raises:
+        ArgumentError: if ``padding_idx`` is outside the table, or for ``scale_grad_by_freq``, which is not offered.
+
+    Example:
+        >>> F.embedding(static.data("ids", [None, 5], "int64"), static.data("table", [10, 4])).shape
+        (-1, 5, 4)
+    """
+    layer = Layer("embedding", x, weight, name=name)
+    op = layer.op
+    if scale_grad_by_freq:
+        raise ArgumentError("embedding: scale_grad_by_freq is not offered. Divide the learning rate of rare rows instead.")
+    places = x if x.dtype.name in ("int32", "int64") else op.Cast(x, to=7)
+    if max_norm is None and padding_idx is None:
+        return layer.result("Gather", weight, places)
+    rows = op.Gather(weight, places)
+    if max_norm is not None:
+        length = vector_norm(rows, norm_type, -1, keepdim=True)
+        longer = op.Greater(length, op.constant(float(max_norm), weight.dtype))
+        one = op.constant(1.0, weight.dtype)
+        rows = op.Mul(rows, op.Where(longer, op.Div(float(max_norm), op.Where(longer, length, one)), one))
+    if padding_idx is None:
+        return layer.result("Identity", rows)
+    size = known_dim(weight, 0, "embedding with padding_idx")
+    if not -size <= padding_idx < size:
+        raise ArgumentError(f"embedding: padding_idx {padding_idx} is outside the table of {size} rows.")
+    wanted = op.Not(op.Equal(x, op.constant(padding_idx % size, x.dtype)))
+    return layer.result("Mul", rows, op.Unsqueeze(op.Cast(wanted, to=weight.dtype.number), [-1]))
+
+
+def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
+    """A new last axis with 1 at the place that ``x`` names, else 0, in float32.
+
+    Example:
+        >>> F.one_hot(static.data("ids", [None, 5], "int64"), 7).shape
+        (-1, 5, 7)
+    """
+    layer = Layer("one_hot_v2", x, *([num_classes] if is_variable(num_classes) else []), name=name)
+    op = layer.op
+    if num_classes == -1 and not is_variable(num_classes):
+        num_classes = op.Add(op.ReduceMax(as_dtype(op, x, "int64"), keepdims=0), np.array(1))
+    depth = as_dtype(op, num_classes, "int64") if is_variable(num_classes) else np.array(int(num_classes))
+    return layer.result("OneHot", x, depth, np.array([0.0, 1.0], np.float32), axis=-1)
+
+
+def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: str | None = None) -> Variable:
+    """A new last axis with 1 at the first ``x`` places, else 0.
+
+    Args:
+        x: lengths.
+        maxlen: size of the new axis; the largest length unless given.
+    """
+    layer = Layer("sequence_mask", x, *([maxlen] if is_variable(maxlen) else []), name=name)
+    op = layer.op
+    lengths = as_dtype(op, x, "int64")
+    if maxlen is None:
+        maxlen = op.ReduceMax(lengths, keepdims=0)
+    end: Any = op.Reshape(as_dtype(op, maxlen, "int64"), np.empty(0, np.int64)) if is_variable(maxlen) else np.array(maxlen)
+    places = op.Range(np.array(0), end, np.array(1))
+    return layer.result("Cast", op.Less(places, op.Unsqueeze(lengths, [-1])), to=dtype_of(dtype).number)
+
+
+def label_smooth(label: Variable, prior_dist: Variable | None = None, epsilon: float = 0.1, name: str | None = None) -> Variable:
+    """Labels mixed with a prior distribution, uniform unless given: (1 - epsilon) label + epsilon prior.
+
+    Raises:
+        ArgumentError: if epsilon is outside [0, 1].
+    """
+    if not 0 <= epsilon <= 1:
+        raise ArgumentError(f"label_smooth: epsilon must lie in [0, 1], not {epsilon}.")
+    layer = Layer("label_smooth", label, *([] if prior_dist is None else [prior_dist]), name=name)
+    op = layer.op
+    prior: Any = op.Mul(prior_dist, float(epsilon)) if prior_dist is not None else epsilon / known_dim(label, -1, "label_smooth")
+    return layer.result("Add", op.Mul(label, 1.0 - epsilon), prior)
+
+
+# Similarity ----------------------------------------------------------------------------------------------------------
+
+
+def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e-8) -> Variable:
+    """Cosine of the angle between vectors along ``axis``; the product of their lengths counts as ``eps`` at least.
+
+    Example:
+        >>> F.cosine_similarity(static.data("x", [None, 3]), static.data("y", [None, 3])).shape
+        (-1,)
+    """
+    layer = Layer("cosine_similarity", x1, x2)
+    op = layer.op
+    product = op.ReduceSum(op.Mul(x1, x2), [axis], keepdims=0)
+    squares = op.Mul(op.ReduceSumSquare(x1, [axis], keepdims=0), op.ReduceSumSquare(x2, [axis], keepdims=0))
+    return layer.result("Div", product, op.Sqrt(op.Clip(squares, float(eps) ** 2)))
+
+
+def pairwise_distance(
+    x: Variable, y: Variable, p: float = 2.0, epsilon: float = 1e-6, keepdim: bool = False, name: str | None = None
+) -> Variable:
+    """p-norm of ``x - y + epsilon`` along the last axis."""
+    op = Layer("pairwise_distance", x, y, name=name).op
+    return vector_norm(op.Add(op.Sub(x, y), float(epsilon)), float(p), -1, keepdim)
+
+
+def pdist(x: Variable, p: float = 2.0, name: str | None = None) -> Variable:
+    """Distances of all pairs of rows, first with all later ones, as a vector; the number of rows must be known."""
+    layer = Layer("pdist", x, name=name)
+    first, second = np.triu_indices(known_dim(x, 0, "pdist"), 1)
+    difference = layer.op.Sub(layer.op.Gather(x, first), layer.op.Gather(x, second))
+    return vector_norm(difference, float(p), -1)
+
+
+# Windows of images ---------------------------------------------------------------------------------------------------
+
+
+def unfold(
+    x: Variable, kernel_sizes: Any, strides: Any = 1, paddings: Any = 0, dilations: Any = 1, name: str | None = None
+) -> Variable:
+    """The windows of an image as columns, of shape [N, C * height * width of a window, windows].
+
+    A convolution with filters that pick one element each.
+
+    Args:
+        x: variable of rank 4 with a known number of channels.
+
+    Example:
+        >>> F.unfold(static.data("x", [None, 3, 4, 4]), 2).shape
+        (-1, 12, 9)
+    """
+    layer = Layer("unfold", x, name=name)
+    op = layer.op
+    channels = known_dim(x, 1, "unfold")
+    kernel = numbers(kernel_sizes, 2)
+    taps = kernel[0] * kernel[1]
+    filters = np.tile(np.eye(taps).reshape(taps, 1, *kernel), (channels, 1, 1, 1))
+    window = {"strides": numbers(strides, 2), "dilations": numbers(dilations, 2), "pads": _image_pads(paddings)}
+    columns = op.Conv(x, op.constant(filters, x.dtype), group=channels, **window)
+    return layer.result("Reshape", columns, np.array([0, 0, -1]))
+
+
+def _image_pads(paddings: Any) -> list[int]:
+    """Starts and ends from one number, one per axis, or [top, left, bottom, right]"""
+    found = [paddings] if isinstance(paddings, int) else list(paddings)
+    pads = found if len(found) == 4 else pads_of(paddings, 2)
+    assert not isinstance(pads, str)
+    return pads
+
+
+def fold(
+    x: Variable,
+    output_sizes: Any,
+    kernel_sizes: Any,
+    strides: Any = 1,
+    paddings: Any = 0,
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Variable:
+    """Columns added back to the windows of an image: the transpose of ``unfold``.
+
+    Args:
+        x: variable of shape [N, C * height * width of a window, windows].
+        output_sizes: height and width of the image.
+
+    Example:
+        >>> F.fold(static.data("x", [2, 12, 9]), [4, 4], 2).shape
+        (2, 3, 4, 4)
+    """
+    layer = Layer("fold", x, name=name)
+    size, kernel = numbers(output_sizes, 2), numbers(kernel_sizes, 2)
+    window = {"strides": numbers(strides, 2), "dilations": numbers(dilations, 2), "pads": _image_pads(paddings)}
+    return layer.result("Col2Im", x, np.array(size), np.array(kernel), **window)

@@ -1,0 +1,262 @@
+"""Convolutions and their transposes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.nn.functional.windows import (
+    Numbers,
+    Padding,
+    channels_last,
+    in_layout,
+    numbers,
+    pads_of,
+    to_channels_first,
+    window_pads,
+)
+from onnxgrad.tensor.layer import Layer
+
+__all__ = ["conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]
+
+
+def conv1d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    data_format: str = "NCL",
+    name: str | None = None,
+) -> Variable:
+    """``conv2d`` along one axis; the weight has shape [out, in / groups, k]."""
+    return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+
+
+def conv2d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Sums of products of filters and the windows of an image.
+
+    Args:
+        x: variable of rank 4.
+        weight: filters [out, in / groups, height, width].
+        bias: one number per filter.
+        stride, dilation: one number or one per axis.
+        padding: one number, one per axis, [top, bottom, left, right], pairs for all four axes, 'SAME' or 'VALID'. With 'SAME'
+            the dilation is 1, as in Paddle.
+        groups: channels and filters are cut into so many independent groups.
+        data_format: 'NCHW' or 'NHWC'.
+
+    Raises:
+        ArgumentError: if an argument has the wrong number of entries.
+        ProgramError: if known sizes do not fit.
+
+    Example:
+        >>> x, w = static.data("x", [None, 3, 8, 8]), static.data("w", [4, 3, 3, 3])
+        >>> F.conv2d(x, w, padding=1, stride=2).shape
+        (-1, 4, 4, 4)
+    """
+    return _conv("conv2d", 2, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+
+
+def conv3d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Variable:
+    """``conv2d`` along three axes; the weight has shape [out, in / groups, depth, height, width]."""
+    return _conv("conv3d", 3, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+
+
+def _conv(
+    kind: str,
+    axes: int,
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    data_format: str,
+    name: str | None,
+) -> Variable:
+    layer = Layer(kind, x, weight, *([] if bias is None else [bias]), name=name)
+    last = channels_last(data_format, axes)
+    x = to_channels_first(layer, x, last)
+    strides, dilations = numbers(stride, axes, f"{kind}: stride"), numbers(dilation, axes, f"{kind}: dilation")
+    attrs: dict[str, Any] = {"strides": strides, "group": groups}
+    pads = pads_of(padding, axes, last)
+    if isinstance(pads, str):
+        kernel = _kernel(kind, weight)
+        attrs["kernel_shape"] = kernel
+        dilations = [1] * axes if pads == "SAME" else dilations
+        attrs.update(window_pads(x, pads, kernel, strides))
+    else:
+        attrs["pads"] = pads
+    operands = (x, weight) if bias is None else (x, weight, bias)
+    return in_layout(layer, layer.result("Conv", *operands, dilations=dilations, **attrs), last)
+
+
+def _kernel(kind: str, weight: Variable) -> list[int]:
+    kernel = list(weight.shape[2:])
+    if any(size < 0 for size in kernel):
+        raise ArgumentError(f"{kind}: the filter sizes of {weight!r} must be known.")
+    return kernel
+
+
+# Transposed convolutions ---------------------------------------------------------------------------------------------
+
+
+def conv1d_transpose(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    output_padding: Numbers = 0,
+    groups: int = 1,
+    dilation: Numbers = 1,
+    output_size: Numbers | None = None,
+    data_format: str = "NCL",
+    name: str | None = None,
+) -> Variable:
+    """``conv2d_transpose`` along one axis; the weight has shape [in, out / groups, k]."""
+    return _transposed(
+        "conv1d_transpose", 1, x, weight, bias, stride, padding, output_padding, groups, dilation, output_size, data_format, name
+    )
+
+
+def conv2d_transpose(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    output_padding: Numbers = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    output_size: Numbers | None = None,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """The transpose of ``conv2d``: every element of ``x`` adds a weighted filter to its window of the result.
+
+    Args:
+        x: variable of rank 4.
+        weight: filters [in, out / groups, height, width].
+        bias: one number per output channel.
+        stride, dilation, padding, groups, data_format: those of the ``conv2d`` whose transpose this is.
+        output_padding: added to the size of the result at the end of each axis.
+        output_size: the size of the result, in place of ``output_padding``.
+
+    Raises:
+        ArgumentError: if ``output_size`` cannot be reached with this stride, or is given beside ``output_padding``.
+
+    Example:
+        >>> x, w = static.data("x", [None, 3, 4, 4]), static.data("w", [3, 2, 3, 3])
+        >>> F.conv2d_transpose(x, w, stride=2, padding=1, output_size=[8, 8]).shape
+        (-1, 2, 8, 8)
+    """
+    return _transposed(
+        "conv2d_transpose", 2, x, weight, bias, stride, padding, output_padding, groups, dilation, output_size, data_format, name
+    )
+
+
+def conv3d_transpose(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    output_padding: Numbers = 0,
+    groups: int = 1,
+    dilation: Numbers = 1,
+    output_size: Numbers | None = None,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Variable:
+    """``conv2d_transpose`` along three axes; the weight has shape [in, out / groups, depth, height, width]."""
+    return _transposed(
+        "conv3d_transpose", 3, x, weight, bias, stride, padding, output_padding, groups, dilation, output_size, data_format, name
+    )
+
+
+def _transposed(
+    kind: str,
+    axes: int,
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+    output_size: Any,
+    data_format: str,
+    name: str | None,
+) -> Variable:
+    layer = Layer(kind, x, weight, *([] if bias is None else [bias]), name=name)
+    last = channels_last(data_format, axes)
+    x = to_channels_first(layer, x, last)
+    kernel, strides, dilations = _kernel(kind, weight), numbers(stride, axes), numbers(dilation, axes)
+    extra = numbers(output_padding, axes)
+    pads = pads_of(padding, axes, last)
+    if pads == "SAME":
+        dilations = [1] * axes
+        pads = window_pads(x, pads, kernel, strides).get("pads", pads)
+        if isinstance(pads, str):
+            raise ArgumentError(f"{kind}: padding='SAME' needs known sizes of {x!r}. Declare them in data().")
+    if isinstance(pads, str):
+        pads = [0] * (2 * axes)
+    if output_size is not None:
+        if any(extra):
+            raise ArgumentError(f"{kind}: give output_size or output_padding, not both.")
+        extra = _missing(kind, x, kernel, strides, dilations, pads, numbers(output_size, axes))
+    operands = (x, weight) if bias is None else (x, weight, bias)
+    y = layer.result(
+        "ConvTranspose",
+        *operands,
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        group=groups,
+        output_padding=extra,
+        kernel_shape=kernel,
+    )
+    return in_layout(layer, y, last)
+
+
+def _missing(
+    kind: str, x: Variable, kernel: list[int], strides: list[int], dilations: list[int], pads: list[int], wanted: list[int]
+) -> list[int]:
+    """What has to be added at the end of each axis to reach a size"""
+    axes, extra = len(kernel), []
+    for i in range(axes):
+        size = x.shape[2 + i]
+        if size < 0:
+            raise ArgumentError(f"{kind}: output_size needs known sizes of {x!r}. Declare them in data().")
+        least = (size - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 - pads[i] - pads[axes + i]
+        if not least <= wanted[i] < least + strides[i]:
+            raise ArgumentError(f"{kind}: output_size {wanted} must lie in {least} to {least + strides[i] - 1} on axis {i}.")
+        extra.append(wanted[i] - least)
+    return extra

@@ -1,0 +1,181 @@
+"""Cross-entropy with integer classes or with distributions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis
+from onnxgrad.tensor.layer import Layer, require_variables
+
+__all__ = ["cross_entropy", "nll_loss", "softmax_with_cross_entropy"]
+
+
+def cross_entropy(
+    input: Variable,
+    label: Variable,
+    weight: Variable | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    soft_label: bool = False,
+    axis: int = -1,
+    use_softmax: bool = True,
+    label_smoothing: float = 0.0,
+    name: str | None = None,
+) -> Variable:
+    """Cross-entropy between ``input`` and ``label``.
+
+    Args:
+        input: logits (or probabilities if ``use_softmax`` is False), classes along ``axis``.
+        label: integer classes, of input's shape without ``axis`` or with 1 there; with ``soft_label``, probabilities of
+            input's shape.
+        weight: one factor per class.
+        ignore_index: rows of this label count for nothing.
+        reduction: 'mean' (over the weight of the rows that count), 'sum' or 'none'. As in Paddle, a negative
+            ``ignore_index`` without weights leaves ignored rows in the divisor of the mean.
+        axis: the class axis.
+        label_smoothing: mix the labels with the uniform distribution.
+
+    Returns:
+        A scalar, or for 'none' one value per row, of the label's shape.
+
+    Raises:
+        ArgumentError: if the reduction is unknown, or the rank of ``label`` does not fit.
+
+    Example:
+        >>> logits, label = static.data("logits", [None, 10]), static.data("label", [None, 1], "int64")
+        >>> F.cross_entropy(logits, label).shape
+        ()
+    """
+    require_variables("cross_entropy", input, label)
+    if reduction not in ("mean", "sum", "none"):
+        raise ArgumentError(f"cross_entropy: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
+    layer = Layer("cross_entropy", input, label, *([] if weight is None else [weight]), name=name)
+    rank = input.ndim
+    axis = normal_axis(axis, rank, "cross_entropy")
+    if soft_label or label_smoothing > 0.0:
+        return _soft(layer, input, label, weight, ignore_index, reduction, soft_label, axis, use_softmax, label_smoothing)
+    if label.ndim not in (rank, rank - 1):
+        raise ArgumentError(f"cross_entropy: label has {label.ndim} axes; it needs {rank - 1}, or {rank} with 1 at axis {axis}.")
+    op_type = "SoftmaxCrossEntropyLoss" if use_softmax else "NegativeLogLikelihoodLoss"
+    scores = input if use_softmax else layer.op.Log(input)
+    keeps_ignored = reduction == "mean" and ignore_index < 0 and weight is None
+    loss = _classes(layer, op_type, scores, label, weight, ignore_index, "none" if keeps_ignored else reduction, axis)
+    return layer.result("ReduceMean", loss, keepdims=0) if keeps_ignored else loss
+
+
+def _classes(
+    layer: Layer, op_type: str, scores: Variable, label: Variable, weight: Any, ignore_index: int, reduction: str, axis: int
+) -> Variable:
+    """One of ONNX's losses for integer classes, which wants the class axis second"""
+    op, rank = layer.op, scores.ndim
+    keeps = label.ndim == rank
+    rows = op.Squeeze(label, [axis]) if keeps else label
+    if rows.dtype.name not in ("int32", "int64"):
+        rows = as_dtype(op, rows, "int64")
+    if rank == 1:
+        scores, rows = op.Unsqueeze(scores, [0]), op.Unsqueeze(rows, [0])
+    elif axis != 1:
+        order = [i for i in range(rank) if i != axis]
+        scores = op.Transpose(scores, perm=[order[0], axis, *order[1:]])
+    operands = (scores, rows) if weight is None else (scores, rows, weight)
+    loss = layer.result(op_type, *operands, reduction=reduction, ignore_index=ignore_index)
+    if reduction != "none":
+        return loss
+    if rank == 1:
+        return loss if keeps else layer.result("Squeeze", loss, [0])
+    return layer.result("Unsqueeze", loss, [axis]) if keeps else loss
+
+
+def _soft(
+    layer: Layer,
+    input: Variable,
+    label: Variable,
+    weight: Variable | None,
+    ignore_index: int,
+    reduction: str,
+    soft: bool,
+    axis: int,
+    use_softmax: bool,
+    smoothing: float,
+) -> Variable:
+    """-sum(target * log p) over the class axis, for targets that are distributions"""
+    op = layer.op
+    log = op.LogSoftmax(input, axis=axis) if use_softmax else op.Log(input)
+    classes = known_dim(input, axis, "cross_entropy with soft labels or smoothing")
+    counted: Any = None
+    if not soft:
+        rows = op.Squeeze(label, [axis]) if label.ndim == input.ndim else label
+        kept = op.Not(op.Equal(rows, op.constant(ignore_index, rows.dtype)))
+        counted = op.Cast(kept, to=input.dtype.number)
+        values = op.constant([0.0, 1.0], input.dtype)
+        label = op.OneHot(op.Mul(rows, op.Cast(kept, to=rows.dtype.number)), np.array(classes), values, axis=axis)
+    if smoothing > 0.0:
+        label = op.Add(op.Mul(label, 1.0 - smoothing), smoothing / classes)
+    losses = op.Neg(op.ReduceSum(op.Mul(label, log), [axis], keepdims=0))
+    if weight is not None:
+        shaped = op.Reshape(weight, [classes if i == axis else 1 for i in range(input.ndim)])
+        row_weight = op.ReduceSum(op.Mul(label, shaped), [axis], keepdims=0)
+        counted = row_weight if counted is None else op.Mul(row_weight, counted)
+    if counted is not None:
+        losses = op.Mul(losses, counted)
+    if reduction == "none":
+        return layer.result("Unsqueeze", losses, [axis])
+    if reduction == "sum":
+        return layer.result("ReduceSum", losses, keepdims=0)
+    if counted is None:
+        return layer.result("ReduceMean", losses, keepdims=0)
+    return layer.result("Div", op.ReduceSum(losses, keepdims=0), op.ReduceSum(counted, keepdims=0))
+
+
+def softmax_with_cross_entropy(
+    logits: Variable,
+    label: Variable,
+    soft_label: bool = False,
+    ignore_index: int = -100,
+    numeric_stable_mode: bool = True,
+    return_softmax: bool = False,
+    axis: int = -1,
+) -> Any:
+    """Cross-entropy of each row, with size 1 on the class axis; with ``return_softmax``, the probabilities too.
+
+    Example:
+        >>> logits, label = static.data("logits", [None, 10]), static.data("label", [None, 1], "int64")
+        >>> F.softmax_with_cross_entropy(logits, label).shape
+        (-1, 1)
+    """
+    layer = Layer("softmax_with_cross_entropy", logits, label)
+    axis = normal_axis(axis, logits.ndim, "softmax_with_cross_entropy")
+    if soft_label:
+        loss = _soft(layer, logits, label, None, ignore_index, "none", True, axis, True, 0.0)
+    else:
+        loss = _classes(layer, "SoftmaxCrossEntropyLoss", logits, label, None, ignore_index, "none", axis)
+        loss = loss if label.ndim == logits.ndim else layer.result("Unsqueeze", loss, [axis])
+    return (loss, layer.result("Softmax", logits, axis=axis)) if return_softmax else loss
+
+
+def nll_loss(
+    input: Variable,
+    label: Variable,
+    weight: Variable | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """-input at the class of the label, for logarithms of probabilities of shape [N, C] or [N, C, ...].
+
+    Args:
+        weight: one factor per class; the mean divides by the sum of the factors that count.
+        ignore_index: rows of this label count for nothing.
+
+    Example:
+        >>> F.nll_loss(static.data("x", [None, 3]), static.data("label", [None], "int64")).shape
+        ()
+    """
+    layer = Layer("nll_loss", input, label, *([] if weight is None else [weight]), name=name)
+    if reduction not in ("mean", "sum", "none"):
+        raise ArgumentError(f"nll_loss: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
+    return _classes(layer, "NegativeLogLikelihoodLoss", input, label, weight, ignore_index, reduction, 1)

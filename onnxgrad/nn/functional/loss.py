@@ -1,0 +1,470 @@
+"""Losses between predictions and targets; ``reduction`` is 'mean', 'sum' or 'none'."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.tensor.common import as_dtype, known_dim
+from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.linalg import vector_norm
+
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cosine_embedding_loss",
+    "dice_loss",
+    "gaussian_nll_loss",
+    "hinge_embedding_loss",
+    "kl_div",
+    "l1_loss",
+    "log_loss",
+    "margin_ranking_loss",
+    "mse_loss",
+    "multi_label_soft_margin_loss",
+    "multi_margin_loss",
+    "npair_loss",
+    "poisson_nll_loss",
+    "sigmoid_focal_loss",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "square_error_cost",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]
+
+
+def reduced(layer: Layer, x: Variable, reduction: str) -> Variable:
+    """The losses as they are, their sum, or their mean.
+
+    Raises:
+        ArgumentError: for another reduction.
+    """
+    if reduction == "none":
+        return layer.result("Identity", x)
+    op_type = {"mean": "ReduceMean", "sum": "ReduceSum"}.get(reduction)
+    if op_type is None:
+        raise ArgumentError(f"{layer.name}: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
+    return layer.result(op_type, x, keepdims=0)
+
+
+def _layer(kind: str, reduction: str, *items: Any, name: str | None = None) -> Layer:
+    """The layer of a loss, whose reduction is checked before anything is appended"""
+    if reduction not in ("mean", "sum", "none"):
+        raise ArgumentError(f"{kind}: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
+    return Layer(kind, *(item for item in items if item is not None), name=name)
+
+
+# Distances -----------------------------------------------------------------------------------------------------------
+
+
+def square_error_cost(input: Variable, label: Variable) -> Variable:
+    """(input - label)^2, element by element.
+
+    Example:
+        >>> F.square_error_cost(static.data("x", [None, 1]), static.data("y", [None, 1])).shape
+        (-1, 1)
+    """
+    layer = Layer("square_error_cost", input, label)
+    difference = layer.result("Sub", input, label)
+    return layer.result("Mul", difference, difference)
+
+
+def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
+    """Squared difference."""
+    layer = _layer("mse_loss", reduction, input, label, name=name)
+    difference = layer.op.Sub(input, label)
+    return reduced(layer, layer.op.Mul(difference, difference), reduction)
+
+
+def l1_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
+    """Absolute difference."""
+    layer = _layer("l1_loss", reduction, input, label, name=name)
+    return reduced(layer, layer.op.Abs(layer.op.Sub(input, label)), reduction)
+
+
+def smooth_l1_loss(
+    input: Variable,
+    label: Variable,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    is_huber: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Half the squared difference where it is below ``delta``, else delta (|difference| - delta / 2).
+
+    Args:
+        is_huber: False to divide by ``delta``.
+    """
+    layer = _layer("smooth_l1_loss", reduction, input, label, name=name)
+    op = layer.op
+    size = op.Abs(op.Sub(input, label))
+    near = op.Less(size, op.constant(float(delta), input.dtype))
+    loss = op.Where(near, op.Mul(op.Mul(size, size), 0.5), op.Mul(op.Sub(size, delta / 2), float(delta)))
+    return reduced(layer, loss if is_huber else op.Div(loss, float(delta)), reduction)
+
+
+# Binary targets ------------------------------------------------------------------------------------------------------
+
+
+def binary_cross_entropy(
+    input: Variable, label: Variable, weight: Variable | None = None, reduction: str = "mean", name: str | None = None
+) -> Variable:
+    """-label log(input) - (1 - label) log(1 - input), for probabilities; a logarithm counts as -100 at least.
+
+    Args:
+        weight: a factor for each element.
+
+    Example:
+        >>> F.binary_cross_entropy(static.data("p", [None, 3]), static.data("t", [None, 3])).shape
+        ()
+    """
+    layer = _layer("bce_loss", reduction, input, label, weight, name=name)
+    op = layer.op
+    hit = op.Mul(label, _bounded_log(op, input))
+    miss = op.Mul(op.Sub(1.0, label), _bounded_log(op, op.Sub(1.0, input)))
+    loss = op.Neg(op.Add(hit, miss))
+    return reduced(layer, loss if weight is None else op.Mul(loss, weight), reduction)
+
+
+def _bounded_log(op: Any, x: Variable) -> Any:
+    """log(x), and -100 at 0, with no infinite slope there"""
+    positive = op.Greater(x, op.constant(0.0, x.dtype))
+    return op.Where(positive, op.Log(op.Where(positive, x, op.constant(1.0, x.dtype))), op.constant(-100.0, x.dtype))
+
+
+def binary_cross_entropy_with_logits(
+    logit: Variable,
+    label: Variable,
+    weight: Variable | None = None,
+    reduction: str = "mean",
+    pos_weight: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """``binary_cross_entropy`` of the sigmoid of ``logit``, computed stably.
+
+    Args:
+        weight: a factor for each element.
+        pos_weight: a factor for the part of positive labels.
+    """
+    layer = _layer("sigmoid_cross_entropy_with_logits", reduction, logit, label, weight, pos_weight, name=name)
+    loss = _logistic(layer.op, logit, label, pos_weight)
+    return reduced(layer, loss if weight is None else layer.op.Mul(loss, weight), reduction)
+
+
+def _logistic(op: Any, logit: Variable, label: Variable, pos_weight: Variable | None = None) -> Any:
+    """(1 - t) x + (1 + (w - 1) t) softplus(-x)"""
+    smooth = op.Softplus(op.Neg(logit))
+    if pos_weight is not None:
+        smooth = op.Mul(smooth, op.Add(op.Mul(op.Sub(pos_weight, 1.0), label), 1.0))
+    return op.Add(op.Mul(op.Sub(1.0, label), logit), smooth)
+
+
+def sigmoid_focal_loss(
+    logit: Variable,
+    label: Variable,
+    normalizer: Variable | None = None,
+    alpha: float = 0.25,
+    gamma: float = 2.0,
+    reduction: str = "sum",
+    name: str | None = None,
+) -> Variable:
+    """Logistic loss that gives less weight to what is right already: (1 - p)^gamma. Lin et al. 2017.
+
+    Args:
+        normalizer: divide by this one number.
+        alpha: weight of positive labels, 1 - alpha of negative ones; 0 for none.
+    """
+    layer = _layer("sigmoid_focal_loss", reduction, logit, label, normalizer, name=name)
+    op = layer.op
+    p = op.Sigmoid(logit)
+    wrong = op.Sub(op.Add(p, label), op.Mul(op.Mul(p, label), 2.0))
+    loss = op.Mul(_logistic(op, logit, label), op.Pow(wrong, op.constant(float(gamma), logit.dtype)))
+    if alpha > 0:
+        loss = op.Mul(loss, op.Add(op.Mul(label, 2 * alpha - 1), 1 - alpha))
+    return reduced(layer, loss if normalizer is None else op.Div(loss, normalizer), reduction)
+
+
+def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
+    """-label log(input + epsilon) - (1 - label) log(1 - input + epsilon), element by element."""
+    layer = Layer("log_loss", input, label, name=name)
+    op = layer.op
+    hit = op.Mul(label, op.Log(op.Add(input, float(epsilon))))
+    miss = op.Mul(op.Sub(1.0, label), op.Log(op.Sub(1.0 + epsilon, input)))
+    return layer.result("Neg", op.Add(hit, miss))
+
+
+def soft_margin_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
+    """log(1 + exp(-label input)), for labels 1 and -1."""
+    layer = _layer("soft_margin_loss", reduction, input, label, name=name)
+    op = layer.op
+    return reduced(layer, op.Softplus(op.Neg(op.Mul(as_dtype(op, label, input.dtype), input))), reduction)
+
+
+def hinge_embedding_loss(
+    input: Variable, label: Variable, margin: float = 1.0, reduction: str = "mean", name: str | None = None
+) -> Variable:
+    """``input`` where the label is 1, max(0, margin - input) where it is -1."""
+    layer = _layer("hinge_embedding_loss", reduction, input, label, name=name)
+    op = layer.op
+    zero = op.constant(0.0, input.dtype)
+    near = op.Where(op.Equal(label, op.constant(1, label.dtype)), input, zero)
+    far = op.Where(op.Equal(label, op.constant(-1, label.dtype)), op.Relu(op.Sub(float(margin), input)), zero)
+    return reduced(layer, op.Add(near, far), reduction)
+
+
+# Distributions -------------------------------------------------------------------------------------------------------
+
+
+def kl_div(
+    input: Variable, label: Variable, reduction: str = "mean", log_target: bool = False, name: str | None = None
+) -> Variable:
+    """label (log(label) - input), where ``input`` holds logarithms of probabilities; 0 where the label is not positive.
+
+    Args:
+        reduction: 'mean' over all elements, 'batchmean' for the sum divided by the first size, 'sum' or 'none'.
+        log_target: the label holds logarithms too.
+    """
+    layer = _layer("kldiv_loss", "sum" if reduction == "batchmean" else reduction, input, label, name=name)
+    op = layer.op
+    if log_target:
+        loss = op.Mul(op.Exp(label), op.Sub(label, input))
+    else:
+        positive = op.Greater(label, op.constant(0.0, label.dtype))
+        log = op.Log(op.Where(positive, label, op.constant(1.0, label.dtype)))
+        loss = op.Where(positive, op.Mul(label, op.Sub(log, input)), op.constant(0.0, input.dtype))
+    if reduction != "batchmean":
+        return reduced(layer, loss, reduction)
+    rows = op.Cast(op.Squeeze(op.Shape(input, start=0, end=1), [0]), to=input.dtype.number)
+    return layer.result("Div", op.ReduceSum(loss, keepdims=0), rows)
+
+
+def poisson_nll_loss(
+    input: Variable,
+    label: Variable,
+    log_input: bool = True,
+    full: bool = False,
+    epsilon: float = 1e-8,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """exp(input) - label input, or input - label log(input + epsilon) if ``log_input`` is False.
+
+    Args:
+        full: add Stirling's term where the label is above 1.
+    """
+    layer = _layer("poisson_nll_loss", reduction, input, label, name=name)
+    op = layer.op
+    label = as_dtype(op, label, input.dtype)
+    if log_input:
+        loss = op.Sub(op.Exp(input), op.Mul(label, input))
+    else:
+        loss = op.Sub(input, op.Mul(label, op.Log(op.Add(input, float(epsilon)))))
+    if full:
+        large = op.Greater(label, op.constant(1.0, label.dtype))
+        safe = op.Where(large, label, op.constant(1.0, label.dtype))
+        stirling = op.Add(op.Sub(op.Mul(safe, op.Log(safe)), safe), op.Mul(op.Log(op.Mul(safe, 2 * math.pi)), 0.5))
+        loss = op.Add(loss, op.Where(large, stirling, op.constant(0.0, label.dtype)))
+    return reduced(layer, loss, reduction)
+
+
+def gaussian_nll_loss(
+    input: Variable,
+    label: Variable,
+    variance: Variable,
+    full: bool = False,
+    epsilon: float = 1e-6,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """(log v + (input - label)^2 / v) / 2, where v is the variance or, if larger, epsilon.
+
+    Args:
+        variance: of the shape of ``input``, or without its last axis, or with 1 there.
+        full: add log(2 pi) / 2.
+    """
+    layer = _layer("gaussian_nll_loss", reduction, input, label, variance, name=name)
+    op = layer.op
+    if variance.ndim == input.ndim - 1:
+        variance = op.Unsqueeze(variance, [-1])
+    v = op.Clip(variance, float(epsilon))
+    difference = op.Sub(input, label)
+    loss = op.Mul(op.Add(op.Log(v), op.Div(op.Mul(difference, difference), v)), 0.5)
+    return reduced(layer, op.Add(loss, 0.5 * math.log(2 * math.pi)) if full else loss, reduction)
+
+
+# Margins -------------------------------------------------------------------------------------------------------------
+
+
+def margin_ranking_loss(
+    input: Variable,
+    other: Variable,
+    label: Variable,
+    margin: float = 0.0,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """max(0, margin - label (input - other)): ``input`` should be larger for label 1, smaller for -1."""
+    layer = _layer("margin_ranking_loss", reduction, input, other, label, name=name)
+    op = layer.op
+    ahead = op.Mul(as_dtype(op, label, input.dtype), op.Sub(other, input))
+    return reduced(layer, op.Relu(op.Add(ahead, float(margin)) if margin else ahead), reduction)
+
+
+def cosine_embedding_loss(
+    input1: Variable,
+    input2: Variable,
+    label: Variable,
+    margin: float = 0,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """1 - cos of two vectors for label 1, max(0, cos - margin) for label -1.
+
+    Raises:
+        ArgumentError: if the label does not have one axis less than the inputs.
+    """
+    layer = _layer("cosine_embedding_loss", reduction, input1, input2, label, name=name)
+    op = layer.op
+    if label.ndim != input1.ndim - 1:
+        raise ArgumentError(f"cosine_embedding_loss: the label has {label.ndim} axes; it needs {input1.ndim - 1}.")
+    squares = [op.Add(op.ReduceSumSquare(v, [-1], keepdims=0), 1e-12) for v in (input1, input2)]
+    cosine = op.Div(op.ReduceSum(op.Mul(input1, input2), [-1], keepdims=0), op.Sqrt(op.Mul(*squares)))
+    zero = op.constant(0.0, input1.dtype)
+    near = op.Where(op.Equal(label, op.constant(1, label.dtype)), op.Sub(1.0, cosine), zero)
+    far = op.Where(op.Equal(label, op.constant(-1, label.dtype)), op.Relu(op.Sub(cosine, float(margin))), zero)
+    return reduced(layer, op.Add(near, far), reduction)
+
+
+def triplet_margin_loss(
+    input: Variable,
+    positive: Variable,
+    negative: Variable,
+    margin: float = 1.0,
+    p: float = 2.0,
+    epsilon: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """max(0, margin + the distance to ``positive`` - the distance to ``negative``).
+
+    Args:
+        p, epsilon: distances are p-norms of the difference plus epsilon.
+        swap: take the distance between ``positive`` and ``negative`` if it is the smaller one.
+    """
+
+    def distance(a: Variable, b: Variable) -> Variable:
+        op = Layer("pairwise_distance", a, b).op
+        return vector_norm(op.Add(op.Sub(a, b), float(epsilon)), float(p), -1)
+
+    return triplet_margin_with_distance_loss(input, positive, negative, distance, margin, swap, reduction, name)
+
+
+def triplet_margin_with_distance_loss(
+    input: Variable,
+    positive: Variable,
+    negative: Variable,
+    distance_function: Callable[[Variable, Variable], Variable] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """``triplet_margin_loss`` with any distance of two variables (Euclid's unless given)."""
+    if distance_function is None:
+        return triplet_margin_loss(input, positive, negative, margin, 2.0, 0.0, swap, reduction, name)
+    layer = _layer("triplet_margin_loss", reduction, input, positive, negative, name=name)
+    op = layer.op
+    near, far = distance_function(input, positive), distance_function(input, negative)
+    if swap:
+        far = op.Min(far, distance_function(positive, negative))
+    return reduced(layer, op.Relu(op.Add(op.Sub(near, far), float(margin))), reduction)
+
+
+def multi_label_soft_margin_loss(
+    input: Variable, label: Variable, weight: Variable | None = None, reduction: str = "mean", name: str | None = None
+) -> Variable:
+    """Mean over the classes of the logistic loss of each class.
+
+    Args:
+        weight: a factor for each class.
+    """
+    layer = _layer("multi_label_soft_margin_loss", reduction, input, label, weight, name=name)
+    op = layer.op
+    loss = _logistic(op, input, as_dtype(op, label, input.dtype))
+    loss = loss if weight is None else op.Mul(loss, weight)
+    return reduced(layer, op.ReduceMean(loss, [-1], keepdims=0), reduction)
+
+
+def multi_margin_loss(
+    input: Variable,
+    label: Variable,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Variable | None = None,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """Mean over the wrong classes of max(0, margin - right + wrong)^p, for [N, C] scores and integer labels.
+
+    Args:
+        weight: a factor for each class, inside the power.
+    """
+    layer = _layer("multi_margin_loss", reduction, input, label, weight, name=name)
+    op = layer.op
+    classes = known_dim(input, 1, "multi_margin_loss")
+    column = op.Reshape(as_dtype(op, label, "int64"), np.array([-1, 1]))
+    excess = op.Add(op.Sub(input, op.GatherElements(input, column, axis=1)), float(margin))
+    if weight is not None:
+        excess = op.Mul(excess, op.Gather(weight, column))
+    wrong = op.Not(op.Equal(column, op.constant(np.arange(classes))))
+    powers = op.Relu(excess) if p == 1 else op.Pow(op.Relu(excess), op.constant(float(p), input.dtype))
+    losses = op.Where(wrong, powers, op.constant(0.0, input.dtype))
+    return reduced(layer, op.ReduceMean(losses, [1], keepdims=0), reduction)
+
+
+# Others --------------------------------------------------------------------------------------------------------------
+
+
+def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None) -> Variable:
+    """1 - 2 sum(input label) / (sum(input) + sum(label)), a mean over samples; probabilities against integer classes.
+
+    Args:
+        input: variable of shape [N, ..., classes].
+        label: integers of shape [N, ..., 1].
+    """
+    layer = Layer("dice_loss", input, label, name=name)
+    op = layer.op
+    classes = known_dim(input, -1, "dice_loss")
+    values = op.constant([0.0, 1.0], input.dtype)
+    hot = op.OneHot(op.Squeeze(label, [-1]), np.array(classes), values, axis=-1)
+    axes = list(range(1, input.ndim))
+    common = op.ReduceSum(op.Mul(input, hot), axes, keepdims=0)
+    whole = op.Add(op.ReduceSum(input, axes, keepdims=0), op.ReduceSum(hot, axes, keepdims=0))
+    score = op.Div(op.Mul(common, 2.0), op.Add(whole, float(epsilon)))
+    return layer.result("ReduceMean", op.Sub(1.0, score), keepdims=0)
+
+
+def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: float = 0.002) -> Variable:
+    """Cross-entropy between the similarities of all anchors and positives and whether their labels agree, plus L2. Sohn 2016.
+
+    Args:
+        anchor, positive: variables of shape [N, features].
+        labels: one number per row.
+    """
+    layer = Layer("npair_loss", anchor, positive, labels)
+    op = layer.op
+    column = op.Reshape(labels, np.array([-1, 1]))
+    same = op.Cast(op.Equal(column, op.Transpose(column, perm=[1, 0])), to=anchor.dtype.number)
+    target = op.Div(same, op.ReduceSum(same, [1], keepdims=1))
+    lengths = [op.ReduceMean(op.ReduceSumSquare(v, [1], keepdims=0), keepdims=0) for v in (anchor, positive)]
+    decay = op.Mul(op.Add(*lengths), 0.25 * l2_reg)
+    similar = op.MatMul(anchor, op.Transpose(positive, perm=[1, 0]))
+    entropy = op.Neg(op.ReduceSum(op.Mul(target, op.LogSoftmax(similar, axis=1)), [1], keepdims=1))
+    return layer.result("Add", decay, op.ReduceMean(op.ReduceSum(op.Mul(target, entropy), [0], keepdims=0), keepdims=0))

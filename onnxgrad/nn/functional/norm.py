@@ -1,0 +1,230 @@
+"""Normalisation by the batch, by layers, by instances, by groups, by neighbouring channels, and of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.ir.variable import Variable
+from onnxgrad.passes.modes import attach_training
+from onnxgrad.tensor.common import shape_of
+from onnxgrad.tensor.layer import Layer, overwritten
+from onnxgrad.tensor.linalg import vector_norm
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
+
+
+def batch_norm(
+    x: Variable,
+    running_mean: Variable,
+    running_var: Variable,
+    weight: Variable | None = None,
+    bias: Variable | None = None,
+    training: bool = False,
+    momentum: float = 0.9,
+    epsilon: float = 1e-05,
+    data_format: str = "NCHW",
+    use_global_stats: bool | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Each channel normalised by the batch in training, by running statistics otherwise, then scaled and shifted.
+
+    Args:
+        x: variable of rank 2 to 5.
+        running_mean, running_var: one number per channel. If they are parameters, a training run replaces them by
+            ``momentum * old + (1 - momentum) * batch``, with the biased variance of the batch.
+        weight, bias: scale and shift per channel (1 and 0).
+        training: normalise by the batch.
+        data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+        use_global_stats: True for the running statistics in training too.
+
+    Example:
+        >>> x = static.data("x", [None, 3, 4, 4])
+        >>> mean, var = static.data("mean", [3]), static.data("var", [3])
+        >>> F.batch_norm(x, mean, var).shape
+        (-1, 3, 4, 4)
+    """
+    given = [v for v in (weight, bias) if v is not None]
+    layer = Layer("batch_norm", x, running_mean, running_var, *given, name=name)
+    op = layer.op
+    last = x.ndim > 2 and data_format[1] != "C"
+    if last:
+        x = op.Transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])
+    size = shape_of(op, running_mean)
+    scale = op.Expand(op.constant(1.0, x.dtype), size) if weight is None else weight
+    shift = op.Expand(op.constant(0.0, x.dtype), size) if bias is None else bias
+    operands = (x, scale, shift, running_mean, running_var)
+    attrs = {"momentum": float(momentum), "epsilon": float(epsilon)}
+    if not training or use_global_stats:
+        y = layer.result("BatchNormalization", *operands, **attrs)
+    elif running_mean.is_leaf and running_mean.persistable and not x.is_eager:
+        y = layer.result("BatchNormalization", *operands, **attrs)
+        assert y.op is not None
+        attach_training(y.op)
+    else:
+        y, mean, variance = op.emit("BatchNormalization", operands, {"training_mode": 1, **attrs}, outputs=3)
+        if x.is_eager:
+            overwritten("batch_norm", running_mean, mean.detach())
+            overwritten("batch_norm", running_var, variance.detach())
+    return layer.result("Transpose", y, perm=[0, *range(2, x.ndim), 1]) if last else y
+
+
+def layer_norm(
+    x: Variable,
+    normalized_shape: int | Sequence[int],
+    weight: Variable | None = None,
+    bias: Variable | None = None,
+    epsilon: float = 1e-05,
+    name: str | None = None,
+) -> Variable:
+    """Normalise over the last axes, of sizes ``normalized_shape``, then scale and shift.
+
+    Args:
+        x: variable whose last axes have these sizes.
+        weight, bias: one number per normalised element, in this shape or as a vector.
+
+    Example:
+        >>> F.layer_norm(static.data("x", [None, 3, 4]), [3, 4]).shape
+        (-1, 3, 4)
+    """
+    layer = Layer("layer_norm", x, *(v for v in (weight, bias) if v is not None), name=name)
+    op = layer.op
+    shape = [normalized_shape] if isinstance(normalized_shape, int) else [int(n) for n in normalized_shape]
+    scale = op.constant(np.ones(shape), x.dtype) if weight is None else weight
+    operands = [v if v is None or v.ndim == len(shape) else op.Reshape(v, np.array(shape)) for v in (scale, bias)]
+    return layer.result("LayerNormalization", x, *operands, axis=-len(shape), epsilon=float(epsilon))
+
+
+def rms_norm(
+    x: Variable,
+    normalized_shape: int | Sequence[int],
+    weight: Variable | None = None,
+    epsilon: float = 1e-05,
+    name: str | None = None,
+) -> Variable:
+    """Divide by the root of the mean square over the last axes, then scale. Zhang and Sennrich 2019."""
+    layer = Layer("rms_norm", x, *([] if weight is None else [weight]), name=name)
+    op = layer.op
+    count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
+    mean = op.ReduceMean(op.Mul(x, x), list(range(-count, 0)), keepdims=1)
+    y = layer.result("Div", x, op.Sqrt(op.Add(mean, float(epsilon))))
+    return y if weight is None else layer.result("Mul", y, weight)
+
+
+def instance_norm(
+    x: Variable,
+    running_mean: Variable | None = None,
+    running_var: Variable | None = None,
+    weight: Variable | None = None,
+    bias: Variable | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.9,
+    eps: float = 1e-05,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Each channel of each sample normalised by itself, then scaled and shifted. Ulyanov, Vedaldi and Lempitsky 2016.
+
+    Args:
+        x: variable of rank 2 to 5, channels on axis 1.
+        weight, bias: scale and shift per channel (1 and 0).
+        use_input_stats: False to normalise by ``running_mean`` and ``running_var``.
+        momentum: accepted for compatibility; the running statistics are never replaced, as in Paddle.
+
+    Example:
+        >>> F.instance_norm(static.data("x", [None, 3, 4, 4])).shape
+        (-1, 3, 4, 4)
+    """
+    if not use_input_stats and running_mean is not None and running_var is not None:
+        return batch_norm(x, running_mean, running_var, weight, bias, epsilon=eps, name=name)
+    layer = Layer("instance_norm", x, *(v for v in (weight, bias) if v is not None), name=name)
+    scale, shift = _per_channel(layer, x, weight, 1.0), _per_channel(layer, x, bias, 0.0)
+    return layer.result("InstanceNormalization", x, scale, shift, epsilon=float(eps))
+
+
+def _per_channel(layer: Layer, x: Variable, given: Variable | None, value: float) -> Any:
+    if given is not None:
+        return given
+    op, channels = layer.op, x.shape[1]
+    if channels >= 0:
+        return op.constant(np.full(channels, value), x.dtype)
+    return op.Expand(op.constant(value, x.dtype), op.Shape(x, start=1, end=2))
+
+
+def group_norm(
+    x: Variable,
+    num_groups: int,
+    epsilon: float = 1e-05,
+    weight: Variable | None = None,
+    bias: Variable | None = None,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Groups of channels of each sample normalised by themselves, then scaled and shifted per channel. Wu and He 2018.
+
+    Args:
+        x: variable of rank 2 or more.
+        data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+
+    Example:
+        >>> F.group_norm(static.data("x", [None, 4, 3, 3]), num_groups=2).shape
+        (-1, 4, 3, 3)
+    """
+    layer = Layer("group_norm", x, *(v for v in (weight, bias) if v is not None), name=name)
+    op = layer.op
+    last = data_format[1] != "C"
+    if last:
+        x = op.Transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])
+    scale, shift = _per_channel(layer, x, weight, 1.0), _per_channel(layer, x, bias, 0.0)
+    y = layer.result("GroupNormalization", x, scale, shift, num_groups=num_groups, epsilon=float(epsilon))
+    return layer.result("Transpose", y, perm=[0, *range(2, x.ndim), 1]) if last else y
+
+
+def local_response_norm(
+    x: Variable,
+    size: int,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+    k: float = 1.0,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Divide by (k + alpha times the mean of squares over ``size`` neighbouring channels)^beta. Krizhevsky et al. 2012.
+
+    Example:
+        >>> F.local_response_norm(static.data("x", [None, 4, 3, 3]), size=3).shape
+        (-1, 4, 3, 3)
+    """
+    layer = Layer("lrn", x, name=name)
+    op = layer.op
+    last = x.ndim > 2 and data_format[1] != "C"
+    if last:
+        x = op.Transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])
+    if size % 2:
+        y = layer.result("LRN", x, size=size, alpha=float(alpha), beta=float(beta), bias=float(k))
+    else:
+        y = layer.result("Div", x, _even_window(layer, x, size, alpha, beta, k))
+    return layer.result("Transpose", y, perm=[0, *range(2, x.ndim), 1]) if last else y
+
+
+def _even_window(layer: Layer, x: Variable, size: int, alpha: float, beta: float, k: float) -> Any:
+    """The divisor for an even window, whose longer half lies before the channel in Paddle and behind it in ONNX"""
+    op = layer.op
+    planes = op.Unsqueeze(op.Reshape(op.Mul(x, x), np.array([0, 0, -1])), [1])
+    window = {"kernel_shape": [size, 1], "strides": [1, 1], "pads": [size // 2, 0, (size - 1) // 2, 0]}
+    mean = op.Reshape(op.AveragePool(planes, count_include_pad=1, **window), op.Shape(x), allowzero=1)
+    return op.Pow(op.Add(op.Mul(mean, float(alpha)), float(k)), op.constant(float(beta), x.dtype))
+
+
+def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, name: str | None = None) -> Variable:
+    """``x`` divided by its norm along ``axis``, or by epsilon if that is larger.
+
+    Example:
+        >>> F.normalize(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
+    layer = Layer("normalize", x, name=name)
+    length = vector_norm(x, float(p), axis if x.ndim > 1 else 0, keepdim=True)
+    return layer.result("Div", x, layer.op.Max(length, float(epsilon)))

@@ -1,0 +1,488 @@
+"""Pools: the mean, the largest element or a norm of windows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError, NotOffered
+from onnxgrad.ir.variable import Variable
+from onnxgrad.nn.functional.windows import (
+    Numbers,
+    Padding,
+    channels_last,
+    in_layout,
+    numbers,
+    pads_of,
+    to_channels_first,
+    window_pads,
+)
+from onnxgrad.tensor.common import known_dim, shape_of
+from onnxgrad.tensor.layer import Layer
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "lp_pool1d",
+    "lp_pool2d",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
+]
+
+
+def _windows(x: Variable, axes: int, kernel: Any, stride: Any, padding: Any, ceil: bool, last: bool) -> dict[str, Any]:
+    sizes = numbers(kernel, axes, "kernel_size")
+    strides = sizes if stride is None else numbers(stride, axes, "stride")
+    attrs = {"kernel_shape": sizes, "strides": strides, "ceil_mode": int(ceil)}
+    return {**attrs, **window_pads(x, pads_of(padding, axes, last), sizes, strides)}
+
+
+# Largest element -----------------------------------------------------------------------------------------------------
+
+
+def max_pool1d(
+    x: Variable,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    return_mask: bool = False,
+    ceil_mode: bool = False,
+    name: str | None = None,
+) -> Any:
+    """``max_pool2d`` along one axis."""
+    return _max_pool(1, x, kernel_size, stride, padding, return_mask, ceil_mode, "NCL", name)
+
+
+def max_pool2d(
+    x: Variable,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    return_mask: bool = False,
+    ceil_mode: bool = False,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Any:
+    """Largest element of each window of an image.
+
+    Args:
+        x: variable of rank 4.
+        kernel_size: one number or one per axis.
+        stride: the same; the kernel size unless given.
+        padding: one number, one per axis, [top, bottom, left, right], pairs for all four axes, 'SAME' or 'VALID'.
+        return_mask: also give the position of each element, counted through its plane.
+        ceil_mode: let windows reach over the end.
+        data_format: 'NCHW' or 'NHWC' (the latter without mask).
+
+    Returns:
+        A variable of rank 4; with ``return_mask``, also int32 positions of the same shape.
+
+    Example:
+        >>> F.max_pool2d(static.data("x", [None, 3, 8, 8]), 2).shape
+        (-1, 3, 4, 4)
+    """
+    return _max_pool(2, x, kernel_size, stride, padding, return_mask, ceil_mode, data_format, name)
+
+
+def max_pool3d(
+    x: Variable,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    return_mask: bool = False,
+    ceil_mode: bool = False,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Any:
+    """``max_pool2d`` along three axes."""
+    return _max_pool(3, x, kernel_size, stride, padding, return_mask, ceil_mode, data_format, name)
+
+
+def _max_pool(
+    axes: int, x: Variable, kernel: Any, stride: Any, padding: Any, mask: bool, ceil: bool, data_format: str, name: str | None
+) -> Any:
+    layer = Layer("max_pool2d_with_index" if mask else f"pool{axes}d", x, name=name)
+    last = channels_last(data_format, axes)
+    if mask and last:
+        raise ArgumentError(f"max_pool{axes}d: return_mask needs channels first. Transpose before.")
+    first = to_channels_first(layer, x, last)
+    attrs = _windows(first, axes, kernel, stride, padding, ceil, last)
+    if not mask:
+        return in_layout(layer, layer.result("MaxPool", first, **attrs), last)
+    y, indices = layer.op.emit("MaxPool", (first,), attrs, outputs=2)
+    return layer.result("Identity", y), _in_plane(layer, indices, x, axes)
+
+
+def _in_plane(layer: Layer, indices: Variable, x: Variable, axes: int) -> Variable:
+    """Positions counted through the whole tensor, as positions in their planes"""
+    op = layer.op
+    sizes = x.shape[2:]
+    if all(size >= 0 for size in sizes):
+        plane: Any = op.constant(np.array(math.prod(sizes)))
+    else:
+        plane = op.ReduceProd(op.Shape(x, start=2), keepdims=0)
+    return layer.result("Cast", op.Mod(indices, plane), to=6)
+
+
+def max_unpool1d(
+    x: Variable,
+    indices: Variable,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    data_format: str = "NCL",
+    output_size: Sequence[int] | None = None,
+    name: str | None = None,
+) -> Variable:
+    """``max_unpool2d`` along one axis."""
+    return _max_unpool(1, x, indices, kernel_size, stride, padding, data_format, output_size, name)
+
+
+def max_unpool2d(
+    x: Variable,
+    indices: Variable,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    data_format: str = "NCHW",
+    output_size: Sequence[int] | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Puts the elements of a pooled image back to their positions, among zeros.
+
+    Args:
+        x: what ``max_pool2d`` gave, of known size.
+        indices: its mask.
+        kernel_size, stride, padding: those of the pool.
+        output_size: the size of the image before; computed from the windows unless given.
+
+    Example:
+        >>> x, i = static.data("x", [1, 1, 2, 2]), static.data("i", [1, 1, 2, 2], "int32")
+        >>> F.max_unpool2d(x, i, 2).shape
+        (1, 1, 4, 4)
+    """
+    return _max_unpool(2, x, indices, kernel_size, stride, padding, data_format, output_size, name)
+
+
+def max_unpool3d(
+    x: Variable,
+    indices: Variable,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    data_format: str = "NCDHW",
+    output_size: Sequence[int] | None = None,
+    name: str | None = None,
+) -> Variable:
+    """``max_unpool2d`` along three axes."""
+    return _max_unpool(3, x, indices, kernel_size, stride, padding, data_format, output_size, name)
+
+
+def _max_unpool(
+    axes: int,
+    x: Variable,
+    indices: Variable,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    data_format: str,
+    output_size: Sequence[int] | None,
+    name: str | None,
+) -> Variable:
+    layer = Layer("unpool", x, indices, name=name)
+    op = layer.op
+    if channels_last(data_format, axes):
+        raise ArgumentError(f"max_unpool{axes}d needs channels first. Transpose before and after.")
+    sizes, pads = numbers(kernel, axes), pads_of(padding, axes)
+    strides = sizes if stride is None else numbers(stride, axes)
+    if isinstance(pads, str):
+        raise ArgumentError(f"max_unpool{axes}d takes padding as numbers, not {padding!r}.")
+    if output_size is not None:
+        image = [int(n) for n in output_size][-axes:]
+    else:
+        pooled = [known_dim(x, 2 + i, "max_unpool") for i in range(axes)]
+        image = [(n - 1) * s + k - 2 * p for n, s, k, p in zip(pooled, strides, sizes, pads[:axes], strict=True)]
+    lead = op.Shape(x, start=0, end=2)
+    blank = op.Expand(op.constant(0, x.dtype), op.Concat(lead, np.array([math.prod(image)]), axis=0))
+    places, values = (op.Reshape(v, np.array([0, 0, -1])) for v in (op.Cast(indices, to=7), x))
+    filled = op.ScatterElements(blank, places, values, axis=2)
+    return layer.result("Reshape", filled, np.array([0, 0, *image]))
+
+
+# Mean and norm -------------------------------------------------------------------------------------------------------
+
+
+def avg_pool1d(
+    x: Variable,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    exclusive: bool = True,
+    ceil_mode: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """``avg_pool2d`` along one axis."""
+    return _avg_pool(1, x, kernel_size, stride, padding, ceil_mode, exclusive, None, "NCL", name)
+
+
+def avg_pool2d(
+    x: Variable,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    exclusive: bool = True,
+    divisor_override: int | None = None,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Mean of each window of an image.
+
+    Args:
+        x: variable of rank 4.
+        kernel_size, stride, padding, ceil_mode, data_format: as for ``max_pool2d``.
+        exclusive: leave padding out of the mean.
+        divisor_override: divide the sum by this number instead.
+
+    Raises:
+        NotOffered: for ``divisor_override`` with ``ceil_mode``, where windows hold fewer elements at the end.
+
+    Example:
+        >>> F.avg_pool2d(static.data("x", [None, 3, 8, 8]), 2).shape
+        (-1, 3, 4, 4)
+    """
+    return _avg_pool(2, x, kernel_size, stride, padding, ceil_mode, exclusive, divisor_override, data_format, name)
+
+
+def avg_pool3d(
+    x: Variable,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    exclusive: bool = True,
+    divisor_override: int | None = None,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Variable:
+    """``avg_pool2d`` along three axes."""
+    return _avg_pool(3, x, kernel_size, stride, padding, ceil_mode, exclusive, divisor_override, data_format, name)
+
+
+def _avg_pool(
+    axes: int,
+    x: Variable,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil: bool,
+    exclusive: bool,
+    divisor: int | None,
+    data_format: str,
+    name: str | None,
+) -> Variable:
+    layer = Layer(f"pool{axes}d", x, name=name)
+    last = channels_last(data_format, axes)
+    first = to_channels_first(layer, x, last)
+    attrs = _windows(first, axes, kernel, stride, padding, ceil, last)
+    if divisor is None:
+        y = layer.result("AveragePool", first, count_include_pad=int(not exclusive), **attrs)
+        return in_layout(layer, y, last)
+    if ceil:
+        raise NotOffered(f"avg_pool{axes}d: divisor_override with ceil_mode is not offered. Pad the input instead.")
+    mean = layer.op.AveragePool(first, count_include_pad=1, **attrs)
+    return in_layout(layer, layer.result("Mul", mean, math.prod(attrs["kernel_shape"]) / divisor), last)
+
+
+def lp_pool1d(
+    x: Variable,
+    norm_type: float,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    data_format: str = "NCL",
+    name: str | None = None,
+) -> Variable:
+    """``lp_pool2d`` along one axis."""
+    return _lp_pool(1, x, norm_type, kernel_size, stride, padding, ceil_mode, data_format, name)
+
+
+def lp_pool2d(
+    x: Variable,
+    norm_type: float,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """(sum of x^p)^(1/p) over each window; the largest element for p = inf.
+
+    Raises:
+        NotOffered: with ``ceil_mode``, where windows hold fewer elements at the end.
+    """
+    return _lp_pool(2, x, norm_type, kernel_size, stride, padding, ceil_mode, data_format, name)
+
+
+def _lp_pool(
+    axes: int, x: Variable, p: float, kernel: Any, stride: Any, padding: Any, ceil: bool, data_format: str, name: str | None
+) -> Variable:
+    if math.isinf(p):
+        found: Variable = _max_pool(axes, x, kernel, stride, padding, False, ceil, data_format, name)
+        return found
+    if ceil:
+        raise NotOffered(f"lp_pool{axes}d with ceil_mode is not offered. Pad the input instead.")
+    layer = Layer(f"lp_pool{axes}d", x, name=name)
+    op = layer.op
+    last = channels_last(data_format, axes)
+    first = to_channels_first(layer, x, last)
+    attrs = _windows(first, axes, kernel, stride, padding, ceil, last)
+    power = op.Pow(first, op.constant(float(p), x.dtype))
+    total = op.Mul(op.AveragePool(power, count_include_pad=1, **attrs), float(math.prod(attrs["kernel_shape"])))
+    return in_layout(layer, layer.result("Pow", total, op.constant(1.0 / p, x.dtype)), last)
+
+
+# Adaptive pools ------------------------------------------------------------------------------------------------------
+
+
+def adaptive_avg_pool1d(x: Variable, output_size: Any, name: str | None = None) -> Variable:
+    """``adaptive_avg_pool2d`` along one axis."""
+    return _adaptive_avg(1, x, output_size, "NCL", name)
+
+
+def adaptive_avg_pool2d(x: Variable, output_size: Any, data_format: str = "NCHW", name: str | None = None) -> Variable:
+    """Means of windows that lead to a given size: window i reaches from floor(i n / m) to ceil((i + 1) n / m).
+
+    Args:
+        x: variable of rank 4; sizes must be known, except for a result of size 1.
+        output_size: one number or one per axis; None keeps an axis.
+
+    Example:
+        >>> F.adaptive_avg_pool2d(static.data("x", [None, 3, 5, 6]), [3, None]).shape
+        (-1, 3, 3, 6)
+    """
+    return _adaptive_avg(2, x, output_size, data_format, name)
+
+
+def adaptive_avg_pool3d(x: Variable, output_size: Any, data_format: str = "NCDHW", name: str | None = None) -> Variable:
+    """``adaptive_avg_pool2d`` along three axes."""
+    return _adaptive_avg(3, x, output_size, data_format, name)
+
+
+def _sizes(value: Any, axes: int) -> list[int | None]:
+    found = [value] * axes if value is None or isinstance(value, int) else list(value)
+    if len(found) != axes:
+        raise ArgumentError(f"output_size takes one number or {axes}, not {value}.")
+    return found
+
+
+def _adaptive_avg(axes: int, x: Variable, output_size: Any, data_format: str, name: str | None) -> Variable:
+    layer = Layer("adaptive_pool2d", x, name=name)
+    last = channels_last(data_format, axes)
+    y = to_channels_first(layer, x, last)
+    wanted = _sizes(output_size, axes)
+    if all(size == 1 for size in wanted):
+        return in_layout(layer, layer.result("GlobalAveragePool", y), last)
+    sizes = [y.shape[2 + i] if m is None else m for i, m in enumerate(wanted)]
+    if all(n >= 0 and m > 0 and n % m == 0 for n, m in zip(y.shape[2:], sizes, strict=True)):
+        window = [n // m for n, m in zip(y.shape[2:], sizes, strict=True)]
+        return in_layout(layer, layer.result("AveragePool", y, kernel_shape=window, strides=window), last)
+    for i, size in enumerate(wanted):
+        if size is not None:
+            y = _means_along(layer, y, 2 + i, size)
+    return in_layout(layer, layer.result("Identity", y), last)
+
+
+def _bounds(n: int, m: int) -> list[tuple[int, int]]:
+    """First and last-but-one element of each of m windows over n elements"""
+    return [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
+
+
+def _means_along(layer: Layer, x: Variable, axis: int, size: int) -> Any:
+    """Means of the windows along one axis: a product with a matrix of weights"""
+    op = layer.op
+    n = known_dim(x, axis, "adaptive_avg_pool")
+    weights = np.zeros((n, size))
+    for i, (start, end) in enumerate(_bounds(n, size)):
+        weights[start:end, i] = 1.0 / (end - start)
+    matrix = op.constant(weights, x.dtype)
+    if axis == x.ndim - 1:
+        return op.MatMul(x, matrix)
+    order = [i for i in range(x.ndim) if i != axis] + [axis]
+    back = [order.index(i) for i in range(x.ndim)]
+    return op.Transpose(op.MatMul(op.Transpose(x, perm=order), matrix), perm=back)
+
+
+def adaptive_max_pool1d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
+    """``adaptive_max_pool2d`` along one axis."""
+    return _adaptive_max(1, x, output_size, return_mask, name)
+
+
+def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
+    """Largest elements of windows that lead to a given size, as for ``adaptive_avg_pool2d``.
+
+    Args:
+        x: variable of rank 4 with known height and width.
+        output_size: one number or one per axis; None keeps an axis.
+        return_mask: also give the position of each element, counted through its plane.
+
+    Example:
+        >>> F.adaptive_max_pool2d(static.data("x", [None, 3, 5, 6]), [2, 4]).shape
+        (-1, 3, 2, 4)
+    """
+    return _adaptive_max(2, x, output_size, return_mask, name)
+
+
+def adaptive_max_pool3d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
+    """``adaptive_max_pool2d`` along three axes."""
+    return _adaptive_max(3, x, output_size, return_mask, name)
+
+
+def _adaptive_max(axes: int, x: Variable, output_size: Any, mask: bool, name: str | None) -> Any:
+    layer = Layer("adaptive_pool2d", x, name=name)
+    op = layer.op
+    image = [known_dim(x, 2 + i, f"adaptive_max_pool{axes}d") for i in range(axes)]
+    sizes = [n if m is None else m for n, m in zip(image, _sizes(output_size, axes), strict=True)]
+    if all(n % m == 0 for n, m in zip(image, sizes, strict=True)):
+        window = {"kernel_shape": [n // m for n, m in zip(image, sizes, strict=True)]}
+        window["strides"] = window["kernel_shape"]
+        if not mask:
+            return layer.result("MaxPool", x, **window)
+        y, indices = op.emit("MaxPool", (x,), window, outputs=2)
+        return layer.result("Identity", y), _in_plane(layer, indices, x, axes)
+    places = _window_places(image, sizes)
+    candidates = op.Gather(op.Reshape(x, np.array([0, 0, -1])), places, axis=2)
+    if not mask:
+        return layer.result("Reshape", op.ReduceMax(candidates, [3], keepdims=0), np.array([0, 0, *sizes]))
+    best = op.ArgMax(candidates, axis=3, keepdims=1)
+    found = op.GatherElements(candidates, best, axis=3)
+    where = op.GatherElements(op.Expand(op.constant(places), shape_of(op, candidates)), best, axis=3)
+    y = layer.result("Reshape", found, np.array([0, 0, *sizes]))
+    return y, layer.result("Reshape", op.Cast(where, to=6), np.array([0, 0, *sizes]))
+
+
+def _window_places(image: list[int], sizes: list[int]) -> np.ndarray[Any, Any]:
+    """For each window, the positions of its elements in the plane; a small window repeats its last one"""
+    numbered = np.arange(math.prod(image)).reshape(image)
+    windows = []
+    for bounds in itertools.product(*(_bounds(n, m) for n, m in zip(image, sizes, strict=True))):
+        windows.append(numbered[tuple(slice(start, end) for start, end in bounds)].reshape(-1))
+    longest = max(len(w) for w in windows)
+    return np.array([np.pad(w, (0, longest - len(w)), mode="edge") for w in windows])

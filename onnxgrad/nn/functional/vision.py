@@ -1,0 +1,260 @@
+"""Resampling and rearranging images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.nn.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from onnxgrad.tensor.common import as_dtype, as_operand, integers, known_dim, shape_operand
+from onnxgrad.tensor.layer import Layer, is_variable
+
+__all__ = [
+    "affine_grid",
+    "channel_shuffle",
+    "grid_sample",
+    "interpolate",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "temporal_shift",
+    "upsample",
+]
+
+_RANKS = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,), "nearest": (3, 4, 5), "area": (3, 4, 5)}
+
+
+def interpolate(
+    x: Variable,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool = False,
+    align_mode: int = 0,
+    data_format: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Resize images.
+
+    Args:
+        x: variable of rank 3 (linear), 4 (bilinear, bicubic) or 5 (trilinear); any of them for 'nearest' and 'area'.
+        size: the new sizes: ints, an integer variable, or a list that mixes both.
+        scale_factor: factors, in place of ``size``.
+        mode: 'nearest', 'linear', 'bilinear', 'trilinear', 'bicubic' or 'area'.
+        align_corners: let the centres of the corner elements coincide, rather than the outer edges.
+        align_mode: for the linear modes without ``align_corners``: 0 counts from element centres, 1 from the first element.
+        data_format: channels are on axis 1 if its second letter is C (the default), else on the last axis.
+
+    Raises:
+        ArgumentError: if the mode does not fit the rank, or not exactly one of ``size`` and ``scale_factor`` is given.
+
+    Example:
+        >>> F.interpolate(static.data("x", [None, 3, 4, 4]), scale_factor=2).shape
+        (-1, 3, 8, 8)
+    """
+    if x.ndim not in _RANKS.get(mode.lower(), ()):
+        raise ArgumentError(f"interpolate: mode {mode!r} does not fit the {x.ndim} axes of {x!r}. Modes: {sorted(_RANKS)}.")
+    if (size is None) == (scale_factor is None):
+        raise ArgumentError("interpolate: give either size or scale_factor.")
+    if align_corners and mode in ("nearest", "area"):
+        raise ArgumentError(f"interpolate: align_corners does not go with mode {mode!r}.")
+    layer = Layer(f"{mode.lower()}_interp_v2", x, name=name)
+    last = data_format is not None and data_format[1] != "C"
+    if last:
+        x = layer.op.Transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])
+    y = _resized(layer, x, size, scale_factor, mode.lower(), align_corners, align_mode, all_axes=last)
+    return layer.result("Transpose", y, perm=[0, *range(2, x.ndim), 1]) if last else y
+
+
+def _resized(
+    layer: Layer, x: Variable, size: Any, scale: Any, mode: str, align_corners: bool, align_mode: int, all_axes: bool
+) -> Variable:
+    op, axes = layer.op, list(range(2, x.ndim))
+    if size is None and not is_variable(scale):
+        scale = [float(scale)] * len(axes) if isinstance(scale, (int, float)) else [float(f) for f in scale]
+        size = _exact_size(x, scale, align_corners or mode == "area")
+    if mode == "area":
+        if size is None:
+            raise ArgumentError("interpolate: mode 'area' needs a size, or known sizes of its input.")
+        pools: list[Callable[..., Variable]] = [adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d]
+        return pools[len(axes) - 1](x, integers(size, "interpolate"))
+    attrs = _coordinates(mode, align_corners, align_mode)
+    # onnxruntime moves a Transpose through Resize and then loses the operand if it has fewer entries than axes.
+    attrs["axes"] = None if all_axes else axes
+    if size is None:
+        one = op.constant(np.ones(2, np.float32))
+        factors = op.Expand(op.Reshape(scale, np.array([-1])), np.array([len(axes)])) if is_variable(scale) else scale
+        factors = as_dtype(op, as_operand(op, factors if is_variable(factors) else np.array(factors, np.float32)), "float32")
+        return layer.result("Resize", x, None, op.Concat(one, factors, axis=0) if all_axes else factors, **attrs)
+    size = [size] * len(axes) if isinstance(size, int) else size
+    if not is_variable(size) and len(size) != len(axes):
+        raise ArgumentError(f"interpolate: size {size} must have {len(axes)} entries.")
+    sizes = shape_operand(op, size)
+    if all_axes:
+        sizes = op.Concat(op.Shape(x, start=0, end=2), as_operand(op, sizes), axis=0)
+    return layer.result("Resize", x, None, None, sizes, **attrs)
+
+
+def _exact_size(x: Variable, factors: list[float], rounds: bool) -> list[int] | None:
+    """The sizes that factors lead to, if they are known and whole (or may be rounded down)"""
+    sizes = x.shape[2:]
+    if any(n < 0 for n in sizes):
+        return None
+    wanted = [n * f for n, f in zip(sizes, factors, strict=True)]
+    return [int(m) for m in wanted] if rounds or all(m == int(m) for m in wanted) else None
+
+
+def _coordinates(mode: str, align_corners: bool, align_mode: int) -> dict[str, Any]:
+    """Paddle's choice of coordinates in ONNX's words"""
+    if mode == "nearest":
+        return {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    attrs: dict[str, Any] = {"mode": "cubic", "cubic_coeff_a": -0.75} if mode == "bicubic" else {"mode": "linear"}
+    if align_corners:
+        attrs["coordinate_transformation_mode"] = "align_corners"
+    elif align_mode == 1 and mode != "bicubic":
+        attrs["coordinate_transformation_mode"] = "asymmetric"
+    else:
+        attrs["coordinate_transformation_mode"] = "half_pixel"
+    return attrs
+
+
+def upsample(
+    x: Variable,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool = False,
+    align_mode: int = 0,
+    data_format: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """``interpolate``."""
+    return interpolate(x, size, scale_factor, mode, align_corners, align_mode, data_format, name)
+
+
+def grid_sample(
+    x: Variable,
+    grid: Variable,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Elements of images at places between -1 and 1 along each axis, x before y.
+
+    Args:
+        x: variable of shape [N, C, H, W] or [N, C, D, H, W].
+        grid: places, of shape [N, H', W', 2] or [N, D', H', W', 3].
+        mode: 'bilinear' or 'nearest'.
+        padding_mode: what lies outside: 'zeros', the 'border', or the 'reflection' of the image.
+        align_corners: -1 and 1 are the centres of the corner elements, rather than the outer edges.
+
+    Raises:
+        ArgumentError: for another mode.
+
+    Example:
+        >>> F.grid_sample(static.data("x", [None, 3, 4, 4]), static.data("grid", [None, 5, 6, 2])).shape
+        (-1, 3, 5, 6)
+    """
+    if mode not in ("bilinear", "nearest"):
+        raise ArgumentError(f"grid_sample: mode is 'bilinear' or 'nearest', not {mode!r}.")
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise ArgumentError(f"grid_sample: padding_mode is 'zeros', 'border' or 'reflection', not {padding_mode!r}.")
+    layer = Layer("grid_sample", x, grid, name=name)
+    attrs = {"mode": "linear" if mode == "bilinear" else "nearest", "align_corners": int(align_corners)}
+    return layer.result("GridSample", x, grid, padding_mode=padding_mode, **attrs)
+
+
+def affine_grid(theta: Variable, out_shape: Any, align_corners: bool = True, name: str | None = None) -> Variable:
+    """The places for ``grid_sample`` that an affine map gives.
+
+    Args:
+        theta: matrices of shape [N, 2, 3] for images, [N, 3, 4] for volumes.
+        out_shape: [N, C, H, W] or [N, C, D, H, W] of the result of ``grid_sample``.
+
+    Example:
+        >>> F.affine_grid(static.data("theta", [2, 2, 3]), [2, 3, 4, 5]).shape
+        (2, 4, 5, 2)
+    """
+    layer = Layer("affine_grid", theta, *([out_shape] if is_variable(out_shape) else []), name=name)
+    return layer.result("AffineGrid", theta, shape_operand(layer.op, out_shape), align_corners=int(align_corners))
+
+
+# Rearranging ---------------------------------------------------------------------------------------------------------
+
+
+def _first(layer: Layer, x: Variable, data_format: str) -> Variable:
+    if data_format not in ("NCHW", "NHWC"):
+        raise ArgumentError(f"data_format is 'NCHW' or 'NHWC', not {data_format!r}.")
+    return layer.op.Transpose(x, perm=[0, 3, 1, 2]) if data_format == "NHWC" else x
+
+
+def _back(layer: Layer, y: Variable, data_format: str) -> Variable:
+    return layer.result("Transpose", y, perm=[0, 2, 3, 1]) if data_format == "NHWC" else y
+
+
+def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
+    """Channels spread over squares of ``upscale_factor`` elements: [N, C r r, H, W] becomes [N, C, H r, W r]. Shi et al. 2016.
+
+    Example:
+        >>> F.pixel_shuffle(static.data("x", [None, 8, 2, 3]), 2).shape
+        (-1, 2, 4, 6)
+    """
+    layer = Layer("pixel_shuffle", x, name=name)
+    y = layer.result("DepthToSpace", _first(layer, x, data_format), blocksize=upscale_factor, mode="CRD")
+    return _back(layer, y, data_format)
+
+
+def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
+    """The opposite of ``pixel_shuffle``."""
+    layer = Layer("pixel_unshuffle", x, name=name)
+    x = _first(layer, x, data_format)
+    channels, cells = known_dim(x, 1, "pixel_unshuffle"), downscale_factor**2
+    # ONNX puts the place in the square before the channel, Paddle behind it.
+    order = np.arange(channels * cells).reshape(cells, channels).T.reshape(-1)
+    y = layer.result("Gather", layer.op.SpaceToDepth(x, blocksize=downscale_factor), order, axis=1)
+    return _back(layer, y, data_format)
+
+
+def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
+    """Channels taken from each of ``groups`` groups in turn. Zhang et al. 2018.
+
+    Raises:
+        ArgumentError: if ``groups`` does not divide the number of channels.
+    """
+    layer = Layer("channel_shuffle", x, name=name)
+    axis = 1 if data_format == "NCHW" else 3
+    channels = known_dim(x, axis, "channel_shuffle")
+    if channels % groups:
+        raise ArgumentError(f"channel_shuffle: {groups} groups do not divide {channels} channels.")
+    order = np.arange(channels).reshape(groups, -1).T.reshape(-1)
+    return layer.result("Gather", x, order, axis=axis)
+
+
+def temporal_shift(
+    x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None, data_format: str = "NCHW"
+) -> Variable:
+    """A part of the channels of each frame taken from the frame before, another from the one after. Lin et al. 2019.
+
+    Args:
+        x: variable of shape [N * seg_num, C, H, W].
+        seg_num: frames per clip.
+        shift_ratio: part of the channels that comes from each neighbour.
+    """
+    layer = Layer("temporal_shift", x, name=name)
+    op = layer.op
+    x = _first(layer, x, data_format)
+    channels, (height, width) = known_dim(x, 1, "temporal_shift"), (known_dim(x, a, "temporal_shift") for a in (2, 3))
+    first, second = int(channels * shift_ratio), int(channels * 2 * shift_ratio)
+    clips = op.Reshape(x, np.array([-1, seg_num, channels, height, width]))
+    padded = op.Pad(clips, np.array([1, 1]), None, np.array([1]))
+    parts = [
+        op.Slice(padded, [start, low], [start + seg_num, high], [1, 2])
+        for start, low, high in ((0, 0, first), (2, first, second), (1, second, channels))
+        if high > low
+    ]
+    joined = op.Concat(*parts, axis=2) if len(parts) > 1 else parts[0]
+    return _back(layer, layer.result("Reshape", joined, np.array([-1, channels, height, width])), data_format)

@@ -1,0 +1,65 @@
+"""create_parameter: a weight, eager or of a static program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.eager.record import EAGER
+from onnxgrad.eager.tensor import EagerParameter
+from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.nn.initializer import Constant, Initializer, XavierUniform
+from onnxgrad.nn.param_attr import ParamAttr
+from onnxgrad.tensor.layer import program_of
+
+__all__ = ["create_parameter", "eager_parameter"]
+
+
+def create_parameter(
+    shape: Sequence[int],
+    dtype: Any,
+    name: str | None = None,
+    attr: ParamAttr | str | None = None,
+    is_bias: bool = False,
+    default_initializer: Initializer | None = None,
+) -> Any:
+    """A weight of its own: an eager tensor, or in static mode a parameter of the default main program.
+
+    Args:
+        shape: positive dimensions.
+        dtype: element type.
+        name: its name; by default a counted one.
+        attr: further attributes.
+        is_bias: initialise with 0 instead of Xavier uniform.
+        default_initializer: what to initialise with if ``attr`` does not say.
+
+    Returns:
+        A tensor with ``stop_gradient`` False, or a static Parameter.
+
+    Example:
+        >>> paddle.create_parameter([2, 3], "float32").shape
+        [2, 3]
+    """
+    if program_of(()) is not EAGER:
+        from onnxgrad.static import input as static_input
+
+        return static_input.create_parameter(shape, dtype, name, attr, is_bias, default_initializer)
+    chosen = ParamAttr.of(attr)
+    if chosen is None:
+        raise ArgumentTypeError("create_parameter: attr=False makes no sense here.")
+    default = default_initializer or (Constant(0.0) if is_bias else XavierUniform())
+    return eager_parameter(chosen, list(shape), dtype, default, name or chosen.name or state.generate_name("eager_parameter"))
+
+
+def eager_parameter(attr: ParamAttr, shape: list[int], dtype: Any, default: Initializer, name: str) -> EagerParameter:
+    """An eager weight with the value that its initializer draws."""
+    build = EAGER.global_block().build
+    value = (attr.initializer or default).append(build, [int(n) for n in shape], dtype_of(dtype))
+    parameter = EagerParameter(np.asarray(value), name, attr.trainable)
+    parameter.optimize_attr = {"learning_rate": attr.learning_rate}
+    parameter.regularizer, parameter.need_clip = attr.regularizer, attr.need_clip
+    return parameter

@@ -1,0 +1,106 @@
+"""Optimizers on eager tensors: the same update operators, in a small program of their own that ``step`` runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.eager.tensor import Tensor
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.scope import Scope
+from onnxgrad.ir.types import TensorType
+from onnxgrad.ir.variable import Variable
+from onnxgrad.runtime.executor import Executor
+
+__all__ = ["EagerSteps"]
+
+
+class EagerSteps:
+    """``step`` and ``clear_grad`` of every optimizer, for the eager tensors among its ``parameters``."""
+
+    _parameters: Any
+    _updates: _Updates | None = None
+
+    def step(self) -> None:
+        """Update each parameter that has a gradient.
+
+        Raises:
+            ArgumentError: if the optimizer was made without ``parameters``.
+
+        Example:
+            >>> w = paddle.create_parameter([1], "float32", is_bias=True)
+            >>> sgd = paddle.optimizer.SGD(0.1, parameters=[w])
+            >>> (w * 2.0).backward()
+            >>> sgd.step()
+            >>> w.tolist()
+            [-0.20000000298023224]
+        """
+        ready = [p for p in self._eager_parameters() if p.grad is not None and not p.stop_gradient]
+        if ready:
+            if self._updates is None:
+                self._updates = _Updates(self)
+            self._updates.run(ready)
+
+    def clear_grad(self, set_to_zero: bool = True) -> None:
+        """Fill the gradients of all parameters with zeros, or with ``set_to_zero=False`` forget them."""
+        for p in self._eager_parameters():
+            p.clear_gradient(set_to_zero)
+
+    clear_gradients = clear_grad
+
+    def _eager_parameters(self) -> list[Tensor]:
+        found = [p for p in self._parameters or () if isinstance(p, Tensor)]
+        if not found:
+            raise ArgumentError("this optimizer holds no eager tensors. Pass parameters=model.parameters() when making it.")
+        return found
+
+
+class _Updates:
+    """One program per set of parameters that have gradients; their state has the same names, so it lives on in one scope."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+        self.scope = Scope()
+        self.executor = Executor()
+        self.programs: dict[tuple[int, ...], Program] = {}
+        self.written: dict[str, Any] = {}
+        for group in getattr(optimizer, "_groups", ()):
+            group.members = [member.name if isinstance(member, Tensor) else member for member in group.members]
+
+    def run(self, parameters: list[Tensor]) -> None:
+        key = tuple(map(id, parameters))
+        program = self.programs.get(key)
+        if program is None:
+            program = self.programs[key] = self._build(parameters)
+        feed = {}
+        for p in parameters:
+            assert p.grad is not None
+            feed[f"{p.name}@GRAD"] = p.grad._array()
+            if self.written.get(p.name) is not p._array():
+                self.scope.values[p.name] = np.array(p._array())
+        self.executor.run(program, feed=feed, fetch_list=[], scope=self.scope)
+        for p in parameters:
+            p.set_value(np.asarray(self.scope.get(p.name)))
+            self.written[p.name] = p._array()
+
+    def _build(self, parameters: list[Tensor]) -> Program:
+        program = Program()
+        program.scope = self.scope
+        block = program.global_block()
+        pairs: list[tuple[Variable, Variable]] = []
+        for p in parameters:
+            twin = block.create_parameter(p.name, p.dims, p.dtype)
+            for attribute in ("optimize_attr", "regularizer", "need_clip"):
+                if hasattr(p, attribute):
+                    setattr(twin, attribute, getattr(p, attribute))
+            gradient = Variable(block, f"{p.name}@GRAD", TensorType(p.dtype, p.dims))
+            gradient.is_data = True
+            block.register(gradient)
+            block.inputs.append(gradient)
+            pairs.append((twin, gradient))
+        with state.fresh_names():
+            self.optimizer.apply_gradients(pairs, Program())
+        return program

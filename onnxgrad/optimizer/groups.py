@@ -1,0 +1,61 @@
+"""Parameter groups: options that hold for some parameters of an optimizer alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.nn.clip import GradientClip
+from onnxgrad.regularizer import as_decay
+
+__all__ = ["Group", "own_group", "read_groups"]
+
+_KEYS = {"params", "learning_rate", "weight_decay", "grad_clip"}
+
+
+class Group:
+    """Parameters (variables or names) with their factor on the learning rate, their decay and their clipping."""
+
+    def __init__(self, members: list[Variable | str], rate: float, decay: Any, clip: GradientClip | None) -> None:
+        self.members = members
+        self.rate = rate
+        self.decay = decay
+        self.clip = clip
+
+    def holds(self, p: Variable) -> bool:
+        return any(member is p or (isinstance(member, str) and member == p.name) for member in self.members)
+
+
+def own_group(groups: Sequence[Group], p: Variable) -> Group | None:
+    """The group a parameter is in, if any."""
+    return next((group for group in groups if group.holds(p)), None)
+
+
+def read_groups(
+    parameters: Sequence[Variable | str | dict[str, Any]] | None, decay: Any, clip: GradientClip | None
+) -> tuple[list[Variable | str] | None, list[Group]]:
+    """What an optimizer was given as ``parameters``: all members, and the groups among them.
+
+    Raises:
+        ArgumentTypeError: if it is not a list.
+        ArgumentError: if a group lacks ``params`` or has an unknown key.
+    """
+    if parameters is None:
+        return None, []
+    if isinstance(parameters, (str, Variable)):
+        raise ArgumentTypeError(f"parameters is a list of Variables, names or groups, not one {type(parameters).__name__}.")
+    members: list[Variable | str] = []
+    groups: list[Group] = []
+    for item in parameters:
+        if not isinstance(item, dict):
+            members.append(item)
+            continue
+        if "params" not in item or set(item) - _KEYS:
+            raise ArgumentError(f"a parameter group has 'params' and may have {sorted(_KEYS - {'params'})}; found {sorted(item)}.")
+        own = list(item["params"])
+        own_decay = as_decay(item["weight_decay"]) if "weight_decay" in item else decay
+        groups.append(Group(own, float(item.get("learning_rate", 1.0)), own_decay, item.get("grad_clip", clip)))
+        members += own
+    return members, groups

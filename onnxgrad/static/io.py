@@ -1,0 +1,367 @@
+"""Saving and loading: parameters and optimizer state, inference models, and programs as bytes.
+
+``.pdparams`` and ``.pdopt`` files are those of Paddle: pickled dictionaries of arrays by name. Programs are ONNX.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
+from onnxgrad.interop.onnx_export import build_graph, save_onnx, write_model
+from onnxgrad.interop.onnx_import import from_onnx
+from onnxgrad.ir.defaults import default_main_program
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.traverse import needed_operators, substitute
+from onnxgrad.ir.variable import Parameter, Variable
+
+__all__ = [
+    "deserialize_persistables",
+    "deserialize_program",
+    "load",
+    "load_from_file",
+    "load_inference_model",
+    "load_program_state",
+    "normalize_program",
+    "parse_program",
+    "save",
+    "save_inference_model",
+    "save_to_file",
+    "serialize_persistables",
+    "serialize_program",
+    "set_program_state",
+    "write_program",
+]
+
+_KEY = "onnxgrad.program"
+
+
+# Parameters and optimizer state -------------------------------------------------------------------------------------------
+
+
+def save(program: Program, model_path: str, protocol: int = 4) -> None:
+    """Write ``<model_path>.pdparams``, ``.pdopt`` (accumulators, learning rates, statistics) and ``.pdmodel`` (the program).
+
+    Args:
+        program: its values are taken from the scope.
+        model_path: a folder and a prefix; the folder is made.
+        protocol: of pickle, 2 to 4.
+
+    Raises:
+        ArgumentError: if the prefix is empty or the protocol is not 2 to 4.
+        NotInitialized: if a parameter has no value yet.
+    """
+    _check_prefix("save", model_path)
+    if not isinstance(protocol, int) or not 2 <= protocol <= 4:
+        raise ArgumentError(f"save: the protocol is 2, 3 or 4, not {protocol!r}.")
+    parameters = {p.name: p.get_value() for p in program.all_parameters()}
+    others = {v.name: v.get_value() for v in _persistable(program) if not isinstance(v, Parameter)}
+    Path(model_path).parent.mkdir(parents=True, exist_ok=True)
+    for ending, values in ((".pdparams", parameters), (".pdopt", others)):
+        _write(model_path + ending, pickle.dumps(values, protocol))
+    _write(model_path + ".pdmodel", write_program(program))
+
+
+def load(program: Program, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None) -> None:
+    """Set the values of a program from the files that ``save`` wrote; Paddle's own are read too.
+
+    Args:
+        program: variables that the files do not name keep their values.
+        model_path: the prefix, with or without ``.pdparams``.
+        executor: accepted for compatibility.
+        var_list: set only these.
+
+    Raises:
+        FileNotFoundError: if there is no ``.pdparams`` file.
+        ModelError: if a file holds anything but arrays.
+        ArgumentError: if an array does not have its variable's shape; nothing is changed then.
+    """
+    set_program_state(program, load_program_state(model_path, var_list))
+
+
+def load_program_state(model_path: str, var_list: Sequence[Variable] | None = None) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of the files that ``save`` wrote, by name."""
+    prefix = model_path.removesuffix(".pdparams").removesuffix(".pdopt").removesuffix(".pdmodel")
+    values = _read_arrays(Path(prefix + ".pdparams"))
+    if Path(prefix + ".pdopt").is_file():
+        values |= _read_arrays(Path(prefix + ".pdopt"))
+    if var_list is None:
+        return values
+    wanted = {v.name for v in var_list}
+    return {name: value for name, value in values.items() if name in wanted}
+
+
+def set_program_state(program: Program, state_dict: dict[str, np.ndarray[Any, Any]]) -> None:
+    """Set the variables that a dictionary names; names the program does not have are ignored.
+
+    Raises:
+        ArgumentError: if an array does not have its variable's shape; nothing is changed then.
+    """
+    found = [(v, np.asarray(state_dict[v.name])) for v in _persistable(program) if v.name in state_dict]
+    for v, value in found:
+        if v.static_shape is not None and value.shape != v.static_shape:
+            raise ArgumentError(f"{v.name} has shape {list(v.shape)}, the loaded array has {list(value.shape)}.")
+    for v, value in found:
+        v.set_value(value)
+
+
+class _ArrayReader(pickle.Unpickler):
+    """Reads dictionaries of arrays and nothing else, so that a file cannot run code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        allowed = {"_reconstruct", "ndarray", "dtype", "scalar", "_frombuffer"}
+        if (module.split(".")[0] == "numpy" and name in allowed) or (module, name) == ("collections", "OrderedDict"):
+            return super().find_class(module, name)
+        if (module, name) == ("_codecs", "encode"):
+            return super().find_class(module, name)
+        raise ModelError(f"the file holds {module}.{name}; only arrays are read.")
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    values = _arrays_of(path.read_bytes(), str(path))
+    return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+
+def _arrays_of(data: bytes, what: str) -> dict[str, Any]:
+    try:
+        values = _ArrayReader(io.BytesIO(data)).load()
+    except (pickle.UnpicklingError, EOFError, AttributeError, IndexError) as error:
+        raise ModelError(f"{what} is not a saved state, or it is cut off: {error}") from error
+    if not isinstance(values, dict):
+        raise ModelError(f"{what} holds {type(values).__name__}, not a dictionary of arrays.")
+    return values
+
+
+def _persistable(program: Program) -> list[Variable]:
+    found = {id(v): v for v in [*program.all_parameters(), *program.list_vars()] if v.persistable}
+    return list(found.values())
+
+
+def _check_prefix(function: str, path: str) -> None:
+    if not isinstance(path, str) or os.path.basename(path) == "":
+        raise ArgumentError(f"{function}: the path is a folder and a prefix, such as 'models/digits', not {path!r}.")
+
+
+def _write(path: str, data: bytes) -> None:
+    temporary = path + ".partial"
+    Path(temporary).write_bytes(data)
+    os.replace(temporary, path)
+
+
+# Inference models ---------------------------------------------------------------------------------------------------------
+
+
+def normalize_program(
+    program: Program, feed_vars: Variable | Sequence[Variable], fetch_vars: Variable | Sequence[Variable]
+) -> Program:
+    """A copy that computes ``fetch_vars`` from ``feed_vars`` and holds nothing else, in inference mode.
+
+    Raises:
+        ArgumentTypeError: if something is not a Variable.
+        ArgumentError: if the fetches need an input that is not among ``feed_vars``.
+    """
+    if not isinstance(program, Program):
+        raise ArgumentTypeError(f"normalize_program takes a Program, not {type(program).__name__}.")
+    feeds, fetches = _variables("feed_vars", feed_vars), _variables("fetch_vars", fetch_vars)
+    copy = program.clone(for_test=True)
+    block = copy.global_block()
+    outputs = [block.var(v.name) for v in fetches]
+    inputs = [block.var(v.name) for v in feeds]
+    block.ops = needed_operators(block.ops, outputs)
+    read = {id(v) for op in block.ops for v in op.operands()} | {id(v) for v in outputs}
+    fed = {id(v) for v in inputs}
+    missing = [v.name for v in block.inputs if id(v) in read and id(v) not in fed and v.value is None]
+    if missing:
+        raise ArgumentError(f"normalize_program: the fetches need {missing[0]!r} too. Add it to feed_vars.")
+    made = {id(v) for op in block.ops for v in op.outputs}
+    block.vars = {name: v for name, v in block.vars.items() if id(v) in read | fed | made}
+    block.inputs, block.outputs = inputs, outputs
+    block.initializers = [v for v in block.initializers if id(v) in read]
+    copy.parameters = [p for p in copy.parameters if id(p) in read]
+    copy.printers = []
+    return copy
+
+
+def save_inference_model(
+    path_prefix: str,
+    feed_vars: Variable | Sequence[Variable],
+    fetch_vars: Variable | Sequence[Variable],
+    executor: Any = None,
+    program: Program | None = None,
+    clip_extra: bool = True,
+    legacy_format: bool = False,
+) -> None:
+    """Write ``<path_prefix>.onnx``: the part of a program that computes ``fetch_vars`` from ``feed_vars``, with its weights.
+
+    Any ONNX runtime can run the file; Paddle's own format is not written.
+
+    Args:
+        path_prefix: a folder and a prefix; the folder is made.
+        feed_vars, fetch_vars: inputs and outputs, in this order.
+        executor, clip_extra, legacy_format: accepted for compatibility.
+        program: None for that of the fetches.
+
+    Raises:
+        ArgumentError: if ``feed_vars`` or ``fetch_vars`` are not Variables, or an input is missing.
+        NotInitialized: if a weight has no value yet.
+    """
+    _check_prefix("save_inference_model", path_prefix)
+    feeds, fetches = _variables("feed_vars", feed_vars), _variables("fetch_vars", fetch_vars)
+    program = program or (fetches[0].block.program if fetches else default_main_program())
+    Path(path_prefix).parent.mkdir(parents=True, exist_ok=True)
+    save_onnx(normalize_program(program, feeds, fetches), path_prefix + ".onnx")
+
+
+def load_inference_model(
+    path_prefix: str, executor: Any = None, model_filename: str | None = None, params_filename: str | None = None
+) -> list[Any]:
+    """Load what ``save_inference_model`` wrote, or any ``<path_prefix>.onnx``.
+
+    Returns:
+        [program, names of its inputs, its output variables].
+
+    Raises:
+        ModelError: if there is no such file or it is not ONNX.
+    """
+    path = path_prefix if path_prefix.endswith(".onnx") else path_prefix + ".onnx"
+    program = from_onnx(path)
+    return [program, [v.name for v in program.inputs], list(program.outputs)]
+
+
+class _NotVariables(ArgumentError, ArgumentTypeError):
+    """Not Variables; a ValueError as in Paddle, and a TypeError."""
+
+
+def _variables(what: str, given: Variable | Sequence[Variable]) -> list[Variable]:
+    items = [given] if isinstance(given, Variable) else given
+    if not isinstance(items, (list, tuple)) or not all(isinstance(item, Variable) for item in items):
+        raise _NotVariables(f"{what} is a Variable or a list of Variables, not {given!r}.")
+    return list(items)
+
+
+# Programs as bytes --------------------------------------------------------------------------------------------------------
+
+
+def write_program(program: Program) -> bytes:
+    """A program as ONNX bytes without the values of its persistable variables; ``parse_program`` reads them."""
+    block = program.global_block()
+    read = {id(v) for op in block.ops for v in op.operands()}
+    ends = [v for op in block.ops if op.replaces is None for v in op.outputs if v is not None and id(v) not in read]
+    graph = build_graph(program, list({id(v): v for v in [*block.outputs, *ends]}.values()), state_as_inputs=True)
+    held = {id(v) for v in graph.inputs}
+    # An input or parameter that nothing reads belongs to the program too.
+    graph.inputs += [v for v in [*block.inputs, *program.parameters] if id(v) not in held and v.value is None]
+    model = write_model(graph)
+    state = [v for v in graph.inputs if v.persistable]
+    entry = model.metadata_props.add()
+    entry.key = _KEY
+    entry.value = json.dumps(
+        {
+            "parameters": {p.name: p.trainable for p in program.parameters if any(p is v for v in state)},
+            "state": [v.name for v in state],
+            "updates": {v.name: graph.name(new) for v, new in program.updates.items()},
+            "outputs": [v.name for v in block.outputs],
+        }
+    )
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def parse_program(data: bytes) -> Program:
+    """A program from the bytes of ``serialize_program``; its values are in the global scope. Other ONNX models are read too.
+
+    Raises:
+        ModelError: if they are not ONNX.
+    """
+    program = from_onnx(data, parameters=[]) if _KEY.encode() in data else from_onnx(data)
+    described = program.metadata.pop(_KEY, None)
+    if described is None:
+        return program
+    details = json.loads(described)
+    block = program.global_block()
+    program.scope = None
+    twins: dict[Variable, Variable] = {}
+    for name, trainable in details["parameters"].items():
+        old = block.vars[name]
+        parameter = Parameter(block, name, old.type, trainable)
+        block.vars[name] = twins[old] = parameter
+        program.parameters.append(parameter)
+        block.initializers.append(parameter)
+    substitute(block.ops, twins)
+    states = set(details["state"])
+    block.inputs = [v for v in block.inputs if v.name not in states]
+    for name in states:
+        block.vars[name].persistable = True
+        block.vars[name].is_data = False
+    program.updates = {block.vars[old]: block.vars[new] for old, new in details["updates"].items()}
+    block.outputs = [block.vars[name] for name in details["outputs"]]
+    return program
+
+
+def serialize_program(
+    feed_vars: Variable | Sequence[Variable],
+    fetch_vars: Variable | Sequence[Variable],
+    program: Program | None = None,
+    legacy_format: bool = False,
+) -> bytes:
+    """The part of a program that computes ``fetch_vars`` from ``feed_vars``, as bytes without weights."""
+    fetches = _variables("fetch_vars", fetch_vars)
+    program = program or (fetches[0].block.program if fetches else default_main_program())
+    return write_program(normalize_program(program, feed_vars, fetch_vars))
+
+
+def deserialize_program(data: bytes) -> Program:
+    """The program of ``serialize_program``.
+
+    Raises:
+        ModelError: if the bytes are not a program.
+    """
+    return parse_program(data)
+
+
+def serialize_persistables(
+    feed_vars: Variable | Sequence[Variable],
+    fetch_vars: Variable | Sequence[Variable],
+    executor: Any = None,
+    program: Program | None = None,
+    legacy_format: bool = False,
+) -> bytes:
+    """The weights that ``fetch_vars`` need, as bytes."""
+    fetches = _variables("fetch_vars", fetch_vars)
+    program = program or (fetches[0].block.program if fetches else default_main_program())
+    pruned = normalize_program(program, feed_vars, fetch_vars)
+    return pickle.dumps({v.name: np.asarray(v.get_value()) for v in _persistable(pruned)}, 4)
+
+
+def deserialize_persistables(program: Program, data: bytes, executor: Any = None) -> None:
+    """Set the weights of a program from the bytes of ``serialize_persistables``.
+
+    Raises:
+        ModelError: if the bytes hold anything but arrays.
+        ArgumentError: if an array does not have its variable's shape.
+    """
+    set_program_state(program, _arrays_of(data, "the given bytes"))
+
+
+def save_to_file(path: str, content: bytes) -> None:
+    """Write bytes to a file.
+
+    Raises:
+        ArgumentTypeError: if the content is not bytes.
+    """
+    if not isinstance(content, bytes):
+        raise ArgumentTypeError(f"save_to_file writes bytes, not {type(content).__name__}.")
+    _write(path, content)
+
+
+def load_from_file(path: str) -> bytes:
+    """The bytes of a file."""
+    return Path(path).read_bytes()

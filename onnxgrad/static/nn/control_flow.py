@@ -1,0 +1,339 @@
+"""Branches and loops: functions that write the bodies of ONNX If and Loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.ir.block import Block
+from onnxgrad.ir.bodies import as_tuple, finish_body
+from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.defaults import default_main_program
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.types import TensorType, Type, join_types
+from onnxgrad.ir.variable import Variable
+from onnxgrad.passes.lift import lift
+
+__all__ = ["case", "cond", "switch_case", "while_loop"]
+
+Branch = Callable[[], Any]
+_INT64, _BOOL = dtype_of("int64"), dtype_of("bool")
+
+
+def cond(
+    pred: Variable,
+    true_fn: Branch | None = None,
+    false_fn: Branch | None = None,
+    name: str | None = None,
+    return_names: Sequence[str] | None = None,
+) -> Any:
+    """The result of ``true_fn`` where ``pred`` holds, else that of ``false_fn``; only that one is computed.
+
+    Args:
+        pred: bool variable of one element.
+        true_fn, false_fn: functions without arguments that append operators and return variables, lists, tuples or dicts of
+            them, or None; both return the same structure. None stands for a function that returns None.
+
+    Returns:
+        What the branches return. Parameters used in a branch that is not taken receive zero gradients.
+
+    Raises:
+        ArgumentTypeError: if ``pred`` is not a bool variable of one element, or a branch cannot be called.
+        ArgumentError: if the branches return different structures or element types.
+
+    Example:
+        >>> x = static.data("x", [2, 3])
+        >>> y = static.nn.cond(paddle.mean(x) > 0.0, lambda: x * 2.0, lambda: x - 1.0)
+        >>> y.shape
+        (2, 3)
+    """
+    _check_predicate("cond", pred)
+    for fn in (true_fn, false_fn):
+        if fn is not None and not callable(fn):
+            raise ArgumentTypeError(f"cond: a branch is a function, not {type(fn).__name__}.")
+    if pred.is_eager:
+        taken = true_fn if bool(pred) else false_fn
+        return None if taken is None else taken()
+    program = pred.block.program
+    lift(program)
+    key = program.generate_name("cond")
+    results, blocks = [], []
+    for label, fn in (("true", true_fn), ("false", false_fn)):
+        block = program.new_block(program.current_block(), f"{key}/{label}")
+        with _inside(program, block):
+            results.append(fn() if fn is not None else None)
+        blocks.append(block)
+    (_, true_values), (false_tree, false_values) = (_flatten(result) for result in results)
+    if _structure(results[0]) != _structure(results[1]):
+        raise ArgumentError(f"cond: the branches return different structures: {results[0]!r} and {results[1]!r}.")
+    if not true_values:
+        program.blocks = [block for block in program.blocks if block not in blocks]
+        return results[1]
+    for block, values, others in ((blocks[0], true_values, false_values), (blocks[1], false_values, true_values)):
+        build = Builder(block, key=block.name)
+        finish_body(block, [_as_variable(build, v, other) for v, other in zip(values, others, strict=True)], build)
+    for a, b in zip(blocks[0].outputs, blocks[1].outputs, strict=True):
+        if a.type is not None and b.type is not None and a.dtype != b.dtype:
+            raise ArgumentError(f"cond: the branches return {a!r} and {b!r}. Cast one to the element type of the other.")
+    names = [program.generate_name("_generated_var") for _ in blocks[0].outputs]
+    attrs = {"then_branch": blocks[0], "else_branch": blocks[1]}
+    made = program.current_block().build.emit("If", (pred,), attrs, outputs=names)
+    return _rebuild(false_tree, iter(made))
+
+
+def case(pred_fn_pairs: Sequence[tuple[Variable, Branch]], default: Branch | None = None, name: str | None = None) -> Any:
+    """The result of the first function whose predicate holds; of ``default`` (or the last function) where none does.
+
+    Args:
+        pred_fn_pairs: (bool variable of one element, function) pairs.
+        default: function without arguments.
+
+    Raises:
+        ArgumentTypeError: if a member is not such a pair.
+        ArgumentError: if there are no pairs.
+    """
+    if not isinstance(pred_fn_pairs, (list, tuple)):
+        raise ArgumentTypeError(f"case: pred_fn_pairs is a list or tuple, not {type(pred_fn_pairs).__name__}.")
+    pairs = list(pred_fn_pairs)
+    if not pairs:
+        raise ArgumentError("case: there are no pairs of predicate and function.")
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
+            raise ArgumentTypeError(f"case: {pair!r} is not a (predicate, function) pair.")
+        _check_predicate("case", pair[0])
+    if default is not None and not callable(default):
+        raise ArgumentTypeError(f"case: the default is a function, not {type(default).__name__}.")
+    if default is None:
+        default = pairs.pop()[1]
+    chosen = default
+    for pred, fn in reversed(pairs):
+        chosen = _either(pred, fn, chosen)
+    return chosen()
+
+
+def _either(pred: Variable, fn: Branch, otherwise: Branch) -> Branch:
+    return lambda: cond(pred, fn, otherwise)
+
+
+def switch_case(
+    branch_index: Variable,
+    branch_fns: dict[int, Branch] | Sequence[Any],
+    default: Branch | None = None,
+    name: str | None = None,
+) -> Any:
+    """The result of the function whose number is ``branch_index``; of ``default`` (or the one of the largest number) if none.
+
+    Args:
+        branch_index: integer variable of one element.
+        branch_fns: functions by number: a dict, a list of (number, function) pairs, or a list of functions.
+        default: function without arguments.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: if a number occurs twice, or there are no functions.
+    """
+    if not isinstance(branch_index, Variable) or not branch_index.dtype.is_integer:
+        raise ArgumentTypeError(f"switch_case: branch_index is an integer Variable, not {branch_index!r}.")
+    if not isinstance(branch_fns, (dict, list, tuple)):
+        raise ArgumentTypeError(f"switch_case: branch_fns is a dict or a list, not {type(branch_fns).__name__}.")
+    entries = list(branch_fns.items()) if isinstance(branch_fns, dict) else list(branch_fns)
+    if all(callable(entry) for entry in entries):
+        entries = list(enumerate(entries))
+    if not entries:
+        raise ArgumentError("switch_case: there are no functions.")
+    if any(not isinstance(e, tuple) or len(e) != 2 or not isinstance(e[0], int) or not callable(e[1]) for e in entries):
+        raise ArgumentTypeError("switch_case: branch_fns holds functions or (number, function) pairs.")
+    if len({number for number, _ in entries}) != len(entries):
+        raise ArgumentError("switch_case: a number occurs twice.")
+    entries.sort(key=lambda entry: entry[0])
+    if default is None:
+        default = entries.pop()[1]
+    if not entries:
+        return default()
+    if branch_index.is_eager:
+        chosen: Any = branch_index
+        return dict(entries).get(int(chosen), default)()
+    return case([(branch_index == number, fn) for number, fn in entries], default)
+
+
+def while_loop(
+    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Sequence[Any], is_test: bool = False, name: str | None = None
+) -> list[Any]:
+    """Apply ``body`` to ``loop_vars`` as long as ``cond`` of them holds.
+
+    Args:
+        cond: takes the loop variables and returns a bool variable of one element.
+        body: takes the loop variables and returns their new values, as many and in the same structure.
+        loop_vars: variables, or lists, tuples and dicts of them.
+
+    Returns:
+        The final values, in a list.
+
+    Raises:
+        ArgumentTypeError: if ``cond`` or ``body`` cannot be called, ``loop_vars`` is not a list or tuple, or the condition is
+            not a bool variable.
+        ArgumentError: if ``loop_vars`` is empty, ``body`` returns another structure, or a variable changes its element type.
+
+    Example:
+        >>> paddle.enable_static()
+        >>> i, n = paddle.full([1], 0, "int64"), paddle.full([1], 10, "int64")
+        >>> i, x = static.nn.while_loop(lambda i, x: i < n, lambda i, x: [i + 1, x * 2.0], [i, paddle.full([2], 1.0)])
+        >>> Executor().run(fetch_list=[x])
+        [array([1024., 1024.], dtype=float32)]
+    """
+    if not callable(cond) or not callable(body):
+        raise ArgumentTypeError("while_loop: cond and body are functions.")
+    if not isinstance(loop_vars, (list, tuple)):
+        raise ArgumentTypeError(f"while_loop: loop_vars is a list or tuple, not {type(loop_vars).__name__}.")
+    if not loop_vars:
+        raise ArgumentError("while_loop: loop_vars is empty.")
+    tree, values = _flatten(list(loop_vars))
+    if any(isinstance(v, Variable) and v.is_eager for v in values):
+        return _run_while(cond, body, list(loop_vars))
+    variables = [v for v in values if isinstance(v, Variable)]
+    program = variables[0].block.program if variables else default_main_program()
+    lift(program)
+    outer = program.current_block().build
+    starts = [_as_variable(outer, v, v) for v in values]
+    goes_on = _condition(outer, cond(*_rebuild(tree, iter(starts))))
+    loop = _LoopWriter(program, cond, body, tree)
+    types = [v.type for v in starts]
+    inner = loop.write(types)
+    joined = [join_types(t, v.type) for t, v in zip(types, inner.outputs[1:], strict=True)]
+    if joined != types:
+        # A shape changes from step to step: write the body again for what stays the same.
+        inner = loop.write_again(joined)
+    names = [program.generate_name("_generated_var") for _ in starts]
+    made = outer.emit("Loop", (None, goes_on, *starts), {"body": inner}, outputs=names)
+    return list(_rebuild(tree, iter(as_tuple(made))))
+
+
+class _LoopWriter:
+    """Writes the body of a Loop from two functions, a second time if its types turn out to be too narrow."""
+
+    def __init__(self, program: Program, condition: Callable[..., Any], step: Callable[..., Any], tree: Any) -> None:
+        self.program, self.condition, self.step, self.tree = program, condition, step, tree
+        self.key = program.generate_name("while")
+        self.before = (dict(program.names), list(program.blocks), dict(state.current.names.counts), len(program.parameters))
+
+    def write(self, types: Sequence[Type | None]) -> Block:
+        program = self.program
+        block = program.new_block(program.current_block(), f"{self.key}/body")
+        scalar = TensorType(_INT64, ()), TensorType(_BOOL, ())
+        for label, type in zip(("step", "condition"), scalar, strict=True):
+            block.inputs.append(block.register(Variable(block, program.fresh_name(f"{block.name}/{label}"), type)))
+        for i, declared in enumerate(types):
+            block.inputs.append(block.register(Variable(block, program.fresh_name(f"{block.name}/state_{i}"), declared)))
+        build = Builder(block, key=block.name)
+        with _inside(program, block):
+            old = block.inputs[2:]
+            results = self.step(*_rebuild(self.tree, iter(old)))
+            results = list(results) if isinstance(results, (list, tuple)) and len(self.tree) != 1 else [results]
+            if len(self.tree) == 1 and isinstance(results[0], (list, tuple)) and not isinstance(self.tree[0], (list, tuple)):
+                results = list(results[0])
+            if _structure(results) != _structure(_rebuild(self.tree, iter(old))):
+                raise ArgumentError(f"while_loop: body returns {results!r} for the loop variables {old!r}.")
+            new = [_as_variable(build, v, like) for v, like in zip(_flatten(results)[1], old, strict=True)]
+            for a, b in zip(old, new, strict=True):
+                if isinstance(a.type, TensorType) and isinstance(b.type, TensorType) and a.dtype != b.dtype:
+                    raise ArgumentError(f"while_loop: a loop variable changes from {a.dtype} to {b.dtype}. Cast it back.")
+            goes_on = _condition(build, self.condition(*_rebuild(self.tree, iter(new))))
+            finish_body(block, [goes_on, *new], build)
+        return block
+
+    def write_again(self, types: Sequence[Type | None]) -> Block:
+        program = self.program
+        names, blocks, counts, parameters = self.before
+        if len(program.parameters) != parameters:
+            raise ArgumentError("while_loop: the body makes parameters and changes a shape. Make the parameters before the loop.")
+        program.names, program.blocks = dict(names), list(blocks)
+        state.current.names.counts.clear()
+        state.current.names.counts.update(counts)
+        return self.write(types)
+
+
+def _run_while(cond: Callable[..., Any], body: Callable[..., Any], values: list[Any]) -> list[Any]:
+    """The loop itself, for eager tensors"""
+    while bool(cond(*values)):
+        found = body(*values)
+        values = list(found) if isinstance(found, (list, tuple)) else [found]
+    return values
+
+
+@contextmanager
+def _inside(program: Program, block: Block) -> Iterator[None]:
+    """Let layers append to a body."""
+    program._current.append(block)
+    try:
+        yield
+    finally:
+        program._current.pop()
+
+
+def _check_predicate(function: str, pred: Any) -> None:
+    if not isinstance(pred, Variable) or pred.dtype.name != "bool":
+        raise ArgumentTypeError(f"{function}: the predicate is a bool Variable, not {pred!r}.")
+    shape = pred.static_shape
+    if shape is not None and int(np.prod(shape)) != 1:
+        raise ArgumentTypeError(f"{function}: the predicate {pred!r} must have one element.")
+
+
+def _condition(build: Builder, pred: Any) -> Variable:
+    """A predicate as Loop wants it, without axes."""
+    _check_predicate("while_loop", pred)
+    return pred if pred.rank == 0 else build.Reshape(pred, np.zeros(0, np.int64))  # type: ignore[no-any-return]
+
+
+def _as_variable(build: Builder, value: Any, like: Any) -> Variable:
+    """A value of a branch or loop; Python numbers become constants in the type of their counterpart."""
+    if isinstance(value, Variable):
+        return value
+    if not isinstance(value, (bool, int, float, np.ndarray, np.generic)):
+        raise ArgumentTypeError(f"branches and loops hold Variables and numbers, not {type(value).__name__}.")
+    array = np.asarray(value)
+    if array.dtype == np.float64 and not isinstance(value, (np.ndarray, np.generic)):
+        array = array.astype(np.float32)
+    return build.constant(array, like.dtype if isinstance(like, Variable) else None)
+
+
+def _flatten(tree: Any) -> tuple[Any, list[Any]]:
+    """A nested structure and its leaves, None left out."""
+    values: list[Any] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, (list, tuple)):
+            for item in node:
+                visit(item)
+        elif isinstance(node, dict):
+            for key in sorted(node):
+                visit(node[key])
+        elif node is not None:
+            values.append(node)
+
+    visit(tree)
+    return tree, values
+
+
+def _rebuild(tree: Any, leaves: Iterator[Any]) -> Any:
+    """The structure ``tree`` with other leaves."""
+    if isinstance(tree, (list, tuple)):
+        items = [_rebuild(item, leaves) for item in tree]
+        return tuple(items) if isinstance(tree, tuple) else items
+    if isinstance(tree, dict):
+        return {key: _rebuild(tree[key], leaves) for key in sorted(tree)}
+    return None if tree is None else next(leaves)
+
+
+def _structure(tree: Any) -> Any:
+    """What two structures have in common if they are the same but for their leaves."""
+    if isinstance(tree, (list, tuple)):
+        return [_structure(item) for item in tree]
+    if isinstance(tree, dict):
+        return {key: _structure(item) for key, item in tree.items()}
+    return tree is not None

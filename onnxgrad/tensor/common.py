@@ -1,0 +1,202 @@
+"""What tensor functions share: operands of one element type, axes, shapes known now or only at run time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.ir.arithmetic import promote
+from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.variable import Variable
+from onnxgrad.tensor.layer import Layer, is_variable
+
+__all__ = [
+    "Axes",
+    "Shape",
+    "as_dtype",
+    "as_operand",
+    "axes_of",
+    "binary",
+    "count",
+    "dim",
+    "floating",
+    "integers",
+    "known_dim",
+    "layer_for",
+    "log_add_exp",
+    "normal_axis",
+    "promoted",
+    "running",
+    "scalar",
+    "shape_of",
+    "shape_operand",
+    "unary",
+]
+
+Axes = int | Sequence[int] | None
+Shape = Sequence[int | Variable] | Variable
+_FAR = np.iinfo(np.int64).max
+
+
+def unary(kind: str, op_type: str, x: Variable, name: str | None = None, **attrs: Any) -> Variable:
+    """One operator of one real operand; integers are computed as float32."""
+    layer = Layer(kind, x, name=name)
+    return layer.result(op_type, floating(layer.op, x), **attrs)
+
+
+def binary(kind: str, op_type: str, x: Any, y: Any, name: str | None = None, **attrs: Any) -> Variable:
+    """One operator of two operands, which are promoted to one element type and broadcast."""
+    layer = layer_for(kind, x, y, name=name)
+    return layer.result(op_type, *promoted(layer.op, x, y), **attrs)
+
+
+def layer_for(kind: str, *items: Any, name: str | None = None) -> Layer:
+    """The layer of a function whose operands may be numbers, though not all of them."""
+    variables = [item for item in items if is_variable(item)]
+    if not variables:
+        raise ArgumentTypeError(f"{kind} takes at least one Variable, not only {[type(item).__name__ for item in items]}.")
+    return Layer(kind, *variables, name=name)
+
+
+def floating(op: Builder, x: Variable) -> Variable:
+    """``x``, as float32 if it holds integers or truth values."""
+    return x if x.dtype.is_float else op.Cast(x, to=1)
+
+
+def as_dtype(op: Builder, x: Variable, dtype: Any) -> Variable:
+    """``x`` in an element type; None keeps its own."""
+    if dtype is None or x.dtype == dtype_of(dtype):
+        return x
+    return op.Cast(x, to=dtype_of(dtype).number)  # type: ignore[no-any-return]
+
+
+def promoted(op: Builder, *items: Any) -> list[Variable]:
+    """Operands in their common element type. A number takes that of the tensors; a float among integers makes float32."""
+    variables = [item for item in items if is_variable(item)]
+    target: DType = variables[0].dtype
+    for v in variables[1:]:
+        target = promote(target, v.dtype)
+    for item in items:
+        if is_variable(item):
+            continue
+        if not isinstance(item, (bool, int, float, np.generic, np.ndarray)):
+            raise ArgumentTypeError(f"an operand is a Variable or a number, not {type(item).__name__}.")
+        if np.asarray(item).dtype.kind == "f" and not target.is_float:
+            target = dtype_of("float32")
+    return [as_dtype(op, v, target) if is_variable(v) else op.constant(np.asarray(v), target) for v in items]
+
+
+def as_operand(op: Builder, value: Any) -> Variable:
+    """A variable as it is, an array as a constant."""
+    return value if is_variable(value) else op.constant(value)
+
+
+def scalar(op: Builder, value: Any, dtype: DType) -> Variable:
+    """A number, or a Variable of one element, as an operand without axes."""
+    if not is_variable(value):
+        return op.constant(np.asarray(value), dtype)
+    value = as_dtype(op, value, dtype)
+    return value if value.rank == 0 else op.Reshape(value, np.empty(0, np.int64))  # type: ignore[no-any-return]
+
+
+def normal_axis(axis: int, rank: int, function: str) -> int:
+    """A possibly negative axis as its number from the front.
+
+    Raises:
+        ArgumentError: if there is no such axis.
+    """
+    if not isinstance(axis, (int, np.integer)):
+        raise ArgumentTypeError(f"{function}: an axis is an int, not {type(axis).__name__}.")
+    if not -max(rank, 1) <= axis < max(rank, 1):
+        raise ArgumentError(f"{function}: axis {axis} is outside the {rank} axes. Use one of {-rank} to {rank - 1}.")
+    return int(axis) % max(rank, 1)
+
+
+def axes_of(axis: Axes) -> list[int] | None:
+    """An axis, several, or None for all, as a list or None."""
+    if axis is None:
+        return None
+    if isinstance(axis, (int, np.integer)):
+        return [int(axis)]
+    return [int(a) for a in axis] or None
+
+
+def known_dim(x: Variable, axis: int, function: str) -> int:
+    """The size of an axis that must be known when the program is built."""
+    found = x.shape[axis]
+    if found < 0:
+        raise ArgumentError(f"{function}: axis {axis} of {x!r} must have a known size. Declare it in data().")
+    return found
+
+
+def dim(op: Builder, x: Variable, axis: int) -> Any:
+    """The size of an axis as an int64 operand of shape [1], constant when it is known."""
+    size = x.shape[axis]
+    if size >= 0:
+        return np.array([size])
+    axis %= x.ndim
+    return op.Shape(x, start=axis, end=axis + 1)
+
+
+def shape_of(op: Builder, x: Variable) -> Any:
+    """The shape as an int64 operand, constant when it is known."""
+    static = x.static_shape
+    return np.array(static, np.int64) if static is not None else op.Shape(x)
+
+
+def count(op: Builder, x: Variable, axes: list[int] | None) -> Any:
+    """How many elements ``axes`` span (None: all): a number when known, else an operand in the type of ``x``."""
+    if x.rank is not None:
+        sizes = [x.shape[a] for a in (range(x.rank) if axes is None else axes)]
+        if all(size >= 0 for size in sizes):
+            return math.prod(sizes)
+    if axes is None:
+        return op.Cast(op.Size(x), to=x.dtype.number)
+    sizes_now = op.Gather(op.Shape(x), np.array([a % x.ndim for a in axes]))
+    return op.Cast(op.ReduceProd(sizes_now, keepdims=0), to=x.dtype.number)
+
+
+def integers(value: Any, function: str) -> list[int]:
+    """A list of ints from an int, a list or an integer array."""
+    if is_variable(value):
+        raise ArgumentTypeError(f"{function}: this argument must be known when the program is built, not a Variable.")
+    return [int(n) for n in np.asarray(value).reshape(-1)]
+
+
+def shape_operand(op: Builder, shape: Any) -> Any:
+    """A shape as an operand: ints, an integer Variable, or a list that mixes ints and Variables of one element."""
+    if is_variable(shape):
+        return as_dtype(op, shape, "int64")
+    if isinstance(shape, (int, np.integer)):
+        shape = [shape]
+    if not any(is_variable(item) for item in shape):
+        return np.asarray([int(item) for item in shape], np.int64)
+    one = np.array([1])
+    parts = [
+        op.Reshape(as_dtype(op, item, "int64"), one) if is_variable(item) else op.constant(np.array([item], np.int64))
+        for item in shape
+    ]
+    return op.Concat(*parts, axis=0)
+
+
+def log_add_exp(op: Builder, a: Variable, b: Variable) -> Variable:
+    """log(exp(a) + exp(b)) without overflow"""
+    small = op.Exp(op.Neg(op.Abs(op.Sub(a, b))))
+    return op.Add(op.Max(a, b), op.Log(op.Add(small, 1.0)))  # type: ignore[no-any-return]
+
+
+def running(op: Builder, x: Variable, axis: int, combine: Any, neutral: float, function: str) -> Variable:
+    """All prefixes along ``axis`` combined by an associative operation, in log2(n) steps (Hillis and Steele 1986)."""
+    size, rank = known_dim(x, axis, function), x.ndim
+    shift = 1
+    while shift < size:
+        earlier = op.Slice(x, [0], [size - shift], [axis])
+        pads = [shift if i == axis else 0 for i in range(rank)] + [0] * rank
+        x = combine(x, op.Pad(earlier, pads, op.constant(np.array(neutral), x.dtype)))
+        shift *= 2
+    return x

@@ -1,0 +1,400 @@
+"""Making tensors: constants, sequences, triangles and diagonals."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.errors import ArgumentError, NotOffered
+from onnxgrad.ir.variable import Variable
+from onnxgrad.tensor.common import Shape, dim, layer_for, normal_axis, scalar, shape_of, shape_operand
+from onnxgrad.tensor.layer import Layer, is_variable
+
+__all__ = [
+    "arange",
+    "assign",
+    "block_diag",
+    "cartesian_prod",
+    "clone",
+    "combinations",
+    "diag",
+    "diag_embed",
+    "diagflat",
+    "diagonal",
+    "empty",
+    "empty_like",
+    "eye",
+    "full",
+    "full_like",
+    "linspace",
+    "logspace",
+    "meshgrid",
+    "ones",
+    "ones_like",
+    "trace",
+    "tril",
+    "tril_indices",
+    "triu",
+    "triu_indices",
+    "vander",
+    "zeros",
+    "zeros_like",
+]
+
+
+def full(shape: Shape, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
+    """A tensor of one value; float32 unless a dtype is given.
+
+    Args:
+        shape: ints, an integer variable, or a list that mixes ints and variables of one element.
+        fill_value: a number, or a variable of one element.
+        dtype: element type.
+
+    Example:
+        >>> paddle.full([2, 3], 0.5).shape
+        [2, 3]
+    """
+    return _filled("fill_constant", shape, fill_value, dtype, name)
+
+
+def zeros(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
+    """A tensor of zeros; float32 unless a dtype is given."""
+    return _filled("fill_constant", shape, 0, dtype, name)
+
+
+def ones(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
+    """A tensor of ones; float32 unless a dtype is given."""
+    return _filled("fill_constant", shape, 1, dtype, name)
+
+
+def empty(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
+    """A tensor whose values do not matter: zeros."""
+    return _filled("empty", shape, 0, dtype, name)
+
+
+def _filled(kind: str, shape: Any, value: Any, dtype: Any, name: str | None) -> Variable:
+    listed = list(shape) if isinstance(shape, (list, tuple)) else [shape]
+    layer = Layer(kind, *(item for item in [*listed, value] if is_variable(item)), name=name)
+    element = value.dtype if dtype is None and is_variable(value) else dtype_of("float32" if dtype is None else dtype)
+    return layer.result("Expand", scalar(layer.op, value, element), shape_operand(layer.op, shape))
+
+
+def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
+    """A tensor of one value, of the shape of ``x``, and of its dtype unless one is given."""
+    layer = layer_for("full_like", x, fill_value, name=name)
+    element: DType = x.dtype if dtype is None else dtype_of(dtype)
+    return layer.result("Expand", scalar(layer.op, fill_value, element), shape_of(layer.op, x))
+
+
+def zeros_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
+    """Zeros of the shape of ``x``."""
+    return full_like(x, 0, dtype, name)
+
+
+def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
+    """Ones of the shape of ``x``."""
+    return full_like(x, 1, dtype, name)
+
+
+def empty_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
+    """A tensor of the shape of ``x`` whose values do not matter: zeros."""
+    return full_like(x, 0, dtype, name)
+
+
+def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None) -> Variable:
+    """Numbers from ``start`` up to, and without, ``end``.
+
+    Args:
+        start, end, step: numbers or variables of one element; with one argument, it is the end.
+        dtype: element type; int64 if all three are integers, else float32.
+
+    Example:
+        >>> paddle.arange(1, 7, 2).shape
+        [3]
+    """
+    if end is None:
+        start, end = 0, start
+    given = [start, end, step]
+    if dtype is None:
+        whole = all(item.dtype.is_integer if is_variable(item) else isinstance(item, (int, np.integer)) for item in given)
+        dtype = "int64" if whole else "float32"
+    element = dtype_of(dtype)
+    layer = Layer("range", *(item for item in given if is_variable(item)), name=name)
+    return layer.result("Range", *(scalar(layer.op, item, element) for item in given))
+
+
+def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | None = None) -> Variable:
+    """``num`` numbers at equal distances from ``start`` to ``stop``, both included.
+
+    Example:
+        >>> paddle.linspace(0, 1, 5).shape
+        [5]
+    """
+    given = [start, stop, num]
+    layer = Layer("linspace", *(item for item in given if is_variable(item)), name=name)
+    op, element = layer.op, dtype_of("float32" if dtype is None else dtype)
+    if not any(is_variable(item) for item in given):
+        return layer.result("Identity", op.constant(np.linspace(start, stop, num), element))
+    first, last = (scalar(op, item, dtype_of("float32")) for item in (start, stop))
+    steps = scalar(op, num, dtype_of("int64"))
+    numbers = op.Cast(op.Range(np.array(0), steps, np.array(1)), to=1)
+    gaps = op.Cast(op.Max(op.Sub(steps, np.array(1)), np.array(1)), to=1)
+    line = op.Add(first, op.Mul(numbers, op.Div(op.Sub(last, first), gaps)))
+    return layer.result("Cast", line, to=element.number)
+
+
+def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = None, name: str | None = None) -> Variable:
+    """``base`` to the powers of ``linspace(start, stop, num)``."""
+    exponents = linspace(start, stop, num)
+    layer = Layer("logspace", exponents, name=name)
+    powers = layer.op.Pow(layer.op.constant(np.float32(base)), exponents)
+    return layer.result("Cast", powers, to=dtype_of("float32" if dtype is None else dtype).number)
+
+
+def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+    """Ones on the diagonal of a matrix, zeros elsewhere.
+
+    Example:
+        >>> paddle.eye(2, 3).shape
+        [2, 3]
+    """
+    layer = Layer("eye", name=name)
+    columns = num_rows if num_columns is None else num_columns
+    square = layer.op.Expand(np.float32(0.0), np.array([num_rows, columns]))
+    return layer.result("EyeLike", square, dtype=dtype_of("float32" if dtype is None else dtype).number)
+
+
+def assign(x: Any, output: Variable | None = None) -> Variable:
+    """A copy of a variable, or the values of a list or an array as a variable.
+
+    Raises:
+        NotOffered: if ``output`` is given: programs here never overwrite a variable.
+
+    Example:
+        >>> paddle.assign([[1.0, 2.0]]).shape
+        [1, 2]
+    """
+    if output is not None:
+        raise NotOffered("assign: output= overwrites a variable, which ONNX cannot. Use the result instead.")
+    if is_variable(x):
+        return Layer("assign", x).result("Identity", x)
+    array = np.asarray(x)
+    if array.dtype == np.float64 and not isinstance(x, (np.ndarray, np.generic)):
+        array = array.astype(np.float32)
+    layer = Layer("assign")
+    return layer.result("Identity", layer.op.constant(array))
+
+
+def clone(x: Variable, name: str | None = None) -> Variable:
+    """A copy, through which gradients flow."""
+    return Layer("clone", x, name=name).result("Identity", x)
+
+
+def meshgrid(*args: Any, name: str | None = None) -> list[Variable]:
+    """Each vector spread over a grid with one axis per vector.
+
+    Example:
+        >>> a, b = paddle.meshgrid(static.data("x", [2]), static.data("y", [3]))
+        >>> a.shape, b.shape
+        ((2, 3), (2, 3))
+    """
+    vectors: list[Variable] = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else list(args)
+    layer = Layer("meshgrid", *vectors, name=name)
+    op, rank = layer.op, len(vectors)
+    if all(v.static_shape is not None for v in vectors):
+        shape = np.array([v.static_shape[0] if v.static_shape else 1 for v in vectors])
+    else:
+        shape = op.Concat(*(op.Reshape(op.Size(v), np.array([1])) for v in vectors), axis=0)
+    return [
+        layer.result("Expand", op.Reshape(v, np.array([-1 if j == i else 1 for j in range(rank)])), shape)
+        for i, v in enumerate(vectors)
+    ]
+
+
+def cartesian_prod(x: Sequence[Variable], name: str | None = None) -> Variable:
+    """All tuples of one element of each vector, as rows; a single vector stays as it is."""
+    layer = Layer("cartesian_prod", *x, name=name)
+    if len(x) == 1:
+        return layer.result("Identity", x[0])
+    columns = [layer.op.Reshape(grid, np.array([-1, 1])) for grid in meshgrid(*x)]
+    return layer.result("Concat", *columns, axis=1)
+
+
+def combinations(x: Variable, r: int = 2, with_replacement: bool = False, name: str | None = None) -> Variable:
+    """All choices of ``r`` elements of a vector of known size, as rows.
+
+    Example:
+        >>> paddle.combinations(static.data("x", [4])).shape
+        (6, 2)
+    """
+    layer = Layer("combinations", x, name=name)
+    size = x.shape[0]
+    if x.ndim != 1 or size < 0:
+        raise ArgumentError(f"combinations takes a vector of known size, not {x!r}.")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = np.array(list(choose(range(size), r)), np.int64).reshape(-1, r)
+    return layer.result("Gather", x, rows)
+
+
+def vander(x: Variable, n: int | None = None, increasing: bool = False, name: str | None = None) -> Variable:
+    """Powers of a vector as columns, from the highest to 0, or upwards with ``increasing``.
+
+    Example:
+        >>> paddle.vander(static.data("x", [None]), 3).shape
+        (-1, 3)
+    """
+    layer = Layer("vander", x, name=name)
+    size = x.shape[0] if n is None else n
+    if size < 0:
+        raise ArgumentError("vander: give n, or a vector of known size.")
+    powers = np.arange(size) if increasing else np.arange(size)[::-1]
+    return layer.result("Pow", layer.op.Unsqueeze(x, [1]), layer.op.constant(powers.copy(), x.dtype))
+
+
+# Triangles and diagonals ---------------------------------------------------------------------------------------------
+
+
+def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
+    """The lower triangle of the last two axes, up to the ``diagonal``-th diagonal; zeros above.
+
+    Example:
+        >>> paddle.tril(static.data("x", [None, 4, 4])).shape
+        (-1, 4, 4)
+    """
+    return Layer("tril", x, name=name).result("Trilu", x, np.array(diagonal), upper=0)
+
+
+def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
+    """The upper triangle of the last two axes, from the ``diagonal``-th diagonal on; zeros below."""
+    return Layer("triu", x, name=name).result("Trilu", x, np.array(diagonal), upper=1)
+
+
+def tril_indices(row: int, col: int, offset: int = 0, dtype: Any = "int64") -> Variable:
+    """Row and column numbers of a lower triangle, as two rows."""
+    layer = Layer("tril_indices")
+    return layer.result("Identity", layer.op.constant(np.array(np.tril_indices(row, offset, col)), dtype_of(dtype)))
+
+
+def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
+    """Row and column numbers of an upper triangle, as two rows."""
+    layer = Layer("triu_indices")
+    found = np.array(np.triu_indices(row, offset, row if col is None else col))
+    return layer.result("Identity", layer.op.constant(found, dtype_of(dtype)))
+
+
+def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
+    """The elements on a diagonal of two axes, as the last axis.
+
+    Example:
+        >>> paddle.diagonal(static.data("x", [2, 3, 4]), offset=1).shape
+        (4, 2)
+    """
+    layer = Layer("diagonal", x, name=name)
+    op, rank = layer.op, x.ndim
+    axis1, axis2 = (normal_axis(axis, rank, "diagonal") for axis in (axis1, axis2))
+    others = [i for i in range(rank) if i not in (axis1, axis2)]
+    rows, columns = x.shape[axis1], x.shape[axis2]
+    if others != list(range(rank - 2)) or axis1 > axis2:
+        x = op.Transpose(x, perm=[*others, axis1, axis2])
+    flat = op.Reshape(x, np.array([*[0] * (rank - 2), -1]))
+    row, column = max(-offset, 0), max(offset, 0)
+    if rows >= 0 and columns >= 0:
+        length = max(min(rows - row, columns - column), 0)
+        return layer.result("Gather", flat, np.arange(length) * (columns + 1) + row * columns + column, axis=rank - 2)
+    height, width = (op.Squeeze(op.Shape(x, start=a, end=a + 1), [0]) for a in (rank - 2, rank - 1))
+    length = op.Max(op.Min(op.Sub(height, np.array(row)), op.Sub(width, np.array(column))), np.array(0))
+    steps = op.Mul(op.Range(np.array(0), length, np.array(1)), op.Add(width, np.array(1)))
+    return layer.result("Gather", flat, op.Add(steps, op.Add(op.Mul(width, np.array(row)), np.array(column))), axis=rank - 2)
+
+
+def trace(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
+    """Sum of the elements on a diagonal of two axes."""
+    layer = Layer("trace", x, name=name)
+    return layer.result("ReduceSum", diagonal(x, offset, axis1, axis2), [-1], keepdims=0)
+
+
+def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | None = None) -> Variable:
+    """A matrix with the vector ``x`` on a diagonal, or the diagonal of the matrix ``x``.
+
+    Args:
+        x: variable of rank 1 or 2.
+        offset: 0 for the main diagonal, positive above it.
+        padding_value: what stands beside the diagonal.
+
+    Raises:
+        ArgumentError: if ``x`` has another rank.
+
+    Example:
+        >>> paddle.diag(static.data("v", [3]), offset=1).shape
+        (4, 4)
+    """
+    if x.ndim == 2:
+        return diagonal(x, offset, name=name)
+    if x.ndim != 1:
+        raise ArgumentError(f"diag takes a vector or a matrix, not {x!r}. Use diag_embed for more axes.")
+    layer = Layer("diag_v2", x, name=name)
+    return layer.result("Where", *_on_diagonal(layer, x, offset, padding_value))
+
+
+def diagflat(x: Variable, offset: int = 0, name: str | None = None) -> Variable:
+    """A matrix with the flattened ``x`` on a diagonal."""
+    layer = Layer("diagflat", x, name=name)
+    return diag(layer.op.Reshape(x, np.array([-1])), offset, name=name)
+
+
+def diag_embed(input: Variable, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Variable:
+    """Matrices in the axes ``dim1`` and ``dim2``, with the last axis of ``input`` on a diagonal.
+
+    Example:
+        >>> paddle.diag_embed(static.data("x", [None, 3])).shape
+        (-1, 3, 3)
+    """
+    layer = Layer("diag_embed", input)
+    rank = input.ndim + 1
+    first, second = (normal_axis(axis, rank, "diag_embed") for axis in (dim1, dim2))
+    if first == second:
+        raise ArgumentError("diag_embed: dim1 and dim2 must differ.")
+    if (first, second) == (rank - 2, rank - 1):
+        return layer.result("Where", *_on_diagonal(layer, input, offset, 0))
+    matrices = layer.op.Where(*_on_diagonal(layer, input, offset, 0))
+    others = iter(range(rank - 2))
+    order = [rank - 2 if i == first else rank - 1 if i == second else next(others) for i in range(rank)]
+    return layer.result("Transpose", matrices, perm=order)
+
+
+def _on_diagonal(layer: Layer, x: Variable, offset: int, padding: float) -> tuple[Any, Any, Any]:
+    """Operands of a Where: the diagonal as a mask, ``x`` along the axis where each of its elements fits, the padding"""
+    op, rank = layer.op, x.ndim
+    size = dim(op, x, -1)
+    width = size + abs(offset) if isinstance(size, np.ndarray) else op.Add(size, np.array([abs(offset)]))
+    square = np.tile(width, 2) if isinstance(width, np.ndarray) else op.Concat(width, width, axis=0)
+    mask = op.Cast(op.EyeLike(op.Expand(np.float32(0.0), square), k=offset), to=9)
+    if offset:
+        x = op.Pad(x, [0] * (2 * rank - 1) + [abs(offset)], op.constant(0, x.dtype))
+    # An element of a diagonal above the main one is found by its row, one below by its column.
+    x = op.Unsqueeze(x, [-1] if offset > 0 else [-2])
+    return mask, x, op.constant(padding, x.dtype)
+
+
+def block_diag(inputs: Sequence[Variable], name: str | None = None) -> Variable:
+    """Matrices of known sizes along the diagonal of a large one.
+
+    Example:
+        >>> paddle.block_diag([static.data("a", [2, 3]), static.data("b", [1, 2])]).shape
+        (3, 5)
+    """
+    layer = Layer("block_diag", *inputs, name=name)
+    op = layer.op
+    blocks = [x if x.ndim == 2 else op.Reshape(x, np.array([1, -1])) for x in inputs]
+    widths = [x.shape[1] for x in blocks]
+    if any(width < 0 for width in widths):
+        raise ArgumentError("block_diag: the widths of all matrices must be known. Declare them in data().")
+    rows = []
+    for i, x in enumerate(blocks):
+        pads = [0, sum(widths[:i]), 0, sum(widths[i + 1 :])]
+        rows.append(op.Pad(x, pads, op.constant(0, x.dtype)))
+    return layer.result("Concat", *rows, axis=0)

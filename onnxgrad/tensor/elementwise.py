@@ -1,0 +1,265 @@
+"""Mathematics of two and more operands, which broadcast as in numpy and are promoted to one element type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.arithmetic import promote
+from onnxgrad.ir.bodies import loop_times
+from onnxgrad.ir.variable import Variable
+from onnxgrad.tensor.common import as_dtype, binary, floating, layer_for, log_add_exp, promoted
+from onnxgrad.tensor.layer import Layer, is_variable
+
+__all__ = [
+    "add",
+    "add_n",
+    "atan2",
+    "copysign",
+    "divide",
+    "floor_divide",
+    "floor_mod",
+    "fmax",
+    "fmin",
+    "gcd",
+    "heaviside",
+    "hypot",
+    "lcm",
+    "ldexp",
+    "lerp",
+    "logaddexp",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiplex",
+    "multiply",
+    "pow",
+    "remainder",
+    "subtract",
+]
+
+
+def add(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """``x + y``.
+
+    Args:
+        x, y: variables that broadcast to one shape, or one of them a number.
+
+    Returns:
+        A variable of the broadcast shape, in the element type both promote to.
+
+    Raises:
+        ProgramError: if the shapes do not broadcast.
+        ArgumentTypeError: if neither is a variable.
+
+    Example:
+        >>> paddle.add(static.data("x", [None, 1, 3]), static.data("y", [2, 1])).shape
+        (-1, 2, 3)
+    """
+    return binary("elementwise_add", "Add", x, y, name)
+
+
+def subtract(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """``x - y``."""
+    return binary("elementwise_sub", "Sub", x, y, name)
+
+
+def multiply(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """``x * y``, element by element."""
+    return binary("elementwise_mul", "Mul", x, y, name)
+
+
+def divide(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """``x / y``; integers are divided as float32."""
+    layer = layer_for("elementwise_div", x, y, name=name)
+    x, y = promoted(layer.op, x, y)
+    return layer.result("Div", floating(layer.op, x), floating(layer.op, y))
+
+
+def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """The largest integer not above ``x / y``."""
+    layer = layer_for("elementwise_floordiv", x, y, name=name)
+    op = layer.op
+    a, b = promoted(op, x, y)
+    if a.dtype.is_float:
+        return layer.result("Floor", op.Div(a, b))
+    return layer.result("Div", op.Sub(a, op.Mod(a, b)), b)
+
+
+def remainder(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """``x - y * floor(x / y)``: the remainder has the sign of ``y``."""
+    layer = layer_for("elementwise_mod", x, y, name=name)
+    op = layer.op
+    a, b = promoted(op, x, y)
+    if a.dtype.is_float:
+        return layer.result("Sub", a, op.Mul(b, op.Floor(op.Div(a, b))))
+    return layer.result("Mod", a, b)
+
+
+mod = floor_mod = remainder
+
+
+def pow(x: Variable | float, y: Variable | float, name: str | None = None) -> Variable:
+    """``x`` to the power ``y``."""
+    return binary("pow", "Pow", x, y, name)
+
+
+def maximum(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """The larger of two elements, NaN if one is; the gradient of a tie is shared."""
+    return binary("elementwise_max", "Max", x, y, name)
+
+
+def minimum(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """The smaller of two elements, NaN if one is; the gradient of a tie is shared."""
+    return binary("elementwise_min", "Min", x, y, name)
+
+
+def fmax(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """The larger of two elements that is not NaN; the gradient of a tie goes to ``x``."""
+    return _known_extreme("elementwise_fmax", "GreaterOrEqual", x, y, name)
+
+
+def fmin(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """The smaller of two elements that is not NaN; the gradient of a tie goes to ``x``."""
+    return _known_extreme("elementwise_fmin", "LessOrEqual", x, y, name)
+
+
+def _known_extreme(kind: str, comparison: str, x: Any, y: Any, name: str | None) -> Variable:
+    layer = layer_for(kind, x, y, name=name)
+    op = layer.op
+    a, b = promoted(op, x, y)
+    chosen = getattr(op, comparison)(a, b)
+    if a.dtype.is_float:
+        chosen = op.Or(chosen, op.IsNaN(b))
+    return layer.result("Where", chosen, a, b)
+
+
+def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """0 where ``x`` is negative, 1 where it is positive, ``y`` where it is 0."""
+    layer = layer_for("elementwise_heaviside", x, y, name=name)
+    op = layer.op
+    a, b = promoted(op, x, y)
+    zero = op.constant(0, a.dtype)
+    step = op.Relu(op.Sign(a)) if a.dtype.is_float else op.Cast(op.Greater(a, zero), to=a.dtype.number)
+    return layer.result("Where", op.Equal(a, zero), b, step)
+
+
+def copysign(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """The size of ``x`` with the sign of ``y``."""
+    layer = layer_for("copysign", x, y, name=name)
+    op = layer.op
+    a, b = (floating(op, item) for item in promoted(op, x, y))
+    zero = op.constant(0.0, b.dtype)
+    minus = op.Or(op.Less(b, zero), op.And(op.Equal(b, zero), op.Less(op.Reciprocal(b), zero)))
+    size = op.Abs(a)
+    return layer.result("Where", minus, op.Neg(size), size)
+
+
+def atan2(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """The angle of the point with height ``x`` and width ``y``, in (-pi, pi]."""
+    layer = layer_for("atan2", x, y, name=name)
+    op = layer.op
+    a, b = (floating(op, item) for item in promoted(op, x, y))
+    zero, one, half = (op.constant(v, a.dtype) for v in (0.0, 1.0, math.pi / 2))
+    steep = op.Greater(op.Abs(a), op.Abs(b))
+    below = op.Where(steep, a, b)
+    angle = op.Atan(op.Div(op.Where(steep, b, a), op.Where(op.Equal(below, zero), one, below)))
+    upwards = op.Where(op.Less(a, zero), op.Neg(half), half)
+    turn = op.Where(op.Less(b, zero), op.Mul(upwards, 2.0), zero)
+    return layer.result("Where", steep, op.Sub(upwards, angle), op.Add(angle, turn))
+
+
+def hypot(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """sqrt(x^2 + y^2)."""
+    layer = layer_for("hypot", x, y, name=name)
+    op = layer.op
+    a, b = (floating(op, item) for item in promoted(op, x, y))
+    return layer.result("Sqrt", op.Add(op.Mul(a, a), op.Mul(b, b)))
+
+
+def logaddexp(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """log(exp(x) + exp(y)), computed stably."""
+    layer = layer_for("logaddexp", x, y, name=name)
+    op = layer.op
+    a, b = (floating(op, item) for item in promoted(op, x, y))
+    return layer.result("Identity", log_add_exp(op, a, b))
+
+
+def ldexp(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """``x`` times 2 to the power ``y``."""
+    layer = layer_for("ldexp", x, y, name=name)
+    op = layer.op
+    a, b = (floating(op, item) for item in promoted(op, x, y))
+    return layer.result("Mul", a, op.Pow(op.constant(2.0, b.dtype), b))
+
+
+def lerp(x: Variable, y: Variable, weight: float | Variable, name: str | None = None) -> Variable:
+    """``x + weight * (y - x)``."""
+    layer = layer_for("lerp", x, y, weight, name=name)
+    op = layer.op
+    a, b, w = promoted(op, x, y, weight)
+    return layer.result("Add", a, op.Mul(w, op.Sub(b, a)))
+
+
+def gcd(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Greatest common divisor of integers, by Euclid's steps, unrolled as often as 64 bits can need."""
+    layer = Layer("gcd", x, y, name=name)
+    a, b = _wide_integers(layer, "gcd", x, y)
+    return layer.result("Cast", _gcd(layer.op, a, b), to=promote(x.dtype, y.dtype).number)
+
+
+def lcm(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Least common multiple of integers."""
+    layer = Layer("lcm", x, y, name=name)
+    op = layer.op
+    a, b = _wide_integers(layer, "lcm", x, y)
+    divisor = op.Max(_gcd(op, a, b), 1)
+    return layer.result("Cast", op.Abs(op.Mul(op.Div(a, divisor), b)), to=promote(x.dtype, y.dtype).number)
+
+
+def _wide_integers(layer: Layer, function: str, *items: Variable) -> list[Variable]:
+    if any(not item.dtype.is_integer for item in items):
+        raise ArgumentError(f"{function} takes integers, not {[item.dtype.name for item in items]}.")
+    return [as_dtype(layer.op, item, "int64") for item in items]
+
+
+_EUCLID_STEPS = 92
+"""Two 64-bit Fibonacci neighbours need so many."""
+
+
+def _gcd(op: Any, a: Variable, b: Variable) -> Variable:
+    zero = op.Mul(op.Add(a, b), 0)
+
+    def step(build: Any, i: Variable, a: Variable, b: Variable) -> Any:
+        done = build.Equal(b, build.constant(np.int64(0)))
+        safe = build.Where(done, build.constant(np.int64(1)), b)
+        return build.Where(done, a, b), build.Where(done, b, build.Mod(a, safe))
+
+    starts = [("a", op.Add(op.Abs(a), zero)), ("b", op.Add(op.Abs(b), zero))]
+    return loop_times(op, np.array(_EUCLID_STEPS), starts, step)[0]
+
+
+def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Variable:
+    """Sum of several tensors of one shape."""
+    items = [inputs] if is_variable(inputs) else list(inputs)
+    return Layer("sum", *items, name=name).result("Sum", *items)
+
+
+def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = None) -> Variable:
+    """Row i of the result is row i of ``inputs[index[i]]``.
+
+    Example:
+        >>> a, b = static.data("a", [4, 2]), static.data("b", [4, 2])
+        >>> paddle.multiplex([a, b], static.data("index", [4, 1], "int64")).shape
+        (4, 2)
+    """
+    layer = Layer("multiplex", *inputs, index, name=name)
+    op = layer.op
+    stacked = op.Concat(*(op.Unsqueeze(item, [0]) for item in inputs), axis=0)
+    chosen = op.Reshape(as_dtype(op, index, "int64"), np.array([-1, 1]))
+    rows = op.Range(np.array(0), op.Squeeze(op.Shape(chosen, start=0, end=1), [0]), np.array(1))
+    return layer.result("GatherND", stacked, op.Concat(chosen, op.Unsqueeze(rows, [1]), axis=1))

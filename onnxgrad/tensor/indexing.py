@@ -1,0 +1,584 @@
+"""Reading and replacing elements at given places: gather, scatter, masks, and the index expressions of Python."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.tensor.common import as_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
+from onnxgrad.tensor.layer import Layer, is_variable
+
+__all__ = [
+    "gather",
+    "gather_nd",
+    "index_add",
+    "index_fill",
+    "index_put",
+    "index_sample",
+    "index_select",
+    "masked_fill",
+    "masked_scatter",
+    "masked_select",
+    "put_along_axis",
+    "scatter",
+    "scatter_nd",
+    "scatter_nd_add",
+    "select_scatter",
+    "shard_index",
+    "slice_scatter",
+    "take",
+    "take_along_axis",
+]
+
+_END = np.iinfo(np.int64).max
+
+
+def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = None) -> Variable:
+    """Slices of ``x`` along ``axis`` (default 0), in the order of a vector of indices.
+
+    Example:
+        >>> paddle.gather(static.data("x", [4, 3]), static.data("i", [2], "int64")).shape
+        (2, 3)
+    """
+    layer = Layer("gather", x, index, name=name)
+    axis = 0 if axis is None else int(axis.value.numpy()) if is_variable(axis) and axis.value is not None else axis
+    if index.ndim == 2 and index.shape[1] == 1:
+        index = layer.op.Squeeze(index, [1])
+    return layer.result("Gather", x, _position(layer.op, index), axis=axis)
+
+
+def _position(op: Any, index: Variable) -> Variable:
+    """An index in one of the two types that ONNX takes."""
+    return index if index.dtype.name in ("int32", "int64") else as_dtype(op, index, "int64")
+
+
+def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
+    """Slices of ``x`` along ``axis``, in the order of a vector of indices."""
+    layer = Layer("index_select", x, index, name=name)
+    return layer.result("Gather", x, _position(layer.op, index), axis=axis)
+
+
+def gather_nd(x: Variable, index: Variable, name: str | None = None) -> Variable:
+    """Elements or slices of ``x`` at the positions in the last axis of ``index``.
+
+    Example:
+        >>> paddle.gather_nd(static.data("x", [4, 3, 2]), static.data("i", [5, 2], "int64")).shape
+        (5, 2)
+    """
+    layer = Layer("gather_nd", x, index, name=name)
+    return layer.result("GatherND", x, as_dtype(layer.op, index, "int64"))
+
+
+def index_sample(x: Variable, index: Variable) -> Variable:
+    """For each row of ``x``, its elements at the columns in the same row of ``index``."""
+    layer = Layer("index_sample", x, index)
+    return layer.result("GatherElements", x, _position(layer.op, index), axis=1)
+
+
+def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool = True) -> Variable:
+    """Elements of ``arr`` picked along ``axis``; the other axes broadcast.
+
+    Example:
+        >>> paddle.take_along_axis(static.data("x", [2, 4]), static.data("i", [2, 3], "int64"), 1).shape
+        (2, 3)
+    """
+    layer = Layer("take_along_axis", arr, indices)
+    op = layer.op
+    axis = normal_axis(axis, arr.ndim, "take_along_axis")
+    if broadcast:
+        arr, indices = _aligned(op, arr, indices, axis)
+    return layer.result("GatherElements", arr, _position(op, indices), axis=axis)
+
+
+def _aligned(op: Any, arr: Variable, indices: Variable, axis: int) -> tuple[Variable, Variable]:
+    """Both repeated along all axes but one to a common shape"""
+    sizes, wanted = arr.shape, indices.shape
+    others = [i for i in range(arr.ndim) if i != axis]
+    if all(sizes[i] == wanted[i] >= 0 for i in others):
+        return arr, indices
+
+    def target(own: Variable, other: Variable) -> Any:
+        if all(n >= 0 for v in (own, other) for i, n in enumerate(v.shape) if i != axis):
+            return np.array([1 if i == axis else max(own.shape[i], other.shape[i]) for i in range(own.ndim)])
+        size = op.Shape(other)
+        return op.ScatterElements(size, np.array([axis]), np.array([1]))
+
+    return op.Expand(arr, target(arr, indices)), op.Expand(indices, target(indices, arr))
+
+
+_REDUCTIONS = {"assign": "none", "add": "add", "mul": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
+
+
+def put_along_axis(
+    arr: Variable,
+    indices: Variable,
+    values: Variable | float,
+    axis: int,
+    reduce: str = "assign",
+    include_self: bool = True,
+    broadcast: bool = True,
+) -> Variable:
+    """``arr`` with values put at places along ``axis``.
+
+    Args:
+        arr: variable of any shape.
+        indices: places along ``axis``; of the same rank.
+        values: a number, or a variable that broadcasts to the shape of ``indices``.
+        reduce: 'assign', or what happens to the element that is there: 'add', 'mul', 'amax', 'amin'. 'mean' divides the sum.
+        include_self: False to leave the former element out of the reduction.
+        broadcast: repeat ``indices`` to the shape of ``arr`` along the other axes.
+
+    Example:
+        >>> x, i = static.data("x", [2, 4]), static.data("i", [2, 1], "int64")
+        >>> paddle.put_along_axis(x, i, 1.0, 1).shape
+        (2, 4)
+    """
+    layer = layer_for("put_along_axis", arr, indices, values)
+    op = layer.op
+    axis = normal_axis(axis, arr.ndim, "put_along_axis")
+    if reduce not in (*_REDUCTIONS, "mean"):
+        raise ArgumentError(f"put_along_axis: reduce is one of {sorted([*_REDUCTIONS, 'mean'])}, not {reduce!r}.")
+    places = _position(op, indices)
+    if broadcast:
+        size = shape_of(op, arr)
+        one = np.array([1])
+        if isinstance(size, np.ndarray):
+            size = size.copy()
+            size[axis] = 1
+        else:
+            size = op.ScatterElements(size, np.array([axis]), one)
+        places = op.Expand(places, size)
+    updates = op.Expand(values if is_variable(values) else op.constant(values, arr.dtype), shape_of(op, places))
+    if reduce == "assign":
+        return layer.result("ScatterElements", arr, places, updates, axis=axis)
+    if not include_self:
+        neutral = {"add": 0, "mean": 0, "mul": 1, "multiply": 1}.get(reduce)
+        first = updates if neutral is None else op.Expand(op.constant(neutral, arr.dtype), shape_of(op, places))
+        arr = op.ScatterElements(arr, places, first, axis=axis)
+    if reduce != "mean":
+        return layer.result("ScatterElements", arr, places, updates, axis=axis, reduction=_REDUCTIONS[reduce])
+    ones = op.Expand(op.constant(1, arr.dtype), shape_of(op, places))
+    start = op.Expand(op.constant(1, arr.dtype), shape_of(op, arr))
+    if not include_self:
+        start = op.ScatterElements(start, places, op.Sub(ones, ones), axis=axis)
+    many = op.ScatterElements(start, places, ones, axis=axis, reduction="add")
+    return layer.result("Div", op.ScatterElements(arr, places, updates, axis=axis, reduction="add"), many)
+
+
+def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None) -> Variable:
+    """``x`` with rows replaced by those of ``updates``, or, without ``overwrite``, set to the sum of the updates they get.
+
+    Example:
+        >>> x, i = static.data("x", [4, 2]), static.data("i", [3], "int64")
+        >>> paddle.scatter(x, i, static.data("u", [3, 2])).shape
+        (4, 2)
+    """
+    layer = Layer("scatter", x, index, updates, name=name)
+    op = layer.op
+    places = op.Unsqueeze(as_dtype(op, index, "int64"), [-1]) if index.ndim == 1 else as_dtype(op, index, "int64")
+    if overwrite:
+        return layer.result("ScatterND", x, places, updates)
+    cleared = op.ScatterND(x, places, op.Sub(updates, updates))
+    return layer.result("Add", cleared, _summed_at(op, places, updates, shape_of(op, x)))
+
+
+def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
+    """``x`` with updates added at the positions in the last axis of ``index``; repeated positions add up."""
+    layer = Layer("scatter_nd_add", x, index, updates, name=name)
+    op = layer.op
+    return layer.result("Add", x, _summed_at(op, as_dtype(op, index, "int64"), updates, shape_of(op, x)))
+
+
+def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Variable:
+    """Zeros of ``shape`` with updates added at the positions in the last axis of ``index``.
+
+    Example:
+        >>> i, u = static.data("i", [3, 1], "int64"), static.data("u", [3, 2])
+        >>> paddle.scatter_nd(i, u, [4, 2]).shape
+        (4, 2)
+    """
+    layer = Layer("scatter_nd", index, updates, name=name)
+    op = layer.op
+    return layer.result("Identity", _summed_at(op, as_dtype(op, index, "int64"), updates, shape_operand(op, shape)))
+
+
+def _summed_at(op: Any, index: Variable, updates: Variable, size: Any) -> Any:
+    """Zeros of a shape with updates added at positions.
+
+    The positions become numbers of rows, so that ScatterElements adds up: ScatterND loses updates on several threads.
+    """
+    depth = index.shape[-1]
+    shape = size if is_variable(size) else op.constant(size)
+    lead, tail = op.Slice(shape, [0], [depth], [0]), op.Slice(shape, [depth], [_END], [0])
+    # Row strides: the product of all later leading sizes.
+    weights = [op.ReduceProd(op.Slice(lead, [i + 1], [_END], [0]), keepdims=1) for i in builtins.range(depth)]
+    wrapped = op.Mod(index, lead)
+    row = op.ReduceSum(op.Mul(wrapped, op.Concat(*weights, axis=0)), [-1], keepdims=0)
+    rows = op.Reshape(updates, op.Concat(np.array([-1]), op.ReduceProd(tail, keepdims=1), axis=0), allowzero=1)
+    flat = op.Expand(op.Reshape(row, np.array([-1, 1])), op.Shape(rows))
+    zeros = op.Expand(
+        op.constant(0, updates.dtype), op.Concat(op.ReduceProd(lead, keepdims=1), op.ReduceProd(tail, keepdims=1), axis=0)
+    )
+    return op.Reshape(op.ScatterElements(zeros, flat, rows, axis=0, reduction="add"), shape, allowzero=1)
+
+
+def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: str | None = None) -> Variable:
+    """``x`` with the slices of ``value`` added along ``axis`` at a vector of indices."""
+    layer = Layer("index_add", x, index, value, name=name)
+    axis = normal_axis(axis, x.ndim, "index_add")
+    places = _spread(layer.op, index, value, axis)
+    return layer.result("ScatterElements", x, places, value, axis=axis, reduction="add")
+
+
+def index_fill(x: Variable, index: Variable, axis: int, value: Any, name: str | None = None) -> Variable:
+    """``x`` with one value in all slices along ``axis`` at a vector of indices."""
+    layer = layer_for("index_fill", x, index, value, name=name)
+    op = layer.op
+    axis = normal_axis(axis, x.ndim, "index_fill")
+    slices = op.Gather(x, _position(op, index), axis=axis)
+    updates = op.Expand(scalar(op, value, x.dtype), shape_of(op, slices))
+    return layer.result("ScatterElements", x, _spread(op, index, slices, axis), updates, axis=axis)
+
+
+def _spread(op: Any, index: Variable, like: Variable, axis: int) -> Any:
+    """A vector of places along one axis, repeated to the shape of ``like``"""
+    column = op.Reshape(_position(op, index), np.array([-1 if i == axis else 1 for i in builtins.range(like.ndim)]))
+    return op.Expand(column, shape_of(op, like))
+
+
+def index_put(
+    x: Variable, indices: Sequence[Variable], value: Variable, accumulate: bool = False, name: str | None = None
+) -> Variable:
+    """``x[indices] = value`` as a new variable; with ``accumulate``, the values are added.
+
+    Example:
+        >>> x, i = static.data("x", [4, 2]), static.data("i", [3], "int64")
+        >>> paddle.index_put(x, (i,), static.data("v", [3, 2])).shape
+        (4, 2)
+    """
+    layer = Layer("index_put", x, *indices, value, name=name)
+    op = layer.op
+    if any(item.dtype == "bool" for item in indices):
+        positions, size = _positions(op, x, _masks_as_places(op, list(indices)))
+    else:
+        positions, size = _positions(op, x, list(indices))
+    updates = op.Expand(as_dtype(op, value, x.dtype), size)
+    if not accumulate:
+        return layer.result("ScatterND", x, positions, updates)
+    return layer.result("Add", x, _summed_at(op, positions, updates, shape_of(op, x)))
+
+
+def _masks_as_places(op: Any, indices: Sequence[Variable]) -> list[Variable]:
+    """Each mask as one vector of places per axis that it covers"""
+    found: list[Variable] = []
+    for item in indices:
+        if item.dtype != "bool":
+            found.append(item)
+            continue
+        rows = op.NonZero(item)
+        found.extend(op.Gather(rows, np.array(i), axis=0) for i in builtins.range(item.ndim))
+    return found
+
+
+def _positions(op: Any, x: Variable, indices: Sequence[Variable]) -> tuple[Any, Any]:
+    """Index variables as one operand of GatherND, and the shape of what it picks"""
+    wide = [as_dtype(op, item, "int64") for item in indices]
+    total = wide[0] if len(wide) == 1 else op.Sum(*(op.Cast(item, to=1) for item in wide))
+    common = op.Shape(total)
+    columns = [op.Unsqueeze(op.Expand(item, common) if len(wide) > 1 else item, [-1]) for item in wide]
+    positions = op.Concat(*columns, axis=-1) if len(columns) > 1 else columns[0]
+    if len(indices) == x.ndim:
+        return positions, common
+    return positions, op.Concat(common, op.Shape(x, start=len(indices)), axis=0)
+
+
+def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = None) -> Variable:
+    """Elements of the flattened ``x``, in the shape of ``index``.
+
+    Args:
+        mode: what is done with an index outside: 'raise' an error at run time, 'wrap' it around, or 'clip' it.
+    """
+    layer = Layer("take", x, index, name=name)
+    op = layer.op
+    if mode not in ("raise", "wrap", "clip"):
+        raise ArgumentError(f"take: mode is 'raise', 'wrap' or 'clip', not {mode!r}.")
+    places = as_dtype(op, index, "int64")
+    if mode == "wrap":
+        places = op.Mod(places, op.Size(x))
+    if mode == "clip":
+        places = op.Clip(places, np.array(0), op.Sub(op.Size(x), np.array(1)))
+    return layer.result("Gather", op.Reshape(x, np.array([-1])), places)
+
+
+def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Variable:
+    """Indices as one of ``nshards`` equal parts of ``index_num`` counts them; ``ignore_value`` for those of other parts."""
+    layer = Layer("shard_index", input)
+    op = layer.op
+    if not 0 <= shard_id < nshards:
+        raise ArgumentError(f"shard_index: shard_id {shard_id} must lie in 0 to {nshards - 1}.")
+    size = op.constant(-(-index_num // nshards), input.dtype)
+    own = op.Equal(op.Div(input, size), op.constant(shard_id, input.dtype))
+    return layer.result("Where", own, op.Mod(input, size), op.constant(ignore_value, input.dtype))
+
+
+# Masks ---------------------------------------------------------------------------------------------------------------
+
+
+def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Variable:
+    """The elements of ``x`` where a mask is true, as a vector.
+
+    Example:
+        >>> paddle.masked_select(static.data("x", [2, 3]), static.data("m", [2, 3], "bool")).shape
+        (-1,)
+    """
+    layer = Layer("masked_select", x, mask, name=name)
+    op = layer.op
+    if x.static_shape is None or x.static_shape != mask.static_shape:
+        both = op.Shape(op.Or(mask, op.Cast(op.Expand(np.array(0), op.Shape(x)), to=9)))
+        x, mask = op.Expand(x, both), op.Expand(mask, both)
+    return layer.result("GatherND", x, op.Transpose(op.NonZero(mask), perm=[1, 0]))
+
+
+def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
+    """``x`` with one value where a mask is true."""
+    layer = layer_for("masked_fill", x, mask, value, name=name)
+    return layer.result("Where", mask, scalar(layer.op, value, x.dtype), x)
+
+
+def masked_scatter(x: Variable, mask: Variable, value: Variable, name: str | None = None) -> Variable:
+    """``x`` with the elements where a mask is true replaced by those of ``value``, one after the other."""
+    layer = Layer("masked_scatter", x, mask, value, name=name)
+    op = layer.op
+    chosen = op.Expand(mask, shape_of(op, x))
+    order = op.CumSum(op.Cast(op.Reshape(chosen, np.array([-1])), to=7), np.array(0))
+    places = op.Reshape(op.Max(op.Sub(order, np.array(1)), np.array(0)), shape_of(op, x), allowzero=1)
+    values = op.Gather(op.Reshape(as_dtype(op, value, x.dtype), np.array([-1])), places)
+    return layer.result("Where", chosen, values, x)
+
+
+# Replacing a part ----------------------------------------------------------------------------------------------------
+
+
+def slice_scatter(
+    x: Variable,
+    value: Variable,
+    axes: Sequence[int],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    strides: Sequence[int],
+    name: str | None = None,
+) -> Variable:
+    """``x`` with the elements of a strided slice replaced by ``value``."""
+    items: list[Any] = [builtins.slice(None)] * x.ndim
+    for axis, start, end, step in zip(axes, starts, ends, strides, strict=True):
+        items[axis] = builtins.slice(start, end, step)
+    return setitem(x, tuple(items), value)
+
+
+def select_scatter(x: Variable, values: Variable, axis: int, index: int, name: str | None = None) -> Variable:
+    """``x`` with the slice number ``index`` along ``axis`` replaced."""
+    items: list[Any] = [builtins.slice(None)] * x.ndim
+    items[axis] = index
+    return setitem(x, tuple(items), values)
+
+
+def getitem(x: Variable, item: Any) -> Variable:
+    """``x[item]``: ints, slices, ``...``, None, lists or arrays or variables of integers, and masks, as in numpy.
+
+    Example:
+        >>> x = static.data("x", [None, 4, 5])
+        >>> x[:, -1, ::2].shape, x[..., None, [0, 2]].shape
+        ((-1, 3), (-1, 4, 1, 2))
+    """
+    return _Index(x, item).read()
+
+
+def setitem(x: Variable, item: Any, value: Any) -> Variable:
+    """A copy of ``x`` in which ``x[item]`` is replaced by ``value``, a number, a variable, or an array.
+
+    Example:
+        >>> x = static.data("x", [4, 3])
+        >>> static.setitem(x, (slice(0, 2), 1), 0.5).shape
+        (4, 3)
+    """
+    return _Index(x, item).replace(value)
+
+
+class _Index:
+    """An index expression on one variable, taken apart: slices first, then places, then new axes."""
+
+    def __init__(self, x: Variable, item: Any) -> None:
+        self.x = x
+        items = list(item) if isinstance(item, tuple) else [item]
+        if isinstance(item, list) and any(isinstance(part, (builtins.slice, type(None), type(...))) for part in item):
+            items = list(item)
+        others = [part for part in items if is_variable(part)]
+        self.layer = Layer("slice", x, *others, name=f"{x.name}_slice")
+        self.op = self.layer.op
+        items = [self._operand(part) for part in items]
+        self._expand_masks_and_ellipsis(items)
+
+    def _operand(self, part: Any) -> Any:
+        if isinstance(part, (bool, np.bool_)):
+            raise ArgumentTypeError(f"indexing {self.x.name}: a single truth value is no index. Use a mask or an integer.")
+        if part is None or part is Ellipsis or isinstance(part, builtins.slice) or is_variable(part):
+            return part
+        if isinstance(part, (int, np.integer)):
+            return int(part)
+        if isinstance(part, (list, tuple, range, np.ndarray)):
+            array = np.asarray(part)
+            if array.dtype.kind in "iub":
+                return self.op.constant(array.astype(np.int64) if array.dtype.kind != "b" else array)
+            if array.size == 0:
+                return self.op.constant(array.astype(np.int64))
+        raise ArgumentTypeError(
+            f"cannot index {self.x.name} with {type(part).__name__}; use integers, slices, ..., None, integer arrays or masks."
+        )
+
+    def _expand_masks_and_ellipsis(self, items: list[Any]) -> None:
+        covered = sum(
+            part.ndim if is_variable(part) and part.dtype == "bool" else 1
+            for part in items
+            if part is not None and part is not Ellipsis
+        )
+        rank = self.x.ndim
+        if covered > rank:
+            raise ArgumentError(f"indexing {self.x.name}: {covered} indices for {rank} axes.")
+        if sum(part is Ellipsis for part in items) > 1:
+            raise ArgumentError(f"indexing {self.x.name}: only one ... is allowed.")
+        fill = [builtins.slice(None)] * (rank - covered)
+        at = next((i for i, part in enumerate(items) if part is Ellipsis), None)
+        items = [*items, *fill] if at is None else [*items[:at], *fill, *items[at + 1 :]]
+        self.items: list[Any] = []
+        for part in items:
+            if is_variable(part) and part.dtype == "bool":
+                self.items.extend(_masks_as_places(self.op, [part]))
+            else:
+                self.items.append(part)
+
+    def read(self) -> Variable:
+        x, rest = self._sliced()
+        if any(is_variable(part) for part in rest):
+            x, rest = self._gathered(x, rest)
+        squeezed = [i for i, part in enumerate(p for p in rest if p is not None) if isinstance(part, int)]
+        if squeezed:
+            x = self.op.Squeeze(x, squeezed)
+        kept = [part for part in rest if not isinstance(part, int)]
+        added = [i for i, part in enumerate(kept) if part is None]
+        if added:
+            x = self.op.Unsqueeze(x, added)
+        return self.layer.result("Identity", x) if x is self.x else x
+
+    def _sliced(self) -> tuple[Variable, list[Any]]:
+        """``x`` after its ints (kept as axes of size 1) and slices; and what is left to do per axis"""
+        starts: list[Any] = []
+        ends: list[Any] = []
+        steps: list[int] = []
+        axes: list[int] = []
+        axis = 0
+        for part in self.items:
+            if part is None:
+                continue
+            if isinstance(part, int):
+                self._check(part, axis)
+                bounds: Any = (part, part + 1 if part != -1 else _END, 1)
+            elif isinstance(part, builtins.slice) and not (part.start is part.stop is part.step is None):
+                bounds = _bounds(part)
+            else:
+                axis += 1
+                continue
+            starts.append(bounds[0])
+            ends.append(bounds[1])
+            steps.append(bounds[2])
+            axes.append(axis)
+            axis += 1
+        if not axes:
+            return self.x, self.items
+        op = self.op
+        lower, upper = shape_operand(op, starts), shape_operand(op, ends)
+        return op.Slice(self.x, lower, upper, axes, steps), self.items
+
+    def _check(self, index: int, axis: int) -> None:
+        size = self.x.shape[axis]
+        if size >= 0 and not -size <= index < size:
+            raise ArgumentError(f"indexing {self.x.name}: {index} is outside axis {axis} of {size} elements.")
+
+    def _gathered(self, x: Variable, rest: list[Any]) -> tuple[Variable, list[Any]]:
+        """Apply the index variables. Adjacent ones leave their axes in place, separated ones in front, as in numpy."""
+        op = self.op
+        axes_only = [part for part in rest if part is not None]
+        # Beside an array, an int is an array of one place.
+        places = {i: part for i, part in enumerate(axes_only) if is_variable(part)}
+        if len(places) == 1 and not any(isinstance(part, int) for part in axes_only):
+            ((axis, index),) = places.items()
+            y = op.Gather(x, _position(op, index), axis=axis)
+            at = _place(rest, index)
+            return y, [*rest[:at], *[builtins.slice(None)] * index.ndim, *rest[at + 1 :]]
+        advanced = [i for i, part in enumerate(axes_only) if is_variable(part) or isinstance(part, int)]
+        adjacent = _adjacent(rest)
+        order = advanced + [i for i in range(len(axes_only)) if i not in advanced]
+        if order != list(range(len(order))):
+            x = op.Transpose(x, perm=order)
+        zero = op.constant(np.array(0, np.int64))
+        indices = [axes_only[i] if is_variable(axes_only[i]) else zero for i in advanced]
+        positions, _ = _positions(op, x, indices)
+        depth = max(v.ndim for v in indices)
+        y = op.GatherND(x, positions)
+        first = advanced[0] if adjacent else 0
+        if first:
+            y = op.Transpose(y, perm=[*range(depth, depth + first), *range(depth), *range(depth + first, y.ndim)])
+        left = [part for part in rest if part is None or isinstance(part, builtins.slice)]
+        front = sum(1 for part in _before_advanced(rest)) if adjacent else 0
+        return y, [*left[:front], *[builtins.slice(None)] * depth, *left[front:]]
+
+    def replace(self, value: Any) -> Variable:
+        """Number all elements, read the numbers at the index, and write the values there."""
+        x, op = self.x, self.op
+        size = shape_of(op, x)
+        if isinstance(size, np.ndarray):
+            numbers = op.constant(np.arange(int(size.prod())).reshape(size))
+        else:
+            numbers = op.Reshape(op.Range(np.array(0), op.Size(x), np.array(1)), size, allowzero=1)
+        inner = _Index.__new__(_Index)
+        inner.x, inner.layer, inner.op, inner.items = numbers, self.layer, op, self.items
+        chosen = inner.read()
+        if not is_variable(value):
+            array = np.asarray(value)
+            value = op.constant(array, x.dtype)
+        updates = op.Expand(as_dtype(op, value, x.dtype), shape_of(op, chosen))
+        flat = op.Reshape(x, np.array([-1]))
+        minus_one = np.array([-1])
+        done = op.ScatterElements(flat, op.Reshape(chosen, minus_one), op.Reshape(updates, minus_one), axis=0)
+        return self.layer.result("Reshape", done, size, allowzero=1)
+
+
+def _place(items: Sequence[Any], wanted: Any) -> int:
+    return next(i for i, part in enumerate(items) if part is wanted)
+
+
+def _adjacent(items: Sequence[Any]) -> bool:
+    """Whether ints and index variables stand side by side"""
+    where = [i for i, part in enumerate(items) if is_variable(part) or isinstance(part, int)]
+    return where[-1] - where[0] + 1 == len(where)
+
+
+def _before_advanced(items: Sequence[Any]) -> list[Any]:
+    first = next(i for i, part in enumerate(items) if is_variable(part) or isinstance(part, int))
+    return list(items[:first])
+
+
+def _bounds(part: builtins.slice) -> tuple[Any, Any, int]:
+    """Start, end and step of a slice as ONNX wants them; bounds may be variables"""
+    if is_variable(part.step):
+        raise ArgumentTypeError("the step of a slice must be known when the program is built, not a Variable.")
+    step = 1 if part.step is None else int(part.step)
+    if step == 0:
+        raise ArgumentError("the step of a slice cannot be 0.")
+    start = part.start if part.start is not None else (0 if step > 0 else _END)
+    end = part.stop if part.stop is not None else (_END if step > 0 else -_END)
+    return start, end, step

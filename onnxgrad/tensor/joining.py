@@ -1,0 +1,219 @@
+"""Joining tensors and cutting them into parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.tensor.common import Shape, as_operand, integers, known_dim, normal_axis, shape_operand
+from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
+
+__all__ = [
+    "chunk",
+    "column_stack",
+    "concat",
+    "crop",
+    "dsplit",
+    "dstack",
+    "hsplit",
+    "hstack",
+    "row_stack",
+    "slice",
+    "split",
+    "stack",
+    "strided_slice",
+    "tensor_split",
+    "unbind",
+    "unstack",
+    "vsplit",
+    "vstack",
+]
+
+
+def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
+    """Several tensors joined along ``axis``.
+
+    Example:
+        >>> paddle.concat([static.data("x", [None, 2]), static.data("y", [None, 3])], axis=1).shape
+        (-1, 5)
+    """
+    items = list(x)
+    layer = Layer("concat", *items, name=name)
+    (axis,) = integers(axis.value.numpy() if is_variable(axis) and axis.value is not None else axis, "concat")
+    return layer.result("Concat", *items, axis=axis)
+
+
+def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
+    """Several tensors of one shape, joined along a new axis.
+
+    Example:
+        >>> paddle.stack([static.data("x", [None, 2]), static.data("y", [None, 2])], axis=1).shape
+        (-1, 2, 2)
+    """
+    layer = Layer("stack", *x, name=name)
+    return layer.result("Concat", *(layer.op.Unsqueeze(item, [axis]) for item in x), axis=axis)
+
+
+def hstack(x: Sequence[Variable], name: str | None = None) -> Variable:
+    """Tensors joined along the second axis, vectors along their only one."""
+    items = [atleast_1d(item) for item in x]
+    return concat(items, axis=0 if items[0].ndim == 1 else 1, name=name)
+
+
+def vstack(x: Sequence[Variable], name: str | None = None) -> Variable:
+    """Tensors of at least two axes (a vector is a row) joined along the first."""
+    return concat([atleast_2d(item) for item in x], axis=0, name=name)
+
+
+row_stack = vstack
+
+
+def dstack(x: Sequence[Variable], name: str | None = None) -> Variable:
+    """Tensors of at least three axes joined along the third."""
+    return concat([atleast_3d(item) for item in x], axis=2, name=name)
+
+
+def column_stack(x: Sequence[Variable], name: str | None = None) -> Variable:
+    """Tensors joined along the second axis; a vector is a column."""
+    return concat([item if item.ndim > 1 else reshape(item, [-1, 1]) for item in x], axis=1, name=name)
+
+
+def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variable = 0, name: str | None = None) -> list[Variable]:
+    """Parts of ``x`` along ``axis``: a number of equal ones, or of given sizes (one may be -1).
+
+    Raises:
+        ArgumentError: if the axis is not divisible, or a size is unknown where it is needed.
+
+    Example:
+        >>> [part.shape for part in paddle.split(static.data("x", [None, 6]), [1, -1], axis=1)]
+        [(-1, 1), (-1, 5)]
+    """
+    layer = Layer("split", x, name=name)
+    (axis,) = integers(axis.value.numpy() if is_variable(axis) and axis.value is not None else axis, "split")
+    axis = normal_axis(axis, x.ndim, "split")
+    if isinstance(num_or_sections, (int, np.integer)):
+        size = x.shape[axis]
+        if size >= 0 and size % num_or_sections:
+            raise ArgumentError(f"split: axis {axis} has {size} elements, which {num_or_sections} does not divide.")
+        if num_or_sections == 1:
+            return [layer.result("Identity", x)]
+        return layer.results(int(num_or_sections), "Split", x, axis=axis, num_outputs=int(num_or_sections))
+    return _split_sizes(layer, x, integers(list(num_or_sections), "split"), axis)
+
+
+def _split_sizes(layer: Layer, x: Variable, sizes: list[int], axis: int) -> list[Variable]:
+    if -1 in sizes:
+        whole = known_dim(x, axis, "split with a part of size -1")
+        sizes[sizes.index(-1)] = whole - sum(size for size in sizes if size != -1)
+    if len(sizes) == 1:
+        return [layer.result("Identity", x)]
+    return layer.results(len(sizes), "Split", x, np.array(sizes), axis=axis)
+
+
+def tensor_split(x: Variable, num_or_indices: int | Sequence[int], axis: int = 0, name: str | None = None) -> list[Variable]:
+    """Parts along ``axis`` as equal as possible, or cut at indices.
+
+    Example:
+        >>> [part.shape for part in paddle.tensor_split(static.data("x", [7]), 3)]
+        [(3,), (2,), (2,)]
+    """
+    layer = Layer("tensor_split", x, name=name)
+    axis = normal_axis(axis, x.ndim, "tensor_split")
+    size = known_dim(x, axis, "tensor_split")
+    if isinstance(num_or_indices, (int, np.integer)):
+        least, more = divmod(size, int(num_or_indices))
+        sizes = [least + 1] * more + [least] * (int(num_or_indices) - more)
+    else:
+        ends = [min(max(i + size if i < 0 else i, 0), size) for i in integers(num_or_indices, "tensor_split")]
+        starts = [0, *ends]
+        sizes = [max(stop - start, 0) for start, stop in zip(starts, [*ends, size], strict=True)]
+        if sum(sizes) != size:
+            return [layer.result("Slice", x, [a], [b], [axis]) for a, b in zip(starts, [*ends, size], strict=True)]
+    return _split_sizes(layer, x, sizes, axis)
+
+
+def hsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = None) -> list[Variable]:
+    """``tensor_split`` along the second axis, of a vector along its only one."""
+    return tensor_split(x, num_or_indices, 1 if x.ndim > 1 else 0, name)
+
+
+def vsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = None) -> list[Variable]:
+    """``tensor_split`` along the first axis."""
+    return tensor_split(x, num_or_indices, 0, name)
+
+
+def dsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = None) -> list[Variable]:
+    """``tensor_split`` along the third axis."""
+    return tensor_split(x, num_or_indices, 2, name)
+
+
+def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> list[Variable]:
+    """``chunks`` equal parts along ``axis``."""
+    return split(x, chunks, axis, name)
+
+
+def unstack(x: Variable, axis: int = 0, num: int | None = None, name: str | None = None) -> list[Variable]:
+    """The slices along ``axis``, without it.
+
+    Example:
+        >>> [part.shape for part in paddle.unstack(static.data("x", [None, 2]), axis=1)]
+        [(-1,), (-1,)]
+    """
+    layer = Layer("unstack", x, name=name)
+    op = layer.op
+    axis = normal_axis(axis, x.ndim, "unstack")
+    size = known_dim(x, axis, "unstack") if num is None else num
+    if size == 1:
+        return [layer.result("Squeeze", x, [axis])]
+    parts = op.emit("Split", (x,), {"axis": axis, "num_outputs": size}, outputs=size)
+    return [layer.result("Squeeze", part, [axis]) for part in parts]
+
+
+def unbind(input: Variable, axis: int = 0) -> list[Variable]:
+    """The slices along ``axis``, without it."""
+    return unstack(input, axis)
+
+
+def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Variable:
+    """Elements from ``starts`` up to, and without, ``ends`` along ``axes``; negative numbers count from the end.
+
+    Example:
+        >>> paddle.slice(static.data("x", [3, 4]), [0, 1], [0, 1], [2, 3]).shape
+        (2, 2)
+    """
+    layer = Layer("slice", input)
+    op = layer.op
+    return layer.result("Slice", input, shape_operand(op, starts), shape_operand(op, ends), list(axes))
+
+
+def strided_slice(x: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any, name: str | None = None) -> Variable:
+    """``slice`` with steps, which may be negative."""
+    layer = Layer("strided_slice", x, name=name)
+    op = layer.op
+    lower, upper, steps = (shape_operand(op, item) for item in (starts, ends, strides))
+    return layer.result("Slice", x, lower, upper, list(axes), steps)
+
+
+def crop(x: Variable, shape: Shape | None = None, offsets: Any = None, name: str | None = None) -> Variable:
+    """A block of size ``shape`` (-1: up to the end) that begins at ``offsets``.
+
+    Example:
+        >>> paddle.crop(static.data("x", [3, 4]), [2, -1], [1, 1]).shape
+        (2, 3)
+    """
+    layer = Layer("crop_tensor", x, name=name)
+    op = layer.op
+    rank = x.ndim
+    start = shape_operand(op, [0] * rank if offsets is None else offsets)
+    size = shape_operand(op, [-1] * rank if shape is None else shape)
+    if isinstance(start, np.ndarray) and isinstance(size, np.ndarray):
+        ends: Any = np.where(size == -1, np.iinfo(np.int64).max, start + size)
+    else:
+        size = as_operand(op, size)
+        ends = op.Where(op.Equal(size, np.array(-1)), op.Shape(x), op.Add(as_operand(op, start), size))
+    return layer.result("Slice", x, start, ends, list(range(rank)))

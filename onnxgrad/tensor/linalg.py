@@ -1,0 +1,399 @@
+"""Linear algebra: products, norms, distances and covariances."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError, NotOffered
+from onnxgrad.ir.variable import Variable
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, integers, known_dim, normal_axis, promoted
+from onnxgrad.tensor.layer import Layer
+
+__all__ = [
+    "addmm",
+    "baddbmm",
+    "bmm",
+    "cdist",
+    "corrcoef",
+    "cov",
+    "cross",
+    "dist",
+    "dot",
+    "einsum",
+    "inner",
+    "kron",
+    "matmul",
+    "matrix_norm",
+    "matrix_transpose",
+    "mm",
+    "multi_dot",
+    "mv",
+    "norm",
+    "outer",
+    "renorm",
+    "tensordot",
+    "vecdot",
+    "vector_norm",
+]
+
+# Products ------------------------------------------------------------------------------------------------------------
+
+
+def matmul(x: Variable, y: Variable, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None) -> Variable:
+    """Matrix product over the last two axes; leading axes broadcast.
+
+    Args:
+        x, y: vectors, matrices or batches of them.
+        transpose_x, transpose_y: exchange the last two axes first.
+
+    Raises:
+        ArgumentError: if a vector is to be transposed.
+
+    Example:
+        >>> x, w = static.data("x", [None, 3]), static.data("w", [4, 3])
+        >>> paddle.matmul(x, w, transpose_y=True).shape
+        (-1, 4)
+    """
+    layer = Layer("matmul_v2", x, y, name=name)
+    x, y = promoted(layer.op, x, y)
+    x = transposed(layer, x) if transpose_x else x
+    y = transposed(layer, y) if transpose_y else y
+    return layer.result("MatMul", x, y)
+
+
+def transposed(layer: Layer, x: Variable) -> Variable:
+    """The last two axes exchanged."""
+    if x.ndim < 2:
+        raise ArgumentError(f"matmul: the vector {x!r} cannot be transposed.")
+    order = list(range(x.ndim))
+    order[-2:] = [order[-1], order[-2]]
+    return layer.op.Transpose(x, perm=order)  # type: ignore[no-any-return]
+
+
+def mm(input: Variable, mat2: Variable, name: str | None = None) -> Variable:
+    """Matrix product."""
+    return Layer("matmul_v2", input, mat2, name=name).result("MatMul", input, mat2)
+
+
+def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Products of two batches of matrices.
+
+    Raises:
+        ArgumentError: if one does not have three axes.
+    """
+    layer = Layer("bmm", x, y, name=name)
+    if x.ndim != 3 or y.ndim != 3:
+        raise ArgumentError(f"bmm takes three axes each, not {x.ndim} and {y.ndim}. Use matmul for others.")
+    return layer.result("MatMul", x, y)
+
+
+def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
+    """Product of a matrix and a vector."""
+    return Layer("mv", x, vec, name=name).result("MatMul", x, vec)
+
+
+def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Sum of products along the last axis.
+
+    Example:
+        >>> paddle.dot(static.data("x", [None, 3]), static.data("y", [None, 3])).shape
+        (-1,)
+    """
+    layer = Layer("dot", x, y, name=name)
+    return layer.result("ReduceSum", layer.op.Mul(*promoted(layer.op, x, y)), [-1], keepdims=0)
+
+
+def vecdot(x: Variable, y: Variable, axis: int = -1, name: str | None = None) -> Variable:
+    """Sum of products along ``axis``; the other axes broadcast."""
+    layer = Layer("vecdot", x, y, name=name)
+    return layer.result("ReduceSum", layer.op.Mul(*promoted(layer.op, x, y)), [axis], keepdims=0)
+
+
+def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """All products of an element of ``x`` and one of ``y``, both flattened, as a matrix.
+
+    Example:
+        >>> paddle.outer(static.data("x", [3]), static.data("y", [4])).shape
+        (3, 4)
+    """
+    layer = Layer("outer", x, y, name=name)
+    op = layer.op
+    a, b = promoted(op, x, y)
+    return layer.result("Mul", op.Reshape(a, np.array([-1, 1])), op.Reshape(b, np.array([1, -1])))
+
+
+def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Sums of products over the last axis of both.
+
+    Example:
+        >>> paddle.inner(static.data("x", [2, 3]), static.data("y", [5, 3])).shape
+        (2, 5)
+    """
+    if x.ndim == 0 or y.ndim == 0:
+        layer = Layer("inner", x, y, name=name)
+        return layer.result("Mul", x, y)
+    return tensordot(x, y, ([-1], [-1]), name)
+
+
+def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) -> Variable:
+    """Sums of products over pairs of axes; the other axes of ``x``, then those of ``y``, remain.
+
+    Args:
+        axes: how many last axes of ``x`` meet the first of ``y``; or a list of axes of each.
+
+    Example:
+        >>> paddle.tensordot(static.data("x", [2, 3, 4]), static.data("y", [4, 3, 5]), ([1, 2], [1, 0])).shape
+        (2, 5)
+    """
+    layer = Layer("tensordot", x, y, name=name)
+    if isinstance(axes, int):
+        first, second = list(range(x.ndim - axes, x.ndim)), list(range(axes))
+    else:
+        pairs = [integers(item, "tensordot") for item in axes] if any(np.ndim(item) for item in axes) else [list(axes)]
+        first, second = pairs if len(pairs) == 2 else (pairs[0], pairs[0])
+        first = [normal_axis(a, x.ndim, "tensordot") for a in first]
+        second = [normal_axis(a, y.ndim, "tensordot") for a in second]
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    left, right = list(letters[: x.ndim]), list(letters[x.ndim : x.ndim + y.ndim])
+    for a, b in zip(first, second, strict=True):
+        right[b] = left[a]
+    kept = [c for i, c in enumerate(left) if i not in first] + [c for i, c in enumerate(right) if i not in second]
+    equation = f"{''.join(left)},{''.join(right)}->{''.join(kept)}"
+    return layer.result("Einsum", *promoted(layer.op, x, y), equation=equation)
+
+
+def einsum(equation: str, *operands: Variable) -> Variable:
+    """Sums of products in Einstein's notation.
+
+    Args:
+        equation: letters for the axes of each operand; those after ``->`` remain.
+        operands: variables.
+
+    Example:
+        >>> paddle.einsum("bij,bjk->bik", static.data("x", [None, 2, 3]), static.data("y", [None, 3, 4])).shape
+        (-1, 2, 4)
+    """
+    layer = Layer("einsum", *operands)
+    return layer.result("Einsum", *promoted(layer.op, *operands), equation=equation.replace(" ", ""))
+
+
+def multi_dot(x: Sequence[Variable], name: str | None = None) -> Variable:
+    """Product of several matrices, in the cheapest order when their sizes are known."""
+    layer = Layer("multi_dot", *x, name=name)
+    items = list(x)
+    while len(items) > 2:
+        at = _cheapest(items)
+        items[at : at + 2] = [layer.op.MatMul(items[at], items[at + 1])]
+    return layer.result("MatMul", *items)
+
+
+def _cheapest(items: Sequence[Variable]) -> int:
+    """The neighbours whose product takes away the longest common axis"""
+    shared = [item.shape[-1] for item in items[:-1]]
+    return shared.index(max(shared))
+
+
+def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Kronecker product: every element of ``x`` times the whole ``y``.
+
+    Example:
+        >>> paddle.kron(static.data("x", [2, 3]), static.data("y", [4, 2])).shape
+        (8, 6)
+    """
+    layer = Layer("kron", x, y, name=name)
+    op = layer.op
+    rank = max(x.ndim, y.ndim)
+    x, y = (op.Unsqueeze(v, list(range(rank - v.ndim))) if v.ndim < rank else v for v in promoted(op, x, y))
+    if x.static_shape is not None and y.static_shape is not None:
+        target: Any = np.array(x.static_shape) * np.array(y.static_shape)
+    else:
+        target = op.Mul(op.Shape(x), op.Shape(y))
+    wide = op.Mul(op.Unsqueeze(x, [2 * i + 1 for i in range(rank)]), op.Unsqueeze(y, [2 * i for i in range(rank)]))
+    return layer.result("Reshape", wide, target)
+
+
+def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> Variable:
+    """Vector product along an axis of size 3 (the first such one unless given).
+
+    Raises:
+        ArgumentError: if there is no such axis.
+    """
+    layer = Layer("cross", x, y, name=name)
+    op = layer.op
+    if axis == 9:
+        if 3 not in x.shape:
+            raise ArgumentError(f"cross: no axis of {x!r} has size 3.")
+        axis = x.shape.index(3)
+    a, b = promoted(op, x, y)
+    on, after = np.array([1, 2, 0]), np.array([2, 0, 1])
+    first = op.Mul(op.Gather(a, on, axis=axis), op.Gather(b, after, axis=axis))
+    return layer.result("Sub", first, op.Mul(op.Gather(a, after, axis=axis), op.Gather(b, on, axis=axis)))
+
+
+def addmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
+    """``beta * input + alpha * x @ y`` for matrices."""
+    return Layer("addmm", input, x, y, name=name).result("Gemm", x, y, input, alpha=float(alpha), beta=float(beta))
+
+
+def baddbmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
+    """``beta * input + alpha * x @ y`` for batches of matrices."""
+    layer = Layer("baddbmm", input, x, y, name=name)
+    op = layer.op
+    return layer.result("Add", op.Mul(input, beta), op.Mul(op.MatMul(x, y), alpha))
+
+
+def matrix_transpose(x: Variable, name: str | None = None) -> Variable:
+    """The last two axes exchanged."""
+    layer = Layer("matrix_transpose", x, name=name)
+    return layer.result("Identity", transposed(layer, x))
+
+
+# Norms and distances -------------------------------------------------------------------------------------------------
+
+
+def norm(x: Variable, p: Any = None, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Norm of vectors, or Frobenius norm of matrices.
+
+    Args:
+        x: variable of any shape.
+        p: a number, inf, -inf, 0 or 'fro' (the default, which is 2 for vectors).
+        axis: one axis, several, or None for all elements.
+        keepdim: keep the axes with size 1.
+
+    Raises:
+        NotOffered: for 'nuc', which needs singular values.
+
+    Example:
+        >>> paddle.norm(static.data("x", [None, 4]), p=1, axis=1).shape
+        (-1,)
+    """
+    if p == "nuc":
+        raise NotOffered("norm: the nuclear norm needs singular values, which ONNX cannot compute.")
+    order = 2.0 if p in (None, "fro") else float(p)
+    return vector_norm(x, order, axis, keepdim, name)
+
+
+def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """(sum of |x|^p)^(1/p) over ``axis``; inf gives the largest, -inf the smallest, 0 the number of elements that are not 0."""
+    layer = Layer("p_norm", x, name=name)
+    op = layer.op
+    x, axes, keep = floating(op, x), axes_of(axis), int(keepdim)
+    if not x.ndim:
+        axes = None
+    if math.isinf(p):
+        return layer.result("ReduceMax" if p > 0 else "ReduceMin", op.Abs(x), axes, keepdims=keep)
+    if p == 0:
+        nonzero = op.Cast(op.Cast(x, to=9), to=x.dtype.number)
+        return layer.result("ReduceSum", nonzero, axes, keepdims=keep)
+    if p in (1, 2):
+        return layer.result(f"ReduceL{int(p)}", x, axes, keepdims=keep)
+    total = op.ReduceSum(op.Pow(op.Abs(x), op.constant(p, x.dtype)), axes, keepdims=keep)
+    return layer.result("Pow", total, op.constant(1.0 / p, x.dtype))
+
+
+def matrix_norm(
+    x: Variable, p: Any = "fro", axis: Sequence[int] = (-2, -1), keepdim: bool = False, name: str | None = None
+) -> Variable:
+    """Norm of matrices: 'fro', or the largest or smallest sum of absolute values of rows (inf, -inf) or columns (1, -1).
+
+    Raises:
+        NotOffered: for 'nuc', 2 and -2, which need singular values.
+    """
+    layer = Layer("matrix_norm", x, name=name)
+    op = layer.op
+    rows, columns = (normal_axis(a, x.ndim, "matrix_norm") for a in axis)
+    if p == "fro":
+        return layer.result("ReduceL2", x, [rows, columns], keepdims=int(keepdim))
+    if p in ("nuc", 2, -2):
+        raise NotOffered(f"matrix_norm: {p!r} needs singular values, which ONNX cannot compute.")
+    summed, other = (rows, columns) if abs(p) == 1 else (columns, rows)
+    sums = op.ReduceL1(x, [summed], keepdims=1)
+    found = layer.result("ReduceMax" if p > 0 else "ReduceMin", sums, [other], keepdims=1)
+    return found if keepdim else layer.result("Squeeze", found, [rows, columns])
+
+
+def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Variable:
+    """Norm of ``x - y`` over all elements."""
+    return vector_norm(Layer("dist", x, y, name=name).op.Sub(x, y), float(p))
+
+
+def cdist(
+    x: Variable,
+    y: Variable,
+    p: float = 2.0,
+    compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
+    name: str | None = None,
+) -> Variable:
+    """Distance of every row of ``x`` to every row of ``y``; gradient 0 where they coincide.
+
+    Example:
+        >>> paddle.cdist(static.data("x", [3, 4]), static.data("y", [2, 4])).shape
+        (3, 2)
+    """
+    op = Layer("cdist", x, y, name=name).op
+    return vector_norm(op.Sub(op.Unsqueeze(x, [-2]), op.Unsqueeze(y, [-3])), float(p), -1)
+
+
+def renorm(x: Variable, p: float, axis: int, max_norm: float) -> Variable:
+    """``x`` with each slice along ``axis`` scaled down to norm ``max_norm`` if it is longer."""
+    layer = Layer("renorm", x)
+    op = layer.op
+    axis = normal_axis(axis, x.ndim, "renorm")
+    length = vector_norm(x, p, [i for i in range(x.ndim) if i != axis], keepdim=True)
+    limit = op.constant(max_norm, x.dtype)
+    longer = op.Greater(length, limit)
+    factor = op.Where(longer, op.Div(limit, op.Where(longer, length, limit)), op.constant(1.0, x.dtype))
+    return layer.result("Mul", x, factor)
+
+
+def cov(
+    x: Variable,
+    rowvar: bool = True,
+    ddof: bool = True,
+    fweights: Variable | None = None,
+    aweights: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Covariances of the rows of a matrix (its columns without ``rowvar``).
+
+    Args:
+        ddof: divide by the number of observations less one.
+        fweights: how often each observation counts.
+        aweights: a weight for each observation.
+    """
+    layer = Layer("cov", x, *(w for w in (fweights, aweights) if w is not None), name=name)
+    op = layer.op
+    if x.ndim == 1:
+        x = op.Unsqueeze(x, [0])
+    elif not rowvar:
+        x = op.Transpose(x, perm=[1, 0])
+    ones = op.Expand(op.constant(1.0, x.dtype), op.Shape(x, start=1, end=2))
+    weights = ones
+    for given in (fweights, aweights):
+        if given is not None:
+            weights = op.Mul(weights, as_dtype(op, given, x.dtype))
+    total = op.ReduceSum(weights, keepdims=0)
+    centred = op.Sub(x, op.Div(op.ReduceSum(op.Mul(x, weights), [1], keepdims=1), total))
+    less: Any = op.constant(1.0, x.dtype)
+    if aweights is not None:
+        less = op.Div(op.ReduceSum(op.Mul(weights, as_dtype(op, aweights, x.dtype)), keepdims=0), total)
+    norm_factor = op.Sub(total, less) if ddof else total
+    found = layer.result("Div", op.MatMul(op.Mul(centred, weights), op.Transpose(centred, perm=[1, 0])), norm_factor)
+    return layer.result("Squeeze", found) if found.static_shape == (1, 1) else found
+
+
+def corrcoef(x: Variable, rowvar: bool = True, name: str | None = None) -> Variable:
+    """Correlations of the rows of a matrix (its columns without ``rowvar``)."""
+    layer = Layer("corrcoef", x, name=name)
+    op = layer.op
+    found = cov(x, rowvar)
+    if not found.ndim:
+        return layer.result("Div", found, found)
+    size = known_dim(found, 0, "corrcoef")
+    spread = op.Sqrt(op.Gather(op.Reshape(found, np.array([-1])), np.arange(size) * (size + 1)))
+    scaled = op.Div(op.Div(found, op.Unsqueeze(spread, [1])), op.Unsqueeze(spread, [0]))
+    return layer.result("Clip", scaled, op.constant(-1.0, x.dtype), op.constant(1.0, x.dtype))

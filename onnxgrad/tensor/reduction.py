@@ -1,0 +1,278 @@
+"""Sums, extremes and norms over axes, and running ones along an axis."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, log_add_exp, normal_axis, running
+from onnxgrad.tensor.layer import Layer, require_variables
+
+__all__ = [
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "count_nonzero",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "diff",
+    "logcumsumexp",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "nanmean",
+    "nansum",
+    "prod",
+    "reduce_as",
+    "sum",
+]
+
+
+def reduce(kind: str, op_type: str, x: Variable, axis: Axes, keepdim: bool, name: str | None) -> Variable:
+    """One reduction operator over ``axis``, or over all axes."""
+    layer = Layer(kind, x, name=name)
+    axes = axes_of(axis)
+    if axes is not None and x.rank is not None:
+        axes = [normal_axis(a, x.rank, kind) for a in axes]
+        if not x.rank:
+            axes = None
+    return layer.result(op_type, x, axes, keepdims=int(keepdim))
+
+
+def mean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Mean over ``axis``, or of all elements.
+
+    Args:
+        x: variable of any shape.
+        axis: an axis, several, or None for all.
+        keepdim: keep the reduced axes with size 1.
+
+    Returns:
+        A variable without the reduced axes: of all elements, one without axes.
+
+    Raises:
+        ArgumentError: if ``x`` has no such axis.
+
+    Example:
+        >>> paddle.mean(static.data("x", [None, 3])).shape
+        ()
+        >>> paddle.mean(static.data("x", [None, 3]), axis=0, keepdim=True).shape
+        (1, 3)
+    """
+    require_variables("mean", x)
+    return reduce("mean", "ReduceMean", floating(Layer("mean", x).op, x) if not x.is_float else x, axis, keepdim, name)
+
+
+def sum(x: Variable, axis: Axes = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Sum over ``axis``, or of all elements; integers and truth values add up in int64 unless ``dtype`` is given."""
+    return _wide_reduce("sum", "ReduceSum", x, axis, dtype, keepdim, name)
+
+
+def prod(x: Variable, axis: Axes = None, keepdim: bool = False, dtype: Any = None, name: str | None = None) -> Variable:
+    """Product over ``axis``, or of all elements."""
+    return _wide_reduce("reduce_prod", "ReduceProd", x, axis, dtype, keepdim, name)
+
+
+def _wide_reduce(kind: str, op_type: str, x: Variable, axis: Axes, dtype: Any, keepdim: bool, name: str | None) -> Variable:
+    require_variables(kind, x)
+    if dtype is None and not x.is_float:
+        dtype = "int64"
+    if dtype is not None:
+        x = as_dtype(Layer(kind, x).op, x, dtype)
+    return reduce(kind, op_type, x, axis, keepdim, name)
+
+
+def max(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Largest element over ``axis``; the gradient is shared evenly over ties."""
+    return reduce("max", "ReduceMax", x, axis, keepdim, name)
+
+
+def min(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Smallest element over ``axis``; the gradient is shared evenly over ties."""
+    return reduce("min", "ReduceMin", x, axis, keepdim, name)
+
+
+def amax(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Largest element over ``axis``; the gradient is shared evenly over ties."""
+    return reduce("amax", "ReduceMax", x, axis, keepdim, name)
+
+
+def amin(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Smallest element over ``axis``; the gradient is shared evenly over ties."""
+    return reduce("amin", "ReduceMin", x, axis, keepdim, name)
+
+
+def logsumexp(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """log(sum(exp(x))) over ``axis``, computed stably."""
+    return reduce("logsumexp", "ReduceLogSumExp", x, axis, keepdim, name)
+
+
+def all(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Whether all elements over ``axis`` are true (not 0)."""
+    return _quantified("all", "ReduceMin", x, axis, keepdim, name)
+
+
+def any(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Whether some element over ``axis`` is true (not 0)."""
+    return _quantified("any", "ReduceMax", x, axis, keepdim, name)
+
+
+def _quantified(kind: str, op_type: str, x: Variable, axis: Axes, keepdim: bool, name: str | None) -> Variable:
+    layer = Layer(kind, x, name=name)
+    truth = layer.op.Cast(as_dtype(layer.op, x, "bool"), to=6)
+    return layer.result("Cast", reduce(kind, op_type, truth, axis, keepdim, name), to=9)
+
+
+def count_nonzero(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """How many elements over ``axis`` are not 0, as int64."""
+    layer = Layer("count_nonzero", x, name=name)
+    return sum(layer.op.Cast(as_dtype(layer.op, x, "bool"), to=7), axis, keepdim=keepdim, name=name)
+
+
+def nansum(x: Variable, axis: Axes = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Sum over ``axis`` of the elements that are not NaN."""
+    op = Layer("nansum", x).op
+    return sum(op.Where(op.IsNaN(x), op.constant(0.0, x.dtype), x), axis, dtype, keepdim, name)
+
+
+def nanmean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Mean over ``axis`` of the elements that are not NaN; NaN where there is none."""
+    layer = Layer("nanmean", x, name=name)
+    op = layer.op
+    counted = sum(op.Cast(op.Not(op.IsNaN(x)), to=x.dtype.number), axis, keepdim=keepdim)
+    return layer.result("Div", nansum(x, axis, keepdim=keepdim), counted)
+
+
+def reduce_as(x: Variable, target: Variable, name: str | None = None) -> Variable:
+    """``x`` summed to the shape of ``target``, to which it would be broadcast.
+
+    Example:
+        >>> paddle.reduce_as(static.data("x", [5, 2, 3]), static.data("y", [2, 1])).shape
+        (2, 1)
+    """
+    layer = Layer("reduce_as", x, target, name=name)
+    lead = x.ndim - target.ndim
+    kept = [lead + i for i, size in enumerate(target.shape) if size == 1 and x.shape[lead + i] != 1]
+    y = layer.op.ReduceSum(x, kept, keepdims=1) if kept else x
+    return layer.result("ReduceSum", y, list(range(lead)), keepdims=0) if lead else layer.result("Identity", y)
+
+
+# Running along an axis -----------------------------------------------------------------------------------------------
+
+
+def _flat_if_none(layer: Layer, x: Variable, axis: int | None) -> tuple[Variable, int]:
+    if axis is None:
+        return layer.op.Reshape(x, np.array([-1])), 0
+    return x, normal_axis(axis, x.ndim, layer.name)
+
+
+def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+    """Sums of all elements up to each one along ``axis``; of the flattened tensor without one.
+
+    Example:
+        >>> paddle.cumsum(static.data("x", [None, 3]), axis=0).shape
+        (-1, 3)
+    """
+    layer = Layer("cumsum", x, name=name)
+    x, axis = _flat_if_none(layer, as_dtype(layer.op, x, "int64" if dtype is None and not x.is_float else dtype), axis)
+    return layer.result("CumSum", x, np.array(axis))
+
+
+def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+    """Products of all elements up to each one along ``dim``, which must have a known size."""
+    layer = Layer("cumprod", x, name=name)
+    op = layer.op
+    x, axis = _flat_if_none(layer, as_dtype(op, x, "int64" if dtype is None and not x.is_float else dtype), dim)
+    return layer.result("Identity", running(op, x, axis, op.Mul, 1.0, "cumprod"))
+
+
+def cummax(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str | None = None) -> tuple[Variable, Variable]:
+    """The largest element so far along ``axis``, and the position of its last occurrence so far.
+
+    Returns:
+        Values and indices, of the shape of ``x`` (flattened if ``axis`` is None).
+
+    Example:
+        >>> values, indices = paddle.cummax(static.data("x", [2, 3]), axis=1)
+        >>> indices.dtype
+        onnxgrad.int64
+    """
+    return _running_extreme("cummax", "Max", "GreaterOrEqual", x, axis, dtype, name)
+
+
+def cummin(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str | None = None) -> tuple[Variable, Variable]:
+    """The smallest element so far along ``axis``, and the position of its last occurrence so far."""
+    return _running_extreme("cummin", "Min", "LessOrEqual", x, axis, dtype, name)
+
+
+def _running_extreme(
+    kind: str, op_type: str, comparison: str, x: Variable, axis: int | None, dtype: Any, name: str | None
+) -> tuple[Variable, Variable]:
+    layer = Layer(kind, x, name=name)
+    op = layer.op
+    x, axis = _flat_if_none(layer, x, axis)
+    numpy = x.dtype.numpy
+    limits = np.finfo(numpy) if x.is_float else np.iinfo(numpy)
+    neutral = -np.inf if x.is_float else limits.min
+    if op_type == "Min":
+        neutral = np.inf if x.is_float else limits.max
+    best = running(op, x, axis, getattr(op, op_type), neutral, kind)
+    size = x.shape[axis]
+    position = np.arange(size).reshape([size if i == axis else 1 for i in range(x.ndim)])
+    reached = op.Where(getattr(op, comparison)(x, best), op.constant(position, None), np.int64(-1))
+    index = running(op, reached, axis, op.Max, -1, kind)
+    return layer.result("GatherElements", x, index, axis=axis), as_dtype(op, index, dtype)
+
+
+def logcumsumexp(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+    """log(cumsum(exp(x))) along ``axis``, computed stably."""
+    layer = Layer("logcumsumexp", x, name=name)
+    op = layer.op
+    x, axis = _flat_if_none(layer, as_dtype(op, x, dtype), axis)
+    neutral = float(np.finfo(x.dtype.numpy).min) / 4
+    y = running(op, x, axis, lambda now, earlier: log_add_exp(op, now, earlier), neutral, "logcumsumexp")
+    return layer.result("Identity", y)
+
+
+def diff(
+    x: Variable,
+    n: int = 1,
+    axis: int = -1,
+    prepend: Variable | None = None,
+    append: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Differences of neighbours along ``axis``, taken ``n`` times.
+
+    Args:
+        x: variable of rank 1 or more.
+        prepend, append: joined to ``x`` before the first difference.
+
+    Example:
+        >>> paddle.diff(static.data("x", [None, 5])).shape
+        (-1, 4)
+    """
+    joined = [v for v in (prepend, x, append) if v is not None]
+    layer = Layer("diff", *joined, name=name)
+    op = layer.op
+    if n < 1:
+        raise ArgumentError(f"diff: n must be 1 or more, not {n}.")
+    y = op.Concat(*joined, axis=axis) if len(joined) > 1 else x
+    subtract: Callable[..., Any] = op.Sub
+    if y.dtype == "bool":
+        subtract = op.Xor
+    for _ in builtins.range(n):
+        y = subtract(op.Slice(y, [1], [_END], [axis]), op.Slice(y, [0], [-1], [axis]))
+    return layer.result("Identity", y)
+
+
+_END = np.iinfo(np.int64).max

@@ -1,0 +1,277 @@
+"""Finding, ordering and counting elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.tensor.common import as_dtype, layer_for, normal_axis, promoted
+from onnxgrad.tensor.layer import Layer, is_variable
+
+__all__ = [
+    "argmax",
+    "argmin",
+    "argsort",
+    "bucketize",
+    "kthvalue",
+    "mode",
+    "nonzero",
+    "searchsorted",
+    "sort",
+    "topk",
+    "unique",
+    "unique_consecutive",
+    "where",
+]
+
+
+def argmax(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None) -> Variable:
+    """Index of the largest element along ``axis``, of the flattened tensor without one; the first of equal ones.
+
+    Example:
+        >>> paddle.argmax(static.data("x", [None, 3]), axis=1).shape
+        (-1,)
+    """
+    return _extreme_place("arg_max", "ArgMax", x, axis, keepdim, dtype, name)
+
+
+def argmin(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None) -> Variable:
+    """Index of the smallest element along ``axis``, of the flattened tensor without one; the first of equal ones."""
+    return _extreme_place("arg_min", "ArgMin", x, axis, keepdim, dtype, name)
+
+
+def _extreme_place(kind: str, op_type: str, x: Variable, axis: int | None, keepdim: bool, dtype: Any, name: str | None) -> Variable:
+    layer = Layer(kind, x, name=name)
+    op = layer.op
+    if axis is None:
+        found = op.emit(op_type, (op.Reshape(x, np.array([-1])),), {"axis": 0, "keepdims": 0})
+        found = op.Reshape(found, np.array([1] * x.ndim)) if keepdim else found
+    else:
+        axis = normal_axis(axis, x.ndim, kind)
+        found = op.emit(
+            op_type, (x if x.ndim else op.Reshape(x, np.array([1])),), {"axis": axis, "keepdims": int(keepdim and x.ndim)}
+        )
+    return layer.result("Cast", found, to=6) if dtype == "int32" else layer.result("Identity", as_dtype(op, found, dtype))
+
+
+def _sorted(layer: Layer, x: Variable, axis: int, descending: bool) -> tuple[Variable, Variable]:
+    op = layer.op
+    if not x.ndim:
+        return layer.result("Identity", x), layer.result("Identity", op.constant(np.array(0)))
+    axis = normal_axis(axis, x.ndim, layer.name)
+    size = x.shape[axis]
+    length = np.array([size]) if size >= 0 else op.Shape(x, start=axis, end=axis + 1)
+    values, places = layer.results(2, "TopK", x, length, axis=axis, largest=int(descending))
+    return values, places
+
+
+def sort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
+    """The elements along ``axis`` in order; always stable.
+
+    Example:
+        >>> paddle.sort(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
+    return _sorted(Layer("argsort", x, name=name), x, axis, descending)[0]
+
+
+def argsort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
+    """The indices that put the elements along ``axis`` in order; always stable."""
+    return _sorted(Layer("argsort", x, name=name), x, axis, descending)[1]
+
+
+def topk(
+    x: Variable, k: Any, axis: int | None = None, largest: bool = True, sorted: bool = True, name: str | None = None
+) -> tuple[Variable, Variable]:
+    """The ``k`` largest (or smallest) elements along ``axis`` (the last), and their indices.
+
+    Example:
+        >>> values, indices = paddle.topk(static.data("x", [None, 5]), 2)
+        >>> values.shape, indices.dtype
+        ((-1, 2), onnxgrad.int64)
+    """
+    layer = layer_for("top_k_v2", x, k, name=name)
+    op = layer.op
+    axis = normal_axis(-1 if axis is None else axis, x.ndim, "topk")
+    number = op.Reshape(as_dtype(op, k, "int64"), np.array([1])) if is_variable(k) else np.array([k])
+    if not is_variable(k) and not 1 <= k <= (x.shape[axis] if x.shape[axis] >= 0 else k):
+        raise ArgumentError(f"topk: k is {k}, but axis {axis} of {x!r} has fewer elements or k is not positive.")
+    values, places = layer.results(2, "TopK", x, number, axis=axis, largest=int(largest), sorted=int(sorted))
+    return values, places
+
+
+def kthvalue(
+    x: Variable, k: int, axis: int | None = None, keepdim: bool = False, name: str | None = None
+) -> tuple[Variable, Variable]:
+    """The ``k``-th smallest element along ``axis`` (the last), and its index.
+
+    Example:
+        >>> values, indices = paddle.kthvalue(static.data("x", [None, 5]), 2)
+        >>> values.shape
+        (-1,)
+    """
+    layer = Layer("kthvalue", x, name=name)
+    op = layer.op
+    axis = normal_axis(-1 if axis is None else axis, x.ndim, "kthvalue")
+    values, places = op.emit("TopK", (x, np.array([k])), {"axis": axis, "largest": 0}, outputs=2)
+    found = [op.Slice(v, [k - 1], [k], [axis]) for v in (values, places)]
+    first, second = (layer.result("Identity" if keepdim else "Squeeze", v, *([] if keepdim else [[axis]])) for v in found)
+    return first, second
+
+
+def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = None) -> tuple[Variable, Variable]:
+    """The most frequent element along ``axis``, the smallest of equally frequent ones, and the index of its last occurrence.
+
+    Every element is compared with every other along the axis.
+    """
+    layer = Layer("mode", x, name=name)
+    op = layer.op
+    axis = normal_axis(axis, x.ndim, "mode")
+    number = x.dtype.number
+    same = op.Equal(op.Unsqueeze(x, [axis + 1]), op.Unsqueeze(x, [axis]))
+    times = op.ReduceSum(op.Cast(same, to=7), [axis + 1], keepdims=0)
+    frequent = op.Equal(times, op.ReduceMax(times, [axis], keepdims=1))
+    numpy = x.dtype.numpy
+    largest = op.constant(np.inf if x.is_float else np.iinfo(numpy).max, x.dtype)
+    best = op.ReduceMin(op.Where(frequent, x, largest), [axis], keepdims=1)
+    chosen = op.Cast(op.Equal(x, best), to=6)
+    index = op.ArgMax(chosen, axis=axis, keepdims=1, select_last_index=1)
+    values = op.GatherElements(x, index, axis=axis)
+    assert values.dtype.number == number
+    if keepdim:
+        return layer.result("Identity", values), layer.result("Identity", index)
+    return layer.result("Squeeze", values, [axis]), layer.result("Squeeze", index, [axis])
+
+
+def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = None) -> Any:
+    """``x`` where the condition holds, else ``y``; with the condition alone, the indices where it holds, one vector per axis.
+
+    Raises:
+        ArgumentError: if only one of ``x`` and ``y`` is given.
+
+    Example:
+        >>> paddle.where(static.data("c", [2, 3], "bool"), static.data("x", [2, 3]), 0.0).shape
+        (2, 3)
+    """
+    if x is None and y is None:
+        return nonzero(condition, as_tuple=True)
+    if x is None or y is None:
+        raise ArgumentError("where takes both x and y, or neither.")
+    layer = layer_for("where", condition, x, y, name=name)
+    op = layer.op
+    if is_variable(x) or is_variable(y):
+        a, b = promoted(op, x, y)
+    else:
+        dtype = "float32" if any(isinstance(item, float) for item in (x, y)) else "int64"
+        a, b = (op.constant(np.asarray(item, dtype)) for item in (x, y))
+    return layer.result("Where", as_dtype(op, condition, "bool"), a, b)
+
+
+def nonzero(x: Variable, as_tuple: bool = False) -> Any:
+    """Positions of the elements that are not 0, as rows of int64; with ``as_tuple``, one column per axis.
+
+    Example:
+        >>> paddle.nonzero(static.data("x", [3, 4])).shape
+        (-1, 2)
+    """
+    layer = Layer("where_index", x)
+    op = layer.op
+    truth = op.Cast(as_dtype(op, x, "bool"), to=6) if x.dtype == "bool" else x
+    if not as_tuple:
+        return layer.result("Transpose", op.NonZero(truth), perm=[1, 0])
+    rows = op.NonZero(truth)
+    return tuple(layer.result("Unsqueeze", op.Gather(rows, np.array(i), axis=0), [1]) for i in range(x.ndim))
+
+
+def searchsorted(
+    sorted_sequence: Variable, values: Variable, out_int32: bool = False, right: bool = False, name: str | None = None
+) -> Variable:
+    """Where each value would be inserted in an ordered sequence along the last axis.
+
+    Args:
+        sorted_sequence: a vector, or one row for each row of ``values``.
+        out_int32: give int32 in place of int64.
+        right: insert behind equal elements in place of before them.
+
+    Example:
+        >>> paddle.searchsorted(static.data("s", [5]), static.data("v", [2, 3])).shape
+        (2, 3)
+    """
+    layer = Layer("searchsorted", sorted_sequence, values, name=name)
+    op = layer.op
+    a, b = promoted(op, sorted_sequence, values)
+    row, wanted = op.Unsqueeze(a, [-2]), op.Unsqueeze(b, [-1])
+    passed = op.LessOrEqual(row, wanted) if right else op.Less(row, wanted)
+    return layer.result("ReduceSum", op.Cast(passed, to=6 if out_int32 else 7), [-1], keepdims=0)
+
+
+def bucketize(
+    x: Variable, sorted_sequence: Variable, out_int32: bool = False, right: bool = False, name: str | None = None
+) -> Variable:
+    """The number of the bucket of each element, between the ordered bounds of a vector."""
+    return searchsorted(sorted_sequence, x, out_int32, right, name)
+
+
+def unique(
+    x: Variable,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    dtype: Any = "int64",
+    name: str | None = None,
+) -> Any:
+    """The different elements in ascending order (of the flattened tensor, or slices along ``axis``).
+
+    Returns:
+        The elements; then, as asked for, the index of the first occurrence of each, the place of each former element among
+        them, and how often each occurs.
+
+    Example:
+        >>> found, counts = paddle.unique(static.data("x", [5]), return_counts=True)
+        >>> found.shape
+        (-1,)
+    """
+    layer = Layer("unique", x, name=name)
+    attrs: dict[str, Any] = {"sorted": 1}
+    if axis is not None:
+        attrs["axis"] = normal_axis(axis, x.ndim, "unique")
+    found, first, inverse, counts = layer.results(4, "Unique", x, **attrs)
+    wanted = [(return_index, first), (return_inverse, inverse), (return_counts, counts)]
+    extra = [as_dtype(layer.op, v, dtype) for asked, v in wanted if asked]
+    return (found, *extra) if extra else found
+
+
+def unique_consecutive(
+    x: Variable,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    dtype: Any = "int64",
+    name: str | None = None,
+) -> Any:
+    """``x`` without the elements (slices along ``axis``) that equal the one before."""
+    layer = Layer("unique_consecutive", x, name=name)
+    op = layer.op
+    if axis is None:
+        x, axis = op.Reshape(x, np.array([-1])), 0
+    axis = normal_axis(axis, x.ndim, "unique_consecutive")
+    end = np.iinfo(np.int64).max
+    differs = op.Cast(op.Not(op.Equal(op.Slice(x, [1], [end], [axis]), op.Slice(x, [0], [-1], [axis]))), to=6)
+    others = [i for i in range(x.ndim) if i != axis]
+    if others:
+        differs = op.ReduceMax(differs, others, keepdims=0)
+    begins = op.Concat(
+        op.Expand(np.array(1, np.int32), op.Min(op.Shape(x, start=axis, end=axis + 1), np.array([1]))), differs, axis=0
+    )
+    starts = op.Squeeze(op.NonZero(begins), [0])
+    found = [layer.result("Gather", x, starts, axis=axis)]
+    if return_inverse:
+        found.append(as_dtype(op, op.Sub(op.CumSum(op.Cast(begins, to=7), np.array(0)), np.array(1)), dtype))
+    if return_counts:
+        ends = op.Concat(op.Slice(starts, [1], [end], [0]), op.Shape(x, start=axis, end=axis + 1), axis=0)
+        found.append(as_dtype(op, op.Sub(ends, starts), dtype))
+    return tuple(found) if len(found) > 1 else found[0]

@@ -1,0 +1,279 @@
+"""Spread, order statistics and counting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, count, floating, known_dim, normal_axis
+from onnxgrad.tensor.layer import Layer
+
+__all__ = [
+    "bincount",
+    "cumulative_trapezoid",
+    "histogram",
+    "median",
+    "nanmedian",
+    "nanquantile",
+    "quantile",
+    "std",
+    "trapezoid",
+    "var",
+]
+
+
+def var(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Variance over ``axis``, or of all elements; divided by the count less one if ``unbiased``.
+
+    Example:
+        >>> paddle.var(static.data("x", [None, 3]), axis=1).shape
+        (-1,)
+    """
+    layer = Layer("var", x, name=name)
+    return layer.result("Identity", _variance(layer.op, x, axes_of(axis), unbiased, keepdim))
+
+
+def std(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Square root of ``var``."""
+    layer = Layer("std", x, name=name)
+    return layer.result("Sqrt", _variance(layer.op, x, axes_of(axis), unbiased, keepdim))
+
+
+def _variance(op: Any, x: Variable, axes: list[int] | None, unbiased: bool, keepdim: bool) -> Any:
+    centred = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
+    if not unbiased:
+        return op.ReduceMean(op.Mul(centred, centred), axes, keepdims=int(keepdim))
+    total = op.ReduceSumSquare(centred, axes, keepdims=int(keepdim))
+    many = count(op, x, axes)
+    less = op.constant(float(many - 1), x.dtype) if isinstance(many, int) else op.Sub(many, 1.0)
+    return op.Div(total, less)
+
+
+# Order statistics ----------------------------------------------------------------------------------------------------
+
+
+def ascending(op: Any, x: Variable, axis: int, function: str) -> tuple[Any, Any, int]:
+    """Sorted values, their places, and the size of the axis"""
+    size = known_dim(x, axis, function)
+    values, places = op.emit("TopK", (x, np.array([size])), {"axis": axis, "largest": 0}, outputs=2)
+    return values, places, size
+
+
+def _one_axis(layer: Layer, x: Variable, axis: Axes) -> tuple[Variable, list[int], int]:
+    """``x`` with the reduced axes merged into its last one; those axes; the rank before"""
+    op, rank = layer.op, x.ndim
+    axes = sorted(normal_axis(a, rank, layer.name) for a in axes_of(axis) or range(rank))
+    if rank == 0:
+        return op.Reshape(x, np.array([1])), [], 0
+    others = [i for i in range(rank) if i not in axes]
+    if axes == [rank - 1]:
+        return x, axes, rank
+    x = op.Transpose(x, perm=[*others, *axes])
+    if len(axes) > 1:
+        x = op.Reshape(x, np.array([*[0] * len(others), -1]))
+    return x, axes, rank
+
+
+def _restored(layer: Layer, y: Variable, axes: list[int], keepdim: bool) -> Variable:
+    return layer.result("Unsqueeze", y, axes) if keepdim and axes else layer.result("Identity", y)
+
+
+def median(x: Variable, axis: int | None = None, keepdim: bool = False, mode: str = "avg", name: str | None = None) -> Any:
+    """The middle element over ``axis``, or of all; NaN if there is one.
+
+    Args:
+        mode: 'avg' for the mean of the two middle ones of an even number, 'min' for the lower of them.
+
+    Returns:
+        The median; for 'min' with an axis, also its index.
+
+    Example:
+        >>> paddle.median(static.data("x", [None, 5]), axis=1).shape
+        (-1,)
+    """
+    layer = Layer("median", x, name=name)
+    op = layer.op
+    if mode not in ("avg", "min"):
+        raise ArgumentError(f"median: mode is 'avg' or 'min', not {mode!r}.")
+    flat, axes, _ = _one_axis(layer, floating(op, x), axis)
+    last = flat.ndim - 1
+    values, places, size = ascending(op, flat, last, "median")
+    low, high = (size - 1) // 2, size // 2
+    middle = op.Gather(values, np.array(low), axis=last)
+    if mode == "avg" and high != low:
+        middle = op.Mul(op.Add(middle, op.Gather(values, np.array(high), axis=last)), 0.5)
+    broken = op.Cast(op.ReduceMax(op.Cast(op.IsNaN(flat), to=6), [last], keepdims=0), to=9)
+    middle = _restored(layer, op.Where(broken, op.constant(np.nan, flat.dtype), middle), axes, keepdim)
+    if mode == "avg" or axis is None:
+        return middle
+    return middle, _restored(layer, op.Gather(places, np.array(low), axis=last), axes, keepdim)
+
+
+def nanmedian(x: Variable, axis: Axes = None, keepdim: bool = False, mode: str = "avg", name: str | None = None) -> Variable:
+    """The middle of the elements over ``axis`` that are not NaN."""
+    layer = Layer("nanmedian", x, name=name)
+    flat, axes, _ = _one_axis(layer, floating(layer.op, x), axis)
+    return _restored(layer, _nan_quantile(layer.op, flat, 0.5, "lower" if mode == "min" else "midpoint"), axes, keepdim)
+
+
+_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def quantile(
+    x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: str = "linear"
+) -> Variable:
+    """The value below which a fraction ``q`` of the elements over ``axis`` lies; NaN if there is one.
+
+    Args:
+        q: a number in [0, 1], or a list of them for a new first axis.
+        interpolation: between two neighbours: 'linear', 'lower', 'higher', 'midpoint' or 'nearest'.
+
+    Example:
+        >>> paddle.quantile(static.data("x", [None, 5]), [0.25, 0.75], axis=1).shape
+        (2, -1)
+    """
+    return _quantiles("quantile", x, q, axis, keepdim, interpolation)
+
+
+def nanquantile(
+    x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: str = "linear"
+) -> Variable:
+    """``quantile`` of the elements that are not NaN."""
+    return _quantiles("nanquantile", x, q, axis, keepdim, interpolation)
+
+
+def _quantiles(kind: str, x: Variable, q: Any, axis: Axes, keepdim: bool, interpolation: str) -> Variable:
+    layer = Layer(kind, x)
+    op = layer.op
+    if interpolation not in _INTERPOLATIONS:
+        raise ArgumentError(f"{kind}: interpolation is one of {_INTERPOLATIONS}, not {interpolation!r}.")
+    flat, axes, _ = _one_axis(layer, floating(op, x), axis)
+    one = _nan_quantile if kind == "nanquantile" else _quantile
+    fractions = [float(f) for f in np.atleast_1d(q)]
+    if any(not 0 <= f <= 1 for f in fractions):
+        raise ArgumentError(f"{kind}: q must lie in [0, 1], not {q}.")
+    found = [_restored(layer, one(op, flat, f, interpolation), axes, keepdim) for f in fractions]
+    return found[0] if np.ndim(q) == 0 else layer.result("Concat", *(op.Unsqueeze(v, [0]) for v in found), axis=0)
+
+
+def _weight_of_upper(interpolation: str, fraction: Any) -> Any:
+    if interpolation == "lower":
+        return fraction * 0.0
+    if interpolation == "higher":
+        return np.ceil(fraction)
+    return fraction * 0.0 + 0.5 * (np.ceil(fraction)) if interpolation == "midpoint" else np.round(fraction)
+
+
+def _quantile(op: Any, x: Variable, q: float, interpolation: str) -> Any:
+    last = x.ndim - 1
+    values, _, size = ascending(op, x, last, "quantile")
+    place = q * (size - 1)
+    low, high = int(np.floor(place)), int(np.ceil(place))
+    weight = place - low if interpolation == "linear" else float(_weight_of_upper(interpolation, place - low))
+    found = op.Gather(values, np.array(low), axis=last)
+    if weight:
+        above = op.Gather(values, np.array(high), axis=last)
+        found = op.Add(op.Mul(found, 1.0 - weight), op.Mul(above, weight))
+    broken = op.Cast(op.ReduceMax(op.Cast(op.IsNaN(x), to=6), [last], keepdims=0), to=9)
+    return op.Where(broken, op.constant(np.nan, x.dtype), found)
+
+
+def _nan_quantile(op: Any, x: Variable, q: float, interpolation: str) -> Any:
+    """Sort NaN to the end; the place depends on how many others there are"""
+    last = x.ndim - 1
+    missing = op.IsNaN(x)
+    values, _, _ = ascending(op, op.Where(missing, op.constant(np.inf, x.dtype), x), last, "nanquantile")
+    present = op.ReduceSum(op.Cast(op.Not(missing), to=x.dtype.number), [last], keepdims=1)
+    place = op.Mul(op.Max(op.Sub(present, 1.0), 0.0), q)
+    low, high = op.Floor(place), op.Ceil(place)
+    weight = {"lower": op.Mul(place, 0.0), "higher": op.Sub(high, low), "midpoint": op.Mul(op.Sub(high, low), 0.5)}.get(
+        interpolation, op.Sub(place, low)
+    )
+    if interpolation == "nearest":
+        weight = op.Round(weight)
+    below = op.GatherElements(values, op.Cast(low, to=7), axis=last)
+    above = op.GatherElements(values, op.Cast(high, to=7), axis=last)
+    found = op.Add(below, op.Mul(weight, op.Sub(above, below)))
+    found = op.Where(op.Equal(present, op.constant(0.0, x.dtype)), op.constant(np.nan, x.dtype), found)
+    return op.Squeeze(found, [last])
+
+
+# Counting and integrals ----------------------------------------------------------------------------------------------
+
+
+def histogram(
+    input: Variable,
+    bins: int = 100,
+    min: float = 0,
+    max: float = 0,
+    weight: Variable | None = None,
+    density: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """How many elements fall into each of ``bins`` equal parts of [min, max] (of their own range if both are 0).
+
+    Returns:
+        int64 counts; float32 with ``weight`` or ``density``.
+    """
+    layer = Layer("histogram", input, *([] if weight is None else [weight]), name=name)
+    op = layer.op
+    x = as_dtype(op, op.Reshape(input, np.array([-1])), "float32")
+    if min == max == 0:
+        low, high = op.ReduceMin(x, keepdims=0), op.ReduceMax(x, keepdims=0)
+        flat = op.Equal(low, high)
+        low, high = op.Where(flat, op.Sub(low, 1.0), low), op.Where(flat, op.Add(high, 1.0), high)
+    else:
+        low, high = op.constant(np.float32(min)), op.constant(np.float32(max))
+    place = op.Floor(op.Div(op.Mul(op.Sub(x, low), float(bins)), op.Sub(high, low)))
+    inside = op.And(op.GreaterOrEqual(x, low), op.LessOrEqual(x, high))
+    place = op.Cast(op.Clip(place, 0.0, float(bins - 1)), to=7)
+    counted = op.Cast(inside, to=1)
+    if weight is not None:
+        counted = op.Mul(counted, op.Reshape(as_dtype(op, weight, "float32"), np.array([-1])))
+    zeros = op.Expand(np.float32(0.0), np.array([bins]))
+    found = op.ScatterElements(zeros, place, counted, axis=0, reduction="add")
+    if density:
+        width = op.Div(op.Sub(high, low), float(bins))
+        return layer.result("Div", found, op.Mul(op.ReduceSum(found, keepdims=0), width))
+    return layer.result("Cast", found, to=7) if weight is None else layer.result("Identity", found)
+
+
+def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, name: str | None = None) -> Variable:
+    """How often each integer from 0 up to the largest occurs in a vector; with weights, the sum of theirs."""
+    layer = Layer("bincount", x, *([] if weights is None else [weights]), name=name)
+    op = layer.op
+    places = as_dtype(op, x, "int64")
+    size = op.Max(op.Add(op.ReduceMax(places, keepdims=1), np.array([1])), np.array([minlength]))
+    values = op.Expand(np.array(1), op.Shape(places)) if weights is None else weights
+    zeros = op.Expand(op.constant(0, values.dtype), size)
+    return layer.result("ScatterElements", zeros, places, values, axis=0, reduction="add")
+
+
+def trapezoid(y: Variable, x: Variable | None = None, dx: float | None = None, axis: int = -1, name: str | None = None) -> Variable:
+    """Integral of ``y`` along ``axis`` by the trapezoidal rule, at places ``x`` or at distances ``dx`` (1)."""
+    layer = Layer("trapezoid", y, *([] if x is None else [x]), name=name)
+    return layer.result("ReduceSum", _trapezoids(layer.op, y, x, dx, axis), [axis], keepdims=0)
+
+
+def cumulative_trapezoid(
+    y: Variable, x: Variable | None = None, dx: float | None = None, axis: int = -1, name: str | None = None
+) -> Variable:
+    """Integrals of ``y`` from the first place up to each later one along ``axis``."""
+    layer = Layer("cumulative_trapezoid", y, *([] if x is None else [x]), name=name)
+    return layer.result("CumSum", _trapezoids(layer.op, y, x, dx, axis), np.array(axis % y.ndim))
+
+
+def _trapezoids(op: Any, y: Variable, x: Variable | None, dx: float | None, axis: int) -> Any:
+    if x is not None and dx is not None:
+        raise ArgumentError("trapezoid: give x or dx, not both.")
+    end = np.iinfo(np.int64).max
+    means = op.Mul(op.Add(op.Slice(y, [1], [end], [axis]), op.Slice(y, [0], [-1], [axis])), 0.5)
+    if x is None:
+        return op.Mul(means, 1.0 if dx is None else float(dx))
+    if x.ndim == 1 and y.ndim > 1:
+        x = op.Reshape(x, np.array([-1 if i == axis % y.ndim else 1 for i in range(y.ndim)]))
+    return op.Mul(means, op.Sub(op.Slice(x, [1], [end], [axis]), op.Slice(x, [0], [-1], [axis])))

@@ -1,0 +1,44 @@
+"""paddle.utils.unique_name: counted names.
+
+>>> unique_name.generate("fc"), unique_name.generate("fc")
+('fc_0', 'fc_1')
+>>> with unique_name.guard("left_"):
+...     unique_name.generate("fc")
+'left_fc_0'
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from onnxgrad import state
+from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.state import NameCounters, fresh_names
+
+__all__ = ["generate", "guard", "switch"]
+
+
+def generate(key: str) -> str:
+    """The next name for ``key``, such as ``fc_0``."""
+    return state.generate_name(key)
+
+
+def switch(new_generator: NameCounters | None = None) -> NameCounters:
+    """Replace the counters, by new ones unless given; returns the old ones."""
+    old, state.current.names = state.current.names, new_generator if new_generator is not None else NameCounters()
+    return old
+
+
+def guard(new_generator: NameCounters | str | bytes | None = None) -> AbstractContextManager[None]:
+    """Count anew inside a ``with`` block; a str is put before every name.
+
+    Raises:
+        ArgumentTypeError: if it is neither.
+    """
+    if isinstance(new_generator, NameCounters):
+        return fresh_names(new_generator.prefix, new_generator)
+    if isinstance(new_generator, bytes):
+        new_generator = new_generator.decode()
+    if new_generator is not None and not isinstance(new_generator, str):
+        raise ArgumentTypeError(f"unique_name.guard takes a prefix, not {type(new_generator).__name__}.")
+    return fresh_names(new_generator or "")

@@ -1,0 +1,84 @@
+"""Layers as objects: members, state, modes, and a small network that learns."""
+
+import numpy as np
+import pytest
+
+import onnxgrad as paddle
+from onnxgrad import nn
+from onnxgrad.eager import evaluate
+
+
+class Network(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2D(1, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2D(4)
+        self.body = nn.Sequential(nn.ReLU(), nn.MaxPool2D(2), nn.Flatten(), nn.Dropout(0.1))
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x):
+        return self.head(self.body(self.norm(self.conv(x))))
+
+
+def test_members_and_names():
+    model = Network()
+    names = ["conv.weight", "conv.bias", "norm.weight", "norm.bias", "head.weight", "head.bias"]
+    assert [name for name, _ in model.named_parameters()] == names
+    assert sorted(model.state_dict()) == sorted([*names, "norm._mean", "norm._variance"])
+    assert [type(layer).__name__ for layer in model.children()] == ["Conv2D", "BatchNorm2D", "Sequential", "Linear"]
+    assert model.head.weight.name == "linear_0.w_0"
+    assert model.head.bias.name == "linear_0.b_0"
+    assert len(model.sublayers()) == 8
+    model.head = nn.Linear(16, 3)
+    assert model.head.weight.shape == [16, 3]
+    assert len(model.parameters()) == 6
+    assert nn.Linear(2, 2, bias_attr=False).bias is None
+    with pytest.raises(AttributeError, match="no attribute 'tail'"):
+        _ = model.tail
+
+
+def test_state_moves_between_models():
+    first, second = Network(), Network()
+    missing, unexpected = second.set_state_dict({**first.state_dict(), "extra": np.zeros(1)})
+    assert (missing, unexpected) == ([], ["extra"])
+    x = paddle.to_tensor(np.random.default_rng(0).normal(size=(3, 1, 4, 4)).astype(np.float32))
+    np.testing.assert_array_equal(first.eval()(x).numpy(), second.eval()(x).numpy())
+
+
+def test_modes_reach_all_layers():
+    model = Network()
+    assert all(layer.training for layer in model.sublayers(include_self=True))
+    assert not any(layer.training for layer in model.eval().sublayers(include_self=True))
+
+
+def test_a_network_learns_and_builds_each_session_once():
+    paddle.seed(1)
+    draw = np.random.default_rng(0)
+    images = draw.normal(size=(64, 1, 4, 4)).astype(np.float32)
+    labels = (images.mean(axis=(1, 2, 3)) > 0).astype(np.int64)
+    model, loss_of = Network(), nn.CrossEntropyLoss()
+    optimizer = paddle.optimizer.Adam(0.01, parameters=model.parameters())
+    losses, built = [], []
+    for _ in range(40):
+        loss = loss_of(model(paddle.to_tensor(images)), paddle.to_tensor(labels))
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        losses.append(loss.item())
+        built.append((evaluate.counts["sessions"], evaluate.counts["backward"]))
+    assert losses[-1] < 0.5 * losses[0]
+    assert built[3] == built[-1]
+    model.eval()
+    predicted = model(paddle.to_tensor(images)).numpy().argmax(axis=1)
+    assert (predicted == labels).mean() > 0.9
+
+
+def test_sequential_and_lists():
+    stack = nn.LayerList([nn.Linear(2, 2), nn.Linear(2, 2)])
+    assert len(stack) == 2
+    assert len(list(stack)) == 2
+    assert stack[1].full_name() == "linear_1"
+    named = nn.Sequential(("first", nn.Linear(2, 3)), ("second", nn.Tanh()))
+    assert named.first is named[0]
+    assert "first" in repr(named)
+    assert "in_features=2" in repr(named)

@@ -1,0 +1,38 @@
+"""The official single-operator cases of the onnx package: every gradient agrees with central differences."""
+
+import pytest
+
+from tests.rules.official_cases import EXCEPTIONS, cases_of, check_case, groups, out_of_scope, representative
+
+
+def problems_of(cases):
+    """What is wrong with each case, in every setting; a stated refusal must really happen."""
+    found = []
+    for case in cases:
+        for setting, outcome in check_case(case).items():
+            if case.name in EXCEPTIONS:
+                if not outcome.refused:
+                    found.append(f"{case.name} [{setting}] is listed as refused but is not: {outcome.problem or 'it passes'}")
+            elif outcome.problem:
+                found.append(f"{case.name} [{setting}] {outcome.problem}")
+    return found
+
+
+def in_scope(group):
+    return [case for case in cases_of(group) if not out_of_scope(case)]
+
+
+@pytest.mark.parametrize("group", groups())
+def test_gradients_of_a_selection_agree_with_central_differences(group):
+    assert problems_of([case for i, case in enumerate(in_scope(group)) if representative(case, i)]) == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("group", groups())
+def test_gradients_of_all_cases_agree_with_central_differences(group):
+    assert problems_of(in_scope(group)) == []
+
+
+@pytest.mark.exhaustive
+def test_every_stated_refusal_belongs_to_a_case():
+    assert set(EXCEPTIONS) - {case.name for group in groups() for case in in_scope(group)} == set()
