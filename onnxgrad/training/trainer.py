@@ -250,20 +250,8 @@ class Trainer:
             if resume:
                 self._resume(folder)
             with _Interrupt(self):
-                self._run(
-                    source,
-                    held_out,
-                    folder,
-                    epochs,
-                    batch_size,
-                    shuffle,
-                    drop_last,
-                    patience,
-                    checkpoint_every,
-                    callbacks,
-                    prefetch,
-                    verbose,
-                )
+                plan = _Plan(epochs, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose)
+                self._run(source, held_out, folder, plan)
         finally:
             if folder is not None:
                 folder.close()
@@ -271,8 +259,15 @@ class Trainer:
 
     def _run(self, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: _Plan) -> None:
         while self.epoch < plan.epochs and not self._stop:
-            order = {"shuffle": plan.shuffle, "drop_last": plan.drop_last, "seed": self.seed, "epoch": self.epoch}
-            batches = prefetched(source.batches(plan.batch_size, skip=self.batch, **order), plan.prefetch)
+            rest = source.batches(
+                plan.batch_size,
+                shuffle=plan.shuffle,
+                drop_last=plan.drop_last,
+                seed=self.seed,
+                epoch=self.epoch,
+                skip=self.batch,
+            )
+            batches = prefetched(rest, plan.prefetch)
             count = source.count(plan.batch_size, plan.drop_last)
             with Progress(f"epoch {self.epoch + 1}/{plan.epochs}", count, self.batch, plan.verbose) as progress:
                 if not self._epoch(batches, progress, folder, plan.checkpoint_every):
