@@ -33,8 +33,9 @@ from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.creation import is_tensor, to_tensor
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.func import value_and_grad
-from onnxgrad.interop.onnx_export import save_onnx, to_onnx, to_training_step
+from onnxgrad.interop.onnx_export import save_onnx, to_onnx
 from onnxgrad.interop.onnx_import import explain_parameters, from_onnx
+from onnxgrad.interop.training_step import save_training_step, to_training_step
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.scope import Scope
 from onnxgrad.ir.variable import Parameter, Variable
@@ -103,6 +104,7 @@ __all__ = [
     "regularizer",
     "rules",
     "save_onnx",
+    "save_training_step",
     "seed",
     "set_grad_enabled",
     "state",
