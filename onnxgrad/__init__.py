@@ -35,6 +35,7 @@ from onnxgrad.eager.tensor import Tensor
 from onnxgrad.func import value_and_grad
 from onnxgrad.interop.onnx_export import save_onnx, to_onnx
 from onnxgrad.interop.onnx_import import explain_parameters, from_onnx
+from onnxgrad.interop.split_step import save_split_training_step, to_split_training_step
 from onnxgrad.interop.training_step import save_training_step, to_training_step
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.scope import Scope
@@ -104,6 +105,7 @@ __all__ = [
     "regularizer",
     "rules",
     "save_onnx",
+    "save_split_training_step",
     "save_training_step",
     "seed",
     "set_grad_enabled",
@@ -113,6 +115,7 @@ __all__ = [
     "straight_through",
     "tensor",
     "to_onnx",
+    "to_split_training_step",
     "to_tensor",
     "to_training_step",
     "uint8",

@@ -96,11 +96,18 @@ def save_onnx(program: Program, path: str | Path, outputs: Sequence[Variable | s
     _write_file(to_onnx(program, outputs), path, program)
 
 
-def build_graph(program: Program, outputs: list[Variable], state_as_inputs: bool = False, all_updates: bool = True) -> Graph:
-    """Plan a pruned graph for ``outputs``, with state as inputs and outputs if asked."""
+def build_graph(
+    program: Program,
+    outputs: list[Variable],
+    state_as_inputs: bool = False,
+    all_updates: bool = True,
+    given: Sequence[Variable] = (),
+) -> Graph:
+    """Plan a pruned graph for ``outputs``, with state as inputs and outputs if asked; ``given`` are inputs, not computed."""
     updates = list(program.updates.values()) if state_as_inputs and all_updates else []
     graph = Graph(program)
-    plan = make_plan(program, [*outputs, *updates])
+    plan = make_plan(program, [*outputs, *updates], given)
+    fed = {id(v) for v in given}
     graph.plan, graph.operators, graph.hoists = plan, plan.operators, True
     stand_ins = {id(v) for v in plan.aliases.values()}
     for original in plan.aliases:
@@ -116,7 +123,7 @@ def build_graph(program: Program, outputs: list[Variable], state_as_inputs: bool
             graph.inputs.append(v)
         elif v.persistable or (v.value is not None and v.op is None):
             graph.initializers.append(v)
-        elif v.op is None and v.block.idx == 0:
+        elif id(v) in fed or (v.op is None and v.block.idx == 0):
             graph.inputs.append(v)
         known.add(id(v))
         if v.persistable:

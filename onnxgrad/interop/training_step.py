@@ -46,7 +46,7 @@ def to_training_step(program: Program, fetch: Fetch, scope: Any = None) -> tuple
     Example:
         >>> model, manifest = to_training_step(program, [loss])  # doctest: +SKIP
     """
-    graph, values = _step(program, fetch, scope)
+    graph, values = _planned(program, fetch, scope)
     graph.initializers += list(values)
     return _with_manifest(graph, values, describe(graph, values))
 
@@ -71,10 +71,11 @@ def save_training_step(program: Program, path: str | Path, fetch: Fetch, scope: 
     Example:
         >>> manifest = save_training_step(program, "out/step", [loss])  # doctest: +SKIP
     """
-    graph, values = _step(program, fetch, scope)
+    graph, values = _planned(program, fetch, scope)
     manifest = describe(graph, values)
-    stem = _stem(path)
-    stored = locate([*manifest["state"], *manifest["constants"]], values, manifest, stem.name)
+    stem = stem_of(path)
+    stored = locate([*manifest["state"], *manifest["constants"]], values)
+    manifest["model"], manifest["values"] = f"{stem.name}.onnx", f"{stem.name}.bin"
     model, _ = _with_manifest(graph, values, manifest)
     write_whole(Path(f"{stem}.bin"), stored)
     write_whole(Path(f"{stem}.onnx"), model.SerializeToString())
@@ -82,7 +83,7 @@ def save_training_step(program: Program, path: str | Path, fetch: Fetch, scope: 
     return manifest
 
 
-def _step(program: Program, fetch: Fetch, scope: Any) -> tuple[Graph, Values]:
+def _planned(program: Program, fetch: Fetch, scope: Any) -> tuple[Graph, Values]:
     graph = build_graph(program, as_variables(program, fetch), state_as_inputs=True)
     return graph, {v: present_value(program, v, scope) for v in graph.inputs if v.persistable}
 
@@ -94,7 +95,8 @@ def _with_manifest(graph: Graph, values: Values, manifest: Manifest) -> tuple[Mo
     return model, manifest
 
 
-def _stem(path: str | Path) -> Path:
+def stem_of(path: str | Path) -> Path:
+    """The path of a step's files without their suffix."""
     path = Path(path)
     if not path.name:
         raise ArgumentError(f"{str(path)!r} names no file. Give a path such as 'out/step'.")
@@ -107,17 +109,17 @@ def _stem(path: str | Path) -> Path:
 def describe(graph: Graph, values: Values) -> Manifest:
     """What goes in and out of the model of ``graph``, and which input takes which output in the next step."""
     program = graph.program
-    updated = {program.updates[v].name: v for v in values if v in program.updates}
     outputs = {v.name: name for name, v in graph.outputs}
+    updated = {new.name: v for v in values if (new := program.updates.get(v)) is not None and new.name in outputs}
+    changed = {id(v) for v in updated.values()}
     return {
         "feeds": [_entry(v.name, v) for v in graph.inputs if not v.persistable],
         "fetches": [_entry(name, v) for name, v in graph.outputs if v.name not in updated],
         "state": [
             {"input": v.name, "output": outputs[new], **_held(v, values[v]), "parameter": isinstance(v, Parameter)}
             for new, v in updated.items()
-            if new in outputs
         ],
-        "constants": [_held(v, value) for v, value in values.items() if v not in program.updates],
+        "constants": [_held(v, value) for v, value in values.items() if id(v) not in changed],
         "learning_rate": [v.name for v in values if v.doc == LEARNING_RATE],
     }
 
@@ -132,18 +134,20 @@ def _held(v: Variable, value: np.ndarray[Any, Any]) -> dict[str, Any]:
     return {"name": v.name, "dtype": v.dtype.name, "shape": list(value.shape)}
 
 
-def locate(entries: list[dict[str, Any]], values: Values, manifest: Manifest, stem: str) -> bytes:
-    """Give each entry the place of its value in one file; returns the content of that file."""
+def locate(entries: list[dict[str, Any]], values: Values) -> bytes:
+    """Give each entry the place of its value in one file; returns the content of that file. A value is stored once."""
     named = {v.name: value for v, value in values.items()}
-    manifest["model"], manifest["values"] = f"{stem}.onnx", f"{stem}.bin"
     content = bytearray()
+    places: dict[str, dict[str, int]] = {}
     for entry in entries:
-        # Eight bytes apart, so that a typed array of any language can lie on top.
-        content.extend(bytes(-len(content) % 8))
-        value = np.ascontiguousarray(named[entry["name"]])
-        raw = value.astype(value.dtype.newbyteorder("<")).tobytes()
-        entry["offset"], entry["bytes"] = len(content), len(raw)
-        content += raw
+        if entry["name"] not in places:
+            # At multiples of eight, so that a typed array of any language can lie on top.
+            content.extend(bytes(-len(content) % 8))
+            value = np.ascontiguousarray(named[entry["name"]])
+            raw = value.astype(value.dtype.newbyteorder("<")).tobytes()
+            places[entry["name"]] = {"offset": len(content), "bytes": len(raw)}
+            content += raw
+        entry.update(places[entry["name"]])
     return bytes(content)
 
 
