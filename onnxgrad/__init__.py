@@ -27,6 +27,7 @@ from onnxgrad import (
 from onnxgrad.autodiff.api import append_backward, gradients
 from onnxgrad.autodiff.explain import explain
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
+from onnxgrad.autodiff.training_operators import expand_training_operators as _fills_a_table  # noqa: F401
 from onnxgrad.autodiff.transforms import hessian, hvp, jacobian, jvp, per_example_gradients, vjp
 from onnxgrad.autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
 from onnxgrad.dtypes import dtype_of

@@ -155,6 +155,11 @@ def _inference_graph(program: Program, outputs: Sequence[Variable | str] | Varia
     if not program.outputs:
         raise ArgumentError("this program was built in Python and names no outputs. Pass outputs=[...].")
     block = program.global_block()
+    if any(v.op is not None and v.op.role is not Role.FORWARD for v in block.outputs):
+        # The file itself returns gradients or updates.
+        graph = build_graph(program, block.outputs)
+        graph.inputs = [v for v in block.inputs if v.value is None and not v.persistable]
+        return graph
     graph = Graph(program)
     forward = [op for op in block.ops if op.role is Role.FORWARD and op.replaces is None]
     roots = [*block.outputs, *(v for op in forward if op.loaded for v in op.outputs)]
