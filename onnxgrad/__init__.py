@@ -37,6 +37,7 @@ from onnxgrad.func import value_and_grad
 from onnxgrad.interop.onnx_export import save_onnx, to_onnx
 from onnxgrad.interop.onnx_import import explain_parameters, from_onnx
 from onnxgrad.interop.split_step import save_split_training_step, to_split_training_step
+from onnxgrad.interop.training_info import from_training_info, to_training_info
 from onnxgrad.interop.training_step import save_training_step, to_training_step
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.scope import Scope
@@ -81,6 +82,7 @@ __all__ = [
     "float64",
     "fluid",
     "from_onnx",
+    "from_training_info",
     "func",
     "grad",
     "gradient",
@@ -118,6 +120,7 @@ __all__ = [
     "to_onnx",
     "to_split_training_step",
     "to_tensor",
+    "to_training_info",
     "to_training_step",
     "uint8",
     "unsupported",

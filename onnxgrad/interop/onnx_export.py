@@ -216,9 +216,9 @@ def _write_header(model: ModelProto, graph: Graph) -> None:
         metadata[FROZEN_KEY] = "\n".join(frozen)
     _write_metadata(model, metadata)
     if isinstance(program.imported, Imported):
-        model.training_info.extend(program.imported.training_info)
         model.configuration.extend(program.imported.configuration)
         if graph.plan is None:
+            model.training_info.extend(program.imported.training_info)
             model.graph.quantization_annotation.extend(program.imported.quantization_annotation)
 
 

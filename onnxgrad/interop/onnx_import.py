@@ -25,7 +25,7 @@ from onnxgrad.passes import contrib_attention  # noqa: F401 - fills the table
 from onnxgrad.passes.contrib import DOMAIN, expand_contrib
 from onnxgrad.passes.domains import EXPANSIONS
 
-__all__ = ["ROLE_KEY", "Imported", "from_onnx"]
+__all__ = ["ROLE_KEY", "Imported", "from_onnx", "read_model"]
 
 ROLE_KEY = "onnxgrad.role"
 FROZEN_KEY = "onnxgrad.frozen"
@@ -73,7 +73,7 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
     known = [DOMAIN, *EXPANSIONS]
     if expand is not None and expand not in known:
         raise ArgumentError(f"expand takes {' or '.join(map(repr, known))} or None, not {expand!r}.")
-    model, folder = _read(source)
+    model, folder = read_model(source)
     program = Program()
     program.imported = Imported(model, folder)
     program.scope = Scope()
@@ -96,7 +96,8 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
     return program
 
 
-def _read(source: str | Path | bytes | ModelProto) -> tuple[ModelProto, Path | None]:
+def read_model(source: str | Path | bytes | ModelProto) -> tuple[ModelProto, Path | None]:
+    """The message of a model, and the folder that its external data lies in."""
     if isinstance(source, ModelProto):
         model = ModelProto()
         model.CopyFrom(source)
