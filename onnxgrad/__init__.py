@@ -27,14 +27,18 @@ from onnxgrad import (
 from onnxgrad.autodiff.api import append_backward, gradients
 from onnxgrad.autodiff.explain import explain
 from onnxgrad.autodiff.registry import expansion, gradient, stops_gradient, unsupported
+from onnxgrad.autodiff.training_operators import expand_training_operators as _fills_a_table  # noqa: F401
 from onnxgrad.autodiff.transforms import hessian, hvp, jacobian, jvp, per_example_gradients, vjp
 from onnxgrad.autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.eager.creation import is_tensor, to_tensor
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.func import value_and_grad
-from onnxgrad.interop.onnx_export import save_onnx, to_onnx, to_training_step
+from onnxgrad.interop.onnx_export import save_onnx, to_onnx
 from onnxgrad.interop.onnx_import import explain_parameters, from_onnx
+from onnxgrad.interop.split_step import save_split_training_step, to_split_training_step
+from onnxgrad.interop.training_info import from_training_info, to_training_info
+from onnxgrad.interop.training_step import save_training_step, to_training_step
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.scope import Scope
 from onnxgrad.ir.variable import Parameter, Variable
@@ -79,6 +83,7 @@ __all__ = [
     "float64",
     "fluid",
     "from_onnx",
+    "from_training_info",
     "func",
     "grad",
     "gradient",
@@ -104,6 +109,8 @@ __all__ = [
     "regularizer",
     "rules",
     "save_onnx",
+    "save_split_training_step",
+    "save_training_step",
     "seed",
     "set_grad_enabled",
     "state",
@@ -112,7 +119,9 @@ __all__ = [
     "straight_through",
     "tensor",
     "to_onnx",
+    "to_split_training_step",
     "to_tensor",
+    "to_training_info",
     "to_training_step",
     "uint8",
     "unsupported",

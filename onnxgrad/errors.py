@@ -15,6 +15,8 @@
     ├── ArgumentTypeError(TypeError)         an argument has the wrong type
     │   └── NotAVariable(AssertionError)     a Variable was expected
     ├── FeedError(ValueError)                a feed is missing or has the wrong dtype or shape
+    │   └── DataError                        training data lacks a column, or holds what cannot be trained on
+    ├── TrainingError(RuntimeError)          a run cannot go on: a loss that is not a number, a foreign checkpoint
     ├── FetchError(RuntimeError)             a fetched name is not in the program
     ├── NotInitialized(RuntimeError)         a parameter has no value yet
     ├── BadBackward(ArgumentError, AssertionError)   the arguments of a backward pass do not fit each other
@@ -83,6 +85,14 @@ class NotAVariable(ArgumentTypeError, AssertionError):
 
 class FeedError(OnnxGradError, ValueError):
     """A feed is missing, or has the wrong dtype or shape."""
+
+
+class DataError(FeedError):
+    """Training data lacks a column, or holds values that cannot be trained on."""
+
+
+class TrainingError(OnnxGradError, RuntimeError):
+    """A training run cannot start or go on."""
 
 
 class FetchError(OnnxGradError, RuntimeError):

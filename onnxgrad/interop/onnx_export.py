@@ -1,8 +1,7 @@
-"""to_onnx, save_onnx, to_training_step: a Program as an ONNX model."""
+"""to_onnx, save_onnx: a Program as an ONNX model."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -33,10 +32,10 @@ from onnxgrad.ir.opset import NEWEST, NEWEST_IR
 from onnxgrad.ir.plan import Plan, make_plan
 from onnxgrad.ir.program import Function, Program
 from onnxgrad.ir.traverse import needed_operators
-from onnxgrad.ir.types import TensorType, shown_type
-from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.ir.types import shown_type
+from onnxgrad.ir.variable import Variable
 
-__all__ = ["Graph", "build_graph", "save_onnx", "to_onnx", "to_training_step", "write_model"]
+__all__ = ["Graph", "as_variables", "build_graph", "save_onnx", "to_onnx", "write_model"]
 
 _EXTERNAL_THRESHOLD = 1024
 _LARGEST_MESSAGE = 2**31 - 2**20
@@ -97,57 +96,18 @@ def save_onnx(program: Program, path: str | Path, outputs: Sequence[Variable | s
     _write_file(to_onnx(program, outputs), path, program)
 
 
-def to_training_step(
-    program: Program, fetch: Sequence[Variable | str] | Variable | str, scope: Any = None
-) -> tuple[ModelProto, dict[str, Any]]:
-    """One training step as a model: state in, state out.
-
-    Weights, optimizer state and running statistics are graph inputs with their present value as default, and their new
-    values are graph outputs, so any onnxruntime can train: feed each ``state`` output back into its input.
-
-    Args:
-        program: a program that ``minimize`` was called on (without it, the model just has no state outputs).
-        fetch: what else to return, such as the loss.
-        scope: where the present values are; default the program's.
-
-    Returns:
-        (model, manifest). The manifest lists ``feeds`` and ``fetches`` (name, dtype, shape) and ``state`` (input, output,
-        dtype, shape), and is stored in the model under the metadata key ``onnxgrad.training_step``.
-
-    Example:
-        >>> model, manifest = to_training_step(program, [loss])  # doctest: +SKIP
-    """
-    graph = build_graph(program, _as_variables(program, fetch), state_as_inputs=True)
-    updated = {program.updates[v].name: v for v in graph.inputs if v in program.updates}
-    values = {v: _value(program, v, scope) for v in graph.inputs if v.persistable}
-    graph.initializers += list(values)
-    model = write_model(graph, values)
-    outputs = {v.name: name for name, v in graph.outputs}
-    manifest = {
-        "feeds": [_describe(v.name, v) for v in graph.inputs if not v.persistable],
-        "fetches": [_describe(name, v) for name, v in graph.outputs if v.name not in updated],
-        "state": [
-            {"input": v.name, "output": outputs.get(new), **_describe(v.name, v), "parameter": isinstance(v, Parameter)}
-            for new, v in updated.items()
-        ],
-        "constants": [_describe(v.name, v) for v in values if v not in program.updates],
-    }
-    entry = model.metadata_props.add()
-    entry.key, entry.value = "onnxgrad.training_step", json.dumps(manifest)
-    return model, manifest
-
-
-def _describe(name: str, v: Variable) -> dict[str, Any]:
-    shown = shown_type(v.type)
-    dims = shown.dims if isinstance(shown, TensorType) else None
-    return {"name": name, "dtype": v.dtype.name, "shape": None if dims is None else list(dims)}
-
-
-def build_graph(program: Program, outputs: list[Variable], state_as_inputs: bool = False, all_updates: bool = True) -> Graph:
-    """Plan a pruned graph for ``outputs``, with state as inputs and outputs if asked."""
+def build_graph(
+    program: Program,
+    outputs: list[Variable],
+    state_as_inputs: bool = False,
+    all_updates: bool = True,
+    given: Sequence[Variable] = (),
+) -> Graph:
+    """Plan a pruned graph for ``outputs``, with state as inputs and outputs if asked; ``given`` are inputs, not computed."""
     updates = list(program.updates.values()) if state_as_inputs and all_updates else []
     graph = Graph(program)
-    plan = make_plan(program, [*outputs, *updates])
+    plan = make_plan(program, [*outputs, *updates], given)
+    fed = {id(v) for v in given}
     graph.plan, graph.operators, graph.hoists = plan, plan.operators, True
     stand_ins = {id(v) for v in plan.aliases.values()}
     for original in plan.aliases:
@@ -163,7 +123,7 @@ def build_graph(program: Program, outputs: list[Variable], state_as_inputs: bool
             graph.inputs.append(v)
         elif v.persistable or (v.value is not None and v.op is None):
             graph.initializers.append(v)
-        elif v.op is None and v.block.idx == 0:
+        elif id(v) in fed or (v.op is None and v.block.idx == 0):
             graph.inputs.append(v)
         known.add(id(v))
         if v.persistable:
@@ -177,7 +137,7 @@ def build_graph(program: Program, outputs: list[Variable], state_as_inputs: bool
     return graph
 
 
-def _as_variables(program: Program, outputs: Sequence[Variable | str] | Variable | str) -> list[Variable]:
+def as_variables(program: Program, outputs: Sequence[Variable | str] | Variable | str) -> list[Variable]:
     items = [outputs] if isinstance(outputs, (Variable, str)) else list(outputs)
     found = []
     for item in items:
@@ -191,10 +151,15 @@ def _as_variables(program: Program, outputs: Sequence[Variable | str] | Variable
 
 def _inference_graph(program: Program, outputs: Sequence[Variable | str] | Variable | str | None) -> Graph:
     if outputs is not None:
-        return build_graph(program, _as_variables(program, outputs))
+        return build_graph(program, as_variables(program, outputs))
     if not program.outputs:
         raise ArgumentError("this program was built in Python and names no outputs. Pass outputs=[...].")
     block = program.global_block()
+    if any(v.op is not None and v.op.role is not Role.FORWARD for v in block.outputs):
+        # The file itself returns gradients or updates.
+        graph = build_graph(program, block.outputs)
+        graph.inputs = [v for v in block.inputs if v.value is None and not v.persistable]
+        return graph
     graph = Graph(program)
     forward = [op for op in block.ops if op.role is Role.FORWARD and op.replaces is None]
     roots = [*block.outputs, *(v for op in forward if op.loaded for v in op.outputs)]
@@ -251,9 +216,9 @@ def _write_header(model: ModelProto, graph: Graph) -> None:
         metadata[FROZEN_KEY] = "\n".join(frozen)
     _write_metadata(model, metadata)
     if isinstance(program.imported, Imported):
-        model.training_info.extend(program.imported.training_info)
         model.configuration.extend(program.imported.configuration)
         if graph.plan is None:
+            model.training_info.extend(program.imported.training_info)
             model.graph.quantization_annotation.extend(program.imported.quantization_annotation)
 
 
@@ -424,15 +389,6 @@ def _write_function(function: Function) -> Any:
         fill_attribute(proto.attribute_proto.add(), key, value, attribute_kind(Operator(function.body, "", [], []), key, value))
     _write_metadata(proto, function.metadata)
     return proto
-
-
-def _value(program: Program, v: Variable, scope: Any) -> np.ndarray[Any, Any]:
-    found = (scope or program.active_scope()).get(v.name)
-    if found is None and v.value is not None:
-        found = v.value.numpy()
-    if found is None:
-        raise NotInitialized(f"{v.name} has no value yet. Run the startup program first.")
-    return np.asarray(found)
 
 
 # Files -------------------------------------------------------------------------------------------------------------

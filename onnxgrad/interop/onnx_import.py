@@ -23,8 +23,9 @@ from onnxgrad.ir.types import TensorType
 from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.passes import contrib_attention  # noqa: F401 - fills the table
 from onnxgrad.passes.contrib import DOMAIN, expand_contrib
+from onnxgrad.passes.domains import EXPANSIONS
 
-__all__ = ["ROLE_KEY", "Imported", "from_onnx"]
+__all__ = ["ROLE_KEY", "Imported", "from_onnx", "read_model"]
 
 ROLE_KEY = "onnxgrad.role"
 FROZEN_KEY = "onnxgrad.frozen"
@@ -51,7 +52,8 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
         source: path of a file, its bytes, or a message. Only a path can refer to external data.
         parameters: which constants are weights: names, a pattern (``"head.*"``) or a predicate; None to decide by use.
         expand: ``"com.microsoft"`` to write the fused operators of a file that onnxruntime optimised as standard ones, which
-            have gradients. Weights of MatMulNBits stay quantised and frozen.
+            have gradients. Weights of MatMulNBits stay quantised and frozen. ``"ai.onnx.preview.training"`` to write
+            Gradient, Adam, Adagrad and Momentum, which no runtime has, as standard operators.
 
     Returns:
         A Program that owns a scope. ``program.inputs`` and ``program.outputs`` are in the file's order.
@@ -68,9 +70,10 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
         >>> from_onnx(model).inputs
         [Variable(x: float32[N, 2])]
     """
-    if expand not in (None, DOMAIN):
-        raise ArgumentError(f"expand takes {DOMAIN!r} or None, not {expand!r}.")
-    model, folder = _read(source)
+    known = [DOMAIN, *EXPANSIONS]
+    if expand is not None and expand not in known:
+        raise ArgumentError(f"expand takes {' or '.join(map(repr, known))} or None, not {expand!r}.")
+    model, folder = read_model(source)
     program = Program()
     program.imported = Imported(model, folder)
     program.scope = Scope()
@@ -84,14 +87,17 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
         function = read_function(proto, program)
         program.functions[(function.domain, function.name, function.overload)] = function
     reader.read_graph(model.graph, program.global_block())
-    if expand is not None:
+    if expand == DOMAIN:
         expand_contrib(program)
     _make_parameters(program, reader.constants, parameters)
     _keep_running_statistics(program)
+    if expand in EXPANSIONS:
+        EXPANSIONS[expand](program)
     return program
 
 
-def _read(source: str | Path | bytes | ModelProto) -> tuple[ModelProto, Path | None]:
+def read_model(source: str | Path | bytes | ModelProto) -> tuple[ModelProto, Path | None]:
+    """The message of a model, and the folder that its external data lies in."""
     if isinstance(source, ModelProto):
         model = ModelProto()
         model.CopyFrom(source)

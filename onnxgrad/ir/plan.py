@@ -31,21 +31,21 @@ class Plan:
         return v
 
 
-def make_plan(program: Program, outputs: Iterable[Variable]) -> Plan:
-    """Find what ``outputs`` need in the main block."""
-    outputs = list(outputs)
+def make_plan(program: Program, outputs: Iterable[Variable], given: Iterable[Variable] = ()) -> Plan:
+    """Find what ``outputs`` need in the main block; variables that are ``given`` are leaves, and not computed."""
+    outputs, stopped = list(outputs), {id(v) for v in given}
     aliases: dict[Variable, Variable] = {}
     while True:
-        plan = _sweep(program, outputs, aliases)
+        plan = _sweep(program, outputs, aliases, stopped)
         fresh = _expansions_in_use(plan.operators, aliases)
         if not fresh:
             return plan
         aliases.update(fresh)
 
 
-def _sweep(program: Program, outputs: list[Variable], aliases: dict[Variable, Variable]) -> Plan:
+def _sweep(program: Program, outputs: list[Variable], aliases: dict[Variable, Variable], given: set[int]) -> Plan:
     plan = Plan([], [], aliases)
-    wanted = {id(plan.resolve(v)) for v in outputs}
+    wanted = {id(plan.resolve(v)) for v in outputs} - given
     reads: dict[int, Variable] = {id(plan.resolve(v)): plan.resolve(v) for v in outputs}
     for op in reversed(program.global_block().ops):
         if not any(v is not None and id(v) in wanted for v in op.outputs):
@@ -56,10 +56,11 @@ def _sweep(program: Program, outputs: list[Variable], aliases: dict[Variable, Va
         for v in op.operands():
             if v is not None:
                 resolved = plan.resolve(v)
-                wanted.add(id(resolved))
+                if id(resolved) not in given:
+                    wanted.add(id(resolved))
                 reads.setdefault(id(resolved), resolved)
     plan.operators.reverse()
-    plan.leaves = [v for v in reads.values() if v.is_leaf or v.persistable]
+    plan.leaves = [v for v in reads.values() if v.is_leaf or v.persistable or id(v) in given]
     return plan
 
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from onnxgrad.ir.block import Block
     from onnxgrad.ir.operator import Operator
 
-__all__ = ["Parameter", "Variable"]
+__all__ = ["LEARNING_RATE", "Parameter", "Variable"]
+
+LEARNING_RATE = "learning rate"  # the ``doc`` of a variable that holds one: a training step says which input it is
 
 
 class Variable(Arithmetic):

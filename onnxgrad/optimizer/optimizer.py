@@ -13,7 +13,7 @@ from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.defaults import default_startup_program
 from onnxgrad.ir.operator import Operator, Role
 from onnxgrad.ir.program import Program
-from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.ir.variable import LEARNING_RATE, Parameter, Variable
 from onnxgrad.nn.clip import GradientClip
 from onnxgrad.optimizer.eager import EagerSteps
 from onnxgrad.optimizer.groups import Group, own_group, read_groups
@@ -100,6 +100,7 @@ class Optimizer(EagerSteps):
         found = self._rates.get(program)
         if found is None:
             found = self._state(program, "learning_rate", np.array(self.get_lr(), np.float32))
+            found.doc = LEARNING_RATE
             self._rates[program] = found
             if isinstance(self._learning_rate, LRScheduler):
                 program.schedulers.append((found, self._learning_rate))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
+import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.errors import ModelError, OnnxGradError, UnknownName
+from onnxgrad.ir.operator import Role
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.scope import Scope
+from onnxgrad.training.folder import write_atomically
 
-__all__ = ["load_checkpoint", "save_checkpoint"]
+__all__ = ["graph_hash", "load_checkpoint", "read_metadata", "save_checkpoint"]
 
 
 def _safetensors() -> Any:
@@ -34,13 +36,10 @@ def save_checkpoint(program: Program, path: str | Path, scope: Scope | None = No
 
     Raises:
         NotInitialized: if a variable has no value yet.
-        OSError: if the file cannot be written; an old file of that name is then untouched.
+        TrainingError: if the file cannot be written; an old file of that name is then untouched.
     """
-    path = Path(path)
     found = {v.name: np.ascontiguousarray(v.get_value(scope)) if v.dims else np.array(v.get_value(scope)) for v in _state(program)}
-    temporary = path.with_name(path.name + ".partial")
-    temporary.write_bytes(_safetensors().save(found, metadata))
-    os.replace(temporary, path)
+    write_atomically(Path(path), _safetensors().save(found, metadata))
 
 
 def load_checkpoint(program: Program, path: str | Path, scope: Scope | None = None) -> None:
@@ -65,6 +64,34 @@ def load_checkpoint(program: Program, path: str | Path, scope: Scope | None = No
             raise UnknownName(f"{str(path)!r}: {name!r} has shape {list(values[name].shape)}, the program's is {v.static_shape}.")
     for name, v in variables.items():
         v.set_value(values[name], scope)
+
+
+def read_metadata(path: str | Path) -> dict[str, str]:
+    """The strings stored in a checkpoint.
+
+    Raises:
+        ModelError: if the file cannot be read.
+    """
+    _safetensors()
+    from safetensors import safe_open
+
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            return dict(file.metadata() or {})
+    except Exception as error:
+        raise ModelError(f"{str(path)!r} is not a readable checkpoint: {error}") from error
+
+
+def graph_hash(program: Program) -> str:
+    """A hash of the forward operators and the shapes of the state: equal for programs that can share a checkpoint."""
+    digest = hashlib.sha256()
+    for op in program.global_block().ops:
+        if op.role is Role.FORWARD and op.replaces is None:
+            parts = [op.domain, op.type, *(v.name if v is not None else "" for v in [*op.inputs, *op.outputs])]
+            digest.update("\0".join(parts).encode() + b"\n")
+    for v in sorted(_state(program), key=lambda v: v.name):
+        digest.update(f"{v.name} {v.dtype.name} {v.static_shape}\n".encode())
+    return digest.hexdigest()
 
 
 def _state(program: Program) -> list[Any]:

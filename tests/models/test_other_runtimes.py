@@ -1,0 +1,85 @@
+"""The digits training step gives the same losses without onnxgrad: in plain Python, in Node.js and in a web page."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WEB = ROOT / "models" / "web"
+STEPS = 50
+
+
+def run(*command, cwd, environment=None):
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    folder = tmp_path_factory.mktemp("web")
+    run(sys.executable, WEB / "write_files.py", folder, cwd=ROOT, environment={**os.environ, "PYTHONPATH": str(ROOT)})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def node():
+    program = shutil.which("node")
+    if program is None or shutil.which("npm") is None:
+        pytest.skip("Node.js is not installed: the training step was not tried in it")
+    installed = WEB / "node_modules" / ".package-lock.json"
+    if not installed.exists() or installed.stat().st_mtime < (WEB / "package-lock.json").stat().st_mtime:
+        done = subprocess.run(
+            ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=WEB, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            pytest.skip(f"npm could not install the packages of models/web: {done.stderr.strip().splitlines()[-1:]}")
+    return program
+
+
+def find_chromium():
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+def check_losses(losses, files):
+    expected = json.loads((files / "expected.json").read_text())
+    assert len(losses) == STEPS and expected[-1] < 0.2 * expected[0]
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+
+
+def test_plain_python_trains_to_the_same_losses(files):
+    script = (ROOT / "models" / "digits" / "train_step.py").read_text()
+    # Nothing named onnxgrad can be imported in that process.
+    blocked = f"import sys; sys.modules['onnxgrad'] = None; sys.argv = ['train_step.py', {str(files)!r}]\n{script}"
+    check_losses(json.loads(run(sys.executable, "-c", blocked, cwd=files)), files)
+
+
+@pytest.mark.exhaustive
+def test_node_trains_to_the_same_losses(files, node):
+    answer = json.loads(run(node, WEB / "train_node.js", files, STEPS, cwd=WEB))
+    check_losses(answer["losses"], files)
+    assert answer["accuracy"] > 0.9
+
+
+@pytest.mark.exhaustive
+def test_a_web_page_trains_to_the_same_losses(files, node, tmp_path):
+    chromium = find_chromium()
+    if chromium is None:
+        pytest.skip("no Chromium is installed (set CHROMIUM to one): the training step was not tried in a browser")
+    picture = tmp_path / "page.png"
+    answer = json.loads(run(node, WEB / "train_browser.js", files, STEPS, chromium, picture, cwd=WEB))
+    assert answer["complaints"] == []
+    check_losses(answer["losses"], files)
+    assert answer["accuracy"] > 0.9 and f"step {STEPS}, loss" in answer["status"]
+    assert picture.stat().st_size > 10_000
