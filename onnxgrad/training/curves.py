@@ -26,7 +26,7 @@ def plot_history(history: list[dict[str, Any]], path: str | Path) -> None:
         raise OnnxGradError("curves need the package matplotlib. Install onnxgrad[plots].") from error
     names = list(dict.fromkeys(name.removeprefix("val_") for row in history for name in row if name not in _NOT_DRAWN))
     figure = Figure(figsize=(4.5 * max(1, len(names)), 3.5), layout="constrained")
-    canvas = FigureCanvasAgg(figure)
+    FigureCanvasAgg(figure)
     for axes, name in zip(figure.subplots(1, max(1, len(names)), squeeze=False)[0], names, strict=False):
         for key, label in ((name, "training"), (f"val_{name}", "validation")):
             rows = [row for row in history if key in row]
@@ -35,6 +35,6 @@ def plot_history(history: list[dict[str, Any]], path: str | Path) -> None:
         axes.set(title=name, xlabel="epoch")
         axes.legend()
     try:
-        canvas.print_png(str(path))
+        figure.savefig(path, format="png")
     except OSError as error:
         raise TrainingError(f"cannot write {str(path)!r}: {error.strerror or error}.") from error

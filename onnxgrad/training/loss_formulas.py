@@ -20,7 +20,7 @@ __all__ = ["LOSSES"]
 
 
 def _cross_entropy(op: Builder, y: Variable, label: Variable, remarks: list[str]) -> Variable:
-    """-log p of the label, p = softmax of the logits over axis 1; one of Softmax or LogSoftmax is seen; label -100 does not count"""
+    """-log p of the label, p = softmax of the logits over axis 1; Softmax before it is seen; label -100 does not count"""
     kind = _producer(y)
     if y.rank == 1:
         raise ArgumentError(f"cross_entropy needs class scores of rank 2 or more; {y!r} has rank 1. Use bce_with_logits.")

@@ -115,7 +115,7 @@ def _value(op: Builder, term: Term, output: Variable, targets: dict[str, Variabl
     else:
         value = LOSSES[term.loss](op, output, targets[name], remarks)
     value = value if value.rank == 0 else op.ReduceMean(value, keepdims=0)
-    return value if term.weight == 1.0 else op.Mul(value, term.weight)  # type: ignore[no-any-return]
+    return value if term.weight == 1.0 else op.Mul(value, term.weight)
 
 
 def _output(program: Program, name: str | None) -> Variable:

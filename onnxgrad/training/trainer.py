@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data, pref
 from onnxgrad.training.diagnose import bad_weight, first_bad_operator
 from onnxgrad.training.feed import check_labels, checked_batch
 from onnxgrad.training.folder import BEST, LAST, RunFolder
+from onnxgrad.training.lora import merge_lora
 from onnxgrad.training.losses import Term, as_terms, attach
 from onnxgrad.training.metrics import metric_named
 from onnxgrad.training.optimizers import make_optimizer
@@ -35,6 +37,8 @@ from onnxgrad.training.progress import Progress
 from onnxgrad.training.run import Interrupt, Means, Plan, Row
 from onnxgrad.training.schedules import Planned
 from onnxgrad.training.selection import choose_trainable
+from onnxgrad.training.surgery import remove_added_dropout
+from onnxgrad.training.ties import find_ties
 
 __all__ = ["Trainer"]
 
@@ -105,6 +109,8 @@ class Trainer:
         self.program.random_seed = seed
         self.inference = self.program.clone(for_test=True)
         self.chosen = choose_trainable(self.program, trainable, freeze)
+        for text in find_ties(self.chosen).warnings():
+            warnings.warn(text, stacklevel=2)
         self.program.train()
         self.terms = as_terms(loss, target)
         self.metrics = [metric_named(metric) for metric in metrics]
@@ -385,10 +391,13 @@ class Trainer:
     def export(self, path: str | Path) -> None:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
 
-        Names, metadata and dynamic dimensions are those of the model that was loaded.
+        Names, metadata and dynamic dimensions are those of the model that was loaded. LoRA branches are added to their
+        weights, and Dropout that ``insert_dropout`` put in is left out.
         """
         with self._averaged():
-            save_onnx(self.inference, path)
+            final = merge_lora(self.inference)
+        remove_added_dropout(final)
+        save_onnx(final, path)
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 

@@ -105,7 +105,12 @@ def running(tmp_path):
     """A run in a process of its own, some epochs old."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, tmp_path / "run"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=env
+        [sys.executable, "-c", SCRIPT, tmp_path / "run"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=env,
     )
     for _ in range(3):
         assert process.stdout.readline() == "epoch\n", process.stderr.read()
@@ -141,7 +146,7 @@ class TestInterruption:
     def test_a_second_process_in_the_folder_is_refused(self, tmp_path):
         process = running(tmp_path)
         try:
-            with pytest.raises(TrainingError, match="another process trains in .* Choose another folder, or wait for it"):
+            with pytest.raises(TrainingError, match=r"another process trains in .* Choose another folder, or wait for it"):
                 trainer().fit(data(), 1, out=tmp_path / "run", resume=True)
         finally:
             process.kill()
@@ -160,7 +165,7 @@ class TestRefusals:
     def test_a_folder_with_a_run_is_not_overwritten(self, tmp_path):
         trainer().fit(data(), 1, out=tmp_path)
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-        with pytest.raises(TrainingError, match="holds a run already. Resume it, or choose another folder"):
+        with pytest.raises(TrainingError, match=r"holds a run already\. Resume it, or choose another folder"):
             trainer().fit(data(), 1, out=tmp_path)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 

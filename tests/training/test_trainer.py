@@ -260,7 +260,7 @@ class TestBadInput:
 
     def test_files_that_are_no_data(self, tmp_path):
         (tmp_path / "d.npz").write_text("nothing")
-        with pytest.raises(DataError, match="not an .npz file"):
+        with pytest.raises(DataError, match=r"not an \.npz file"):
             trainer().fit(tmp_path / "d.npz")
         with pytest.raises(DataError, match="there is no file"):
             trainer().fit(tmp_path / "none.npz")
