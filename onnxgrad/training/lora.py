@@ -87,7 +87,7 @@ def _targets(program: Program) -> list[_Target]:
         if weight is None or name is None or weight.static_shape is None or not weight.is_float:
             continue
         plain = weight.rank == 2 if op.type != "Conv" else op.attr("group") == 1
-        if plain and not (op.type == "Gemm" and op.attr("transA")):
+        if plain and not (op.type == "Gemm" and (op.attr("transA") or not op.attr("alpha"))):
             found.append(_Target(op, weight, name))
     return found
 
