@@ -3,8 +3,10 @@
 import ast
 import doctest
 import importlib
+import os
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +55,8 @@ LAYERS = [
     {"utils"},
     {"fluid"},
     {"training", "testing", "reference_ops", "func", "compat"},
+    {"cli"},
+    {"__main__"},
 ]
 
 
@@ -71,11 +75,31 @@ def test_examples_run(name):
 
 def test_readme_examples_run(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks:
         code = block.replace("models/digits", str(ROOT / "models" / "digits")).replace('"tuned.onnx"', f'"{tmp_path}/tuned.onnx"')
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
         assert done.returncode == 0, done.stderr
+
+
+def test_readme_commands_run(tmp_path):
+    (text,) = (
+        block for block in re.findall(r"```\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL) if "onnxgrad info" in block
+    )
+    (tmp_path / "models").symlink_to(ROOT / "models")
+    for name in ("train", "val"):
+        np.savez(tmp_path / f"{name}.npz", image=np.random.rand(70, 1, 8, 8), label=np.arange(70) % 10)
+    for line in text.replace("\\\n", " ").splitlines():
+        arguments = shlex.split(line, comments=True)
+        done = subprocess.run(
+            [sys.executable, "-m", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            check=False,
+        )
+        assert done.returncode == 0, line + done.stderr
 
 
 def test_operator_table_is_current():

@@ -1,7 +1,29 @@
-"""Helpers around a training loop."""
+"""Fine-tuning of model files: the Trainer, its losses, data, checkpoints and history, and choosing what trains."""
 
 from onnxgrad.training.checkpoint import load_checkpoint, save_checkpoint
+from onnxgrad.training.curves import plot_history
+from onnxgrad.training.lora import add_lora, load_adapters, merge_lora, save_adapters
 from onnxgrad.training.losses import Term
+from onnxgrad.training.schedules import Planned
+from onnxgrad.training.surgery import cut_at, insert_dropout, replace_head
+from onnxgrad.training.ties import find_ties, tie, untie
 from onnxgrad.training.trainer import Trainer
 
-__all__ = ["Term", "Trainer", "load_checkpoint", "save_checkpoint"]
+__all__ = [
+    "Planned",
+    "Term",
+    "Trainer",
+    "add_lora",
+    "cut_at",
+    "find_ties",
+    "insert_dropout",
+    "load_adapters",
+    "load_checkpoint",
+    "merge_lora",
+    "plot_history",
+    "replace_head",
+    "save_adapters",
+    "save_checkpoint",
+    "tie",
+    "untie",
+]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from onnxgrad.training.folder import write_atomically
 
 __all__ = ["graph_hash", "load_checkpoint", "read_metadata", "save_checkpoint"]
 
+Programs: TypeAlias = "Program | Sequence[Program]"
+
 
 def _safetensors() -> Any:
     try:
@@ -25,11 +28,13 @@ def _safetensors() -> Any:
     return safetensors.numpy
 
 
-def save_checkpoint(program: Program, path: str | Path, scope: Scope | None = None, metadata: dict[str, str] | None = None) -> None:
+def save_checkpoint(
+    program: Programs, path: str | Path, scope: Scope | None = None, metadata: dict[str, str] | None = None
+) -> None:
     """Write every persistable variable of a program to a safetensors file, under a temporary name first.
 
     Args:
-        program: its parameters, optimizer state and statistics are saved by name.
+        program: its parameters, optimizer state and statistics are saved by name; several share what has the same name.
         path: file to write.
         scope: where the values are; default the program's.
         metadata: further strings to store.
@@ -42,7 +47,7 @@ def save_checkpoint(program: Program, path: str | Path, scope: Scope | None = No
     write_atomically(Path(path), _safetensors().save(found, metadata))
 
 
-def load_checkpoint(program: Program, path: str | Path, scope: Scope | None = None) -> None:
+def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = None) -> None:
     """Set the persistable variables of a program from a file that ``save_checkpoint`` wrote.
 
     Raises:
@@ -82,10 +87,10 @@ def read_metadata(path: str | Path) -> dict[str, str]:
         raise ModelError(f"{str(path)!r} is not a readable checkpoint: {error}") from error
 
 
-def graph_hash(program: Program) -> str:
+def graph_hash(program: Programs) -> str:
     """A hash of the forward operators and the shapes of the state: equal for programs that can share a checkpoint."""
     digest = hashlib.sha256()
-    for op in program.global_block().ops:
+    for op in _as_list(program)[0].global_block().ops:
         if op.role is Role.FORWARD and op.replaces is None:
             parts = [op.domain, op.type, *(v.name if v is not None else "" for v in [*op.inputs, *op.outputs])]
             digest.update("\0".join(parts).encode() + b"\n")
@@ -94,6 +99,10 @@ def graph_hash(program: Program) -> str:
     return digest.hexdigest()
 
 
-def _state(program: Program) -> list[Any]:
-    found = {id(v): v for v in program.list_vars() if v.persistable}
+def _as_list(program: Programs) -> list[Program]:
+    return [program] if isinstance(program, Program) else list(program)
+
+
+def _state(program: Programs) -> list[Any]:
+    found = {v.name: v for one in reversed(_as_list(program)) for v in [*one.list_vars(), *one.parameters] if v.persistable}
     return list(found.values())

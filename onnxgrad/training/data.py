@@ -42,7 +42,7 @@ class Columns:
         self.arrays = {str(name): np.asarray(array) for name, array in arrays.items()}
         if not self.arrays:
             raise DataError("the data has no columns. Give arrays by input name.")
-        first, self.length = next((name, len(array)) for name, array in self.arrays.items() if array.ndim)
+        first, self.length = next(((name, len(array)) for name, array in self.arrays.items() if array.ndim), ("", 0))
         for name, array in self.arrays.items():
             if array.ndim == 0 or len(array) != self.length:
                 shape = list(array.shape)
@@ -179,4 +179,5 @@ def prefetched(batches: Iterator[Batch], ahead: int = 2) -> Iterator[Batch]:
             yield item
     finally:
         stopped.set()
-        thread.join()
+        # A source that waits for something must not hold up the end of a run.
+        thread.join(timeout=1.0)

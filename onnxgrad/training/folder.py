@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,61 +37,60 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 class RunFolder:
-    """Files of one training run; only one process at a time may use it."""
+    """Files of one training run; inside a ``with`` block no other process or thread can use it.
+
+    Raises:
+        TrainingError: if somebody else trains in it, or it cannot be made.
+    """
 
     def __init__(self, path: str | Path, keep: int = 3) -> None:
         self.path = Path(path)
         self.keep = keep
-        self._lock = self.path / "run.lock"
+        self._file: Any = None
 
-    def open(self) -> None:
-        """Make the folder and take its lock.
-
-        Raises:
-            TrainingError: if another process that is still alive trains in it, or it cannot be made.
-        """
+    def __enter__(self) -> RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            owner = self._owner()
-            if owner is not None:
-                raise TrainingError(f"process {owner} trains in {str(self.path)!r} already. Choose another folder or wait for it.")
-            self._lock.unlink(missing_ok=True)
-            with self._lock.open("x") as file:
-                file.write(str(os.getpid()))
-        except FileExistsError as error:
-            raise TrainingError(f"another process has just begun to train in {str(self.path)!r}. Choose another folder.") from error
+            file = (self.path / "run.lock").open("a+")
         except OSError as error:
             raise TrainingError(f"cannot use the folder {str(self.path)!r}: {error.strerror or error}.") from error
+        if not _locked(file):
+            file.close()
+            raise TrainingError(f"another process trains in {str(self.path)!r} already. Choose another folder, or wait for it.")
+        self._file = file
+        for left in self.path.glob(".*.partial"):
+            left.unlink(missing_ok=True)
+        return self
 
-    def _owner(self) -> int | None:
-        """The process that holds the lock, if it is alive"""
-        try:
-            owner = int(self._lock.read_text())
-        except (OSError, ValueError):
-            return None
-        try:
-            os.kill(owner, 0)
-        except ProcessLookupError:
-            return None
-        except PermissionError:
-            return owner
-        return owner
+    def __exit__(self, *error: Any) -> None:
+        # The system frees the lock with the file, also when the process is killed.
+        self._file.close()
 
-    def close(self) -> None:
-        if self._owner() == os.getpid():
-            self._lock.unlink(missing_ok=True)
+    def check_new(self) -> None:
+        """Raise TrainingError if there is a run in the folder already."""
+        if (self.path / LAST).exists():
+            raise TrainingError(f"{str(self.path)!r} holds a run already. Resume it, or choose another folder.")
+
+    def last(self) -> Path:
+        """The newest checkpoint; raises TrainingError if there is none."""
+        path = self.path / LAST
+        if not path.is_file():
+            raise TrainingError(f"there is no {LAST} in {str(self.path)!r}, so nothing to resume. Start without resume.")
+        return path
 
     def checkpoint(self, step: int) -> Path:
         return self.path / f"step-{step:08d}.safetensors"
 
     def publish(self, path: Path, name: str) -> None:
         """Give a checkpoint a second name, ``last`` or ``best``, in one step."""
-        temporary = self.path / f".{name}.{os.getpid()}"
+        temporary = self.path / f".{name}.{os.getpid()}.partial"
         temporary.unlink(missing_ok=True)
         try:
             os.link(path, temporary)
         except OSError:
-            temporary.write_bytes(path.read_bytes())
+            # The file system has no links.
+            write_atomically(self.path / name, path.read_bytes())
+            return
         os.replace(temporary, self.path / name)
 
     def drop_old(self) -> None:
@@ -108,3 +108,19 @@ class RunFolder:
         writer.writerows(rows)
         write_atomically(self.path / "history.csv", text.getvalue().encode())
         write_atomically(self.path / "history.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+def _locked(file: Any) -> bool:
+    """Take the lock of an open file; False if it is taken."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,26 +13,36 @@ import numpy as np
 
 from onnxgrad import state
 from onnxgrad.errors import ArgumentError, DataError, TrainingError
+from onnxgrad.interop.onnx_export import save_onnx
 from onnxgrad.interop.onnx_import import from_onnx
+from onnxgrad.ir.defaults import program_guard
 from onnxgrad.ir.program import Program
-from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.ir.variable import Variable
 from onnxgrad.nn.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.runtime.executor import Executor
+from onnxgrad.static.average import ExponentialMovingAverage
+from onnxgrad.training.accumulation import accumulating
 from onnxgrad.training.checkpoint import graph_hash, load_checkpoint, read_metadata, save_checkpoint
+from onnxgrad.training.curves import plot_history
 from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data, prefetched
+from onnxgrad.training.diagnose import bad_weight, first_bad_operator
+from onnxgrad.training.feed import check_labels, checked_batch
 from onnxgrad.training.folder import BEST, LAST, RunFolder
-from onnxgrad.training.losses import Term, attach
+from onnxgrad.training.lora import merge_lora
+from onnxgrad.training.losses import Term, as_terms, attach
 from onnxgrad.training.metrics import metric_named
 from onnxgrad.training.optimizers import make_optimizer
 from onnxgrad.training.progress import Progress
+from onnxgrad.training.run import Interrupt, Means, Plan, Row
+from onnxgrad.training.schedules import Planned
 from onnxgrad.training.selection import choose_trainable
+from onnxgrad.training.surgery import remove_added_dropout
+from onnxgrad.training.ties import find_ties
 
 __all__ = ["Trainer"]
 
 Loss: TypeAlias = "str | Callable[..., Variable] | Term | Sequence[Term]"
-Row: TypeAlias = "dict[str, Any]"
 Callback: TypeAlias = "Callable[[Trainer, Row], Any]"
 
 
@@ -41,29 +50,35 @@ class Trainer:
     """Trains a model with stock onnxruntime.
 
     Args:
-        model: path of an .onnx file, its bytes, a message, or a Program without a loss.
+        model: path of an .onnx file, its bytes, a message, or a Program without a loss, which the Trainer then appends to.
         loss: a name (``cross_entropy``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
-            ``triplet``), a function ``(output, target) -> Variable``, a ``Term``, or several terms that are added up.
+            ``triplet``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or several that are added up.
         target: name of the data column with the targets, for a loss given by name or function.
         optimizer: a name such as ``"adamw"``, or an Optimizer.
-        learning_rate: a number or a scheduler, which moves on after every step; for an optimizer given by name.
+        learning_rate: a number or a scheduler, which moves on after every update; for an optimizer given by name.
+        schedule: ``constant``, ``cosine`` or ``linear``: how a learning rate given as a number goes on until the run ends.
+        warmup: updates in which the learning rate rises first.
         weight_decay: of the optimizer, where it has one.
         trainable: names or patterns of the parameters to train; None for all that are trainable.
         freeze: names or patterns of parameters to leave as they are.
         metrics: names (``accuracy``, ``top5``, ``mae``, ``mse``) or functions ``(output, target) -> values``.
         clip_norm: limit of the global gradient norm.
         accumulate: micro-batches whose mean gradient makes one update.
+        ema: decay of a moving average of the weights, which evaluation, prediction and export then use.
         seed: of the order of the data and of dropout.
         place: ``CPUPlace()`` or ``CUDAPlace(i)``.
+        threads: threads within an operator; None for onnxruntime's choice.
 
     Raises:
         ModelError: if the model cannot be read.
         ArgumentError: if an argument does not fit the model.
+        UnknownName: if a pattern fits no parameter, or the model has no such output.
         UnsupportedGradient: if an operator on the path has no gradient.
 
     Example:
         >>> trainer = Trainer("model.onnx", loss="cross_entropy", metrics=["accuracy"])  # doctest: +SKIP
         >>> trainer.fit({"image": images, "target": labels}, epochs=5)  # doctest: +SKIP
+        >>> trainer.export("tuned.onnx")  # doctest: +SKIP
     """
 
     def __init__(
@@ -74,12 +89,15 @@ class Trainer:
         target: str = "target",
         optimizer: Any = "adamw",
         learning_rate: float | LRScheduler = 1e-3,
+        schedule: str = "constant",
+        warmup: int = 0,
         weight_decay: float | None = None,
         trainable: str | Sequence[str] | None = None,
         freeze: str | Sequence[str] | None = None,
         metrics: Sequence[Any] = (),
         clip_norm: float | None = None,
         accumulate: int = 1,
+        ema: float | None = None,
         seed: int = 0,
         place: Any = None,
         threads: int | None = None,
@@ -91,44 +109,62 @@ class Trainer:
         self.program.random_seed = seed
         self.inference = self.program.clone(for_test=True)
         self.chosen = choose_trainable(self.program, trainable, freeze)
+        for text in find_ties(self.chosen).warnings():
+            warnings.warn(text, stacklevel=2)
         self.program.train()
-        self.terms = _terms(loss, target)
-        with state.fresh_names():
-            attached = attach(self.program, self.terms)
-        self.loss, self.targets, self.remarks = attached.loss, attached.targets, attached.remarks
-        self.outputs = attached.outputs
-        self.evaluation = self.program.clone(for_test=True)
+        self.terms = as_terms(loss, target)
         self.metrics = [metric_named(metric) for metric in metrics]
+        if not isinstance(learning_rate, LRScheduler) and (schedule != "constant" or warmup):
+            learning_rate = Planned(float(learning_rate), schedule, warmup)
         clip = None if clip_norm is None else ClipGradByGlobalNorm(float(clip_norm))
         self.optimizer = make_optimizer(optimizer, learning_rate, weight_decay, clip)
         self.accumulate, self.seed = accumulate, seed
         self.update: Program | None = None
+        self.average: ExponentialMovingAverage | None = None
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
         with state.fresh_names():
-            self._append_update()
+            self._append(ema)
         self.executor = Executor(place, threads=threads)
         self.step_number = self.epoch = self.batch = 0
         self.history: list[Row] = []
         self.best: float | None = None
-        self._sums = _Sums()
-        self._stop = False
+        self._means = Means()
+        self._interrupt = Interrupt()
 
     # Building --------------------------------------------------------------------------------------------------------
 
-    def _append_update(self) -> None:
+    def _append(self, ema: float | None) -> None:
+        attached = attach(self.program, self.terms)
+        self.loss, self.targets, self.remarks = attached.loss, attached.targets, attached.remarks
+        self.outputs = attached.outputs
+        self.evaluation = self.program.clone(for_test=True)
+        for p in self.program.all_parameters():
+            p.do_model_average = False
+        for p in self.chosen:
+            p.trainable, p.stop_gradient, p.do_model_average = True, False, True
         pairs = self.optimizer.backward(self.loss, parameters=self.chosen)
         if not pairs:
             raise ArgumentError("no parameter that may be trained reaches the loss. Check trainable=, freeze= and the output.")
         self.trained = [p for p, _ in pairs]
         if self.accumulate == 1:
             self.optimizer.apply_gradients(pairs)
-            return
-        self.update = _accumulating(self.program, pairs, self.optimizer, self.accumulate)
+        else:
+            self.update = accumulating(self.program, pairs, self.optimizer, self.accumulate)
+        if ema is not None:
+            self.average = ExponentialMovingAverage(ema)
+            with program_guard(self.update or self.program, Program()):
+                self.average.update()
 
     @property
     def columns(self) -> list[str]:
         """Names of the data columns: the model's inputs, then the targets."""
         return [v.name for v in [*self.inputs, *self.targets]]
+
+    @property
+    def schedule(self) -> LRScheduler | None:
+        """The scheduler of the learning rate, if there is one."""
+        found = self.optimizer._learning_rate
+        return found if isinstance(found, LRScheduler) else None
 
     # One step --------------------------------------------------------------------------------------------------------
 
@@ -137,17 +173,23 @@ class Trainer:
 
         Raises:
             DataError: if a column is missing, misshapen or not finite, or a label is out of range.
-            TrainingError: if the loss is not a number; the message names the first operator that produced it.
+            TrainingError: if the loss is not a number; the message names the first operator that produced it, and the
+                weights are those before the step.
         """
         feed = self._checked(batch)
+        values = self.program.active_scope().values
+        before = dict(values)
         loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self.outputs])
         if not np.isfinite(loss):
+            values.clear()
+            values.update(before)
             raise TrainingError(self._explain_loss(feed, float(loss)))
         self.step_number += 1
-        if self.update is not None and self.step_number % self.accumulate == 0:
-            self.executor.run(self.update)
-        if isinstance(self.optimizer._learning_rate, LRScheduler) and self.step_number % self.accumulate == 0:
-            self.optimizer._learning_rate.step()
+        if self.step_number % self.accumulate == 0:
+            if self.update is not None:
+                self.executor.run(self.update)
+            if self.schedule is not None and not self.schedule.steps_by_itself:
+                self.schedule.step()
         return {"loss": float(loss), **self._measure(outputs, feed)}
 
     def _measure(self, outputs: list[Any], feed: Batch) -> Row:
@@ -155,52 +197,21 @@ class Trainer:
         return {label: float(np.mean(metric(outputs[0], feed[name]))) for label, metric in self.metrics}
 
     def _checked(self, batch: dict[str, Any]) -> Batch:
-        feed: Batch = {}
-        for v in [*self.inputs, *self.targets]:
-            if v.name not in batch:
-                raise DataError(f"the batch has no column {v.name!r}; it has {sorted(batch)}. Rename or add it.")
-            array = np.asarray(batch[v.name])
-            wanted = v.dtype.numpy
-            if array.dtype != wanted:
-                if array.dtype.kind not in "fiub" or (array.dtype.kind == "f" and not v.dtype.is_float):
-                    raise DataError(f"column {v.name!r} is {array.dtype}, the model takes {v.dtype.name}. Convert it.")
-                array = array.astype(wanted)
-            if v.dims is not None and array.ndim == len(v.dims) + 1 and array.shape[-1] == 1:
-                array = array[..., 0]
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                where = int(np.argmax(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))) if array.ndim else 0
-                raise DataError(
-                    f"column {v.name!r} holds a value that is not finite (example {where} of the batch). Clean the data."
-                )
-            feed[v.name] = array
-        self._check_labels(feed)
+        feed = checked_batch(batch, [*self.inputs, *self.targets])
+        check_labels(feed, self.terms, self.outputs)
         return feed
-
-    def _check_labels(self, feed: Batch) -> None:
-        for term, output in zip(self.terms, self.outputs, strict=True):
-            if term.loss != "cross_entropy" or output.dims is None or not isinstance(output.dims[1], int):
-                continue
-            name, classes = term.target or "target", output.dims[1]
-            labels = feed[name]
-            wrong = labels[(labels != -100) & ((labels < 0) | (labels >= classes))]
-            if wrong.size:
-                raise DataError(
-                    f"column {name!r} holds the label {int(wrong[0])}; {output.name} has the classes 0 to {classes - 1}."
-                )
 
     def _explain_loss(self, feed: Batch, loss: float) -> str:
         """Step, batch and the first operator whose result is not finite"""
         text = f"the loss is {loss} at step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
-        for op in self.evaluation.global_block().ops:
-            floats = [v for v in op.outputs if v is not None and v.is_float]
-            if not floats:
-                continue
-            for v, value in zip(floats, self.executor.run(self.evaluation, feed, floats), strict=True):
-                if not np.isfinite(value).all():
-                    return f"{text}; the first value that is not finite is {v.name}, computed by {op}. Lower the learning rate."
-        return f"{text}; the forward pass in evaluation mode is finite. Lower the learning rate or clip the gradients."
+        weight = bad_weight(self.program)
+        if weight is not None:
+            return f"{text}, because an earlier update left {weight} not finite. Lower the learning rate or set clip_norm."
+        found = first_bad_operator(self.program, feed, self.executor)
+        where = f"; the first value that is not finite is {found}" if found else ""
+        return f"{text}{where}. Lower the learning rate, or look at this batch."
 
-    # Whole runs --------------------------------------------------------------------------------------------------------
+    # Whole runs ------------------------------------------------------------------------------------------------------
 
     def fit(
         self,
@@ -218,6 +229,7 @@ class Trainer:
         keep: int = 3,
         callbacks: Sequence[Callback] = (),
         prefetch: int = 2,
+        curves: bool = False,
         verbose: bool = True,
     ) -> list[Row]:
         """Train for some epochs; returns the history, one row per epoch.
@@ -235,80 +247,84 @@ class Trainer:
             keep: how many numbered checkpoints stay.
             callbacks: called as ``callback(trainer, row)`` after each epoch; one that returns True ends the run.
             prefetch: batches prepared ahead by a background thread.
+            curves: draw the history into ``curves.png`` in ``out`` after each epoch.
             verbose: show a progress line if the output is a terminal.
 
         Raises:
             DataError: if the data cannot be trained on.
             TrainingError: if the loss stops being a number, the folder is in use, or the checkpoint belongs to another model.
         """
+        if batch_size < 1 or epochs < 0:
+            raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {epochs}.")
         source = open_data(data, self.columns)
         held_out = None if validation is None else open_data(validation, self.columns)
-        folder = None if out is None else RunFolder(out, keep)
-        if folder is not None:
-            folder.open()
-        try:
+        plan = Plan(epochs, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
+        if isinstance(self.schedule, Planned):
+            count = source.count(batch_size, drop_last)
+            self.schedule.plan(None if count is None else count * epochs // self.accumulate)
+        if out is None:
             if resume:
-                self._resume(folder)
-            with _Interrupt(self):
-                plan = _Plan(epochs, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose)
-                self._run(source, held_out, folder, plan)
-        finally:
-            if folder is not None:
-                folder.close()
+                raise ArgumentError("resume=True needs out=, the folder of the run.")
+            self._run(source, held_out, None, plan)
+            return self.history
+        with RunFolder(out, keep) as folder:
+            if resume:
+                self.load(folder.last())
+            else:
+                folder.check_new()
+            self._run(source, held_out, folder, plan)
         return self.history
 
-    def _run(self, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: _Plan) -> None:
-        while self.epoch < plan.epochs and not self._stop:
-            rest = source.batches(
-                plan.batch_size,
-                shuffle=plan.shuffle,
-                drop_last=plan.drop_last,
-                seed=self.seed,
-                epoch=self.epoch,
-                skip=self.batch,
-            )
-            batches = prefetched(rest, plan.prefetch)
-            count = source.count(plan.batch_size, plan.drop_last)
-            with Progress(f"epoch {self.epoch + 1}/{plan.epochs}", count, self.batch, plan.verbose) as progress:
-                if not self._epoch(batches, progress, folder, plan.checkpoint_every):
-                    break
-                row = self._row(held_out, plan.batch_size)
-                progress.finish(row)
-            self.history.append(row)
-            self.epoch, self.batch, self._sums = self.epoch + 1, 0, _Sums()
-            better = self._is_better(row)
-            if folder is not None:
-                self._write(folder, better)
-                folder.write_history(self.history)
-            answers = [callback(self, row) for callback in plan.callbacks]
-            if any(answers) or self._out_of_patience(plan.patience):
-                break
-        if self._stop and folder is not None:
-            self._write(folder, False)
+    def _run(self, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: Plan) -> None:
+        with self._interrupt:
+            ended = self._out_of_patience(plan.patience)
+            while self.epoch < plan.epochs and not ended and not self._interrupt.requested:
+                ended = not self._train_epoch(source, held_out, folder, plan)
+            if self._interrupt.requested and folder is not None:
+                self._write(folder, False)
 
-    def _epoch(self, batches: Iterator[Batch], progress: Progress, folder: RunFolder | None, every: int | None) -> bool:
-        """Train on the rest of an epoch; False if interrupted"""
+    def _train_epoch(
+        self, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: Plan
+    ) -> bool:
+        """The rest of an epoch and what follows it; False if the run ends here."""
+        order: dict[str, Any] = {"shuffle": plan.shuffle, "drop_last": plan.drop_last, "seed": self.seed}
+        rest = source.batches(plan.batch_size, epoch=self.epoch, skip=self.batch, **order)
+        count = source.count(plan.batch_size, plan.drop_last)
+        with Progress(f"epoch {self.epoch + 1}/{plan.epochs}", count, self.batch, plan.verbose) as progress:
+            if not self._train_on(prefetched(rest, plan.prefetch), progress, folder, plan.checkpoint_every):
+                return False
+            row = self._row(held_out, plan.batch_size)
+            progress.finish(row)
+        self.history.append(row)
+        self.epoch, self.batch, self._means = self.epoch + 1, 0, Means()
+        better = self._is_better(row)
+        if folder is not None:
+            self._write(folder, better)
+            folder.write_history(self.history)
+            if plan.curves:
+                plot_history(self.history, folder.path / "curves.png")
+        answers = [callback(self, row) for callback in plan.callbacks]
+        return not any(answer is True for answer in answers) and not self._out_of_patience(plan.patience)
+
+    def _train_on(self, batches: Iterator[Batch], progress: Progress, folder: RunFolder | None, every: int | None) -> bool:
+        """Train on these batches; False if interrupted"""
         for batch in batches:
             values = self.step(batch)
             size = len(next(iter(batch.values())))
             self.batch += 1
-            self._sums.add(values, size)
-            progress.update(size, self._sums.means())
-            if self._stop:
+            self._means.add(values, size)
+            progress.update(size, self._means.now())
+            if self._interrupt.requested:
                 return False
             if folder is not None and every is not None and self.step_number % every == 0:
                 self._write(folder, False)
-        if self._sums.count == 0:
+        if self._means.count == 0:
             raise DataError("the data has no batch in this epoch. Is the iterable used up? Give a list or a function.")
         return True
 
     def _row(self, held_out: Columns | Stream | None, batch_size: int) -> Row:
-        row: Row = {
-            "epoch": self.epoch + 1,
-            "step": self.step_number,
-            "learning_rate": self.optimizer.get_lr(),
-            **self._sums.means(),
-        }
+        position = {"epoch": self.epoch + 1, "step": self.step_number, "learning_rate": self.optimizer.get_lr()}
+        row: Row = {**position, **self._means.now()}
         if held_out is not None:
             row.update({f"val_{name}": value for name, value in self.evaluate(held_out, batch_size=batch_size).items()})
         return row
@@ -328,71 +344,113 @@ class Trainer:
         judged = [self._judged(row) for row in self.history]
         return len(judged) - 1 - int(np.argmin(judged)) >= patience
 
+    # Using the model ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """With the averages of the weights in their place, if there are any"""
+        if self.average is None or self.step_number < self.accumulate:
+            yield
+            return
+        with self.average.apply():
+            yield
+
     def evaluate(self, data: Data | Columns | Stream, *, batch_size: int = 32) -> Row:
-        """Mean loss and metrics in inference mode."""
-        sums = _Sums()
-        for batch in open_data(data, self.columns).batches(batch_size, shuffle=False):
-            feed = self._checked(batch)
-            fetch = [self.loss.name, *(v.name for v in self.outputs)]
-            loss, *outputs = self.executor.run(self.evaluation, feed, fetch)
-            sums.add({"loss": float(loss), **self._measure(outputs, feed)}, len(next(iter(feed.values()))))
-        if sums.count == 0:
+        """Mean loss and metrics in inference mode.
+
+        Raises:
+            DataError: if the data does not fit the model.
+        """
+        means = Means()
+        fetch = [self.loss.name, *(v.name for v in self.outputs)]
+        with self._averaged():
+            for batch in open_data(data, self.columns).batches(batch_size, shuffle=False):
+                feed = self._checked(batch)
+                loss, *outputs = self.executor.run(self.evaluation, feed, fetch)
+                means.add({"loss": float(loss), **self._measure(outputs, feed)}, len(next(iter(feed.values()))))
+        if means.count == 0:
             raise DataError("there is nothing to evaluate: the data has no batch.")
-        return sums.means()
+        return means.now()
 
     def predict(self, data: Data | Columns | Stream, *, batch_size: int = 32) -> dict[str, Any]:
-        """Outputs of the model in inference mode, by name, for all examples."""
-        names = [v.name for v in self.inputs]
+        """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
+
+        Raises:
+            DataError: if the data does not fit the model.
+        """
         found: dict[str, list[Any]] = {v.name: [] for v in self.inference.outputs}
-        for batch in open_data(data, names).batches(batch_size, shuffle=False):
-            feed = {v.name: np.asarray(batch[v.name]).astype(v.dtype.numpy) for v in self.inputs}
-            for name, value in zip(found, self.executor.run(self.inference, feed, list(found)), strict=True):
-                found[name].append(value)
+        with self._averaged():
+            for batch in open_data(data, [v.name for v in self.inputs]).batches(batch_size, shuffle=False):
+                feed = checked_batch(batch, self.inputs)
+                for name, value in zip(found, self.executor.run(self.inference, feed, list(found)), strict=True):
+                    found[name].append(value)
+        if not all(found.values()):
+            raise DataError("there is nothing to predict: the data has no batch.")
         return {name: np.concatenate(values) for name, values in found.items()}
 
-    # Checkpoints ------------------------------------------------------------------------------------------------------
+    def export(self, path: str | Path) -> None:
+        """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
+
+        Names, metadata and dynamic dimensions are those of the model that was loaded. LoRA branches are added to their
+        weights, and Dropout that ``insert_dropout`` put in is left out.
+        """
+        with self._averaged():
+            final = merge_lora(self.inference)
+        remove_added_dropout(final)
+        save_onnx(final, path)
+
+    # Checkpoints -------------------------------------------------------------------------------------------------------
+
+    @property
+    def programs(self) -> list[Program]:
+        """The programs that hold the state: the step, and with accumulation the update."""
+        return [self.program] if self.update is None else [self.program, self.update]
 
     def save(self, path: str | Path) -> None:
-        """Write weights, optimizer state and the position in the run to a safetensors file."""
-        schedule = self.optimizer._learning_rate
+        """Write weights, optimizer state and the position in the run to a safetensors file.
+
+        Raises:
+            TrainingError: if a weight is not finite, or the file cannot be written; an old file is then untouched.
+        """
+        weight = bad_weight(self.program)
+        if weight is not None:
+            raise TrainingError(f"{weight} is not finite after step {self.step_number}. Lower the learning rate or set clip_norm.")
         position = {
             "epoch": self.epoch,
             "batch": self.batch,
             "step": self.step_number,
             "seed": self.seed,
-            "schedule": schedule.last_epoch if isinstance(schedule, LRScheduler) else None,
+            "accumulate": self.accumulate,
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
             "best": self.best,
             "history": self.history,
-            "sums": self._sums.totals,
-            "examples": self._sums.count,
+            "totals": self._means.totals,
+            "examples": self._means.count,
         }
-        save_checkpoint(self.program, path, metadata={"graph": graph_hash(self.program), "position": json.dumps(position)})
+        save_checkpoint(self.programs, path, metadata={"graph": graph_hash(self.programs), "position": json.dumps(position)})
 
     def load(self, path: str | Path) -> None:
         """Continue from a file that ``save`` wrote.
 
         Raises:
             ModelError: if the file cannot be read.
-            TrainingError: if it was written for another model or loss.
+            TrainingError: if it was written for another model, loss, optimizer or seed; nothing is changed then.
         """
         metadata = read_metadata(path)
-        if metadata.get("graph") != graph_hash(self.program):
+        if metadata.get("graph") != graph_hash(self.programs):
             raise TrainingError(f"{str(path)!r} was written for another model, loss or optimizer. Use the same arguments as then.")
-        load_checkpoint(self.program, path)
         position = json.loads(metadata["position"])
+        for name in ("seed", "accumulate"):
+            if position[name] != getattr(self, name):
+                raise TrainingError(
+                    f"{str(path)!r} was written with {name}={position[name]}, this is {name}={getattr(self, name)}."
+                )
+        load_checkpoint(self.programs, path)
         self.epoch, self.batch, self.step_number = position["epoch"], position["batch"], position["step"]
-        self.seed, self.best, self.history = position["seed"], position["best"], position["history"]
-        self._sums = _Sums(position["sums"], position["examples"])
-        if isinstance(self.optimizer._learning_rate, LRScheduler) and position["schedule"] is not None:
-            self.optimizer._learning_rate.step(position["schedule"])
-
-    def _resume(self, folder: RunFolder | None) -> None:
-        if folder is None:
-            raise ArgumentError("resume=True needs out=, the folder of the run.")
-        last = folder.path / LAST
-        if not last.is_file():
-            raise TrainingError(f"there is no {LAST} in {str(folder.path)!r}, so nothing to resume. Start without resume.")
-        self.load(last)
+        self.best, self.history = position["best"], position["history"]
+        self._means = Means(position["totals"], position["examples"])
+        if self.schedule is not None and position["schedule"] is not None:
+            self.schedule.set_state_dict(position["schedule"])
 
     def _write(self, folder: RunFolder, better: bool) -> None:
         path = folder.checkpoint(self.step_number)
@@ -401,89 +459,3 @@ class Trainer:
         if better:
             folder.publish(path, BEST)
         folder.drop_old()
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """How to run; see ``Trainer.fit``."""
-
-    epochs: int
-    batch_size: int
-    shuffle: bool
-    drop_last: bool
-    patience: int | None
-    checkpoint_every: int | None
-    callbacks: Sequence[Callback]
-    prefetch: int
-    verbose: bool
-
-
-class _Sums:
-    """Means over the examples seen so far."""
-
-    def __init__(self, totals: dict[str, float] | None = None, count: int = 0) -> None:
-        self.totals = dict(totals or {})
-        self.count = count
-
-    def add(self, values: Row, examples: int) -> None:
-        for name, value in values.items():
-            self.totals[name] = self.totals.get(name, 0.0) + value * examples
-        self.count += examples
-
-    def means(self) -> Row:
-        return {name: total / self.count for name, total in self.totals.items()}
-
-
-class _Interrupt:
-    """While it is active, Ctrl-C ends the run after the present step; a second one at once."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-        self.active = threading.current_thread() is threading.main_thread()
-
-    def __enter__(self) -> None:
-        self.trainer._stop = False
-        if self.active:
-            self.previous = signal.signal(signal.SIGINT, self._stop)
-
-    def _stop(self, number: int, frame: Any) -> None:
-        if self.trainer._stop:
-            raise KeyboardInterrupt
-        self.trainer._stop = True
-
-    def __exit__(self, *error: Any) -> None:
-        if self.active:
-            signal.signal(signal.SIGINT, self.previous)
-
-
-def _terms(loss: Loss, target: str) -> list[Term]:
-    if isinstance(loss, Term):
-        return [loss]
-    if isinstance(loss, str) or callable(loss):
-        return [Term(loss, target=target)]
-    terms = list(loss)
-    if not all(isinstance(term, Term) for term in terms):
-        raise ArgumentError("a loss of several terms is a list of Term objects.")
-    return terms
-
-
-def _accumulating(program: Program, pairs: list[tuple[Variable, Variable]], optimizer: Any, count: int) -> Program:
-    """Let ``program`` add gradients up; returns the program that applies their mean and starts anew."""
-    apply = Program()
-    apply.scope = program.active_scope()
-    block = apply.global_block()
-    twins: list[tuple[Variable, Variable]] = []
-    for p, g in pairs:
-        shape = p.static_shape
-        if shape is None or not isinstance(p, Parameter):
-            raise ArgumentError(f"gradients of {p.name} cannot be added up: its shape is unknown.")
-        total = program.create_global_var(f"{p.name}@ACCUMULATED", np.zeros(shape, p.dtype.numpy))
-        program.updates[total] = program.global_block().build.Add(total, g)
-        twin = block.create_parameter(p.name, shape, p.dtype, p.trainable, Tensor.of(p.get_value()))
-        twin.optimize_attr, twin.regularizer, twin.need_clip = p.optimize_attr, p.regularizer, p.need_clip
-        held = apply.create_global_var(total.name, np.zeros(shape, p.dtype.numpy))
-        twins.append((twin, block.build.Mul(held, 1.0 / count)))
-        apply.updates[held] = block.build.Mul(held, 0.0)
-    optimizer.apply_gradients(twins)
-    program.version += 1
-    return apply

@@ -1,0 +1,1 @@
+"""The command ``onnxgrad``: info, check, grad, train and export for an .onnx file."""

@@ -1,0 +1,106 @@
+"""What several commands share: loading a model, sizes, inputs for it, printing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.interop.onnx_import import from_onnx
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.variable import Variable
+
+__all__ = ["add_model", "add_sizes", "feeds_for", "human", "load", "print_json", "shape_text", "sizes_of"]
+
+Array = np.ndarray[Any, Any]
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="path of an .onnx file")
+    parser.add_argument(
+        "--expand", choices=["com.microsoft"], help="write fused operators of onnxruntime as standard ones, which have gradients"
+    )
+
+
+def add_sizes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dim", action="append", default=[], metavar="NAME=SIZE", help="size of an unknown dimension; may be repeated"
+    )
+
+
+def load(options: argparse.Namespace) -> Program:
+    return from_onnx(options.model, expand=options.expand)
+
+
+def sizes_of(given: Sequence[str]) -> dict[str, int]:
+    """``["batch=4"]`` as a dict.
+
+    Raises:
+        ArgumentError: if an entry has another form.
+    """
+    found = {}
+    for text in given:
+        name, _, size = text.partition("=")
+        if not name or not size.isdigit():
+            raise ArgumentError(f"--dim takes NAME=SIZE, not {text!r}.")
+        found[name] = int(size)
+    return found
+
+
+def _shape(v: Variable, sizes: dict[str, int]) -> tuple[int, ...]:
+    """The shape with sizes for what is unknown: 2 for the first dimension, 8 for others"""
+    if v.dims is None:
+        raise DataError(f"the input {v.name!r} has no declared rank. Give --feeds FILE.npz.")
+    return tuple(d if isinstance(d, int) else sizes.get(str(d), 8 if i else 2) for i, d in enumerate(v.dims))
+
+
+def feeds_for(program: Program, path: str | None, sizes: dict[str, int], seed: int) -> dict[str, Array]:
+    """Inputs from a file, or random ones: normal numbers, small integers, coin flips.
+
+    Raises:
+        DataError: if the file lacks an input, or an input cannot be made up.
+    """
+    if path is not None:
+        try:
+            with np.load(Path(path), allow_pickle=False) as file:
+                given = {name: file[name] for name in file.files}
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path!r} is not a readable .npz file: {error}.") from error
+        missing = [v.name for v in program.inputs if v.name not in given]
+        if missing:
+            raise DataError(f"{path!r} has no array {missing[0]!r}; it has {sorted(given)}.")
+        return {v.name: given[v.name].astype(v.dtype.numpy, copy=False) for v in program.inputs}
+    rng = np.random.default_rng(seed)
+    found = {}
+    for v in program.inputs:
+        shape, dtype = _shape(v, sizes), v.dtype
+        if dtype.is_float:
+            found[v.name] = rng.normal(0, 1, shape).astype(dtype.numpy)
+        elif dtype.is_integer or dtype.name == "bool":
+            found[v.name] = rng.integers(0, 2, shape).astype(dtype.numpy)
+        else:
+            raise DataError(f"no random values for the input {v.name!r} of type {dtype.name}. Give --feeds FILE.npz.")
+    return found
+
+
+def shape_text(v: Variable) -> str:
+    """``float32[batch, 10]``"""
+    return repr(v).partition(": ")[2].removesuffix(")")
+
+
+def human(size: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError
+
+
+def print_json(found: Any) -> None:
+    print(json.dumps(found, indent=1, default=str))

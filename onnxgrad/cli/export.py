@@ -1,0 +1,75 @@
+"""Write the model of a run: for inference, as a training step for any onnxruntime, or its LoRA adapters alone.
+
+examples:
+  onnxgrad export run/ --inference tuned.onnx
+  onnxgrad export run/ --checkpoint last --training-step step.onnx
+  onnxgrad export run/ --adapters adapters.safetensors
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import onnx
+
+from onnxgrad.cli.common import print_json
+from onnxgrad.cli.settings import make_trainer, read_settings
+from onnxgrad.errors import ArgumentError, TrainingError
+from onnxgrad.interop.onnx_export import to_training_step
+from onnxgrad.training.folder import BEST, LAST
+from onnxgrad.training.lora import save_adapters
+from onnxgrad.training.trainer import Trainer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", help="folder of a run")
+    parser.add_argument("--checkpoint", default="best", help="best (default), last, or the path of a checkpoint")
+    parser.add_argument("--inference", metavar="FILE.onnx", help="write the model with its new weights")
+    parser.add_argument("--training-step", metavar="FILE.onnx", help="write one step of training, and its manifest as .json")
+    parser.add_argument("--adapters", metavar="FILE.safetensors", help="write the weights of the LoRA branches alone")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    if not (options.inference or options.training_step or options.adapters):
+        raise ArgumentError("say what to write: --inference, --training-step or --adapters.")
+    trainer = make_trainer(read_settings(options.folder), options.folder)
+    path = _checkpoint(Path(options.folder), options.checkpoint)
+    trainer.load(path)
+    written = []
+    if options.inference:
+        trainer.export(options.inference)
+        written.append(options.inference)
+    if options.adapters:
+        save_adapters(trainer.program, options.adapters)
+        written.append(options.adapters)
+    if options.training_step:
+        written += _write_step(trainer, Path(options.training_step))
+    if options.json:
+        print_json({"checkpoint": str(path), "step": trainer.step_number, "epoch": trainer.epoch, "written": written})
+    else:
+        print(f"{path} (step {trainer.step_number}): wrote {', '.join(written)}")
+    return 0
+
+
+def _checkpoint(folder: Path, name: str) -> Path:
+    path = {"best": folder / BEST, "last": folder / LAST}.get(name, Path(name))
+    if name == "best" and not path.is_file():
+        path = folder / LAST
+    if not path.is_file():
+        raise TrainingError(f"there is no checkpoint {str(path)!r}. Has the run written one yet?")
+    return path
+
+
+def _write_step(trainer: Trainer, path: Path) -> list[str]:
+    if trainer.update is not None:
+        raise ArgumentError(
+            "a run that accumulates gradients is two programs; --training-step writes one. Train with --accumulate 1."
+        )
+    model, manifest = to_training_step(trainer.program, [trainer.loss, *trainer.outputs])
+    onnx.save_model(model, str(path))
+    described = path.with_suffix(".json")
+    described.write_text(json.dumps(manifest, indent=1))
+    return [str(path), str(described)]

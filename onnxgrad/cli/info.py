@@ -1,0 +1,122 @@
+"""Show what is in a model: inputs, outputs, weights, and what training it would take.
+
+examples:
+  onnxgrad info m.onnx
+  onnxgrad info m.onnx --all --dim batch=64
+  onnxgrad info m.onnx --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.cli.common import add_model, add_sizes, human, load, print_json, shape_text, sizes_of
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.traverse import all_operators_of
+from onnxgrad.ir.variable import Variable
+from onnxgrad.training.ties import find_ties
+
+_MODES = ("BatchNormalization", "Dropout", "InstanceNormalization")
+_SHOWN = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    add_sizes(parser)
+    parser.add_argument("--all", action="store_true", help=f"list every weight and constant, not the first {_SHOWN}")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    found = describe(load(options), sizes_of(options.dim))
+    if options.json:
+        print_json(found)
+    else:
+        _print(found, options.all)
+    return 0
+
+
+def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
+    """All that ``info`` knows, as plain values."""
+    weights = [_weight(p) for p in program.parameters]
+    names = {p.name for p in program.parameters}
+    fixed = {name: text.partition(": ")[2] for name, text in program.decisions.items() if name not in names}
+    operators = list(all_operators_of(program.global_block()))
+    return {
+        "producer": " ".join(filter(None, program.producer)),
+        "opset": {domain or "ai.onnx": version for domain, version in program.opset_imports},
+        "inputs": [{"name": v.name, "type": shape_text(v)} for v in program.inputs],
+        "outputs": [{"name": v.name, "type": shape_text(v)} for v in program.outputs],
+        "operators": len(operators),
+        "parameters": {
+            "count": len(weights),
+            "elements": sum(w["elements"] for w in weights),
+            "bytes": sum(w["bytes"] for w in weights),
+            "trainable": sum(w["trainable"] for w in weights),
+            "weights": weights,
+            "not_weights": fixed,
+        },
+        "ties": find_ties(program).warnings(),
+        "training_mode_operators": {kind: sum(op.type == kind for op in operators) for kind in _MODES},
+        "memory": _memory(program, sizes),
+    }
+
+
+def _weight(p: Any) -> dict[str, Any]:
+    size = int(np.prod(p.static_shape or (0,)))
+    reason = p.reason if p.trainable else "frozen: the file says so"
+    entry = {"name": p.name, "type": shape_text(p), "elements": size, "bytes": size * np.dtype(p.dtype.numpy).itemsize}
+    return {**entry, "trainable": bool(p.trainable), "reason": reason}
+
+
+def _memory(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
+    """Weights, gradients and Adam's two moments; every float result once for the forward and once for the backward pass"""
+    weights = sum(_bytes(p, sizes) for p in program.parameters)
+    results = [v for op in program.global_block().ops for v in op.outputs if v is not None and v.value is None and v.is_float]
+    known = [v for v in results if v.dims is not None]
+    assumed = sorted({str(d) for v in known for i, d in enumerate(v.dims or ()) if isinstance(d, str) and d not in sizes})
+    return {
+        "weights_gradients_and_adam": 4 * weights,
+        "results_and_their_gradients": 2 * sum(_bytes(v, sizes) for v in known),
+        "results_of_unknown_shape": len(results) - len(known),
+        "dimensions_taken_as_1": assumed,
+    }
+
+
+def _bytes(v: Variable, sizes: dict[str, int]) -> int:
+    dims = [d if isinstance(d, int) else sizes.get(str(d), 1) for d in v.dims or ()]
+    return math.prod(dims) * int(np.dtype(v.dtype.numpy).itemsize)
+
+
+def _print(found: dict[str, Any], everything: bool) -> None:
+    opsets = ", ".join(f"{domain} {version}" for domain, version in found["opset"].items())
+    print(f"opset {opsets}; {found['operators']} operators; written by {found['producer'] or 'nobody known'}")
+    for kind in ("inputs", "outputs"):
+        for v in found[kind]:
+            print(f"{kind[:-1]:<7} {v['name']}: {v['type']}")
+    parameters = found["parameters"]
+    print(
+        f"weights {parameters['count']} ({parameters['trainable']} trainable), "
+        f"{parameters['elements']:,} elements, {human(parameters['bytes'])}"
+    )
+    weights = parameters["weights"] if everything else parameters["weights"][:_SHOWN]
+    for w in weights:
+        print(f"  {w['name']}: {w['type']}, {w['reason']}")
+    if len(parameters["weights"]) > len(weights):
+        print(f"  and {len(parameters['weights']) - len(weights)} more (--all)")
+    floats = {name: why for name, why in parameters["not_weights"].items() if why != "not a floating-point tensor"}
+    print(f"not trained: {len(parameters['not_weights'])} constants, {len(floats)} of them floating-point")
+    for name, why in list(floats.items())[: None if everything else _SHOWN // 2]:
+        print(f"  {name}: {why}")
+    for text in found["ties"]:
+        print(f"note: {text}")
+    modes = ", ".join(f"{count} {kind}" for kind, count in found["training_mode_operators"].items() if count)
+    print(f"operators that training changes: {modes or 'none'}")
+    memory = found["memory"]
+    total = memory["weights_gradients_and_adam"] + memory["results_and_their_gradients"]
+    ones = ", ".join(memory["dimensions_taken_as_1"][:4])
+    print(f"a training step takes about {human(total)}" + (f", with {ones} = 1 (set --dim)" if ones else ""))

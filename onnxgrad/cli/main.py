@@ -1,0 +1,62 @@
+"""Reading the arguments of the command ``onnxgrad`` and turning errors into one line and an exit code.
+
+0: done; 1: the answer is no, or the work failed; 2: wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from onnxgrad import __version__
+from onnxgrad.cli import check, export, grad, info, train
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, OnnxGradError, UnknownName
+
+__all__ = ["main"]
+
+_COMMANDS = (info, check, grad, train, export)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments of all commands."""
+    found = argparse.ArgumentParser(
+        prog="onnxgrad",
+        description="Look into an .onnx file, differentiate it, train it, and write it again.",
+        epilog="onnxgrad COMMAND --help shows examples. Exit codes: 0 done, 1 no or failed, 2 wrong usage.",
+    )
+    found.add_argument("--version", action="version", version=f"onnxgrad {__version__}")
+    commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in _COMMANDS:
+        name, (summary, _, examples) = module.__name__.rpartition(".")[2], (module.__doc__ or "").partition("\n\n")
+        command = commands.add_parser(
+            name,
+            help=summary[0].lower() + summary[1:].rstrip("."),
+            description=summary,
+            epilog=examples.strip(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    options: Any = parser().parse_args(arguments)
+    warnings.simplefilter("ignore", UserWarning)
+    try:
+        return int(options.run(options))
+    except (ArgumentError, ArgumentTypeError, UnknownName) as error:
+        return _say(error, 2)
+    except (OnnxGradError, OSError) as error:
+        return _say(error, 1)
+    except KeyboardInterrupt:
+        return _say("interrupted.", 1)
+
+
+def _say(error: object, code: int) -> int:
+    print("error:", " ".join(str(error).split()), file=sys.stderr)
+    return code

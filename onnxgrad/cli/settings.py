@@ -1,0 +1,96 @@
+"""The settings of a run: written into its folder, so that it can be resumed and exported by naming the folder alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from onnxgrad.errors import ArgumentError, ModelError
+from onnxgrad.interop.onnx_import import from_onnx
+from onnxgrad.ir.program import Program
+from onnxgrad.training.folder import RunFolder, write_atomically
+from onnxgrad.training.lora import add_lora
+from onnxgrad.training.surgery import insert_dropout, replace_head
+from onnxgrad.training.trainer import Trainer
+
+__all__ = ["make_trainer", "read_settings", "write_settings"]
+
+SETTINGS, MODEL = "settings.json", "model.onnx"
+
+
+def read_settings(folder: str) -> dict[str, Any]:
+    """The settings of a run.
+
+    Raises:
+        ArgumentError: if the folder holds none.
+    """
+    path = Path(folder) / SETTINGS
+    if not path.is_file():
+        raise ArgumentError(f"there is no {SETTINGS} in {folder!r}. Name the folder that was given to train --out.")
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise ArgumentError(f"{str(path)!r} is damaged: {error}.") from error
+    return found
+
+
+def write_settings(folder: str, settings: dict[str, Any]) -> None:
+    """Write the settings, and the model beside them unless its weights lie in other files.
+
+    Raises:
+        TrainingError: if somebody trains in the folder, or a run is in it.
+    """
+    program = from_onnx(settings["model"])
+    held = [v.value.origin for v in program.list_vars() if v.value is not None]
+    with RunFolder(folder) as run:
+        run.check_new()
+        if not any(getattr(origin, "external_data", None) for origin in held):
+            shutil.copyfile(settings["model"], run.path / MODEL)
+        write_atomically(run.path / SETTINGS, json.dumps(settings, indent=1).encode())
+
+
+def _model_path(settings: dict[str, Any], folder: str | None) -> Path:
+    copied = Path(folder) / MODEL if folder is not None else Path(settings["model"])
+    found = copied if copied.is_file() else Path(settings["model"])
+    if not found.is_file():
+        raise ModelError(f"there is no file {str(found)!r}; the run was begun with it. Put it back.")
+    return found
+
+
+def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
+    """The trainer that the settings describe."""
+    program: Program = from_onnx(_model_path(settings, folder), expand=settings["expand"])
+    chosen = settings["train"]
+    if settings["head"] is not None:
+        replace_head(program, settings["head_at"], settings["head"], seed=settings["seed"])
+    if settings["dropout"]:
+        insert_dropout(program, settings["dropout_after"], settings["dropout"])
+    if settings["lora"] is not None:
+        adapters = add_lora(program, settings["lora_layers"], rank=settings["lora"], seed=settings["seed"])
+        chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
+    return Trainer(
+        program,
+        loss=settings["loss"] if settings["of"] is None else _term(settings),
+        target=settings["target"],
+        optimizer=settings["optimizer"],
+        learning_rate=settings["lr"],
+        schedule=settings["schedule"],
+        warmup=settings["warmup"],
+        weight_decay=settings["weight_decay"],
+        trainable=chosen,
+        freeze=settings["freeze"],
+        metrics=settings["metric"],
+        clip_norm=settings["clip_norm"],
+        accumulate=settings["accumulate"],
+        ema=settings["ema"],
+        seed=settings["seed"],
+        threads=settings["threads"],
+    )
+
+
+def _term(settings: dict[str, Any]) -> Any:
+    from onnxgrad.training.losses import Term
+
+    return Term(settings["loss"], settings["of"], settings["target"])

@@ -1,0 +1,147 @@
+"""Train a model on arrays in an .npz file, and leave checkpoints and history in a folder.
+
+The columns of the data are the inputs of the model by name, and the target. Ctrl-C writes a checkpoint and ends the run.
+
+examples:
+  onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
+  onnxgrad train m.onnx --data train.npz --val val.npz --target y --loss cross_entropy --optimizer adamw --lr 1e-3
+      --schedule cosine --epochs 5 --batch-size 64 --metric accuracy --patience 3 --train 'head.*' --out run/
+  onnxgrad train m.onnx --data train.npz --target y --loss mse --lora 8 --out run/
+  onnxgrad train --resume run/
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from onnxgrad.cli.settings import make_trainer, read_settings, write_settings
+from onnxgrad.errors import ArgumentError
+from onnxgrad.training.loss_formulas import LOSSES
+from onnxgrad.training.metrics import METRICS
+from onnxgrad.training.optimizers import optimizer_names
+from onnxgrad.training.schedules import SHAPES
+from onnxgrad.training.trainer import Trainer
+
+_NOT_SETTINGS = ("command", "run", "resume", "json")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", nargs="?", help="path of an .onnx file")
+    parser.add_argument("--out", metavar="FOLDER", help="where the run is kept; it must not hold one")
+    parser.add_argument("--resume", metavar="FOLDER", help="go on with the run in this folder; only --epochs may be given too")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON for each epoch")
+    parser.add_argument("--expand", choices=["com.microsoft"], help="write fused operators of onnxruntime as standard ones")
+    parser.add_argument("--threads", type=int, help="threads within an operator")
+    _add_data(parser.add_argument_group("data"))
+    _add_loss(parser.add_argument_group("loss and optimizer"))
+    _add_choice(parser.add_argument_group("what trains"))
+    _add_course(parser.add_argument_group("course of the run"))
+
+
+def _add_data(group: Any) -> None:
+    group.add_argument("--data", metavar="FILE.npz", help="training data")
+    group.add_argument("--val", metavar="FILE.npz", help="data to judge the model by after each epoch")
+    group.add_argument("--target", default="target", help="column with the targets (default %(default)s)")
+    group.add_argument("--batch-size", type=int, default=32, help="(default %(default)s)")
+    group.add_argument("--drop-last", action="store_true", help="leave out a last batch that is smaller")
+    group.add_argument("--no-shuffle", action="store_true", help="keep the order of the data")
+
+
+def _add_loss(group: Any) -> None:
+    group.add_argument("--loss", choices=sorted(LOSSES), help="what to make small")
+    group.add_argument("--of", metavar="OUTPUT", help="output that the loss reads; the first without it")
+    group.add_argument("--metric", nargs="+", choices=sorted(METRICS), default=[], help="what else to show")
+    group.add_argument("--optimizer", choices=optimizer_names(), default="adamw", metavar="NAME", help=", ".join(optimizer_names()))
+    group.add_argument("--lr", type=float, default=1e-3, help="learning rate (default %(default)s)")
+    group.add_argument("--schedule", choices=SHAPES, default="constant", help="of the learning rate")
+    group.add_argument("--warmup", type=int, default=0, metavar="STEPS", help="in which the learning rate rises")
+    group.add_argument("--weight-decay", type=float, help="of the optimizer, where it has one")
+    group.add_argument("--clip-norm", type=float, help="limit of the global gradient norm")
+    group.add_argument("--accumulate", type=int, default=1, metavar="N", help="batches that make one update")
+    group.add_argument("--ema", type=float, metavar="DECAY", help="evaluate and export a moving average of the weights")
+
+
+def _add_choice(group: Any) -> None:
+    group.add_argument("--train", nargs="+", metavar="PATTERN", help="weights to train; all without it")
+    group.add_argument("--freeze", nargs="+", metavar="PATTERN", help="weights to leave as they are")
+    group.add_argument("--lora", type=int, metavar="RANK", help="train low-rank branches beside frozen layers")
+    group.add_argument("--lora-layers", nargs="+", default=["*"], metavar="PATTERN", help="weights that get a branch")
+    group.add_argument("--head", type=int, metavar="CLASSES", help="put a fresh last layer on the model, called head")
+    group.add_argument("--head-at", metavar="TENSOR", help="what the new layer reads")
+    group.add_argument("--dropout", type=float, metavar="RATIO", help="put Dropout behind --dropout-after")
+    group.add_argument("--dropout-after", nargs="+", default=[], metavar="NAME", help="operators or tensors")
+
+
+def _add_course(group: Any) -> None:
+    group.add_argument("--epochs", type=int, help="(default 5)")
+    group.add_argument("--patience", type=int, metavar="EPOCHS", help="stop after so many without a better loss")
+    group.add_argument("--checkpoint-every", type=int, metavar="STEPS", help="besides the checkpoint after each epoch")
+    group.add_argument("--keep", type=int, default=3, metavar="N", help="numbered checkpoints to keep (default %(default)s)")
+    group.add_argument("--seed", type=int, default=0, help="of the order of the data, of dropout and of new weights")
+    group.add_argument("--curves", action="store_true", help="draw loss and metrics into the folder")
+
+
+def run(options: argparse.Namespace) -> int:
+    folder, settings = _settings(options)
+    trainer = make_trainer(settings, folder if options.resume else None)
+    if not options.json:
+        for remark in trainer.remarks:
+            print(f"note: {remark}")
+        count = sum(p.get_value().size for p in trainer.trained)
+        print(f"training {len(trainer.trained)} of {len(trainer.program.parameters)} weights, {count:,} elements")
+    history = _fit(trainer, settings, folder, options)
+    if trainer._interrupt.requested:
+        print(f"stopped at step {trainer.step_number}; go on with: onnxgrad train --resume {folder}", file=sys.stderr)
+    if not options.json and history:
+        print(f"the run is in {folder}; write the model with: onnxgrad export {folder} --inference FILE.onnx")
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """Folder and settings: those of the command line, or those of the run to resume"""
+    if options.resume is not None:
+        if options.model is not None or options.out is not None:
+            raise ArgumentError("--resume FOLDER goes on with that run; leave the model and --out away.")
+        settings = read_settings(options.resume)
+        if options.epochs is not None:
+            settings["epochs"] = options.epochs
+        return options.resume, settings
+    for name in ("model", "data", "loss", "out"):
+        if getattr(options, name) is None:
+            raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
+    if options.dropout and not options.dropout_after:
+        raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
+    settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
+    settings["epochs"] = 5 if options.epochs is None else options.epochs
+    for name in ("model", "data", "val"):
+        settings[name] = None if settings[name] is None else str(Path(settings[name]).resolve())
+    return options.out, settings
+
+
+def _fit(trainer: Trainer, settings: dict[str, Any], folder: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    def show(_: Trainer, row: dict[str, Any]) -> None:
+        values = "  ".join(f"{name} {value:.4g}" for name, value in row.items() if name not in ("epoch", "step"))
+        print(json.dumps(row) if options.json else f"epoch {row['epoch']}/{settings['epochs']}  {values}", flush=True)
+
+    if options.resume is None:
+        write_settings(folder, settings)
+    return trainer.fit(
+        settings["data"],
+        settings["epochs"],
+        settings["val"],
+        batch_size=settings["batch_size"],
+        shuffle=not settings["no_shuffle"],
+        drop_last=settings["drop_last"],
+        out=folder,
+        resume=options.resume is not None,
+        patience=settings["patience"],
+        checkpoint_every=settings["checkpoint_every"],
+        keep=settings["keep"],
+        curves=settings["curves"],
+        callbacks=[show],
+        verbose=not options.json,
+    )

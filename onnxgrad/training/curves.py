@@ -1,0 +1,40 @@
+"""Curves of a history as a picture, by matplotlib."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from onnxgrad.errors import OnnxGradError, TrainingError
+
+__all__ = ["plot_history"]
+
+_NOT_DRAWN = ("epoch", "step", "learning_rate")
+
+
+def plot_history(history: list[dict[str, Any]], path: str | Path) -> None:
+    """Draw loss and metrics over the epochs, training and validation together, into a picture file.
+
+    Raises:
+        OnnxGradError: if matplotlib is not installed.
+        TrainingError: if the picture cannot be written.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise OnnxGradError("curves need the package matplotlib. Install onnxgrad[plots].") from error
+    names = list(dict.fromkeys(name.removeprefix("val_") for row in history for name in row if name not in _NOT_DRAWN))
+    figure = Figure(figsize=(4.5 * max(1, len(names)), 3.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, name in zip(figure.subplots(1, max(1, len(names)), squeeze=False)[0], names, strict=False):
+        for key, label in ((name, "training"), (f"val_{name}", "validation")):
+            rows = [row for row in history if key in row]
+            if rows:
+                axes.plot([row["epoch"] for row in rows], [row[key] for row in rows], label=label, marker=".")
+        axes.set(title=name, xlabel="epoch")
+        axes.legend()
+    try:
+        figure.savefig(path, format="png")
+    except OSError as error:
+        raise TrainingError(f"cannot write {str(path)!r}: {error.strerror or error}.") from error

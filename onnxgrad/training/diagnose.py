@@ -1,0 +1,35 @@
+"""Where a number that is not finite came from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.ir.operator import Role
+from onnxgrad.ir.program import Program
+from onnxgrad.runtime.executor import Executor
+
+__all__ = ["bad_weight", "first_bad_operator"]
+
+
+def bad_weight(program: Program) -> str | None:
+    """Name of a persistable float variable that is not finite."""
+    for v in program.list_vars():
+        if v.persistable and v.is_float and not np.isfinite(np.asarray(v.get_value(), np.float64)).all():
+            return v.name
+    return None
+
+
+def first_bad_operator(program: Program, feed: dict[str, Any], executor: Executor) -> str | None:
+    """``name, computed by operator`` of the first forward result that is not finite; the state stays as it is."""
+    copy = program.clone()
+    copy.updates, copy.schedulers, copy.printers = {}, [], []
+    forward = [op for op in copy.global_block().ops if op.role is Role.FORWARD]
+    results = [(op, v) for op in forward for v in op.outputs if v is not None and v.is_float and v.value is None]
+    instead = {id(op): op.expansion for op in forward if op.expansion is not None}
+    results = [(op, v) for op, v in results if id(op) not in instead or not instead[id(op)].always]
+    for (op, v), value in zip(results, executor.run(copy, feed, [v for _, v in results]), strict=True):
+        if not np.isfinite(np.asarray(value, np.float64)).all():
+            return f"{v.name}, computed by {op.replaces or op}"
+    return None

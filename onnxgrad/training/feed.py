@@ -1,0 +1,94 @@
+"""Batches checked and converted to what the program takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import DataError
+from onnxgrad.ir.variable import Variable
+from onnxgrad.training.data import Batch
+from onnxgrad.training.losses import Term
+
+__all__ = ["check_labels", "checked_batch"]
+
+Array = np.ndarray[Any, Any]
+
+
+def checked_batch(batch: dict[str, Any], variables: Sequence[Variable]) -> Batch:
+    """The columns that the variables want, in their element types.
+
+    Raises:
+        DataError: if one is missing, misshapen, of another kind, or not finite.
+    """
+    feed: Batch = {}
+    for v in variables:
+        if v.name not in batch:
+            raise DataError(f"the batch has no column {v.name!r}; it has {sorted(batch)}. Rename or add it.")
+        array = _shaped(_typed(np.asarray(batch[v.name]), v), v)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            where = int(np.argmax(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))) if array.ndim else 0
+            raise DataError(f"column {v.name!r} holds a value that is not finite (example {where} of the batch). Clean the data.")
+        feed[v.name] = array
+    return feed
+
+
+def _typed(array: Array, v: Variable) -> Array:
+    wanted = v.dtype.numpy
+    if array.dtype == wanted:
+        return array
+    if array.dtype.kind not in "fiub" or (array.dtype.kind == "f" and not v.dtype.is_float):
+        raise DataError(f"column {v.name!r} is {array.dtype}, the model takes {v.dtype.name}. Convert it.")
+    return array.astype(wanted)
+
+
+def _shaped(array: Array, v: Variable) -> Array:
+    """The array without a last axis of length 1 where the model has none"""
+    if v.dims is None:
+        return array
+    if array.ndim == len(v.dims) + 1 and array.shape[-1] == 1:
+        array = array[..., 0]
+    fits = array.ndim == len(v.dims) and all(
+        not isinstance(want, int) or want == have for want, have in zip(v.dims, array.shape, strict=True)
+    )
+    if fits:
+        return array
+    wanted = ", ".join(str(dim) if isinstance(dim, int) else "any" for dim in v.dims)
+    first = v.dims[0] if v.dims else None
+    fixed = array.ndim == len(v.dims) and array.shape[1:] == v.dims[1:] and isinstance(first, int)
+    advice = f"Use batches of {first} and drop_last." if fixed else "Reshape the column."
+    raise DataError(f"column {v.name!r} has shape {list(array.shape)}, the model takes [{wanted}]. {advice}")
+
+
+def check_labels(feed: Batch, terms: Sequence[Term], outputs: Sequence[Variable]) -> None:
+    """Class numbers must be those of the output, label sequences must fit into its steps.
+
+    Raises:
+        DataError: naming the column.
+    """
+    for term, output in zip(terms, outputs, strict=True):
+        name = term.target or "target"
+        dims = output.dims
+        if dims is None or term.loss not in ("cross_entropy", "ctc"):
+            continue
+        last = dims[1] if term.loss == "cross_entropy" else dims[-1]
+        labels = feed[name]
+        if isinstance(last, int):
+            negative = labels < 0 if term.loss == "cross_entropy" else np.zeros_like(labels, bool)
+            wrong = labels[(labels != -100) & (negative | (labels >= last))]
+            if wrong.size:
+                said = f"column {name!r} holds the label {int(wrong[0])}; {output.name} has the classes 0 to {last - 1}."
+                raise DataError(f"{said} Number the classes from 0, or give the model another head.")
+        if term.loss == "ctc" and isinstance(dims[1], int):
+            _check_sequences(labels, dims[1], name)
+
+
+def _check_sequences(labels: Array, steps: int, name: str) -> None:
+    """Connectionist temporal classification needs a step for each label and one between equal ones"""
+    real = labels >= 0
+    needed = real.sum(axis=1) + ((labels[:, 1:] == labels[:, :-1]) & real[:, 1:]).sum(axis=1)
+    if needed.size and needed.max() > steps:
+        example = int(needed.argmax())
+        raise DataError(f"column {name!r}: example {example} of the batch needs {int(needed.max())} steps, the model has {steps}.")

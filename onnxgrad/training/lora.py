@@ -1,0 +1,289 @@
+"""LoRA: a low-rank branch beside a frozen layer, y = f(x, W) + (alpha / rank) B A x.
+
+Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021; on quantised weights: Dettmers et al., "QLoRA", 2023.
+A branch is found again by the metadata of its operators, also in a file that it was exported to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError, ModelError, OnnxGradError, UnknownName
+from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.operator import Operator
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.scope import Scope
+from onnxgrad.ir.tensor import Tensor
+from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.training.folder import write_atomically
+from onnxgrad.training.surgery import insert_after, remove_unread_constants
+
+__all__ = ["add_lora", "load_adapters", "merge_lora", "save_adapters"]
+
+KEY = "onnxgrad.lora"
+Array = np.ndarray[Any, Any]
+
+
+class _Target(NamedTuple):
+    """A layer to adapt: its operator, its weight as the operator reads it, and the name to match."""
+
+    op: Operator
+    weight: Variable
+    name: str
+
+
+def add_lora(
+    program: Program, layers: str | Sequence[str] = "*", *, rank: int = 8, alpha: float | None = None, seed: int = 0
+) -> list[str]:
+    """Add a low-rank branch to MatMul, Gemm and Conv layers and freeze all other weights.
+
+    Args:
+        program: a loaded program without a backward pass; it is changed.
+        layers: names or patterns of the weights to adapt. Quantised ones count too, under the name of the integers that
+            DequantizeLinear reads; they stay as they are.
+        rank: of the branch.
+        alpha: the branch is multiplied by alpha / rank; None for 2 * rank.
+        seed: of A, drawn from a normal distribution; B starts at 0, so that nothing changes at first.
+
+    Returns:
+        Names of the new parameters, ``<weight>.lora_A`` and ``<weight>.lora_B``; they alone are trainable now.
+
+    Raises:
+        UnknownName: if a pattern fits no such layer.
+        ArgumentError: if the rank is not positive.
+    """
+    if rank < 1:
+        raise ArgumentError(f"the rank of LoRA is at least 1, not {rank}.")
+    targets = _targets(program)
+    chosen: dict[int, _Target] = {}
+    for pattern in [layers] if isinstance(layers, str) else layers:
+        fitting = [t for t in targets if fnmatchcase(t.name, pattern)]
+        if not fitting:
+            known = ", ".join(t.name for t in targets[:6]) or "none"
+            raise UnknownName(f"lora: {pattern!r} fits no MatMul, Gemm or Conv weight of the main graph. There are: {known}.")
+        chosen.update((id(t.op), t) for t in fitting)
+    for p in program.parameters:
+        p.trainable, p.stop_gradient = False, True
+    scale = (2.0 * rank if alpha is None else float(alpha)) / rank
+    rng = np.random.default_rng(seed)
+    names: list[str] = []
+    for target in chosen.values():
+        names += _adapt(target, rank, scale, rng)
+    return names
+
+
+def _targets(program: Program) -> list[_Target]:
+    found = []
+    for op in program.global_block().ops:
+        if op.type not in ("MatMul", "Gemm", "Conv") or op.domain or (op.metadata and KEY in op.metadata):
+            continue
+        weight = op.inputs[1]
+        name = None if weight is None else _stored_name(weight)
+        if weight is None or name is None or weight.static_shape is None or not weight.is_float:
+            continue
+        plain = weight.rank == 2 if op.type != "Conv" else op.attr("group") == 1
+        if plain and not (op.type == "Gemm" and (op.attr("transA") or not op.attr("alpha"))):
+            found.append(_Target(op, weight, name))
+    return found
+
+
+def _stored_name(weight: Variable) -> str | None:
+    """Name of the stored weight behind Identity, Transpose, Cast and DequantizeLinear"""
+    while not weight.is_leaf or (weight.op is not None and weight.value is None):
+        op = weight.op
+        if op is None or op.type not in ("Identity", "Transpose", "Cast", "DequantizeLinear") or op.inputs[0] is None:
+            return None
+        weight = op.inputs[0]
+    return weight.name if weight.value is not None or isinstance(weight, Parameter) else None
+
+
+def _adapt(target: _Target, rank: int, scale: float, rng: np.random.Generator) -> list[str]:
+    op, block = target.op, target.op.block
+    shape = target.weight.static_shape
+    assert shape is not None
+    if op.type == "Conv":
+        shapes = (rank, *shape[1:]), (shape[0], rank, *(1 for _ in shape[2:]))
+    else:
+        rows, columns = reversed(shape) if op.type == "Gemm" and op.attr("transB") else shape
+        shapes = (rows, rank), (rank, columns)
+    spread = 1.0 / np.sqrt(max(1, int(np.prod(shapes[0])) // rank))
+    values = rng.normal(0, spread, shapes[0]), np.zeros(shapes[1])
+    pair = []
+    for label, value in zip("AB", values, strict=True):
+        name = block.program.fresh_name(f"{target.name}.lora_{label}")
+        stored = Tensor.of(value.astype(target.weight.dtype.numpy))
+        pair.append(block.create_parameter(name, value.shape, target.weight.dtype, value=stored))
+    _branch(target, pair[0], pair[1], scale)
+    return [p.name for p in pair]
+
+
+def _branch(target: _Target, a: Parameter, b: Parameter, scale: float) -> None:
+    """y = base + scale (x A) B, where y keeps its name and base is what the layer gave"""
+    op = target.op
+    x, y = op.inputs[0], op.outputs[0]
+    assert x is not None and y is not None
+    block = op.block
+    base = Variable(block, block.program.fresh_name(f"{y.name}/base"), y.type, op)
+    block.register(base)
+    op.outputs = [base]
+    before = {id(other) for other in block.ops}
+
+    def write(build: Builder) -> Variable:
+        if op.type == "Conv":
+            low = build.emit("Conv", [x, a], dict(op.attrs))
+            up = build.Conv(low, b)
+        else:
+            up = build.MatMul(build.MatMul(x, a), b)
+        return build.Add(base, build.Mul(up, scale))  # type: ignore[no-any-return]
+
+    total = insert_after(op, write, f"{target.name}.lora")
+    added = total.op
+    assert added is not None
+    block.vars.pop(total.name)
+    added.outputs, y.op = [y], added
+    for other in block.ops:
+        if id(other) not in before:
+            other.metadata = {KEY: target.name}
+
+
+class _Branch(NamedTuple):
+    """A branch in a program: the operator that adds it, the adapted layer, and its pieces."""
+
+    add: Operator
+    base: Operator
+    a: Variable
+    b: Variable
+    scale: float
+
+
+def _branches(program: Program) -> list[_Branch]:
+    found = []
+    for add in program.global_block().ops:
+        if add.type != "Add" or KEY not in (add.metadata or {}):
+            continue
+        base, scaled = (v.op if v is not None else None for v in add.inputs[:2])
+        up = scaled.inputs[0].op if scaled is not None and scaled.inputs[0] is not None else None
+        low = up.inputs[0].op if up is not None and up.inputs[0] is not None else None
+        if base is None or scaled is None or up is None or low is None or scaled.inputs[1] is None:
+            raise ModelError(f"the LoRA branch at {add} is not as add_lora made it. Export it without merging.")
+        a, b = low.inputs[1], up.inputs[1]
+        assert a is not None and b is not None
+        found.append(_Branch(add, base, a, b, float(scaled.inputs[1].get_value())))
+    return found
+
+
+def merge_lora(program: Program) -> Program:
+    """A copy of a program with the branches added to the weights they belong to. Those of quantised weights stay branches.
+
+    Returns:
+        A program with a scope of its own; for inference, as ``clone(for_test=True)``.
+    """
+    merged = program.clone(for_test=True)
+    merged.scope = Scope()
+    merged.scope.values = dict(program.active_scope().values)
+    block = merged.global_block()
+    for branch in _branches(merged):
+        stored = _trail(branch.base.inputs[1])
+        if stored is None:
+            continue
+        weight, turned = stored
+        change = _change(branch)
+        weight.set_value(np.asarray(weight.get_value() + (change.T if turned else change), weight.dtype.numpy))
+        _remove(branch)
+    used = {id(v) for op in block.ops for v in op.operands()}
+    gone = {id(p) for p in merged.parameters if ".lora_" in p.name and id(p) not in used}
+    merged.parameters = [p for p in merged.parameters if id(p) not in gone]
+    block.initializers = [v for v in block.initializers if id(v) not in gone]
+    block.vars = {name: v for name, v in block.vars.items() if id(v) not in gone}
+    remove_unread_constants(merged)
+    return merged
+
+
+def _trail(weight: Variable | None) -> tuple[Variable, bool] | None:
+    """The stored float weight and whether the layer reads it transposed; None where it cannot be changed"""
+    turned = False
+    while weight is not None and weight.op is not None and weight.value is None:
+        if weight.op.type == "Transpose" and weight.rank == 2:
+            turned = not turned
+        elif weight.op.type != "Identity":
+            return None
+        weight = weight.op.inputs[0]
+    return (weight, turned) if isinstance(weight, Parameter) else None
+
+
+def _change(branch: _Branch) -> Array:
+    a, b = (np.asarray(v.get_value(), np.float64) for v in (branch.a, branch.b))
+    if branch.base.type == "Conv":
+        product = (b.reshape(b.shape[0], -1) @ a.reshape(a.shape[0], -1)).reshape(b.shape[0], *a.shape[1:])
+    else:
+        product = a @ b
+        if branch.base.type == "Gemm":
+            product = (product.T if branch.base.attr("transB") else product) / branch.base.attr("alpha")
+    scaled: Array = branch.scale * product
+    return scaled
+
+
+def _remove(branch: _Branch) -> None:
+    block = branch.add.block
+    y, base = branch.add.outputs[0], branch.base.outputs[0]
+    assert y is not None and base is not None
+    scaled = branch.add.inputs[1]
+    gone, v = [branch.add], scaled
+    while v is not None and v.op is not None and KEY in (v.op.metadata or {}):
+        gone.append(v.op)
+        block.vars.pop(v.name, None)
+        v = v.op.inputs[0]
+    block.ops = [op for op in block.ops if not any(op is other for other in gone)]
+    block.vars.pop(base.name, None)
+    branch.base.outputs, y.op = [y], branch.base
+
+
+def _adapters(program: Program) -> dict[str, Parameter]:
+    return {p.name: p for p in program.parameters if ".lora_" in p.name}
+
+
+def save_adapters(program: Program, path: str | Path) -> None:
+    """Write only the weights of the branches, to a safetensors file.
+
+    Raises:
+        ArgumentError: if the program has no branches.
+        TrainingError: if the file cannot be written.
+    """
+    found = {name: np.ascontiguousarray(p.get_value()) for name, p in _adapters(program).items()}
+    if not found:
+        raise ArgumentError("the program has no LoRA branches to save. Call add_lora first.")
+    write_atomically(Path(path), _safetensors().save(found))
+
+
+def load_adapters(program: Program, path: str | Path) -> None:
+    """Set the weights of the branches from a file that ``save_adapters`` wrote.
+
+    Raises:
+        ModelError: if the file cannot be read.
+        UnknownName: if it belongs to other branches; nothing is changed then.
+    """
+    try:
+        values = _safetensors().load(Path(path).read_bytes())
+    except OnnxGradError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{str(path)!r} is not a readable file of adapters: {error}") from error
+    own = _adapters(program)
+    foreign = sorted(set(values) ^ set(own)) or [n for n, p in own.items() if tuple(values[n].shape) != p.static_shape]
+    if foreign:
+        raise UnknownName(f"{str(path)!r} belongs to other adapters: {foreign[0]!r} does not fit. Use the same layers and rank.")
+    for name, p in own.items():
+        p.set_value(values[name])
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError as error:
+        raise OnnxGradError("adapters need the package safetensors. Install onnxgrad[training].") from error
+    return safetensors.numpy

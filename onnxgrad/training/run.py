@@ -1,0 +1,68 @@
+"""Small parts of a run: its plan, means over examples, and what Ctrl-C does."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+__all__ = ["Interrupt", "Means", "Plan", "Row"]
+
+Row: TypeAlias = "dict[str, Any]"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to run; see ``Trainer.fit``."""
+
+    epochs: int
+    batch_size: int
+    shuffle: bool
+    drop_last: bool
+    patience: int | None
+    checkpoint_every: int | None
+    callbacks: Sequence[Callable[..., Any]]
+    prefetch: int
+    verbose: bool
+    curves: bool
+
+
+class Means:
+    """Means over the examples seen so far."""
+
+    def __init__(self, totals: dict[str, float] | None = None, count: int = 0) -> None:
+        self.totals = dict(totals or {})
+        self.count = count
+
+    def add(self, values: Row, examples: int) -> None:
+        for name, value in values.items():
+            self.totals[name] = self.totals.get(name, 0.0) + value * examples
+        self.count += examples
+
+    def now(self) -> Row:
+        return {name: total / self.count for name, total in self.totals.items()}
+
+
+class Interrupt:
+    """While it is active, Ctrl-C sets ``requested``, for the run to end after the present step; a second one ends it at once."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def __enter__(self) -> Interrupt:
+        self.requested = False
+        self.active = threading.current_thread() is threading.main_thread()
+        if self.active:
+            self.previous = signal.signal(signal.SIGINT, self._stop)
+        return self
+
+    def _stop(self, number: int, frame: Any) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+    def __exit__(self, *error: Any) -> None:
+        if self.active:
+            signal.signal(signal.SIGINT, self.previous)

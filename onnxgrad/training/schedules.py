@@ -1,0 +1,55 @@
+"""Learning-rate schedules by name, with warm-up; their length is known once the run begins."""
+
+from __future__ import annotations
+
+import math
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.optimizer.lr import LRScheduler
+
+__all__ = ["SHAPES", "Planned"]
+
+SHAPES = ("constant", "cosine", "linear")
+
+
+class Planned(LRScheduler):
+    """Rises to the rate in ``warmup`` steps, then stays, or falls to 0 like a cosine or a line at step ``total``.
+
+    Cosine: Loshchilov and Hutter, "SGDR", 2017. Warm-up: Goyal et al. 2017.
+
+    Example:
+        >>> schedule = Planned(1.0, "linear", warmup=2, total=6)
+        >>> rates = []
+        >>> for _ in range(6):
+        ...     rates.append(schedule())
+        ...     schedule.step()
+        >>> rates
+        [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
+    """
+
+    def __init__(self, learning_rate: float, shape: str = "constant", warmup: int = 0, total: int | None = None) -> None:
+        if shape not in SHAPES:
+            raise ArgumentError(f"there is no schedule {shape!r}. Use one of {list(SHAPES)}, or a scheduler as learning_rate=.")
+        if warmup < 0:
+            raise ArgumentError(f"warmup counts steps; it is at least 0, not {warmup}.")
+        self.shape, self.warmup, self.total = shape, warmup, total
+        super().__init__(learning_rate)
+
+    def plan(self, total: int | None) -> None:
+        """Say how many steps there will be.
+
+        Raises:
+            ArgumentError: if the shape needs the number and there is none.
+        """
+        if total is None and self.shape != "constant":
+            raise ArgumentError(f"the schedule {self.shape!r} must know the number of batches. Give data that has a length.")
+        self.total = total
+        self.last_lr = self.get_lr()
+
+    def get_lr(self) -> float:
+        if self.last_epoch < self.warmup:
+            return self.base_lr * (self.last_epoch + 1) / self.warmup
+        if self.total is None or self.shape == "constant":
+            return self.base_lr
+        done = min(1.0, (self.last_epoch - self.warmup) / max(1, self.total - self.warmup))
+        return self.base_lr * (0.5 * (1 + math.cos(math.pi * done)) if self.shape == "cosine" else 1.0 - done)

@@ -1,0 +1,293 @@
+"""The command line as a user types it: in a process of its own."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import numpy_helper
+from onnx.parser import parse_model
+
+from tests.training.small import data, model
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "models" / "digits" / "digits.onnx"
+REAL = ROOT / "tests" / "data" / "real_models" / "torch" / "gru_clf-dyn18"
+
+
+def start(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "onnxgrad", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+    )
+
+
+def command(*arguments, code=0):
+    """Standard output of a command that ends with this code; for another than 0, its error."""
+    process = start(*arguments)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == code, out + err
+    return err if code else out
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A model, training and validation data."""
+    onnx.save(model(), tmp_path / "m.onnx")
+    np.savez(tmp_path / "train.npz", x=data(200)["x"], y=data(200)["target"])
+    np.savez(tmp_path / "val.npz", x=data(60, seed=2)["x"], y=data(60, seed=2)["target"])
+    return tmp_path
+
+
+def train(files, *more, **options):
+    what = ["--data", files / "train.npz", "--target", "y", "--loss", "cross_entropy", "--lr", "0.02"]
+    return command("train", files / "m.onnx", *what, *more, **options)
+
+
+class TestHelp:
+    @pytest.mark.parametrize("name", ["info", "check", "grad", "train", "export"])
+    def test_shows_examples(self, name):
+        shown = command(name, "--help")
+        assert "examples:" in shown and f"\n  onnxgrad {name} " in shown
+
+    def test_wrong_usage_is_2(self):
+        assert "invalid choice" in command("dance", code=2)
+        assert "required" in command(code=2)
+        assert "onnxgrad 0." in command("--version")
+
+
+class TestInfo:
+    def test_digits(self):
+        shown = command("info", DIGITS, "--dim", "batch=64")
+        for text in (
+            "input   image: float32[batch, 1, 8, 8]",
+            "weights 10 (10 trainable), 151,402 elements, 605.6 kB",
+            "opset ai.onnx 21",
+        ):
+            assert text in shown
+        assert "2 BatchNormalization, 1 Dropout" in shown and "configures BatchNormalization input 3" in shown
+
+    def test_memory_grows_with_the_batch(self):
+        small, large = (json.loads(command("info", DIGITS, "--json", "--dim", f"batch={n}"))["memory"] for n in (1, 10))
+        assert large["results_and_their_gradients"] == 10 * small["results_and_their_gradients"]
+        assert small["weights_gradients_and_adam"] == 4 * 605608 and large["dimensions_taken_as_1"] == []
+
+    def test_real_file_as_json(self):
+        found = json.loads(command("info", REAL / "model.onnx", "--json"))
+        stored = onnx.load(REAL / "model.onnx")
+        assert [v["name"] for v in found["inputs"]] == [v.name for v in stored.graph.input]
+        assert found["parameters"]["count"] == len(found["parameters"]["weights"]) > 3
+
+    def test_merged_and_split_weights_are_named(self, tmp_path):
+        text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 4] x) => (float[N, 4] y) { a = MatMul(x, w) b = MatMul(a, w) y = MatMul(b, v) }'
+        made = parse_model(text)
+        w = np.random.default_rng(0).normal(0, 1, (4, 4)).astype("f4")
+        made.graph.initializer.extend([numpy_helper.from_array(w, "w"), numpy_helper.from_array(w.T.copy(), "v")])
+        onnx.save(made, tmp_path / "t.onnx")
+        shown = command("info", tmp_path / "t.onnx")
+        assert "w is read by 2 operators" in shown and "w and v are equal but transposed" in shown
+
+    def test_no_such_file(self, tmp_path):
+        assert command("info", tmp_path / "no.onnx", code=1).startswith("error: there is no file")
+        (tmp_path / "bad.onnx").write_bytes(b"\x08\x01nothing")
+        assert "error:" in command("info", tmp_path / "bad.onnx", code=1)
+
+
+class TestCheck:
+    @pytest.mark.parametrize("what", [[DIGITS], [REAL / "model.onnx", "--feeds", REAL / "feed.npz"]], ids=["digits", "real"])
+    def test_right_gradients_agree(self, what):
+        found = json.loads(command("check", *what, "--json"))
+        assert found["differentiable"] and len(found["numeric"]) >= 4
+        assert all(row["right"] and row["gradient"] != 0 for row in found["numeric"])
+        assert "every gradient can be written" in command("check", *what, "--no-numeric")
+
+    def test_a_refused_operator_is_named_and_the_answer_is_no(self, tmp_path):
+        text = '<ir_version: 8, opset_import: ["": 17, "acme": 1]> f (float[N] x) => (float[N] y) { y = acme.Spin(x) }'
+        onnx.save(parse_model(text), tmp_path / "m.onnx")
+        process = start("check", tmp_path / "m.onnx")
+        out, _ = process.communicate()
+        assert process.returncode == 1 and "acme:Spin" in out and "refused: 1" in out
+
+    def test_a_wrong_gradient_is_found(self, tmp_path):
+        text = '<ir_version: 8, opset_import: ["": 17]> f (float[N] x) => (float[N] y) { a = Tanh(x) y = Exp(a) }'
+        onnx.save(parse_model(text), tmp_path / "m.onnx")
+        code = f"""
+import onnxgrad
+from onnxgrad.autodiff.registry import TABLE
+for key in [key for key in TABLE if "Tanh" in str(key)]: del TABLE[key]
+@onnxgrad.gradient("Tanh")
+def wrong(op, node, gy):
+    return op.Mul(gy, 0.9)
+from onnxgrad.cli.main import main
+raise SystemExit(main(["check", {str(tmp_path / "m.onnx")!r}]))
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+        assert done.returncode == 1 and "DIFFERS" in done.stdout, done.stdout + done.stderr
+
+    def test_wrong_arguments(self):
+        assert "fits no parameter" in command("check", DIGITS, "--wrt", "tail.*", code=2)
+        assert "--dim takes NAME=SIZE" in command("check", DIGITS, "--dim", "batch", code=2)
+
+
+class TestGrad:
+    def test_inner_tensor_and_input(self, files):
+        command("grad", files / "m.onnx", "--of", "hidden", "--wrt", "x", "body.bias", "-o", files / "g.onnx")
+        session = onnxruntime.InferenceSession(files / "g.onnx")
+        x = data(5)["x"]
+        hidden, gx, gb = session.run(None, {"x": x})
+        weight = numpy_helper.to_array(next(i for i in model().graph.initializer if i.name == "body.weight"))
+        np.testing.assert_allclose(gx, np.tile(weight.sum(0), (5, 1)), rtol=1e-5)
+        np.testing.assert_allclose(gb, np.full(8, 5.0))
+        assert hidden.shape == (5, 8)
+
+    def test_of_an_inner_tensor_with_respect_to_an_inner_tensor(self, files):
+        found = json.loads(command("grad", files / "m.onnx", "--of", "scores", "--wrt", "active", "-o", files / "g.onnx", "--json"))
+        assert [v["name"] for v in found["outputs"]] == ["scores", "active@GRAD"]
+
+    def test_cotangents_are_inputs(self, files):
+        shown = command("grad", files / "m.onnx", "--wrt", "x", "--cotangent", "-o", files / "g.onnx")
+        assert "scores@COTANGENT" in shown
+        x, c = data(5)["x"], np.zeros((5, 3), "f4")
+        found = onnxruntime.InferenceSession(files / "g.onnx").run(None, {"x": x, "scores@COTANGENT": c})
+        np.testing.assert_array_equal(found[1], np.zeros((5, 4)))
+
+    def test_real_file(self, tmp_path):
+        command("grad", REAL / "model.onnx", "-o", tmp_path / "g.onnx")
+        onnx.checker.check_model(tmp_path / "g.onnx")
+
+    def test_unknown_names(self, files):
+        assert "nothing called 'z'" in command("grad", files / "m.onnx", "--wrt", "z", "-o", files / "g.onnx", code=2)
+        assert not (files / "g.onnx").exists()
+
+
+class TestTrain:
+    def test_train_and_export(self, files):
+        shown = train(
+            files, "--val", files / "val.npz", "--metric", "accuracy", "--epochs", "6", "--curves", "--out", files / "run"
+        )
+        assert "taken as logits" in shown and "epoch 6/6" in shown and "val_accuracy" in shown
+        with (files / "run" / "history.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert float(rows[-1]["val_loss"]) < float(rows[0]["val_loss"])
+        assert (files / "run" / "curves.png").exists()
+        (files / "m.onnx").unlink()
+        command("export", files / "run", "--inference", files / "tuned.onnx", "--training-step", files / "step.onnx")
+        scores = onnxruntime.InferenceSession(files / "tuned.onnx").run(None, {"x": data(60, seed=2)["x"]})[0]
+        best = min(rows, key=lambda row: float(row["val_loss"]))
+        assert (scores.argmax(1) == data(60, seed=2)["target"]).mean() == pytest.approx(float(best["val_accuracy"]))
+        manifest = json.loads((files / "step.json").read_text())
+        assert {entry["name"] for entry in manifest["feeds"]} == {"x", "y"}
+        assert (
+            onnxruntime.InferenceSession(files / "step.onnx").run(
+                [manifest["fetches"][0]["name"]], {"x": data(8)["x"], "y": data(8)["target"]}
+            )[0]
+            > 0
+        )
+
+    def test_resume_is_the_same_run(self, files):
+        train(files, "--epochs", "4", "--out", files / "whole", "--ema", "0.9", "--schedule", "cosine")
+        process = start("train", files / "m.onnx", "--data", files / "train.npz", "--target", "y", "--loss", "cross_entropy",
+                        "--lr", "0.02", "--epochs", "4", "--out", files / "part", "--ema", "0.9", "--schedule", "cosine",
+                        "--checkpoint-every", "2", "--threads", "1")  # fmt: skip
+        assert any("epoch 1/4" in text for text in process.stdout)
+        process.kill()
+        process.communicate()
+        command("train", "--resume", files / "part")
+        for run in ("whole", "part"):
+            command("export", files / run, "--checkpoint", "last", "--inference", files / f"{run}.onnx")
+        assert (files / "whole.onnx").read_bytes() == (files / "part.onnx").read_bytes()
+        assert (files / "whole" / "history.csv").read_text() == (files / "part" / "history.csv").read_text()
+
+    def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(self, files):
+        process = start("train", files / "m.onnx", "--data", files / "train.npz", "--target", "y", "--loss", "cross_entropy",
+                        "--epochs", "100000", "--out", files / "run")  # fmt: skip
+        assert any("epoch 2/" in text for text in process.stdout)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0 and "onnxgrad train --resume" in err and "Traceback" not in err
+        assert (files / "run" / "last.safetensors").exists()
+
+    def test_lora_with_a_new_head(self, files):
+        what = ("--head", "3", "--lora", "2", "--lora-layers", "body.*", "--epochs", "3", "--out", files / "run")
+        assert "training 4 of" in train(files, *what)
+        command("export", files / "run", "--inference", files / "t.onnx", "--adapters", files / "a.safetensors")
+        names = {i.name for i in onnx.load(files / "t.onnx").graph.initializer}
+        assert not any("lora" in name for name in names) and (files / "a.safetensors").exists()
+
+    def test_json_lines(self, files):
+        rows = [json.loads(text) for text in train(files, "--epochs", "2", "--out", files / "run", "--json").splitlines()]
+        assert [row["epoch"] for row in rows] == [1, 2]
+
+    def test_digits(self, tmp_path):
+        datasets = pytest.importorskip("sklearn.datasets")
+        images, labels = datasets.load_digits(return_X_y=True)
+        images = (images / 16).astype("f4").reshape(-1, 1, 8, 8)
+        np.savez(tmp_path / "d.npz", image=images[:512], digit=labels[:512])
+        command("train", DIGITS, "--data", tmp_path / "d.npz", "--target", "digit", "--loss", "cross_entropy", "--metric",
+                "accuracy", "--lr", "3e-3", "--epochs", "3", "--out", tmp_path / "run")  # fmt: skip
+        command("export", tmp_path / "run", "--inference", tmp_path / "t.onnx")
+        logits = onnxruntime.InferenceSession(tmp_path / "t.onnx").run(None, {"image": images[512:]})[0]
+        assert (logits.argmax(1) == labels[512:]).mean() > 0.8
+
+    def test_real_file(self, tmp_path):
+        with np.load(REAL / "feed.npz") as file:
+            feed = dict(file)
+        np.savez(tmp_path / "d.npz", **{("target" if name == "__target" else name): array for name, array in feed.items()})
+        what = (
+            "--data",
+            tmp_path / "d.npz",
+            "--loss",
+            "cross_entropy",
+            "--epochs",
+            "20",
+            "--batch-size",
+            "64",
+            "--out",
+            tmp_path / "run",
+            "--json",
+        )
+        rows = [json.loads(text) for text in command("train", REAL / "model.onnx", *what).splitlines()]
+        assert rows[-1]["loss"] < 0.7 * rows[0]["loss"]
+
+    @pytest.mark.parametrize(
+        ("more", "message", "code"),
+        [
+            (["--target", "label"], "no column 'label'", 1),
+            (["--train", "tail.*"], "fits no parameter", 2),
+            (["--head", "2"], "holds the label 2; scores has the classes 0 to 1", 1),
+            (["--loss", "mse"], "column 'y' has shape", 1),
+            (["--dropout", "0.1"], "--dropout needs --dropout-after", 2),
+            (["--of", "nowhere"], "no output 'nowhere'", 2),
+            (["--loss", "hinge"], "invalid choice", 2),
+            (["--val", "none.npz"], "there is no file", 1),
+        ],
+    )
+    def test_bad_input_is_one_line(self, files, more, message, code):
+        said = train(files, "--out", files / "run", *more, code=code)
+        assert message in said and "Traceback" not in said
+        assert code == 2 or len(said.splitlines()) == 1
+
+    def test_folders(self, files):
+        train(files, "--epochs", "1", "--out", files / "run")
+        assert "holds a run already" in train(files, "--epochs", "1", "--out", files / "run", code=1)
+        assert "there is no settings.json" in command("train", "--resume", files / "none", code=2)
+        assert "leave the model and --out away" in command("train", files / "m.onnx", "--resume", files / "run", code=2)
+        assert "train needs --out" in train(files, code=2)
+        assert "say what to write" in command("export", files / "run", code=2)
+        assert "no checkpoint" in command("export", files / "run", "--checkpoint", "x", "--inference", "y.onnx", code=1)
+        assert "no LoRA branches" in command("export", files / "run", "--adapters", files / "a.safetensors", code=2)
+        damaged = files / "run" / "last.safetensors"
+        damaged.unlink()
+        damaged.write_bytes(b"nothing")
+        assert "not a readable checkpoint" in command("train", "--resume", files / "run", code=1)
