@@ -436,9 +436,9 @@ def _on_path(walk: Walk, targets: list[Variable], through_bodies: bool = True) -
     found: dict[int, Variable] = {}
     for op in reversed(walk.operators):
         if any(v is not None and id(v) in needed and id(v) in open_ids for v in op.outputs):
-            operands = {id(v): v for v in op.operands() if v is not None and id(v) in open_ids and v.is_float}
-            found.update(operands)
-            needed.update(operands)
+            reached = {id(v): v for v in op.operands() if v is not None and id(v) in open_ids and v.is_float}
+            found.update(reached)
+            needed.update(reached)
     return list(found.values())
 
 

@@ -17,7 +17,7 @@ import onnx
 from onnxgrad.cli.common import print_json
 from onnxgrad.cli.settings import make_trainer, read_settings
 from onnxgrad.errors import ArgumentError, TrainingError
-from onnxgrad.interop.onnx_export import to_training_step
+from onnxgrad.interop.training_step import to_training_step
 from onnxgrad.training.folder import BEST, LAST
 from onnxgrad.training.lora import save_adapters
 from onnxgrad.training.trainer import Trainer
