@@ -57,6 +57,10 @@ class Columns:
         """Batches in an epoch."""
         return self.length // batch_size if drop_last else -(-self.length // batch_size)
 
+    def examples(self, batch_size: int, drop_last: bool = False) -> int:
+        """Examples in an epoch."""
+        return self.length - self.length % batch_size if drop_last else self.length
+
     def batches(
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
     ) -> Iterator[Batch]:
@@ -76,6 +80,9 @@ class Stream:
 
     def count(self, batch_size: int, drop_last: bool = False) -> int | None:
         return len(self.source) if hasattr(self.source, "__len__") else None
+
+    def examples(self, batch_size: int, drop_last: bool = False) -> int | None:
+        return None
 
     def batches(
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0

@@ -62,16 +62,15 @@ def _shaped(array: Array, v: Variable) -> Array:
     raise DataError(f"column {v.name!r} has shape {list(array.shape)}, the model takes [{wanted}]. {advice}")
 
 
-def check_labels(feed: Batch, terms: Sequence[Term], outputs: Sequence[Variable]) -> None:
-    """Class numbers must be those of the output, label sequences must fit into its steps.
+def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any, ...]]) -> None:
+    """Class numbers must be those of the output of this shape, label sequences must fit into its steps.
 
     Raises:
         DataError: naming the column.
     """
-    for term, output in zip(terms, outputs, strict=True):
+    for term, dims in zip(terms, shapes, strict=True):
         name = term.target or "target"
-        dims = output.dims
-        if dims is None or term.loss not in ("cross_entropy", "ctc"):
+        if term.loss not in ("cross_entropy", "ctc"):
             continue
         last = dims[1] if term.loss == "cross_entropy" else dims[-1]
         labels = feed[name]
@@ -79,7 +78,9 @@ def check_labels(feed: Batch, terms: Sequence[Term], outputs: Sequence[Variable]
             negative = labels < 0 if term.loss == "cross_entropy" else np.zeros_like(labels, bool)
             wrong = labels[(labels != -100) & (negative | (labels >= last))]
             if wrong.size:
-                said = f"column {name!r} holds the label {int(wrong[0])}; {output.name} has the classes 0 to {last - 1}."
+                said = (
+                    f"column {name!r} holds the label {int(wrong[0])}; {term.output or 'the output'} has classes 0 to {last - 1}."
+                )
                 raise DataError(f"{said} Number the classes from 0, or give the model another head.")
         if term.loss == "ctc" and isinstance(dims[1], int):
             _check_sequences(labels, dims[1], name)

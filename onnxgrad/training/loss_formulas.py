@@ -114,7 +114,7 @@ def _triplet(op: Builder, y: Variable, label: Variable, remarks: list[str]) -> V
 
 
 def _ctc(op: Builder, y: Variable, labels: Variable, remarks: list[str]) -> Variable:
-    """-log of the summed probability of all alignments; class 0 is the blank, negative labels fill up the rows
+    """-log of the summed probability of all alignments; class 0 is the blank, negative labels fill up the rows; inf if none fits
 
     Graves et al., "Connectionist Temporal Classification", 2006: forward variables in log space, by a Scan over the steps.
     """
@@ -144,7 +144,8 @@ def _ctc(op: Builder, y: Variable, labels: Variable, remarks: list[str]) -> Vari
     on_blank = op.GatherElements(final, last, axis=1)
     on_label = op.GatherElements(final, op.Max(op.Sub(last, np.array(1)), np.array(0)), axis=1)
     on_label = op.Where(op.Equal(count, np.array(0)), never, on_label)
-    return op.Neg(_log_add(op, on_blank, on_label))  # type: ignore[no-any-return]
+    found = op.Neg(_log_add(op, on_blank, on_label))
+    return op.Where(op.GreaterOrEqual(found, 1e29), float("inf"), found)  # type: ignore[no-any-return]
 
 
 def _with_blanks(op: Builder, labels: Variable) -> Variable:

@@ -33,7 +33,7 @@ def make_optimizer(
     """An optimizer from its name; one that is an object already is given back.
 
     Raises:
-        ArgumentError: if there is none of that name.
+        ArgumentError: if there is none of that name, or it has no weight decay.
     """
     if isinstance(optimizer, Optimizer):
         return optimizer
@@ -42,5 +42,9 @@ def make_optimizer(
         raise ArgumentError(f"there is no optimizer {optimizer!r}. Use one of {optimizer_names()}.")
     settings: dict[str, Any] = {"learning_rate": learning_rate, "grad_clip": clip}
     if weight_decay is not None:
-        settings["weight_decay"] = weight_decay
+        known = inspect.signature(cls).parameters
+        name = next((name for name in ("weight_decay", f"{optimizer}_weight_decay".lower()) if name in known), None)
+        if name is None:
+            raise ArgumentError(f"the optimizer {optimizer!r} has no weight decay. Leave it away, or choose another.")
+        settings[name] = weight_decay
     return cls(**settings)

@@ -11,14 +11,14 @@ __all__ = ["Progress"]
 class Progress:
     """A tqdm line with loss, metrics, items per second and the time that is left."""
 
-    def __init__(self, title: str, batches: int | None, done: int, verbose: bool) -> None:
+    def __init__(self, title: str, examples: int | None, done: int, verbose: bool) -> None:
         self._bar: Any = None
         if verbose and sys.stderr.isatty():
             try:
                 from tqdm import tqdm
             except ImportError:
                 return
-            self._bar = tqdm(desc=title, total=batches, initial=done, unit="batch", dynamic_ncols=True)
+            self._bar = tqdm(desc=title, total=examples, initial=done, unit=" examples", dynamic_ncols=True)
 
     def __enter__(self) -> Progress:
         return self
@@ -30,7 +30,7 @@ class Progress:
     def update(self, examples: int, values: dict[str, float]) -> None:
         if self._bar is not None:
             self._bar.set_postfix({name: f"{value:.4g}" for name, value in values.items()}, refresh=False)
-            self._bar.update(1)
+            self._bar.update(examples)
 
     def finish(self, row: dict[str, Any]) -> None:
         if self._bar is not None:

@@ -129,6 +129,7 @@ class Trainer:
         self.history: list[Row] = []
         self.best: float | None = None
         self._means = Means()
+        self._shapes: list[tuple[Any, ...]] | None = None
         self._interrupt = Interrupt()
 
     # Building --------------------------------------------------------------------------------------------------------
@@ -198,8 +199,21 @@ class Trainer:
 
     def _checked(self, batch: dict[str, Any]) -> Batch:
         feed = checked_batch(batch, [*self.inputs, *self.targets])
-        check_labels(feed, self.terms, self.outputs)
+        if self._shapes is None:
+            self._shapes = self._output_shapes(feed)
+        check_labels(feed, self.terms, self._shapes)
         return feed
+
+    def _output_shapes(self, feed: Batch) -> list[tuple[Any, ...]]:
+        """Shapes of the outputs, those of this batch where the model does not say how many classes there are"""
+        place = {"cross_entropy": 1, "ctc": -1}
+        found = [list(v.dims or (None, None, None)) for v in self.outputs]
+        for dims, term, v in zip(found, self.terms, self.outputs, strict=True):
+            at = place.get(str(term.loss))
+            if at is not None and not isinstance(dims[at], int):
+                (value,) = self.executor.run(self.evaluation, feed, [v.name])
+                dims[at] = value.shape[at]
+        return [tuple(dims) for dims in found]
 
     def _explain_loss(self, feed: Batch, loss: float) -> str:
         """Step, batch and the first operator whose result is not finite"""
@@ -289,8 +303,8 @@ class Trainer:
         """The rest of an epoch and what follows it; False if the run ends here."""
         order: dict[str, Any] = {"shuffle": plan.shuffle, "drop_last": plan.drop_last, "seed": self.seed}
         rest = source.batches(plan.batch_size, epoch=self.epoch, skip=self.batch, **order)
-        count = source.count(plan.batch_size, plan.drop_last)
-        with Progress(f"epoch {self.epoch + 1}/{plan.epochs}", count, self.batch, plan.verbose) as progress:
+        examples = source.examples(plan.batch_size, plan.drop_last)
+        with Progress(f"epoch {self.epoch + 1}/{plan.epochs}", examples, self._means.count, plan.verbose) as progress:
             if not self._train_on(prefetched(rest, plan.prefetch), progress, folder, plan.checkpoint_every):
                 return False
             row = self._row(held_out, plan.batch_size)

@@ -249,23 +249,29 @@ class TestTrain:
             tmp_path / "d.npz",
             "--loss",
             "cross_entropy",
+            "--lr",
+            "0.02",
             "--epochs",
             "20",
-            "--batch-size",
-            "64",
             "--out",
             tmp_path / "run",
-            "--json",
         )
-        rows = [json.loads(text) for text in command("train", REAL / "model.onnx", *what).splitlines()]
-        assert rows[-1]["loss"] < 0.7 * rows[0]["loss"]
+        rows = [json.loads(text) for text in command("train", REAL / "model.onnx", *what, "--json").splitlines()]
+        assert rows[-1]["loss"] < 0.5 * rows[0]["loss"]
+
+    def test_a_model_that_no_loss_fits(self, tmp_path):
+        forest = REAL.parents[1] / "sklearn" / "sk-forest" / "model.onnx"
+        np.savez(tmp_path / "d.npz", x=np.zeros(1))
+        for loss, code in (("cross_entropy", 2), ("mse", 2)):
+            said = command("train", forest, "--data", tmp_path / "d.npz", "--loss", loss, "--out", tmp_path / "run", code=code)
+            assert said.startswith("error: ") and len(said.splitlines()) == 1
 
     @pytest.mark.parametrize(
         ("more", "message", "code"),
         [
             (["--target", "label"], "no column 'label'", 1),
             (["--train", "tail.*"], "fits no parameter", 2),
-            (["--head", "2"], "holds the label 2; scores has the classes 0 to 1", 1),
+            (["--head", "2"], "holds the label 2; the output has classes 0 to 1", 1),
             (["--loss", "mse"], "column 'y' has shape", 1),
             (["--dropout", "0.1"], "--dropout needs --dropout-after", 2),
             (["--of", "nowhere"], "no output 'nowhere'", 2),

@@ -186,8 +186,16 @@ def test_sequences_too_long_for_ctc_are_data_errors():
     t = Trainer(parse_model(text), loss="ctc")
     with pytest.raises(og.errors.DataError, match="example 1 of the batch needs 4 steps, the model has 3"):
         t.step({"x": real(2, 3, 4), "target": np.array([[1, 2, 3], [1, 1, 2]])})
-    with pytest.raises(og.errors.DataError, match="the label 4; y has the classes 0 to 3"):
+    with pytest.raises(og.errors.DataError, match="the label 4; the output has classes 0 to 3"):
         t.step({"x": real(1, 3, 4), "target": np.array([[1, 4, -1]])})
+
+
+def test_an_impossible_sequence_stops_the_run_where_the_number_of_steps_is_open():
+    text = '<ir_version: 10, opset_import: ["": 21]> f (float[N, T, 4] x) => (float[N, T, 4] y) <float[4] w = {1, 1, 1, 1}> { y = Mul(x, w) }'
+    t = Trainer(parse_model(text), loss="ctc")
+    assert t.step({"x": real(1, 5, 4), "target": np.array([[1, 1]])})["loss"] < 100
+    with pytest.raises(og.errors.TrainingError, match="loss is inf at step 2"):
+        t.step({"x": real(1, 2, 4), "target": np.array([[1, 1]])})
 
 
 def test_ctc_learns_a_sequence():

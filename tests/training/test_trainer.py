@@ -1,7 +1,9 @@
 """Trainer: steps, whole runs, what it refuses."""
 
 import csv
+import io
 import json
+import sys
 
 import numpy as np
 import onnx
@@ -12,6 +14,7 @@ import onnxgrad as og
 from onnxgrad import static
 from onnxgrad.errors import ArgumentError, DataError, TrainingError, UnknownName
 from onnxgrad.training import Term, Trainer
+from onnxgrad.training.optimizers import optimizer_names
 from tests.training.small import assert_equal, data, line, model, weights
 
 
@@ -199,6 +202,35 @@ class TestRunning:
         assert (stored["body.mean"] != 0).all() and stored["rate"] == np.float32(0.25)
 
 
+OPTIMIZERS = optimizer_names()
+
+
+class TestOptimizers:
+    @pytest.mark.parametrize("name", OPTIMIZERS)
+    def test_each_trains_by_its_name(self, name):
+        t = trainer(optimizer=name, weight_decay=None if name == "rprop" else 0.01)
+        before = weights(t)
+        t.fit(data(), 1, batch_size=20)
+        assert all((weights(t)[p.name] != before[p.name]).any() for p in t.trained)
+
+    def test_one_without_weight_decay_says_so(self):
+        with pytest.raises(ArgumentError, match="'rprop' has no weight decay"):
+            trainer(optimizer="rprop", weight_decay=0.1)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_shows_loss_metric_speed_and_time_left(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    trainer().fit(data(), 1, data(), batch_size=10)
+    shown = sys.stderr.getvalue().split("\r")[-1]
+    for part in ("epoch 1/1: 100%", "40/40 [", "<", "examples/s", "loss=", "accuracy=", "val_loss="):
+        assert part in shown
+
+
 class TestData:
     def test_every_form_gives_the_same_weights(self, tmp_path):
         columns = data()
@@ -240,7 +272,7 @@ BAD = {
     "shape": (lambda d: {**d, "x": d["x"][:, :3]}, r"column 'x' has shape \[32, 3\], the model takes \[any, 4\]"),
     "kind": (lambda d: {**d, "x": d["x"].astype(str)}, "column 'x' is <U"),
     "float labels": (lambda d: {**d, "target": d["target"] * 0.5}, "column 'target' is float64, the model takes int64"),
-    "large label": (lambda d: {**d, "target": d["target"] + 1}, "the label 3; scores has the classes 0 to 2"),
+    "large label": (lambda d: {**d, "target": d["target"] + 1}, "the label 3; the output has classes 0 to 2"),
     "negative label": (lambda d: {**d, "target": d["target"] - 1}, "the label -1"),
     "nan": (lambda d: {**d, "x": np.where(np.arange(40)[:, None] == 7, np.nan, d["x"])}, "'x' holds a value that is not finite"),
     "empty": (lambda d: {k: v[:0] for k, v in d.items()}, "no examples"),
@@ -264,6 +296,12 @@ class TestBadInput:
             trainer().fit(tmp_path / "d.npz")
         with pytest.raises(DataError, match="there is no file"):
             trainer().fit(tmp_path / "none.npz")
+
+    def test_labels_are_checked_where_the_model_hides_its_classes(self):
+        t = trainer()
+        t.outputs[0].type = t.outputs[0].type._replace(dims=(None, None))
+        with pytest.raises(DataError, match="the label 7; the output has classes 0 to 2"):
+            t.step({"x": data(2)["x"], "target": np.array([1, 7])})
 
     def test_label_minus_100_does_not_count(self):
         d = data(8)
