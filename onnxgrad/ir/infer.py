@@ -433,16 +433,20 @@ def read_type(proto: TypeProto | None) -> Type | None:
             return None
         dims: tuple[Dim, ...] | None = None
         if tensor.HasField("shape"):
-            dims = tuple(
-                d.dim_value if d.HasField("dim_value") else (d.dim_param or None) if d.HasField("dim_param") else None
-                for d in tensor.shape.dim
-            )
+            dims = tuple(_read_dim(d) for d in tensor.shape.dim)
         return TensorType(from_onnx_number(tensor.elem_type), dims)
     if kind == "sequence_type":
         return SequenceType(read_type(proto.sequence_type.elem_type))
     if kind == "optional_type":
         return OptionalType(read_type(proto.optional_type.elem_type))
     return None
+
+
+def _read_dim(proto: Any) -> Dim:
+    """A number, a symbol, or None; some exporters write an unknown dimension as -1."""
+    if proto.HasField("dim_value"):
+        return proto.dim_value if proto.dim_value >= 0 else None
+    return proto.dim_param or None
 
 
 def fill_type(proto: TypeProto, type: Type) -> TypeProto:

@@ -120,9 +120,12 @@ class _Cell:
             block.inputs.append(block.register(v))
             return v
 
-        olds = [argument(f"{name}_in", start.type) for name, start in zip(self.states, starts, strict=True)]
-        dims = projected.dims
-        xt = argument("x_step", TensorType(projected.dtype, None if dims is None else dims[1:]))
+        # onnxruntime runs a Scan only if the rank of all its results is known: here it is, also where that of the inputs is not.
+        dims = [(None, self.hidden) if start.dims is None else start.dims for start in starts]
+        types = [TensorType(start.dtype, shape) for start, shape in zip(starts, dims, strict=True)]
+        olds = [argument(f"{name}_in", type) for name, type in zip(self.states, types, strict=True)]
+        dims = (None, None, self.gates * self.hidden) if projected.dims is None else projected.dims
+        xt = argument("x_step", TensorType(projected.dtype, dims[1:]))
         build = Builder(block, key=f"{self.op.key}/step")
         news = list(step(build, self, direction, xt, *olds, weights=weights))
         y = news[0]

@@ -1,5 +1,6 @@
 """The digits training step gives the same losses without onnxgrad: in plain Python, in Node.js and in a web page."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -37,14 +38,21 @@ def node():
     program = shutil.which("node")
     if program is None or shutil.which("npm") is None:
         pytest.skip("Node.js is not installed: the training step was not tried in it")
-    installed = WEB / "node_modules" / ".package-lock.json"
-    if not installed.exists() or installed.stat().st_mtime < (WEB / "package-lock.json").stat().st_mtime:
-        done = subprocess.run(
-            ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=WEB, capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            pytest.skip(f"npm could not install the packages of models/web: {done.stderr.strip().splitlines()[-1:]}")
+    with (WEB / "package-lock.json").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another test process may be installing them
+        install_packages()
     return program
+
+
+def install_packages():
+    installed = WEB / "node_modules" / ".package-lock.json"
+    if installed.exists() and installed.stat().st_mtime >= (WEB / "package-lock.json").stat().st_mtime:
+        return
+    done = subprocess.run(
+        ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=WEB, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(f"npm could not install the packages of models/web: {done.stderr.strip().splitlines()[-1:]}")
 
 
 def find_chromium():
