@@ -7,6 +7,7 @@ operators, and run it with stock onnxruntime.
 import builtins
 
 from onnxgrad import (
+    amp,
     autograd,
     compat,
     errors,
@@ -63,6 +64,7 @@ __all__ = [
     "Scope",
     "Tensor",
     "Variable",
+    "amp",
     "append_backward",
     "autograd",
     "bfloat16",

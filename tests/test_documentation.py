@@ -51,7 +51,7 @@ LAYERS = [
     {"autodiff"},
     {"lowering", "runtime"},
     {"eager"},
-    {"tensor", "fft", "linalg", "static", "nn", "optimizer", "regularizer", "autograd", "incubate"},
+    {"tensor", "fft", "linalg", "static", "nn", "optimizer", "regularizer", "autograd", "incubate", "amp"},
     {"utils"},
     {"fluid"},
     {"training", "testing", "reference_ops", "func", "compat"},

@@ -185,6 +185,13 @@ NAMES: dict[str, list[str]] = {
         "paddle.static.Program": _PROGRAM,
         "paddle.static.Variable": _VARIABLE,
         "paddle.static.nn": _STATIC_NN,
+        "paddle.static.amp": (
+            "AutoMixedPrecisionLists bf16 cast_model_to_fp16 cast_parameters_to_fp16 CustomOpLists debugging decorate fp16_guard"
+        ),
+        "paddle.static.amp.bf16": (
+            "AutoMixedPrecisionListsBF16 bf16_guard cast_model_to_bf16 cast_parameters_to_bf16 convert_float_to_uint16 "
+            "decorate_bf16 rewrite_program_bf16"
+        ),
         "paddle.nn": _NN,
         "paddle.nn.functional": _FUNCTIONAL,
         "paddle.nn.initializer": _INITIALIZER,

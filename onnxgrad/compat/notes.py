@@ -65,7 +65,7 @@ _SEARCH = "it walks over alternatives step by step, for which ONNX has no operat
 _REASONS: list[tuple[str, str]] = [
     ("paddle.nn.[A-Z]*", _LAYER),
     ("paddle.nn.dynamic_decode", _SEARCH),
-    ("paddle.static.amp", "mixed precision is written into the program with cast"),
+    ("paddle.static.amp.debugging", _HOST),
     ("paddle.static.quantization", "quantise the exported ONNX model with onnxruntime's tools"),
     ("paddle.optimizer.LBFGS", "its line search decides in Python between runs; fetch loss and gradients and use scipy.optimize"),
     ("paddle.*.[a-z]*_", _IN_PLACE),

@@ -13,6 +13,27 @@ from onnxgrad.reference_ops.registry import corrected
 
 
 @corrected
+class BatchNormalization(OpRun):
+    """Running statistics have the element type of the given ones, not that of x, and those of float16 are found in float32."""
+
+    def _run(self, x, scale, bias, mean, var, epsilon=None, momentum=None, training_mode=None, is_test=None, spatial=None):
+        wide = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
+        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+        trains = training_mode or is_test == 0
+        center, spread = (wide.mean(axis=axes), wide.var(axis=axes)) if trains else (mean, var)
+        shape = (-1,) + (1,) * (x.ndim - 2)
+        center, spread, scale, bias = (v.astype(wide.dtype).reshape(shape) for v in (center, spread, scale, bias))
+        y = (scale * (wide - center) / np.sqrt(spread + epsilon) + bias).astype(x.dtype)
+        if not trains:
+            return (y,)
+        running = [
+            (momentum * old.astype(wide.dtype) + (1 - momentum) * new.reshape(-1)).astype(old.dtype)
+            for old, new in ((mean, center), (var, spread))
+        ]
+        return (y, *running)
+
+
+@corrected
 class ConvTranspose(OpRun):
     """Groups raise for equal channel counts: scatter every input element instead."""
 

@@ -41,10 +41,11 @@ def _all_but_channels(op, x):
 @gradient("BatchNormalization")
 def batch_normalization(op, node, gy, gmean=None, gvar=None):
     """unit = (x - mean) / sqrt(var + eps);  gscale = sum(gy unit);  gb = sum(gy);  gx through the statistics when training"""
-    x, scale, _, mean, var = node.inputs
+    x, scale, _, mean, var = (_at_least_float32(op, v) for v in node.inputs)
+    gy, gmean, gvar = (_at_least_float32(op, g) for g in (gy, gmean, gvar))
     axes, epsilon = _all_but_channels(op, x), node.attr("epsilon")
     if node.attr("training_mode"):
-        return _batch_normalization_training(op, node, axes, gy, gmean, gvar)
+        return _batch_normalization_training(op, node, x, scale, gy, gmean, gvar)
     deviation = op.Sqrt(op.Add(var, epsilon))
     factor = op.Div(scale, deviation)
     centred = op.Sub(x, _per_channel(op, mean, x))
@@ -56,10 +57,14 @@ def batch_normalization(op, node, gy, gmean=None, gvar=None):
     return gx, gscale, total, op.Neg(op.Mul(total, factor)), gvar
 
 
-def _batch_normalization_training(op, node, axes, gy, gmean, gvar):
+def _at_least_float32(op, v):
+    """16-bit operands in float32, since the operator may mix them with float32 statistics"""
+    return op.Cast(v, to=1) if v is not None and v.dtype.name in ("float16", "bfloat16") else v
+
+
+def _batch_normalization_training(op, node, x, scale, gy, gmean, gvar):
     """The statistics are those of the batch; the running ones mix old and new with ``momentum``"""
-    x, scale = node.inputs[:2]
-    momentum = node.attr("momentum")
+    axes, momentum = _all_but_channels(op, x), node.attr("momentum")
     fresh = 1.0 - momentum
     count = op.Div(size_as(op, x, x), size_as(op, scale, x)) if x.static_shape is None else _static_count(x)
     gx = gscale = gb = None

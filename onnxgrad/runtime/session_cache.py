@@ -8,6 +8,7 @@ from typing import Any
 from onnxgrad.errors import ExecutionError
 from onnxgrad.interop.onnx_export import Graph, build_graph, write_model
 from onnxgrad.ir.program import Program
+from onnxgrad.ir.types import TensorType
 from onnxgrad.ir.variable import Variable
 from onnxgrad.lowering.cuda import lower_for_cuda
 from onnxgrad.passes.lift import lift
@@ -57,8 +58,16 @@ def prepare(program: Program, fetches: list[Variable], place: Place, threads: in
     try:
         session = onnxruntime.InferenceSession(message, options, providers=providers)
     except Exception as error:
-        raise ExecutionError(f"onnxruntime refuses the program: {error}") from error
+        raise ExecutionError(_refusal(graph, place, error)) from error
     return Prepared(session, graph, fetches)
+
+
+def _refusal(graph: Graph, place: Place, error: Exception) -> str:
+    """What to say when onnxruntime does not open a session"""
+    results = (v for op in graph.operators for v in op.outputs if v is not None and isinstance(v.type, TensorType))
+    if place.device == "cpu" and any(v.dtype.name == "bfloat16" for v in results):
+        return f"onnxruntime's processor does not compute in bfloat16: {error}. Use dtype='float16', or a CUDAPlace."
+    return f"onnxruntime refuses the program: {error}"
 
 
 class SessionCache:

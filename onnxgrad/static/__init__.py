@@ -8,7 +8,7 @@ from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.nn.param_attr import ParamAttr, WeightNormParamAttr
 from onnxgrad.runtime.executor import Executor
 from onnxgrad.runtime.places import CPUPlace, CUDAPlace
-from onnxgrad.static import nn
+from onnxgrad.static import amp, nn
 from onnxgrad.static.average import ExponentialMovingAverage
 from onnxgrad.static.input import InputSpec, create_global_var, create_parameter, data
 from onnxgrad.static.io import (
@@ -64,6 +64,7 @@ __all__ = [
     "Variable",
     "WeightNormParamAttr",
     "accuracy",
+    "amp",
     "append_backward",
     "auc",
     "cpu_places",

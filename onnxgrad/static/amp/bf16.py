@@ -1,0 +1,95 @@
+"""Mixed precision in bfloat16 under the names that Paddle has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.ir.program import Program
+from onnxgrad.optimizer.optimizer import Optimizer
+from onnxgrad.passes.mixed_precision import precision_guard, to_mixed_precision
+from onnxgrad.passes.precision_lists import AutoMixedPrecisionLists
+from onnxgrad.refusals import refused
+from onnxgrad.static.amp.cast import cast_model_to_fp16
+from onnxgrad.static.amp.decorator import OptimizerWithMixedPrecision, decorate
+
+__all__ = [
+    "AutoMixedPrecisionListsBF16",
+    "bf16_guard",
+    "cast_model_to_bf16",
+    "cast_parameters_to_bf16",
+    "convert_float_to_uint16",
+    "decorate_bf16",
+    "rewrite_program_bf16",
+]
+
+
+class AutoMixedPrecisionListsBF16(AutoMixedPrecisionLists):
+    """``AutoMixedPrecisionLists`` for bfloat16.
+
+    Args:
+        custom_bf16_list: operators that compute in bfloat16.
+        custom_fp32_list: operators that do not.
+        custom_fp32_varnames: names of variables whose operators do not.
+    """
+
+    def __init__(
+        self,
+        custom_bf16_list: Iterable[str] | None = None,
+        custom_fp32_list: Iterable[str] | None = None,
+        custom_fp32_varnames: Iterable[str] | None = None,
+    ) -> None:
+        super().__init__(custom_bf16_list, custom_fp32_list, custom_fp32_varnames, "bfloat16")
+
+
+def bf16_guard() -> AbstractContextManager[None]:
+    """``fp16_guard`` under its other name."""
+    return precision_guard()
+
+
+def rewrite_program_bf16(main_prog: Program, amp_lists: AutoMixedPrecisionLists | None = None) -> None:
+    """Rewrite a forward program, in place, by the lists."""
+    to_mixed_precision(main_prog, "bfloat16", amp_lists)
+
+
+def cast_model_to_bf16(
+    program: Program,
+    startup_prog: Program | None = None,
+    amp_lists: AutoMixedPrecisionLists | None = None,
+    use_bf16_guard: bool = True,
+) -> set[str]:
+    """Rewrite nearly all of a forward program in place; gives the names of the parameters that are read in bfloat16."""
+    return cast_model_to_fp16(program, amp_lists, use_bf16_guard, "bfloat16")
+
+
+cast_parameters_to_bf16 = refused(
+    "paddle.static.amp.bf16.cast_parameters_to_bf16",
+    "weights stay in float32, each its own master weight, and are cast where the program reads them",
+    "Leave the call out.",
+)
+
+
+def convert_float_to_uint16(in_list: Any) -> np.ndarray[Any, Any]:
+    """The bits of bfloat16 numbers, as uint16.
+
+    Example:
+        >>> static.amp.bf16.convert_float_to_uint16([1.0, -2.0])
+        array([16256, 49152], dtype=uint16)
+    """
+    return np.asarray(in_list, np.float32).astype(dtype_of("bfloat16").numpy).view(np.uint16)
+
+
+def decorate_bf16(
+    optimizer: Optimizer,
+    amp_lists: AutoMixedPrecisionLists | None = None,
+    use_pure_bf16: bool = False,
+    use_bf16_guard: bool | None = None,
+) -> OptimizerWithMixedPrecision:
+    """``decorate`` for bfloat16, whose loss needs no scale."""
+    guard = use_pure_bf16 if use_bf16_guard is None else use_bf16_guard
+    level = "O2" if use_pure_bf16 else "O1"
+    return decorate(optimizer, amp_lists, level=level, dtype="bfloat16", use_amp_guard=guard)  # type: ignore[no-any-return]

@@ -1,0 +1,319 @@
+"""decorate: an optimizer that trains in 16 bits, with float32 weights and dynamic loss scaling."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
+from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.operator import Operator, Role
+from onnxgrad.ir.program import Program
+from onnxgrad.ir.variable import Variable
+from onnxgrad.optimizer.optimizer import Optimizer, Pairs
+from onnxgrad.passes.mixed_precision import to_mixed_precision
+from onnxgrad.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
+from onnxgrad.static.amp.scaling import ScalePolicy, keep_state, overflow, update_scale
+
+__all__ = ["OptimizerWithMixedPrecision", "decorate"]
+
+
+class OptimizerWithMixedPrecision:
+    """An optimizer whose ``minimize`` rewrites the forward program, scales the loss and skips steps that overflow.
+
+    ``decorate`` makes it. What it does not have itself (``get_lr``, ``state_dict`` ...) is that of the optimizer inside.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        amp_lists: AutoMixedPrecisionLists,
+        level: str,
+        dtype: str,
+        init_loss_scaling: float,
+        use_dynamic_loss_scaling: bool,
+        policy: ScalePolicy,
+        use_amp_guard: bool = False,
+        use_promote: bool = False,
+    ) -> None:
+        self._optimizer = optimizer
+        self._lists = amp_lists
+        self._rewriting = {
+            "dtype": dtype,
+            "lists": amp_lists,
+            "level": level,
+            "use_guard": use_amp_guard,
+            "use_promote": use_promote,
+        }
+        self._init_loss_scaling = float(init_loss_scaling)
+        self._is_dynamic = use_dynamic_loss_scaling
+        self._policy = policy
+        self._loss_scaling: Variable | None = None
+        self._scaled_loss: Variable | None = None
+        self._found_inf: Variable | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._optimizer, name)
+
+    # Reading -----------------------------------------------------------------------------------------------------------
+
+    def get_loss_scaling(self) -> Variable:
+        """The variable that holds the present scale, of shape [1].
+
+        Raises:
+            ArgumentError: (an AssertionError) before ``minimize`` or ``backward``.
+        """
+        if self._loss_scaling is None:
+            raise _NotBuilt("there is no loss scaling yet. Call minimize() first.")
+        return self._loss_scaling
+
+    def get_scaled_loss(self) -> Variable | None:
+        """The loss times the scale; None before ``minimize``."""
+        return self._scaled_loss
+
+    # Building ----------------------------------------------------------------------------------------------------------
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Sequence[Variable | str] | None = None,
+        no_grad_set: Any = None,
+    ) -> tuple[list[Operator], Pairs]:
+        """Rewrite the program of ``loss``, append the backward pass of the scaled loss and the update.
+
+        A step in which an element of a gradient is infinite or NaN changes nothing but the scale and its counters: weights,
+        state of the optimizer and running statistics keep their bits.
+
+        Args:
+            loss: variable of one element.
+            startup_program: receives the initialisation of the state; None for the default one.
+            parameter_list: which parameters to train; None for those of the optimizer, or all.
+            no_grad_set: passed to ``append_backward``.
+
+        Returns:
+            (operators of the update, pairs of parameter and scaled gradient).
+
+        Raises:
+            NotAVariable: if ``loss`` is not a Variable.
+            ArgumentError: if it does not have exactly one element, or its program has a backward pass in another type already.
+        """
+        pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
+        return self.apply_optimize(loss, startup_program, pairs), pairs
+
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Sequence[Variable | str] | None = None,
+        no_grad_set: Any = None,
+        callbacks: Sequence[Callable[..., Any]] | None = None,
+    ) -> Pairs:
+        """The pairs of parameter and scaled gradient, without an update."""
+        if not isinstance(loss, Variable):
+            raise NotAVariable(f"minimize needs a Variable as loss, not {type(loss).__name__}.")
+        if loss.is_eager:
+            raise ArgumentTypeError("this optimizer is for static programs. Use paddle.amp.GradScaler for eager tensors.")
+        program = loss.block.program
+        to_mixed_precision(program, **self._rewriting)  # type: ignore[arg-type]
+        op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
+        wide = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
+        self._optimizer._startup = startup_program
+        self._loss_scaling = self._optimizer._state(program, "loss_scaling", np.array([self._init_loss_scaling], np.float32))
+        self._scaled_loss = wide
+        if self._scales:
+            scale = op.Cast(op.Squeeze(self._loss_scaling, [0]), to=wide.dtype.number)
+            self._scaled_loss = op.Mul(wide, scale)
+        return self._optimizer.backward(self._scaled_loss, startup_program, parameter_list, no_grad_set, callbacks)
+
+    def apply_optimize(self, loss: Variable, startup_program: Program | None, params_grads: Pairs) -> list[Operator]:
+        """``apply_gradients``, with the startup program to use."""
+        return self.apply_gradients(params_grads, startup_program)
+
+    def apply_gradients(self, params_grads: Pairs, startup_program: Program | None = None) -> list[Operator]:
+        """Append the check, the update from gradients divided by the scale, and the update of the scale.
+
+        Raises:
+            ArgumentError: if there are no pairs, or ``backward`` was not called.
+        """
+        if not params_grads or not self._scales:
+            return self._optimizer.apply_gradients(params_grads, startup_program)
+        block = params_grads[0][0].block.program.global_block()
+        program, first, before = block.program, len(block.ops), dict(block.program.updates)
+        op = Builder(block, role=Role.OPTIMIZE, key="loss_scaling")
+        scale = self.get_loss_scaling()
+        self._found_inf = overflow(op, [g for _, g in params_grads])
+        inverse = op.Reciprocal(op.Squeeze(scale, [0]))
+        unscaled = []
+        for p, g in params_grads:
+            op.key = f"{p.name}@UNSCALED"
+            unscaled.append((p, op.Mul(g, op.Cast(inverse, to=g.dtype.number))))
+        self._optimizer.apply_gradients(unscaled, startup_program)
+        keep_state(op, program, before, self._found_inf)
+        if self._is_dynamic:
+            good, bad = (
+                self._optimizer._state(program, name, np.zeros(1, np.int32)) for name in ("num_good_steps", "num_bad_steps")
+            )
+            op.key = "loss_scaling"
+            program.updates.update(update_scale(op, self._policy, self._found_inf, scale, good, bad))
+        program.version += 1
+        return block.ops[first:]
+
+    def amp_init(
+        self,
+        place: Any,
+        scope: Any = None,
+        test_program: Program | None = None,
+        use_fp16_test: bool = False,
+        rewrite_master_weight: bool = False,
+    ) -> None:
+        """Rewrite a program for testing, at level O2 or if asked; weights need no preparation, they stay in float32.
+
+        Raises:
+            ArgumentError: (an AssertionError) before ``minimize``.
+        """
+        self.get_loss_scaling()
+        if test_program is not None and (use_fp16_test or self._rewriting["level"] == "O2"):
+            to_mixed_precision(test_program, **self._rewriting)  # type: ignore[arg-type]
+
+    @property
+    def _scales(self) -> bool:
+        return self._is_dynamic or self._init_loss_scaling != 1.0
+
+
+class _NotBuilt(ArgumentError, AssertionError):
+    """minimize was not called; an AssertionError too, as Paddle has it."""
+
+
+def decorate(optimizer: Optimizer, amp_lists: AutoMixedPrecisionLists | None = None, *args: Any, **kwargs: Any) -> Any:
+    """An optimizer that trains in mixed precision.
+
+    Weights and the optimizer's state stay in float32 at every level. Gradients are those of the loss times a scale, which
+    halves when they overflow and grows when they have not for long; a step that overflows changes nothing else. All of that is
+    in the step, as standard operators, so an exported step does the same.
+
+    Paddle has two forms, told apart by the names of the arguments, or by a float as the third one.
+
+    Args:
+        optimizer: any optimizer.
+        amp_lists: default ``AutoMixedPrecisionLists(dtype=dtype)``.
+        level: ``'O1'`` by the lists, ``'O2'`` nearly everything in 16 bits, ``'OD'`` the white list alone.
+        dtype: ``'float16'``, or ``'bfloat16'``, which needs no scale and gets none. onnxruntime computes in bfloat16 on the
+            device only.
+        master_weight, master_grad: accepted; weights and their gradients always are in float32.
+        init_loss_scaling: 65536; 32768 in the older form.
+        incr_every_n_steps: finite steps until the scale grows: 2000; 1000 in the older form.
+        decr_every_n_nan_or_inf: overflows until it shrinks: 1; 2 in the older form.
+        incr_ratio, decr_ratio: its factors: 2 and 0.5; 2 and 0.8 in the older form.
+        use_dynamic_loss_scaling: False for a constant scale.
+        use_amp_guard: only what was built inside ``fp16_guard`` computes in 16 bits.
+        use_promote: at O2, operators that read a float32 result compute in float32.
+        use_pure_fp16, use_fp16_guard, use_bf16: the older form of ``level='O2'``, ``use_amp_guard`` and ``dtype='bfloat16'``.
+
+    Returns:
+        An optimizer with ``minimize``, ``get_loss_scaling``, ``get_scaled_loss`` and ``amp_init``.
+
+    Raises:
+        ArgumentTypeError: if the arguments fit neither form, or ``optimizer`` is none.
+        ArgumentError: if a level, dtype or number makes no sense.
+
+    Example:
+        >>> x = static.data("x", [None, 4])
+        >>> loss = paddle.mean(static.nn.fc(x, size=2))
+        >>> optimizer = static.amp.decorate(paddle.optimizer.Adam(0.001), init_loss_scaling=8.0)
+        >>> operators, pairs = optimizer.minimize(loss)
+        >>> optimizer.get_loss_scaling().name
+        'loss_scaling_0'
+    """
+    if not isinstance(optimizer, Optimizer):
+        raise ArgumentTypeError(f"decorate takes an optimizer, not {type(optimizer).__name__}.")
+    older = set(kwargs) & {"use_pure_fp16", "use_fp16_guard", "use_bf16"} or (args and isinstance(args[0], float))
+    form = _older_form if older else _form
+    try:
+        inspect.signature(form).bind(optimizer, amp_lists, *args, **kwargs)
+    except TypeError as error:
+        raise ArgumentTypeError(f"decorate: {error}. See its documentation for the two forms.") from error
+    return form(optimizer, amp_lists, *args, **kwargs)
+
+
+def _older_form(
+    optimizer: Optimizer,
+    amp_lists: AutoMixedPrecisionLists | None = None,
+    init_loss_scaling: float = 2.0**15,
+    incr_every_n_steps: int = 1000,
+    decr_every_n_nan_or_inf: int = 2,
+    incr_ratio: float = 2.0,
+    decr_ratio: float = 0.8,
+    use_dynamic_loss_scaling: bool | None = True,
+    use_pure_fp16: bool = False,
+    use_fp16_guard: bool | None = None,
+    use_bf16: bool = False,
+    use_promote: bool = False,
+) -> OptimizerWithMixedPrecision:
+    return _form(
+        optimizer,
+        amp_lists,
+        "O2" if use_pure_fp16 else "O1",
+        "bfloat16" if use_bf16 else "float16",
+        init_loss_scaling=init_loss_scaling,
+        incr_every_n_steps=incr_every_n_steps,
+        decr_every_n_nan_or_inf=decr_every_n_nan_or_inf,
+        incr_ratio=incr_ratio,
+        decr_ratio=decr_ratio,
+        use_dynamic_loss_scaling=None if use_bf16 else use_dynamic_loss_scaling,
+        use_amp_guard=use_pure_fp16 if use_fp16_guard is None else use_fp16_guard,
+        use_promote=use_promote,
+    )
+
+
+def _form(
+    optimizer: Optimizer,
+    amp_lists: AutoMixedPrecisionLists | None = None,
+    level: str = "O1",
+    dtype: str = "float16",
+    master_weight: bool | None = None,
+    master_grad: bool = False,
+    init_loss_scaling: float = 2.0**16,
+    incr_every_n_steps: int = 2000,
+    decr_every_n_nan_or_inf: int = 1,
+    incr_ratio: float = 2.0,
+    decr_ratio: float = 0.5,
+    use_dynamic_loss_scaling: bool | None = None,
+    use_amp_guard: bool = False,
+    use_promote: bool = False,
+) -> OptimizerWithMixedPrecision:
+    dtype = low_dtype(dtype)
+    if level not in ("O1", "O2", "OD"):
+        raise ArgumentError(f"level is 'O1', 'O2' or 'OD', not {level!r}.")
+    policy = ScalePolicy(incr_every_n_steps, decr_every_n_nan_or_inf, incr_ratio, decr_ratio)
+    _check(policy, init_loss_scaling)
+    if dtype == "bfloat16":
+        if use_dynamic_loss_scaling:
+            warnings.warn("bfloat16 has the range of float32, so its loss is not scaled.", stacklevel=3)
+        use_dynamic_loss_scaling, init_loss_scaling = False, 1.0
+    return OptimizerWithMixedPrecision(
+        optimizer,
+        amp_lists if amp_lists is not None else AutoMixedPrecisionLists(dtype=dtype),
+        level,
+        dtype,
+        init_loss_scaling,
+        use_dynamic_loss_scaling is not False,
+        policy,
+        use_amp_guard,
+        use_promote,
+    )
+
+
+def _check(policy: ScalePolicy, init_loss_scaling: float) -> None:
+    if init_loss_scaling <= 0:
+        raise ArgumentError(f"init_loss_scaling is a positive number, not {init_loss_scaling}.")
+    if policy.incr_ratio <= 1 or not 0 < policy.decr_ratio < 1:
+        raise ArgumentError(f"the ratios are above 1 and below 1, not {policy.incr_ratio} and {policy.decr_ratio}.")
+    if policy.incr_every_n_steps < 1 or policy.decr_every_n_nan_or_inf < 1:
+        raise ArgumentError("the scale changes after at least one step; give positive numbers of steps.")
