@@ -9,6 +9,7 @@ from onnxgrad.errors import ExecutionError
 from onnxgrad.interop.onnx_export import Graph, build_graph, write_model
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.variable import Variable
+from onnxgrad.lowering.cpu import lower_for_cpu
 from onnxgrad.lowering.cuda import lower_for_cuda
 from onnxgrad.passes.lift import lift
 from onnxgrad.runtime.lane import Lane
@@ -67,6 +68,8 @@ def prepare(program: Program, fetches: list[Variable], place: Place, threads: in
     providers = place.providers()
     if place.device == "cuda":
         lower_for_cuda(graph)
+    elif program.updates:
+        lower_for_cpu(graph)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _QUIET
     if program.updates:
