@@ -14,7 +14,7 @@ from onnxgrad.ir.program import Program
 from onnxgrad.ir.scope import Scope
 from onnxgrad.ir.variable import Variable
 from onnxgrad.runtime.places import Place, place_of
-from onnxgrad.runtime.session_cache import Prepared, SessionCache, prepare
+from onnxgrad.runtime.session_cache import SessionCache, prepare
 
 __all__ = ["Executor"]
 
@@ -105,36 +105,27 @@ class Executor:
     def _compute(
         self, program: Program, feed: dict[str, Any], fetches: list[Variable], scope: Scope, return_numpy: bool
     ) -> list[Any]:
-        if any(_draws_numbers(op) for op in program.global_block().ops) and not program.inputs:
+        if not program.inputs and any(_draws_numbers(op) for op in program.global_block().ops):
             # A seeded random operator continues its stream within a session, so initialisation gets a fresh one.
             prepared = prepare(program, fetches, self.place, self.threads)
         else:
             prepared = self._sessions.get(program, fetches, self.place, self.threads)
-        binding = prepared.session.io_binding()
+        lane = prepared.next_lane()
         for v in prepared.feeds:
-            binding.bind_cpu_input(v.name, _checked_feed(v, feed))
-        for v in prepared.state_inputs:
-            binding.bind_ortvalue_input(v.name, self._on_device(scope, v))
-        state_names = {name for _, name in prepared.state_outputs}
-        for output in prepared.session.get_outputs():
-            on_device = output.name in state_names or not return_numpy
-            binding.bind_output(output.name, *(self._device() if on_device else ("cpu",)))
+            lane.binding.bind_cpu_input(v.name, _checked_feed(v, feed))
+        lane.read([self._on_device(scope, v) for v in prepared.state_inputs])
+        device = (self.place.device, self.place.index)
+        lane.make_room(device, device if not return_numpy else ("cpu", 0))
         try:
-            prepared.session.run_with_iobinding(binding)
+            prepared.session.run_with_iobinding(lane.binding)
         except Exception as error:
+            prepared.forget_lanes()
             raise ExecutionError(f"onnxruntime failed while running the program: {error}") from error
-        values = dict(zip((o.name for o in prepared.session.get_outputs()), binding.get_outputs(), strict=True))
-        return self._collect(prepared, values, scope, return_numpy)
-
-    def _collect(self, prepared: Prepared, values: dict[str, Any], scope: Scope, return_numpy: bool) -> list[Any]:
-        fetched = [values[name] for name in prepared.fetch_names]
-        results = [value.numpy() if return_numpy else value for value in fetched]
+        values = lane.results()
         for v, name in prepared.state_outputs:
             scope.values[v.name] = values[name]
-        return results
-
-    def _device(self) -> tuple[Any, ...]:
-        return (self.place.device, self.place.index)
+        fetched = [values[name] for name in prepared.fetch_names]
+        return [value.numpy() if return_numpy else value for value in fetched]
 
     def _on_device(self, scope: Scope, v: Variable) -> Any:
         """The value of a state variable as an OrtValue on this executor's device."""

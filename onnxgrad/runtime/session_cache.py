@@ -10,8 +10,10 @@ from onnxgrad.interop.onnx_export import Graph, build_graph, write_model
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.types import TensorType
 from onnxgrad.ir.variable import Variable
+from onnxgrad.lowering.cpu import lower_for_cpu
 from onnxgrad.lowering.cuda import lower_for_cuda
 from onnxgrad.passes.lift import lift
+from onnxgrad.runtime.lane import Lane
 from onnxgrad.runtime.places import Place
 
 __all__ = ["Prepared", "SessionCache", "prepare"]
@@ -22,7 +24,7 @@ _QUIET = 3
 class Prepared:
     """A session and what flows in and out of it."""
 
-    __slots__ = ("feeds", "fetch_names", "session", "state_inputs", "state_outputs")
+    __slots__ = ("_lanes", "feeds", "fetch_names", "session", "state_inputs", "state_outputs")
 
     def __init__(self, session: Any, graph: Graph, fetches: list[Variable]) -> None:
         self.session = session
@@ -31,6 +33,26 @@ class Prepared:
         self.fetch_names = [graph.name(v) for v in fetches]
         updates = graph.program.updates
         self.state_outputs = [(v, graph.name(new)) for v, new in updates.items()]
+        self._lanes: list[Lane] = []
+
+    def next_lane(self) -> Lane:
+        """The binding of the next run. A training step has two that take turns; anything else gets a new one each time."""
+        if not (self.state_inputs and self.state_outputs):
+            return self._new_lane()
+        if len(self._lanes) < 2:
+            self._lanes.append(self._new_lane())
+        else:
+            self._lanes.reverse()
+        return self._lanes[-1]
+
+    def forget_lanes(self) -> None:
+        self._lanes.clear()
+
+    def _new_lane(self) -> Lane:
+        names = [output.name for output in self.session.get_outputs()]
+        kept = {name for v, name in self.state_outputs if v.static_shape is not None} - set(self.fetch_names)
+        state = {name for _, name in self.state_outputs}
+        return Lane(self.session.io_binding(), [v.name for v in self.state_inputs], names, state, kept)
 
 
 def prepare(program: Program, fetches: list[Variable], place: Place, threads: int | None = None) -> Prepared:
@@ -47,6 +69,8 @@ def prepare(program: Program, fetches: list[Variable], place: Place, threads: in
     providers = place.providers()
     if place.device == "cuda":
         lower_for_cuda(graph)
+    elif program.updates:
+        lower_for_cpu(graph)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _QUIET
     if program.updates:

@@ -1,0 +1,59 @@
+"""One of the two bindings of a training step: it keeps what is bound, as binding anew costs as much as a small step."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+__all__ = ["Lane"]
+
+
+class Lane:
+    """Inputs and outputs of a run. Two lanes take turns: the state that one writes is what the other reads next.
+
+    A lane writes over the values that it wrote two runs ago, but only over those that nobody holds any more: not the scope,
+    not another scope or session, not the user. Fetches are always new.
+    """
+
+    __slots__ = ("_fetches", "_holds", "_inputs", "_kept", "_outputs", "_read", "_state", "_written", "binding")
+
+    def __init__(self, binding: Any, inputs: list[str], outputs: list[str], state: set[str], kept: set[str]) -> None:
+        self.binding = binding
+        self._inputs, self._outputs = inputs, outputs
+        self._state, self._kept = state, kept
+        self._read: list[Any] = [None] * len(inputs)
+        self._written: dict[str, Any] = {}
+        self._holds = 0
+        """How many references onnxruntime's binding keeps to a value bound as input; versions differ."""
+        self._fetches = [name for name in outputs if name not in kept]
+
+    def read(self, values: list[Any]) -> None:
+        """Bind the state, less what is bound already."""
+        for i, (name, value) in enumerate(zip(self._inputs, values, strict=True)):
+            if self._read[i] is not value:
+                before = sys.getrefcount(value)
+                self.binding.bind_ortvalue_input(name, value)
+                self._holds = sys.getrefcount(value) - before
+                self._read[i] = value
+
+    def make_room(self, state_device: tuple[str, int], fetch_device: tuple[str, int]) -> None:
+        """Bind the outputs that cannot be written over to memory to be allocated."""
+        for name in self._outputs:
+            if name not in self._kept or self._is_held(name):
+                self._written.pop(name, None)
+                self.binding.bind_output(name, *(state_device if name in self._state else fetch_device))
+
+    def _is_held(self, name: str) -> bool:
+        """Whether anyone but this lane, and the other one as its former input, holds the value last written there."""
+        value = self._written.get(name)
+        # The references: the variable ``value``, the argument, ``_written`` here, ``_read`` of the other lane, its binding.
+        return value is None or sys.getrefcount(value) > 4 + self._holds
+
+    def results(self) -> dict[str, Any]:
+        """The outputs by name, after the run."""
+        if len(self._written) < len(self._kept) or self._fetches:
+            found = dict(zip(self._outputs, self.binding.get_outputs(), strict=True))
+            for name in self._kept:
+                self._written.setdefault(name, found[name])
+            return found | self._written
+        return dict(self._written)

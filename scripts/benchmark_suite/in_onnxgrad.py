@@ -1,0 +1,132 @@
+"""The workloads in onnxgrad: a plain forward model as an exporter would write it; minimize does the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import onnxgrad as paddle
+from benchmark_suite.workloads import Workload, initial_weight
+from onnxgrad import static
+from onnxgrad.ir.tensor import Tensor
+
+
+class Layers:
+    """Layers as the ONNX operators that exporters write for them."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._block = static.default_main_program().global_block()
+        self._op = self._block.build
+        self._weights: dict[str, Any] = {}
+        self._inputs = {
+            name: static.data(name, [None if workload.dynamic else array.shape[0], *array.shape[1:]], str(array.dtype))
+            for name, array in workload.feeds[0].items()
+        }
+
+    def input(self, name: str) -> Any:
+        return self._inputs[name]
+
+    def weight(self, name: str, shape: tuple[int, ...], deviation: float, shift: float = 0.0) -> Any:
+        if name not in self._weights:
+            self._weights[name] = self._parameter(name, initial_weight(name, shape, deviation) + np.float32(shift))
+        return self._weights[name]
+
+    def _parameter(self, name: str, array: Any) -> Any:
+        return self._block.create_parameter(name, array.shape, "float32", value=Tensor.of(array))
+
+    def linear(self, x: Any, name: str, wide: int, out: int, three: bool = False) -> Any:
+        w, b = self.weight(f"{name}.w", (wide, out), wide**-0.5), self.weight(f"{name}.b", (out,), 0.01)
+        return self._op.Gemm(x, w, b) if x.rank == 2 and not three else self._op.Add(self._op.MatMul(x, w), b)
+
+    def times_transposed(self, x: Any, table: Any) -> Any:
+        return self._op.MatMul(x, self._op.Transpose(table, perm=[1, 0]))
+
+    def conv(
+        self, x: Any, name: str, wide: int, out: int, size: int, stride: int = 1, pad: int = 0, bias: bool = True, groups: int = 1
+    ) -> Any:
+        inner = wide // groups
+        w = self.weight(f"{name}.w", (out, inner, size, size), (inner * size * size / 2) ** -0.5)
+        operands = [w, self.weight(f"{name}.b", (out,), 0.01)] if bias else [w]
+        return self._op.Conv(x, *operands, strides=[stride] * 2, pads=[pad] * 4, group=groups)
+
+    def batch_norm(self, x: Any, name: str, width: int) -> Any:
+        scale, shift = self.weight(f"{name}.g", (width,), 0.1, 1.0), self.weight(f"{name}.b", (width,), 0.1)
+        mean, var = np.zeros(width, np.float32), np.ones(width, np.float32)
+        return self._op.BatchNormalization(x, scale, shift, mean, var, training_mode=1, outputs=3)[0]
+
+    def max_pool(self, x: Any, size: int = 2, stride: int = 2, pad: int = 0) -> Any:
+        return self._op.MaxPool(x, kernel_shape=[size] * 2, strides=[stride] * 2, pads=[pad] * 4)
+
+    def average_map(self, x: Any) -> Any:
+        return self._op.Flatten(self._op.GlobalAveragePool(x))
+
+    def relu(self, x: Any) -> Any:
+        return self._op.Relu(x)
+
+    def tanh(self, x: Any) -> Any:
+        return self._op.Tanh(x)
+
+    def add(self, x: Any, y: Any) -> Any:
+        return self._op.Add(x, y)
+
+    def flatten(self, x: Any) -> Any:
+        return self._op.Flatten(x)
+
+    def rows(self, x: Any, width: int) -> Any:
+        return self._op.Reshape(x, [-1, width])
+
+    def gelu(self, x: Any) -> Any:
+        op = self._op
+        return op.Mul(op.Mul(x, op.Add(op.Erf(op.Div(x, 2.0**0.5)), 1.0)), 0.5)
+
+    def layer_norm(self, x: Any, name: str, width: int) -> Any:
+        scale, shift = self.weight(f"{name}.g", (width,), 0.1, 1.0), self.weight(f"{name}.b", (width,), 0.1)
+        return self._op.LayerNormalization(x, scale, shift)
+
+    def embedding(self, ids: Any, table: Any) -> Any:
+        return self._op.Gather(table, ids)
+
+    def split_heads(self, x: Any, heads: int) -> Any:
+        return self._op.Transpose(self._op.Reshape(x, [0, 0, heads, x.dims[-1] // heads]), perm=[0, 2, 1, 3])
+
+    def join_heads(self, x: Any) -> Any:
+        _, heads, _, wide = x.dims
+        return self._op.Reshape(self._op.Transpose(x, perm=[0, 2, 1, 3]), [0, 0, heads * wide])
+
+    def attention(self, q: Any, k: Any, v: Any, wide: int, causal: bool) -> Any:
+        op = self._op
+        scores = op.Mul(op.MatMul(q, op.Transpose(k, perm=[0, 1, 3, 2])), wide**-0.5)
+        if causal:
+            length = q.dims[2]
+            scores = op.Add(scores, np.triu(np.full((length, length), -np.inf, np.float32), 1))
+        return op.MatMul(op.Softmax(scores), v)
+
+    def lstm(self, x: Any, name: str, wide: int, hidden: int) -> Any:
+        parts = {"w": (4 * hidden, wide), "r": (4 * hidden, hidden), "wb": (4 * hidden,), "rb": (4 * hidden,)}
+        w, r, wb, rb = (initial_weight(f"{name}.{part}", shape, hidden**-0.5) for part, shape in parts.items())
+        weight, recurrent = self._parameter(f"{name}.w", w[None]), self._parameter(f"{name}.r", r[None])
+        bias = self._parameter(f"{name}.b", np.concatenate([wb, rb])[None])
+        _, last = self._op.LSTM(x, weight, recurrent, bias, hidden_size=hidden, outputs=2)
+        return self._op.Squeeze(last, [0])
+
+    def cross_entropy(self, scores: Any, label: Any) -> Any:
+        return self._op.SoftmaxCrossEntropyLoss(scores, label)
+
+
+class Runner:
+    """A training step by ``Executor.run``, as a user would write it."""
+
+    def __init__(self, workload: Workload, threads: int) -> None:
+        loss = workload.build(Layers(workload))
+        name, rate = workload.optimizer
+        getattr(paddle.optimizer, name)(learning_rate=rate).minimize(loss)
+        self._executor = static.Executor(threads=threads)
+        self._executor.run(static.default_startup_program())
+        self._program, self._loss = static.default_main_program(), loss
+
+    def step(self, feed: Any) -> Any:
+        return self._executor.run(self._program, feed, [self._loss])[0]
+
+    def feed(self, arrays: dict[str, Any]) -> Any:
+        return arrays

@@ -1,0 +1,174 @@
+"""The workloads. Each model is written once, in the few layers that every system offers (``systems.Layers``).
+
+Learning rates are small, so that no step of a measurement is one of a model that fits its data: its gradients would be denormal
+numbers, which are slow. Data and initial weights follow from names and seeds alone, so every process makes the same ones.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+def initial_weight(name: str, shape: tuple[int, ...], deviation: float) -> Array:
+    """The value that the weight of this name starts from."""
+    draw = np.random.default_rng(zlib.crc32(name.encode()))
+    return draw.normal(0.0, deviation, shape).astype(np.float32)
+
+
+@dataclass
+class Workload:
+    """A model with the data and the optimizer it is trained with."""
+
+    title: str
+    build: Callable[[Any], Any]
+    feeds: list[dict[str, Array]]
+    optimizer: tuple[str, float] = ("Adam", 2e-5)
+    dynamic: bool = False
+    """Whether the first axis of every input is declared unknown."""
+    tolerance: float = 1e-2
+    """How far the losses of the first steps may lie apart, relative to how far they move in these steps."""
+    measures_start: bool = field(default=False)
+    """Whether building is measured, not a step."""
+
+
+def _numbers(seed: int, *shape: int) -> Array:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def _ids(seed: int, high: int, *shape: int) -> Array:
+    return np.random.default_rng(seed).integers(0, high, shape)
+
+
+def mlp(op: Any) -> Any:
+    h = op.relu(op.linear(op.input("x"), "fc1", 784, 512))
+    h = op.relu(op.linear(h, "fc2", 512, 512))
+    return op.cross_entropy(op.linear(h, "fc3", 512, 10), op.input("label"))
+
+
+def lenet(op: Any) -> Any:
+    h = op.max_pool(op.relu(op.conv(op.input("x"), "c1", 1, 20, 5)))
+    h = op.max_pool(op.relu(op.conv(h, "c2", 20, 50, 5)))
+    h = op.relu(op.linear(op.flatten(h), "fc1", 800, 500))
+    return op.cross_entropy(op.linear(h, "fc2", 500, 10), op.input("label"))
+
+
+def resnet(op: Any) -> Any:
+    h = op.relu(op.batch_norm(op.conv(op.input("x"), "stem", 3, 64, 7, stride=2, pad=3, bias=False), "stem.bn", 64))
+    h = op.max_pool(h, 3, 2, 1)
+    width = 64
+    for stage, out in enumerate((64, 128, 256, 512)):
+        for block in range(2):
+            stride = 2 if stage and not block else 1
+            name = f"s{stage}.{block}"
+            y = op.relu(op.batch_norm(op.conv(h, f"{name}.c1", width, out, 3, stride, 1, bias=False), f"{name}.n1", out))
+            y = op.batch_norm(op.conv(y, f"{name}.c2", out, out, 3, 1, 1, bias=False), f"{name}.n2", out)
+            if width != out:
+                h = op.batch_norm(op.conv(h, f"{name}.down", width, out, 1, stride, 0, bias=False), f"{name}.n3", out)
+            h, width = op.relu(op.add(h, y)), out
+    return op.cross_entropy(op.linear(op.average_map(h), "fc", 512, 10), op.input("label"))
+
+
+def mobilenet(op: Any) -> Any:
+    def layer(h: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        return op.relu(op.batch_norm(op.conv(h, name, *args, bias=False, **kwargs), f"{name}.n", args[1]))
+
+    h = layer(op.input("x"), "stem", 3, 32, 3, 2, 1)
+    plan = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]
+    width = 32
+    for number, (out, stride) in enumerate(plan):
+        h = layer(h, f"b{number}.depth", width, width, 3, stride, 1, groups=width)
+        h = layer(h, f"b{number}.point", width, out, 1, 1, 0)
+        width = out
+    return op.cross_entropy(op.linear(op.average_map(h), "fc", 1024, 10), op.input("label"))
+
+
+def _attention(op: Any, h: Any, name: str, width: int, heads: int, causal: bool) -> Any:
+    q, k, v = (op.split_heads(op.linear(h, f"{name}.{part}", width, width), heads) for part in "qkv")
+    return op.linear(op.join_heads(op.attention(q, k, v, width // heads, causal)), f"{name}.o", width, width)
+
+
+def encoder(op: Any) -> Any:
+    width = 256
+    h = op.embedding(op.input("ids"), op.weight("embedding", (8000, width), 0.5))
+    h = op.add(h, op.weight("positions", (128, width), 0.5))
+    for layer in range(4):
+        name = f"l{layer}"
+        h = op.layer_norm(op.add(h, _attention(op, h, name, width, 4, False)), f"{name}.n1", width)
+        inner = op.gelu(op.linear(h, f"{name}.f1", width, 1024))
+        h = op.layer_norm(op.add(h, op.linear(inner, f"{name}.f2", 1024, width)), f"{name}.n2", width)
+    return op.cross_entropy(op.linear(op.rows(h, width), "out", width, 16), op.input("label"))
+
+
+def decoder(op: Any) -> Any:
+    width, vocabulary = 384, 8192
+    table = op.weight("embedding", (vocabulary, width), 0.05)
+    h = op.add(op.embedding(op.input("ids"), table), op.weight("positions", (256, width), 0.05))
+    for layer in range(2):
+        name = f"l{layer}"
+        h = op.add(h, _attention(op, op.layer_norm(h, f"{name}.n1", width), name, width, 6, True))
+        inner = op.gelu(op.linear(op.layer_norm(h, f"{name}.n2", width), f"{name}.f1", width, 4 * width))
+        h = op.add(h, op.linear(inner, f"{name}.f2", 4 * width, width))
+    scores = op.times_transposed(op.rows(op.layer_norm(h, "last", width), width), table)
+    return op.cross_entropy(scores, op.input("label"))
+
+
+def embedding_fc(op: Any) -> Any:
+    h = op.embedding(op.input("ids"), op.weight("embedding", (100, 256), 0.5))
+    return op.cross_entropy(op.linear(h, "fc", 256, 10), op.input("label"))
+
+
+def lstm(op: Any) -> Any:
+    return op.cross_entropy(op.linear(op.lstm(op.input("x"), "lstm", 128, 256), "fc", 256, 10), op.input("label"))
+
+
+def deep(op: Any) -> Any:
+    """1,250 times MatMul, Add, Tanh and a residual sum."""
+    h = op.input("x")
+    for number in range(1250):
+        h = op.add(h, op.tanh(op.linear(h, f"fc{number}", 8, 8, three=True)))
+    return op.cross_entropy(h, op.input("label"))
+
+
+def _images(batch: int, channels: int, size: int) -> dict[str, Array]:
+    return {"x": _numbers(batch, batch, channels, size, size), "label": _ids(batch, 10, batch)}
+
+
+def _tokens(batch: int, length: int, vocabulary: int, classes: int) -> dict[str, Array]:
+    return {"ids": _ids(batch, vocabulary, batch, length), "label": _ids(batch + 1, classes, batch * length)}
+
+
+def _mlp(batch: int) -> Workload:
+    return Workload(f"MLP, batch {batch}", mlp, [{"x": _numbers(1, batch, 784), "label": _ids(2, 10, batch)}])
+
+
+WORKLOADS: dict[str, Callable[[], Workload]] = {
+    "W1a": lambda: _mlp(64),
+    "W1b": lambda: _mlp(256),
+    "W2": lambda: Workload("LeNet, batch 64", lenet, [_images(64, 1, 28)], ("Momentum", 1e-5)),
+    "W3": lambda: Workload("ResNet-18, 64x64, batch 16", resnet, [_images(16, 3, 64)], ("Momentum", 1e-5), tolerance=0.1),
+    "W4": lambda: Workload("encoder, 4 layers", encoder, [_tokens(8, 128, 8000, 16)]),
+    "W5": lambda: Workload("decoder, 2 layers", decoder, [_tokens(4, 256, 8192, 8192)]),
+    "W6": lambda: Workload("embedding, fc", embedding_fc, [{"ids": _ids(1, 100, 32), "label": _ids(2, 10, 32)}], ("SGD", 1e-2)),
+    "W7": lambda: Workload("LSTM, 64 steps", lstm, [{"x": _numbers(1, 64, 32, 128), "label": _ids(2, 10, 32)}]),
+    "W8": lambda: Workload("depthwise CNN, 96x96", mobilenet, [_images(8, 3, 96)], ("Momentum", 1e-5), tolerance=0.1),
+    "W9": lambda: Workload(
+        "building 5,000 nodes",
+        deep,
+        [{"x": _numbers(1, 4, 8), "label": _ids(2, 8, 4)}],
+        ("SGD", 1e-8),
+        tolerance=math.inf,
+        measures_start=True,
+    ),
+    "W10a": lambda: Workload(
+        "LeNet, changing batch", lenet, [_images(n, 1, 28) for n in (64, 48, 17, 56)], ("Momentum", 1e-5), dynamic=True
+    ),
+    "W10b": lambda: Workload("encoder, changing batch", encoder, [_tokens(n, 128, 8000, 16) for n in (8, 5, 7, 3)], dynamic=True),
+}
