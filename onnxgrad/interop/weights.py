@@ -110,6 +110,8 @@ def _decide_one(v: Variable, uses: dict[int, list[tuple[Operator, int]]], return
     if v.value.size <= 1:
         return False, f"single number used by {places[0][0].type}"
     array = v.value.numpy()
+    if not array.any() and all(op.type in ("ScatterElements", "ScatterND") and i == 0 for op, i in places):
+        return False, "the zeros that a scatter starts from"
     if v.value.size and (not np.isfinite(array).all() or float(array.min()) <= _MASK):
         return False, "a mask (holds infinite or huge negative entries)"
     return True, f"float tensor used by {places[0][0].type}"
