@@ -155,26 +155,7 @@ def prefetched(batches: Iterator[Batch], ahead: int = 2) -> Iterator[Batch]:
         return
     ready: queue.Queue[Batch | _End] = queue.Queue(maxsize=ahead)
     stopped = threading.Event()
-
-    def put(item: Batch | _End) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def work() -> None:
-        try:
-            for batch in batches:
-                if not put(batch):
-                    return
-            put(_End())
-        except BaseException as error:
-            put(_End(error))
-
-    thread = threading.Thread(target=work, daemon=True, name="onnxgrad-prefetch")
+    thread = threading.Thread(target=_prepare, args=(batches, ready, stopped), daemon=True, name="onnxgrad-prefetch")
     thread.start()
     try:
         while True:
@@ -188,3 +169,24 @@ def prefetched(batches: Iterator[Batch], ahead: int = 2) -> Iterator[Batch]:
         stopped.set()
         # A source that waits for something must not hold up the end of a run.
         thread.join(timeout=1.0)
+
+
+def _prepare(batches: Iterator[Batch], ready: queue.Queue[Batch | _End], stopped: threading.Event) -> None:
+    """Fill the queue until the batches end or somebody says stop"""
+
+    def put(item: Batch | _End) -> bool:
+        while not stopped.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    try:
+        for batch in batches:
+            if not put(batch):
+                return
+        put(_End())
+    except BaseException as error:
+        put(_End(error))

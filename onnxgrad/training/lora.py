@@ -51,7 +51,7 @@ def add_lora(
         seed: of A, drawn from a normal distribution; B starts at 0, so that nothing changes at first.
 
     Returns:
-        Names of the new parameters, ``<weight>.lora_A`` and ``<weight>.lora_B``; they alone are trainable now.
+        Names of the new parameters, ``<weight>.lora_A`` and ``<weight>.lora_B``; they alone are trainable until they are merged.
 
     Raises:
         UnknownName: if a pattern fits no such layer.
@@ -67,6 +67,7 @@ def add_lora(
             known = ", ".join(t.name for t in targets[:6]) or "none"
             raise UnknownName(f"lora: {pattern!r} fits no MatMul, Gemm or Conv weight of the main graph. There are: {known}.")
         chosen.update((id(t.op), t) for t in fitting)
+    program.metadata.setdefault(KEY, "\n".join(p.name for p in program.parameters if p.stop_gradient))
     for p in program.parameters:
         p.trainable, p.stop_gradient = False, True
     scale = (2.0 * rank if alpha is None else float(alpha)) / rank
@@ -201,7 +202,16 @@ def merge_lora(program: Program) -> Program:
     block.initializers = [v for v in block.initializers if id(v) not in gone]
     block.vars = {name: v for name, v in block.vars.items() if id(v) not in gone}
     remove_unread_constants(merged)
+    if KEY in merged.metadata and not _branches(merged):
+        _thaw(merged)
     return merged
+
+
+def _thaw(program: Program) -> None:
+    """Frozen are again those weights that were before there were branches"""
+    frozen = program.metadata.pop(KEY).split("\n")
+    for p in program.parameters:
+        p.trainable, p.stop_gradient = p.name not in frozen, p.name in frozen
 
 
 def _trail(weight: Variable | None) -> tuple[Variable, bool] | None:

@@ -7,7 +7,7 @@ import math
 from onnxgrad.errors import ArgumentError
 from onnxgrad.optimizer.lr import LRScheduler
 
-__all__ = ["SHAPES", "Planned"]
+__all__ = ["SHAPES", "Planned", "planned"]
 
 SHAPES = ("constant", "cosine", "linear")
 
@@ -53,3 +53,10 @@ class Planned(LRScheduler):
             return self.base_lr
         done = min(1.0, (self.last_epoch - self.warmup) / max(1, self.total - self.warmup))
         return self.base_lr * (0.5 * (1 + math.cos(math.pi * done)) if self.shape == "cosine" else 1.0 - done)
+
+
+def planned(learning_rate: float | LRScheduler, shape: str, warmup: int) -> float | LRScheduler:
+    """A number with its schedule; a scheduler, and a number that stays, as they are."""
+    if isinstance(learning_rate, LRScheduler) or (shape == "constant" and not warmup):
+        return learning_rate
+    return Planned(float(learning_rate), shape, warmup)

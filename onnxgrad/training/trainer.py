@@ -17,7 +17,7 @@ from onnxgrad.interop.onnx_export import save_onnx
 from onnxgrad.interop.onnx_import import from_onnx
 from onnxgrad.ir.defaults import program_guard
 from onnxgrad.ir.program import Program
-from onnxgrad.ir.variable import Variable
+from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.nn.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.runtime.executor import Executor
@@ -35,7 +35,7 @@ from onnxgrad.training.metrics import metric_named
 from onnxgrad.training.optimizers import make_optimizer
 from onnxgrad.training.progress import Progress
 from onnxgrad.training.run import Interrupt, Means, Plan, Row
-from onnxgrad.training.schedules import Planned
+from onnxgrad.training.schedules import Planned, planned
 from onnxgrad.training.selection import choose_trainable
 from onnxgrad.training.surgery import remove_added_dropout
 from onnxgrad.training.ties import find_ties
@@ -109,22 +109,22 @@ class Trainer:
         self.program.random_seed = seed
         self.inference = self.program.clone(for_test=True)
         self.chosen = choose_trainable(self.program, trainable, freeze)
-        for text in find_ties(self.chosen).warnings():
-            warnings.warn(text, stacklevel=2)
+        _warn_of_ties(self.chosen)
         self.program.train()
         self.terms = as_terms(loss, target)
         self.metrics = [metric_named(metric) for metric in metrics]
-        if not isinstance(learning_rate, LRScheduler) and (schedule != "constant" or warmup):
-            learning_rate = Planned(float(learning_rate), schedule, warmup)
         clip = None if clip_norm is None else ClipGradByGlobalNorm(float(clip_norm))
-        self.optimizer = make_optimizer(optimizer, learning_rate, weight_decay, clip)
+        self.optimizer = make_optimizer(optimizer, planned(learning_rate, schedule, warmup), weight_decay, clip)
         self.accumulate, self.seed = accumulate, seed
-        self.update: Program | None = None
-        self.average: ExponentialMovingAverage | None = None
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
         with state.fresh_names():
             self._append(ema)
         self.executor = Executor(place, threads=threads)
+        self._begin()
+
+    # Building --------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
         self.step_number = self.epoch = self.batch = 0
         self.history: list[Row] = []
         self.best: float | None = None
@@ -132,9 +132,9 @@ class Trainer:
         self._shapes: list[tuple[Any, ...]] | None = None
         self._interrupt = Interrupt()
 
-    # Building --------------------------------------------------------------------------------------------------------
-
     def _append(self, ema: float | None) -> None:
+        self.update: Program | None = None
+        self.average: ExponentialMovingAverage | None = None
         attached = attach(self.program, self.terms)
         self.loss, self.targets, self.remarks = attached.loss, attached.targets, attached.remarks
         self.outputs = attached.outputs
@@ -473,3 +473,8 @@ class Trainer:
         if better:
             folder.publish(path, BEST)
         folder.drop_old()
+
+
+def _warn_of_ties(chosen: list[Parameter]) -> None:
+    for text in find_ties(chosen).warnings():
+        warnings.warn(text, stacklevel=4)

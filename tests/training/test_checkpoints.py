@@ -126,6 +126,10 @@ class TestInterruption:
         t = trainer()
         t.load(tmp_path / "run" / "last.safetensors")
         assert out.splitlines()[-1] == f"stopped at {t.step_number}"
+        again, whole = trainer(), trainer()
+        again.fit(data(), t.epoch + 1, batch_size=8, out=tmp_path / "run", resume=True)
+        whole.fit(data(), t.epoch + 1, batch_size=8)
+        assert_equal(weights(again), weights(whole))
 
     @pytest.mark.parametrize("delay", [0.0, 0.05, 0.11])
     def test_kill_loses_at_most_the_steps_since_the_last_checkpoint(self, tmp_path, delay):

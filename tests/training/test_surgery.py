@@ -141,6 +141,7 @@ class TestLora:
             (n.op_type, *n.input, *n.output) for n in made.graph.node
         ]
         assert [i.name for i in after.graph.initializer] == ["w"]
+        assert list(after.metadata_props) == [] and og.from_onnx(after).parameters[0].trainable
         np.testing.assert_allclose(run(after, {"x": x})[0], t.predict({"x": x})["y"], rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(weights(t)["w"], before)
 
