@@ -224,7 +224,9 @@ def _refusal(around: Walk, op: Operator) -> OnnxGradError | None:
 
 
 def _moving(op: Operator) -> list[Variable]:
-    return [v for v in [*op.inputs, *captured(op)] if v is not None and _may_carry(v)]
+    """Operands that a gradient may be wanted of: not the constants, unless there is nothing else"""
+    found = [v for v in [*op.inputs, *captured(op)] if v is not None and _may_carry(v)]
+    return [v for v in found if v.value is None or v.persistable] or found
 
 
 def _is_written_out(op: Operator) -> str:

@@ -15,6 +15,7 @@ from onnxgrad.interop.onnx_import import from_onnx, read_model
 from onnxgrad.interop.training_step import Fetch, to_training_step
 from onnxgrad.ir.defaults import default_startup_program
 from onnxgrad.ir.program import Program
+from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.variable import LEARNING_RATE, Variable
 
 __all__ = ["Training", "from_training_info", "to_training_info"]
@@ -205,13 +206,17 @@ def _updates(program: Program, info: TrainingInfoProto, bindings: dict[str, str]
 
 
 def _tell_inference(program: Program, model: ModelProto, info: TrainingInfoProto) -> None:
-    """Keep inputs, outputs and operators of the algorithm out of what ``to_onnx`` writes"""
+    """Keep inputs, initializers, outputs and operators of the algorithm out of what ``to_onnx`` writes"""
     block = program.global_block()
     inference = {name for node in model.graph.node for name in node.output}
     for op in block.ops:
         op.loaded = op.loaded and any(v is not None and v.name in inference for v in op.outputs)
     for entry in info.algorithm.input:
         block.vars[entry.name].declared = None
+    for tensor in info.algorithm.initializer:
+        v = block.vars[tensor.name]
+        assert v.value is not None
+        v.value = Tensor.of(v.value.numpy())  # one that is not from the file is written only where it is used
     block.outputs = block.outputs[: len(model.graph.output)]
 
 

@@ -104,3 +104,12 @@ def test_verdict_on_real_models_is_what_differentiation_finds(folder):
     except errors.UnsupportedGradient:
         works = False
     assert onnxgrad.explain(folder / "model.onnx").is_differentiable == works
+
+
+@pytest.mark.parametrize(("scales", "refused"), [("input", True), ("constant", False)])
+def test_a_constant_setting_is_no_reason_to_refuse(scales, refused):
+    given, held = (", float[4] s", "") if scales == "input" else ("", "<float[4] s = {1.0, 1.0, 2.0, 2.0}>")
+    text = f"""<ir_version: 8, opset_import: ["": 17]> f (float[1, 1, 2, 2] x{given}) => (float[1, 1, 4, 4] y) {held} {{
+        y = Resize <mode: string = "nearest"> (x, , s) }}"""
+    found = onnxgrad.explain(onnx.parser.parse_model(text))
+    assert bool(found.refused) == refused and found.is_differentiable != refused
