@@ -20,6 +20,7 @@ __all__ = ["lower_for_cpu"]
 
 _FEW_POSITIONS = 16
 _LARGEST_COLUMNS = 2**23
+_WIDE = 32
 
 
 def lower_for_cpu(graph: Graph) -> None:
@@ -110,7 +111,10 @@ def _transposed_convolution(build: Any, op: Operator) -> list[Variable | None] |
     if shape is None or (len(op.inputs) > 2 and op.inputs[2] is not None) or op.attr("output_shape"):
         return None
     few, taps = prod(shape.positions), prod(shape.kernel)
-    if few > _FEW_POSITIONS or taps == 1 or shape.batch < 8 or shape.out < 32:
+    if taps == 1 and shape.space == shape.positions and shape.batch >= 8 and min(shape.out, shape.wide) >= _WIDE:
+        each_its_own = np.array_equal(shape.seen(op)[:, 0], np.arange(few))
+        return [_by_pixels(build, y, w, shape)] if each_its_own else None
+    if few > _FEW_POSITIONS or shape.batch < 8 or shape.out < 32:
         return None
     rank, size = len(shape.space) + 2, prod(shape.space)
     flat_y = build.Reshape(build.Transpose(y, perm=[*range(1, rank), 0]), [shape.out, few * shape.batch])
@@ -122,6 +126,14 @@ def _transposed_convolution(build: Any, op: Operator) -> list[Variable | None] |
     summed = build.ReduceSum(build.Gather(given, places, axis=1), [1], keepdims=0)
     x = build.Transpose(build.Reshape(summed, [shape.wide * size, shape.batch]), perm=[1, 0])
     return [build.Reshape(x, [shape.batch, shape.wide, *shape.space])]
+
+
+def _by_pixels(build: Any, y: Any, w: Any, shape: _Shape) -> Any:
+    """w^T [wide, out] times y [out, batch * positions], for a filter of one tap that sees every place"""
+    turn = [1, 0, *range(2, len(shape.space) + 2)]
+    flat_y = build.Reshape(build.Transpose(y, perm=turn), [shape.out, shape.batch * prod(shape.space)])
+    x = build.MatMul(build.Transpose(build.Reshape(w, [shape.out, shape.wide]), perm=[1, 0]), flat_y)
+    return build.Transpose(build.Reshape(x, [shape.wide, shape.batch, *shape.space]), perm=turn)
 
 
 def _givers(seen: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:

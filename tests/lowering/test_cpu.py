@@ -52,6 +52,9 @@ SAME = {
     "three axes": ((2, 3, 2), (32, 8, 2, 3, 2), {"pads": [0, 1, 1, 1, 0, 0]}),
     "whole map": ((4, 4), (32, 8, 4, 4), {}),
     "filter of 1": ((5, 5), (16, 12, 1, 1), {}),
+    "filter of 1, wide": ((5, 4), (33, 32, 1, 1), {}),
+    "filter of 1, strided": ((5, 4), (33, 32, 1, 1), {"strides": [2, 2]}),
+    "filter of 1 between the padding": ((5, 5), (33, 32, 1, 1), {"pads": [2] * 4, "strides": [2, 2]}),
 }
 
 
