@@ -22,7 +22,7 @@ _BLACK = {
 _GRAY = {
     *("Add", "Sub", "Mul", "Div", "Max", "Min", "Mod", "Neg", "Abs", "Sign", "Clip", "Where", "Identity", "Erf"),
     *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
-    *("Relu", "LeakyRelu", "PRelu", "Elu", "Selu", "Celu", "Gelu", "Swish", "Mish", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh"),
+    *("Relu", "LeakyRelu", "PRelu", "Elu", "Selu", "Gelu", "Swish", "Mish", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh"),
     *("ThresholdedRelu", "Softsign", "BatchNormalization", "Dropout"),
     *("AveragePool", "MaxPool", "GlobalAveragePool", "GlobalMaxPool", "LRN", "ReduceMax", "ReduceMin", "TopK"),
     *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Pad", "Reshape", "Slice"),

@@ -73,7 +73,7 @@ def _read_copy(v: Variable, operator: Operator) -> None:
 
     The copy is a maximum of one; an Identity would be optimised away.
     """
-    if v not in operator.inputs:
+    if all(other is not v for other in operator.inputs):
         return
     block, original = operator.block, operator.replaces
     stage: list[Operator] = []
