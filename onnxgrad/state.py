@@ -40,6 +40,7 @@ class State:
         self.guards = 0
         self.initializers: dict[str, Any] = {}
         self.straight_through = True
+        self.autocast: Any = None
 
 
 current = State()

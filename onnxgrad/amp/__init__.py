@@ -1,6 +1,19 @@
 """Mixed precision: programs and eager tensors that compute in 16 bits where that is safe."""
 
+from onnxgrad.amp.auto_cast import amp_guard, auto_cast, autocast, decorate, is_bfloat16_supported, is_float16_supported
+from onnxgrad.amp.grad_scaler import AmpScaler, GradScaler
 from onnxgrad.passes.mixed_precision import to_mixed_precision
 from onnxgrad.passes.precision_lists import AutoMixedPrecisionLists
 
-__all__ = ["AutoMixedPrecisionLists", "to_mixed_precision"]
+__all__ = [
+    "AmpScaler",
+    "AutoMixedPrecisionLists",
+    "GradScaler",
+    "amp_guard",
+    "auto_cast",
+    "autocast",
+    "decorate",
+    "is_bfloat16_supported",
+    "is_float16_supported",
+    "to_mixed_precision",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["NAMES"]
 
 _PADDLE = """
-abs abs_ acos acos_ acosh acosh_ add add_ add_n addmm addmm_ all allclose amax amin angle any arange argmax argmin argsort
+abs abs_ acos acos_ acosh acosh_ add add_ add_n addmm addmm_ all allclose amax amin amp angle any arange argmax argmin argsort
 as_complex as_real as_strided asin asin_ asinh asinh_ assign atan atan2 atan_ atanh atanh_ atleast_1d atleast_2d atleast_3d
 batch bernoulli bernoulli_ bfloat16 bincount binomial bitwise_and bitwise_and_ bitwise_invert bitwise_invert_
 bitwise_left_shift bitwise_left_shift_ bitwise_not bitwise_not_ bitwise_or bitwise_or_ bitwise_right_shift
@@ -185,6 +185,7 @@ NAMES: dict[str, list[str]] = {
         "paddle.static.Program": _PROGRAM,
         "paddle.static.Variable": _VARIABLE,
         "paddle.static.nn": _STATIC_NN,
+        "paddle.amp": "auto_cast autocast debugging decorate GradScaler is_bfloat16_supported is_float16_supported",
         "paddle.static.amp": (
             "AutoMixedPrecisionLists bf16 cast_model_to_fp16 cast_parameters_to_fp16 CustomOpLists debugging decorate fp16_guard"
         ),

@@ -66,6 +66,7 @@ _REASONS: list[tuple[str, str]] = [
     ("paddle.nn.[A-Z]*", _LAYER),
     ("paddle.nn.dynamic_decode", _SEARCH),
     ("paddle.static.amp.debugging", _HOST),
+    ("paddle.amp.debugging", _HOST),
     ("paddle.static.quantization", "quantise the exported ONNX model with onnxruntime's tools"),
     ("paddle.optimizer.LBFGS", "its line search decides in Python between runs; fetch loss and gradients and use scipy.optimize"),
     ("paddle.*.[a-z]*_", _IN_PLACE),

@@ -150,6 +150,8 @@ def _frozen(item: Any) -> Any:
 
 def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, domain: str = "") -> Any:
     """Record an operator and return its output, or a tuple of them."""
+    if state.current.autocast is not None and domain == "":
+        args, kwargs = state.current.autocast(op_type, args, kwargs)
     nodes: list[Node] = []
     count_of = outputs if outputs.__class__ is int else len(outputs)
     key: list[Any] = [op_type, domain, count_of]
@@ -250,6 +252,8 @@ def _shorten(inputs: tuple[Node | None, ...]) -> int:
 
 def record_unary(op_type: str, x: Any) -> Any:
     """An operator without attributes on one tensor."""
+    if state.current.autocast is not None:
+        return record(op_type, (x,), {})
     node = x._node
     signature = _short.get((op_type, node.kind))
     if signature is None:
@@ -259,6 +263,8 @@ def record_unary(op_type: str, x: Any) -> Any:
 
 def record_binary(op_type: str, x: Any, y: Any) -> Any:
     """An operator without attributes on two tensors."""
+    if state.current.autocast is not None:
+        return record(op_type, (x, y), {})
     first, second = x._node, y._node
     signature = _short.get((op_type, first.kind, second.kind))
     if signature is None:

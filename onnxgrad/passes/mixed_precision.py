@@ -27,7 +27,7 @@ from onnxgrad.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
 
 __all__ = ["precision_guard", "to_mixed_precision"]
 
-_DECISION = "mixed_precision"
+_METADATA_KEY = "onnxgrad.mixed_precision"
 _GUARD_KEY = "onnxgrad.precision_guard"
 _LEVELS = ("O1", "O2", "OD")
 _FLOAT32 = dtype_of("float32")
@@ -79,7 +79,7 @@ def to_mixed_precision(
     low = dtype_of(low_dtype(dtype))
     if lists is not None and lists.amp_dtype != low.name:
         raise ArgumentError(f"the lists are for {lists.amp_dtype}, the program is to compute in {low.name}. Make both the same.")
-    before = program.decisions.get(_DECISION)
+    before = program.metadata.get(_METADATA_KEY)
     if before == low.name:
         return program
     if before is not None:
@@ -96,7 +96,7 @@ def to_mixed_precision(
     rewrite.block(block)
     for op in trained:
         attach_training(op)
-    program.decisions[_DECISION] = low.name
+    program.metadata[_METADATA_KEY] = low.name
     program.version += 1
     return program
 

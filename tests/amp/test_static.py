@@ -332,3 +332,13 @@ def test_bfloat16_has_no_scale_and_runs_on_no_processor():
     onnx.checker.check_model(model, full_check=True)
     with pytest.raises(ExecutionError, match=r"(?s)bfloat16.*dtype='float16'"):
         executor.run(program, next(batches(1)), [loss])
+
+
+def test_gradients_are_clipped_and_averaged_after_they_are_divided():
+    def clipped():
+        return paddle.optimizer.Momentum(0.5, 0.9, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.1), weight_decay=0.01)
+
+    wanted = losses(mlp, clipped())
+    np.testing.assert_allclose(losses(mlp, clipped(), level="O1", init_loss_scaling=2.0**10), wanted, atol=0.02, rtol=0.02)
+    unclipped = losses(mlp, paddle.optimizer.Momentum(0.5, 0.9, weight_decay=0.01))
+    assert np.abs(unclipped - wanted).max() > 0.1

@@ -1,0 +1,148 @@
+"""Eager operators in float16 where that is safe: operands are cast as an operator is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from onnxgrad import state
+from onnxgrad.autograd.modes import _Switch
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.eager.record import record
+from onnxgrad.eager.tensor import Tensor
+from onnxgrad.errors import ArgumentError, NotOffered, ProviderError
+from onnxgrad.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
+
+__all__ = ["amp_guard", "auto_cast", "autocast", "decorate", "is_bfloat16_supported", "is_float16_supported"]
+
+_FLOAT16, _FLOAT32 = dtype_of("float16"), dtype_of("float32")
+_LEVELS = ("O0", "O1", "O2", "OD")
+
+
+class auto_cast(_Switch):  # noqa: N801
+    """Compute the operators of the white list in float16 inside a ``with`` block, or in each call of a decorated function.
+
+    Operators of the black list compute in float32, all others in the widest type among their operands. Only eager tensors are
+    concerned; programs have ``static.amp.decorate``. Weights stay in float32, and so do their gradients.
+
+    Args:
+        enable: False leaves all as it is.
+        custom_white_list, custom_black_list: as in ``AutoMixedPrecisionLists``.
+        level: ``'O1'`` by the lists, ``'O2'`` all but the black list in float16, ``'OD'`` the white list alone, ``'O0'`` nothing.
+        dtype: ``'float16'``; eager tensors are computed on the processor, which has no bfloat16.
+        use_promote: at O2, operators with a float32 operand compute in float32.
+
+    Raises:
+        ArgumentError: if a level or dtype makes no sense.
+        ProviderError: for bfloat16.
+
+    Example:
+        >>> x = paddle.ones([2, 2])
+        >>> with paddle.amp.auto_cast():
+        ...     y = paddle.matmul(x, x)
+        ...     z = paddle.exp(y)
+        >>> y.dtype, z.dtype
+        (onnxgrad.float16, onnxgrad.float32)
+    """
+
+    def __init__(
+        self,
+        enable: bool = True,
+        custom_white_list: Iterable[str] | None = None,
+        custom_black_list: Iterable[str] | None = None,
+        level: str = "O1",
+        dtype: str = "float16",
+        use_promote: bool = True,
+    ) -> None:
+        super().__init__()
+        if level not in _LEVELS:
+            raise ArgumentError(f"level is one of {list(_LEVELS)}, not {level!r}.")
+        self.enabled = bool(enable) and level != "O0"
+        if low_dtype(dtype) == "bfloat16" and self.enabled:
+            raise ProviderError("eager tensors are computed on the processor, which has no bfloat16. Use dtype='float16'.")
+        self.level, self.use_promote = level, use_promote
+        self.lists = AutoMixedPrecisionLists(custom_white_list, custom_black_list)
+
+    def __enter__(self) -> None:
+        self._outer.append(state.current.autocast)
+        state.current.autocast = self.cast if self.enabled else None
+
+    def __exit__(self, *error: Any) -> None:
+        state.current.autocast = self._outer.pop()
+
+    def cast(self, op_type: str, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The arguments of an operator in the type that it is to compute in."""
+        present = [item for item in (*args, *kwargs.values()) if isinstance(item, Tensor) and item._node.kind.is_float]
+        wanted = self._type_of(op_type, {item.dtype for item in present})
+        if wanted is None:
+            return args, kwargs
+        other = _FLOAT32 if wanted is _FLOAT16 else _FLOAT16
+
+        def fitting(item: Any) -> Any:
+            if not isinstance(item, Tensor) or not item._node.kind.is_float or item.dtype is not other:
+                return item
+            return record("Cast", (item,), {"to": wanted.number})
+
+        return tuple([fitting(item) for item in args]), {name: fitting(item) for name, item in kwargs.items()}
+
+    def _type_of(self, op_type: str, present: set[Any]) -> Any:
+        """float16, float32, or None where nothing is to be cast"""
+        if op_type in _TAKES_ANY or not present & {_FLOAT16, _FLOAT32} or dtype_of("float64") in present:
+            return None
+        if op_type in self.lists.white_list:
+            return _FLOAT16
+        if self.level == "OD" or op_type in (self.lists.unsupported_list if self.level == "O2" else self.lists.black_list):
+            return _FLOAT32
+        if self.level == "O2" and not (self.use_promote and _FLOAT32 in present) and op_type in _HALF:
+            return _FLOAT16
+        return _FLOAT32 if _FLOAT32 in present else None
+
+
+_TAKES_ANY = ("Cast", "CastLike", "Identity", "Shape", "Size")
+_HALF = AutoMixedPrecisionLists().gray_list | AutoMixedPrecisionLists().black_list
+amp_guard = autocast = auto_cast
+
+
+def decorate(
+    models: Any,
+    optimizers: Any = None,
+    level: str = "O1",
+    dtype: str = "float16",
+    master_weight: bool | None = None,
+    save_dtype: str | None = None,
+    master_grad: bool = False,
+    excluded_layers: Any = None,
+) -> Any:
+    """Models and optimizers for training under ``auto_cast``: the same ones, since weights stay in float32 at every level.
+
+    Args:
+        models: a Layer or a list of them.
+        optimizers: an optimizer, a list of them, or None.
+        level: ``'O1'`` or ``'O2'``, of which ``auto_cast`` knows by itself.
+        dtype: ``'float16'`` or ``'bfloat16'``.
+        master_weight, master_grad: accepted; each weight is its own master weight.
+        save_dtype, excluded_layers: not offered.
+
+    Returns:
+        The models, or (models, optimizers) if there are any.
+
+    Raises:
+        ArgumentError: if a level or dtype makes no sense.
+        NotOffered: for the two arguments that say so.
+    """
+    if level not in ("O1", "O2"):
+        raise ArgumentError(f"level is 'O1' or 'O2', not {level!r}.")
+    low_dtype(dtype)
+    if save_dtype is not None or excluded_layers is not None:
+        raise NotOffered("weights are never cast, so there is no save_dtype and no excluded layer. Cast the state_dict instead.")
+    return models if optimizers is None else (models, optimizers)
+
+
+def is_float16_supported(device: Any = None) -> bool:
+    """Whether float16 computes; on the processor it does, between Casts, and is not faster."""
+    return True
+
+
+def is_bfloat16_supported(device: Any = None) -> bool:
+    """Whether eager tensors compute in bfloat16, which onnxruntime's processor does not."""
+    return False
