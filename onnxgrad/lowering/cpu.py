@@ -14,7 +14,8 @@ import numpy as np
 from onnxgrad.interop.onnx_export import Graph
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.variable import Variable
-from onnxgrad.lowering.replace import replace_operators
+from onnxgrad.lowering.cpu_rows import cross_entropy, sum_into_table
+from onnxgrad.lowering.replace import Form, replace_operators
 
 __all__ = ["lower_for_cpu"]
 
@@ -24,8 +25,14 @@ _WIDE = 32
 
 
 def lower_for_cpu(graph: Graph) -> None:
-    """Write convolutions with few positions as one matrix product."""
-    replace_operators(graph, {"Conv": _convolution, "ConvTranspose": _transposed_convolution})
+    """Write convolutions with few positions as one matrix product, and sums into small tables and cross-entropies shorter."""
+    forms: dict[str, Form] = {
+        "Conv": _convolution,
+        "ConvTranspose": _transposed_convolution,
+        "ScatterElements": sum_into_table,
+        "SoftmaxCrossEntropyLoss": cross_entropy,
+    }
+    replace_operators(graph, forms)
 
 
 class _Shape(NamedTuple):

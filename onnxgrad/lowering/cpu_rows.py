@@ -1,0 +1,68 @@
+"""Forms for the CPU provider of what picks rows: the cross-entropy of labels, and gradients of small tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.ir.operator import Operator, Role
+from onnxgrad.ir.variable import Variable
+
+__all__ = ["cross_entropy", "sum_into_table"]
+
+_SMALL_TABLE = 256
+_SMALL_MATRIX = 2**16
+
+
+def cross_entropy(build: Any, op: Operator) -> list[Variable | None] | None:
+    """loss = -mean(log_softmax(scores) at the label): five operators, where onnxruntime's own expansion has about ten.
+
+    For a matrix of scores, without weights, ignored labels and the second output.
+    """
+    scores, label = op.inputs[:2]
+    plain = op.attr("ignore_index") is None and op.attr("reduction") in (None, "mean") and len(op.inputs) == 2
+    if not plain or scores is None or scores.rank != 2 or any(v is not None for v in op.outputs[1:]):
+        return None
+    at_label = build.GatherElements(build.LogSoftmax(scores, axis=1), build.Unsqueeze(label, [1]), axis=1)
+    return [build.Neg(build.ReduceMean(at_label, keepdims=0))]
+
+
+def sum_into_table(build: Any, op: Operator) -> list[Variable | None] | None:
+    """table = one-hot matrix [table rows, picked rows] times updates, for ScatterElements(add) of whole rows into zeros.
+
+    In backward passes only: there a Gather has refused indices out of range. For at most 256 rows, and at most 65,536 elements
+    of the one-hot matrix; beyond, it is slower. A row that is not finite makes all of the table NaN, not one row of it.
+    """
+    data, index, updates = op.inputs
+    if op.role is not Role.BACKWARD or op.attr("reduction") != "add":
+        return None
+    if op.attr("axis") != 0 or data is None or updates is None or data.dtype.name != "float32":
+        return None
+    picked = _rows_of(index)
+    table, given = data.static_shape, updates.static_shape
+    if picked is None or not _is_zero(data) or table is None or given is None or len(table) != 2 or table[1:] != given[1:]:
+        return None
+    if picked.static_shape != (given[0], 1):
+        return None
+    if table[0] > _SMALL_TABLE or table[0] * given[0] > _SMALL_MATRIX or table[1] < 8:
+        return None
+    rows = np.arange(table[0], dtype=picked.dtype.numpy)[:, None]
+    # Mod: an index may count from the end.
+    hot = build.Equal(rows, build.Reshape(build.Mod(picked, np.asarray(table[0], picked.dtype.numpy)), [1, -1]))
+    return [build.MatMul(build.Cast(hot, to=1), updates)]
+
+
+def _rows_of(index: Variable | None) -> Variable | None:
+    """The vector of rows that an index repeats along all columns, or None if it is not made so."""
+    column = _operand_of(index, "Expand")
+    return None if column is None or column.dims is None or len(column.dims) != 2 or column.dims[1] != 1 else column
+
+
+def _operand_of(v: Variable | None, op_type: str) -> Variable | None:
+    return v.op.inputs[0] if v is not None and v.op is not None and v.op.type == op_type else None
+
+
+def _is_zero(v: Variable) -> bool:
+    source = _operand_of(v, "Expand") or v
+    return source.value is not None and not source.persistable and not source.value.numpy().any()

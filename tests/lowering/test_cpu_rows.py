@@ -1,0 +1,93 @@
+"""Cross-entropies and gradients of tables: same values as the plain forms, where they apply."""
+
+from collections import Counter
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import onnxgrad as paddle
+from onnxgrad import static
+from onnxgrad.interop.onnx_export import build_graph, write_model
+from onnxgrad.ir.tensor import Tensor
+from onnxgrad.lowering.cpu import lower_for_cpu
+
+DRAW = np.random.default_rng(0)
+
+
+def results(build, feed):
+    """What ``build`` returns, and the counts of operators, plain and lowered"""
+    main = static.Program()
+    with static.program_guard(main):
+        wanted = build()
+    found = []
+    for lowered in (False, True):
+        graph = build_graph(main, wanted)
+        if lowered:
+            lower_for_cpu(graph)
+        session = onnxruntime.InferenceSession(write_model(graph).SerializeToString())
+        found.append((session.run(None, feed), Counter(op.type for op in graph.operators)))
+    (plain, before), (new, after) = found
+    for a, b in zip(plain, new, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
+    return before, after
+
+
+def table_gradient(rows, width, ids):
+    def build():
+        index = static.data("ids", list(ids.shape), "int64")
+        array = DRAW.normal(size=(rows, width)).astype(np.float32)
+        table = index.block.create_parameter("table", array.shape, "float32", value=Tensor.of(array))
+        factor = static.data("factor", [*ids.shape, width])
+        return static.gradients([paddle.sum(index.block.build.Gather(table, index) * factor)], [table])
+
+    return results(build, {"ids": ids, "factor": DRAW.normal(size=(*ids.shape, width)).astype(np.float32)})
+
+
+@pytest.mark.parametrize("shape", [(32,), (4, 5), (1,)])
+def test_small_table(shape):
+    before, after = table_gradient(10, 16, DRAW.integers(0, 10, shape))
+    assert (before["ScatterElements"], after["ScatterElements"]) == (1, 0)
+
+
+def test_indices_from_the_end():
+    _, after = table_gradient(10, 16, np.array([-1, 9, -10, 0, -1]))
+    assert after["ScatterElements"] == 0
+
+
+@pytest.mark.parametrize(("rows", "picked"), [(257, 8), (256, 257)])
+def test_large_tables_keep_the_plain_form(rows, picked):
+    before, after = table_gradient(rows, 16, DRAW.integers(0, rows, (picked,)))
+    assert before == after
+
+
+def entropy(scores, labels, type="int64", **attrs):
+    def build():
+        x, label = static.data("x", scores), static.data("label", labels, type)
+        x.stop_gradient = False
+        loss = x.block.build.SoftmaxCrossEntropyLoss(x, label, **attrs)
+        return [loss, *static.gradients([paddle.sum(loss)], [x])]
+
+    sizes = [5 if n is None else n for n in scores], [5 if n is None else n for n in labels]
+    feed = {"x": 30 * DRAW.normal(size=sizes[0]).astype(np.float32), "label": DRAW.integers(0, scores[1], sizes[1]).astype(type)}
+    return results(build, feed)
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "type"), [([6, 10], [6], "int64"), ([None, 4], [None], "int64"), ([6, 10], [6], "int32")]
+)
+def test_cross_entropy(scores, labels, type):
+    before, after = entropy(scores, labels, type)
+    assert (before["SoftmaxCrossEntropyLoss"], after["SoftmaxCrossEntropyLoss"]) == (1, 0)
+
+
+@pytest.mark.parametrize("attrs", [{"ignore_index": 1}, {"reduction": "sum"}, {"reduction": "none"}])
+def test_other_cross_entropies_keep_the_plain_form(attrs):
+    before, after = entropy([6, 10], [6], **attrs)
+    assert before == after
+
+
+def test_cross_entropy_of_maps_keeps_the_plain_form():
+    before, after = entropy([2, 4, 3], [2, 3])
+    assert before == after
