@@ -89,15 +89,24 @@ _loaded: dict[str, list[Case]] = {}
 def cases_of(group: str) -> list[Case]:
     """The cases of one group, in scope or not; read once."""
     if group not in _loaded:
-        _loaded[group] = _node_group(group.removeprefix("node.")) if group.startswith("node.") else _folder_group(group)
+        _loaded[group] = read_group(group)
     return _loaded[group]
 
 
+def read_group(group: str) -> list[Case]:
+    return _node_group(group.removeprefix("node.")) if group.startswith("node.") else _folder_group(group)
+
+
 def _node_group(module: str) -> list[Case]:
+    """A module makes its cases while it is imported, so one that somebody imported before is read again."""
+    name = f"{node_cases.__name__}.{module}"
     before = len(node_cases._NodeTestCases)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        importlib.import_module(f"{node_cases.__name__}.{module}")
+        if name in sys.modules:
+            importlib.reload(sys.modules[name])
+        else:
+            importlib.import_module(name)
     made = node_cases._NodeTestCases[before:]
     return [_case(t.name, t.model, *t.data_sets[0]) for t in made]
 

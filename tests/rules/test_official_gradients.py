@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.rules.official_cases import EXCEPTIONS, cases_of, check_case, groups, moves, out_of_scope, representative
+from tests.rules.official_cases import EXCEPTIONS, cases_of, check_case, groups, moves, out_of_scope, read_group, representative
 
 
 def problems_of(cases):
@@ -20,6 +20,12 @@ def problems_of(cases):
 
 def in_scope(group):
     return [case for case in cases_of(group) if not out_of_scope(case)]
+
+
+def test_cases_are_found_also_where_somebody_read_them_before():
+    first = [case.name for case in read_group("node.add")]
+    assert "test_add" in first
+    assert [case.name for case in read_group("node.add")] == first
 
 
 @pytest.mark.parametrize("group", groups())
