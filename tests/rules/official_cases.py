@@ -104,6 +104,7 @@ def _node_group(module: str) -> list[Case]:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if name in sys.modules:
+            node_cases._existing_names.clear()
             importlib.reload(sys.modules[name])
         else:
             importlib.import_module(name)
