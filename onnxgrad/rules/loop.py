@@ -22,8 +22,6 @@ from onnxgrad.ir.variable import Variable
 from onnxgrad.rules.common import zeros_like
 from onnxgrad.rules.segments import loop_in_segments
 
-_ROUNDS = 4
-
 
 class _Tape:
     """Where the value of a state at the start of each iteration is found: stacked on axis 0, or in a sequence.
@@ -70,7 +68,8 @@ def _copy_with_settled_types(op, operator):
     """The body with the types that its states keep over all iterations, and which of them keep their shape"""
     body, program = operator.attr("body"), op.block.program
     types = [v.type or w.type for v, w in zip(operator.inputs[2:], body.inputs[2:], strict=True)]
-    for _ in range(_ROUNDS):
+    # Ends: each round but the last knows less of some state than the one before.
+    while True:
         mapping = {}
         copy = copy_block(body, mapping, op.block, lambda v: program.fresh_name(v.name))
         for v, type in zip(copy.inputs, [INDEX, TRUTH, *types], strict=True):
@@ -79,10 +78,9 @@ def _copy_with_settled_types(op, operator):
         after = [v.type for v in copy.outputs[1 : 1 + len(types)]]
         joined = [join_types(a, b) if b is not None else a for a, b in zip(types, after, strict=True)]
         if joined == types:
-            break
+            return copy, [_same_shape(a, b) for a, b in zip(types, after, strict=True)]
         program.blocks.remove(copy)
         types = joined
-    return copy, [_same_shape(a, b) for a, b in zip(types, after, strict=True)]
 
 
 def _same_shape(a, b):

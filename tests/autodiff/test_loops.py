@@ -7,7 +7,7 @@ import pytest
 import onnxgrad
 from onnxgrad import errors, static
 from onnxgrad.ir.bodies import loop_times, write_body
-from onnxgrad.ir.types import TensorType
+from onnxgrad.ir.types import INDEX, TRUTH, TensorType
 from onnxgrad.ir.variable import Variable
 
 BODY = "<ir_version: 10, opset_import: ['': 21]>"
@@ -106,7 +106,7 @@ def test_a_checkpoint_in_the_body_of_an_if_is_refused():
         static.append_backward(program.outputs[0], checkpoints=[inner])
 
 
-def loop_of(step, starts):
+def loop_of(step, starts, times=4, declared=None):
     """A Loop over float states, and its gradient with respect to the states and a weight"""
     program = static.Program()
     block = program.global_block()
@@ -119,8 +119,19 @@ def loop_of(step, starts):
 
     inputs = [data(f"x{k}", shape) for k, shape in enumerate(starts)]
     weight = data("w", starts[0])
-    found = loop_times(block.build, np.array(4), [(v.name, v) for v in inputs], lambda b, i, *states: step(b, weight, *states))
-    return program, found, [*inputs, weight]
+    types = [(v.name, v.type if declared is None else TensorType(v.dtype, declared)) for v in inputs]
+    body = write_body(
+        block.build,
+        "loop",
+        [("i", INDEX), ("c", TRUTH), *types],
+        lambda b, i, c, *states: (c, *as_states(step(b, weight, *states))),
+    )
+    found = block.build.Loop(np.array(times), None, *inputs, outputs=len(inputs), body=body)
+    return program, as_states(found), [*inputs, weight]
+
+
+def as_states(found):
+    return found if isinstance(found, tuple) else (found,)
 
 
 def loops_in(program, outputs):
@@ -145,6 +156,23 @@ def test_a_state_that_does_not_reach_the_target_gets_no_gradient():
     _, (a, _), inputs = loop_of(lambda build, w, a, b: (build.Mul(a, w), build.Sin(b)), [(2,), (2,)])
     found = static.gradients([a], inputs)
     assert found[1] is None and found[0] is not None and found[2] is not None
+
+
+def test_a_growing_shape_that_passes_through_many_states():
+    """Each state takes the shape of the one before it, so what is known of them settles one by one."""
+
+    def shift(build, w, first, *others):
+        return build.Concat(first, w, axis=0), *(build.Mul(v, v) for v in (first, *others[:-1]))
+
+    program, found, inputs = loop_of(shift, [(2,)] * 7, times=9, declared=(None,))
+    gradients = static.gradients([found[6]], inputs)
+    model = onnxgrad.to_onnx(program, [found[6], gradients[0]])
+    onnx.checker.check_model(model, full_check=True)
+    feed = {v.name: np.ones(2, "float32") for v in inputs}
+    value, g = static.Executor().run(program, feed, [found[6], gradients[0]])
+    # Squared six times; the first state had grown by three pairs when it set out.
+    np.testing.assert_array_equal(value, np.ones(8))
+    np.testing.assert_array_equal(g, [64.0, 64.0])
 
 
 def test_an_expanded_operator_inside_a_loop_body_inside_an_if():
