@@ -143,9 +143,8 @@ def test_mistakes_are_named(model, call, error, message):
         call(model)
 
 
-# Why there is no jvp: estimators are not differentiated; a Conv by a filter of unknown size is refused (and a gradient of unknown
-# size is such a filter in the second pass); the branches of an If differ in rank.
-WITHOUT_JVP = {"sk-forest", "sk-logreg-cancer", "sk-ridge-diabetes", "sk-svc-cancer", "crnn-legacy14", "dlrm-legacy13"}
+# Why there is no jvp: estimators are not differentiated; the branches of an If differ in rank.
+WITHOUT_JVP = {"sk-forest", "sk-logreg-cancer", "sk-ridge-diabetes", "sk-svc-cancer", "dlrm-legacy13"}
 IN_DEFAULT_SUITE = {"mobilenetv2-dyn18", "whisper-legacy14", "dlrm-dyn18"}
 
 
