@@ -68,18 +68,22 @@ def _batch_normalization_training(op, node, x, scale, gy, gmean, gvar):
     fresh = 1.0 - momentum
     count = op.Div(size_as(op, x, x), size_as(op, scale, x)) if x.static_shape is None else _static_count(x)
     gx = gscale = gb = None
-    if gy is not None or gvar is not None or gmean is not None:
-        unit, inverse = _normalised(op, x, axes, node.attr("epsilon"))
+    if gy is not None or gvar is not None:
+        centred = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
     if gy is not None:
-        g = op.Mul(gy, _per_channel(op, scale, x))
-        gx = _through_statistics(op, g, unit, inverse, axes)
-        gscale = op.ReduceSum(op.Mul(gy, unit), axes, keepdims=0)
-        gb = op.ReduceSum(gy, axes, keepdims=0)
+        variance = op.ReduceMean(op.Mul(centred, centred), axes, keepdims=0)
+        inverse = op.Reciprocal(op.Sqrt(op.Add(variance, node.attr("epsilon"))))
+        gb, along = op.ReduceSum(gy, axes, keepdims=0), op.ReduceSum(op.Mul(gy, centred), axes, keepdims=0)
+        gscale = op.Mul(along, inverse)
+        # Numbers per channel are put together first: every operator on all of x is a pass over memory.
+        slope = op.Div(op.Mul(gscale, inverse), count)
+        rest = op.Sub(op.Sub(gy, _per_channel(op, op.Div(gb, count), x)), op.Mul(centred, _per_channel(op, slope, x)))
+        gx = op.Mul(rest, _per_channel(op, op.Mul(scale, inverse), x))
     if gmean is not None:
         share = op.Expand(_per_channel(op, op.Div(op.Mul(gmean, fresh), count), x), op.Shape(x))
         gx = share if gx is None else op.Add(gx, share)
     if gvar is not None:
-        share = op.Mul(op.Div(unit, inverse), _per_channel(op, op.Div(op.Mul(gvar, 2.0 * fresh), count), x))
+        share = op.Mul(centred, _per_channel(op, op.Div(op.Mul(gvar, 2.0 * fresh), count), x))
         gx = share if gx is None else op.Add(gx, share)
     old_mean = None if gmean is None else op.Mul(gmean, momentum)
     old_var = None if gvar is None else op.Mul(gvar, momentum)

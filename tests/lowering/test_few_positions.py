@@ -1,4 +1,4 @@
-"""lower_for_cpu: same values as the plain forms, where it applies; nothing where it does not."""
+"""Convolutions with few positions: same values as the plain forms, where it applies; nothing where it does not."""
 
 from collections import Counter
 
@@ -10,7 +10,8 @@ import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.interop.onnx_export import build_graph, write_model
 from onnxgrad.ir.tensor import Tensor
-from onnxgrad.lowering.cpu import lower_for_cpu
+from onnxgrad.lowering.few_positions import convolution, transposed_convolution
+from onnxgrad.lowering.replace import replace_operators
 
 DRAW = np.random.default_rng(0)
 
@@ -34,7 +35,7 @@ def results(size, filters, *, bias=True, batch=9, declared=9, **attrs):
     for lowered in (False, True):
         graph = build_graph(main, wanted)
         if lowered:
-            lower_for_cpu(graph)
+            replace_operators(graph, {"Conv": convolution, "ConvTranspose": transposed_convolution})
         session = onnxruntime.InferenceSession(write_model(graph).SerializeToString())
         found.append((session.run(None, feed), Counter(op.type for op in graph.operators)))
     return found
@@ -93,26 +94,3 @@ def test_left_as_it_is(name):
 def test_large_maps_keep_forward_and_input_gradient():
     (_, _), (_, after) = results((12, 12), (32, 8, 3, 3), pads=[1] * 4)
     assert (after["Conv"], after["ConvTranspose"]) == (1, 1)
-
-
-def test_training_steps_agree(monkeypatch):
-    """Through the Executor: five steps with the lowering and without"""
-    found = []
-    for lowered in (True, False):
-        if not lowered:
-            monkeypatch.setattr("onnxgrad.runtime.session_cache.lower_for_cpu", lambda graph: None)
-        main = static.Program()
-        with static.program_guard(main):
-            x = static.data("x", [8, 8, 4, 4])
-            w = np.linspace(-0.2, 0.2, 40 * 72, dtype=np.float32).reshape(40, 8, 3, 3)
-            parameter = x.block.create_parameter("w", w.shape, "float32", value=Tensor.of(w))
-            loss = paddle.mean(paddle.square(x.block.build.Conv(x, parameter, pads=[1] * 4)))
-            paddle.optimizer.SGD(0.5).minimize(loss)
-        feed = {"x": np.random.default_rng(1).normal(size=(8, 8, 4, 4)).astype(np.float32)}
-        executor, scope = static.Executor(), static.Scope()
-        for v in main.list_vars():
-            if v.persistable and v.name.startswith("learning_rate"):
-                scope.set(v.name, np.float32(0.5))
-        found.append([float(executor.run(main, feed, [loss], scope=scope)[0]) for _ in range(5)])
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
-    assert found[0][4] < found[0][0]
