@@ -141,3 +141,8 @@ def test_workloads_are_left_out_with_a_reason():
     assert without("torch channels-last") == ["W1a", "W1b", "W4", "W5", "W6", "W7", "W9", "W10b"]
     assert without("onnxruntime-training") == ["W2", "W3", "W8", "W10a"]
     assert without("onnxgrad") == without("torch") == without("jax") == without("paddle") == []
+
+
+def test_a_system_that_does_not_start_in_time_is_left_out():
+    shown = run("--only", "W6", "--systems", "onnxgrad", "--patience", "0.01")
+    assert "left out: it was not ready within 0.01 s" in shown

@@ -31,7 +31,8 @@ _INTERPRETERS = """\
       scripts/benchmark --python jax=jax/bin/python --python paddle=paddle/bin/python \\
                         --python onnxruntime-training=ort/bin/python
 
-    --python torch=PATH holds for all systems of torch. torch.compile needs a C++ compiler. For --device cuda, install
+    --python torch=PATH holds for all systems of torch. torch.compile needs a C++ compiler. Building 5,000 nodes (W9)
+    takes Paddle minutes and gigabytes of memory; --patience limits the time. For --device cuda, install
     onnxruntime-gpu in place of onnxruntime, with CUDA and cuDNN of the versions it names; there all systems copy the data to
     the GPU in every step, and none computes in TF32. --plot needs matplotlib.
 """
@@ -48,6 +49,7 @@ def arguments(description: str) -> argparse.Namespace:
     add("--threads", type=int, default=2, help="threads of every system; default 2")
     add("--rounds", type=int, default=9, help="rounds that count; default 9")
     add("--seconds", type=float, default=0.3, help="what a round of the slowest system takes, about; default 0.3")
+    add("--patience", type=float, default=600, metavar="SECONDS", help="a system that starts more slowly is left out; default 600")
     add("--repeat", type=int, default=1, metavar="N", help="measure everything and print the table N times")
     add("--json", metavar="FILE", help="write all numbers, of all repetitions, and what they were taken on")
     add("--plot", metavar="FILE", help="draw the ratios of the last repetition")

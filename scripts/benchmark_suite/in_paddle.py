@@ -48,10 +48,10 @@ class Layers:
         return F.conv2d(x, w, b, stride=stride, padding=pad, groups=groups)
 
     def batch_norm(self, x: Any, name: str, width: int) -> Any:
-        scale, shift = self.weight(f"{name}.g", (width,), 0.1, 1.0), self.weight(f"{name}.b", (width,), 0.1)
-        mean = static.create_global_var([width], 0.0, "float32", persistable=True)
-        variance = static.create_global_var([width], 1.0, "float32", persistable=True)
-        return F.batch_norm(x, mean, variance, scale, shift, training=True)
+        self.values[f"{name}.g"] = initial_weight(f"{name}.g", (width,), 0.1) + np.float32(1.0)
+        self.values[f"{name}.b"] = initial_weight(f"{name}.b", (width,), 0.1)
+        scale, shift = paddle.ParamAttr(name=f"{name}.g"), paddle.ParamAttr(name=f"{name}.b")
+        return paddle.nn.BatchNorm2D(width, weight_attr=scale, bias_attr=shift)(x)
 
     def max_pool(self, x: Any, size: int = 2, stride: int = 2, pad: int = 0) -> Any:
         return F.max_pool2d(x, size, stride, pad)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,7 @@ class Runner:
 
     def __init__(self, workload: Workload, setting: Setting) -> None:
         torch.set_num_threads(setting.threads)
+        sys.setrecursionlimit(100_000)  # the compiler recurses over the longest chain of operators
         self._device = setting.device
         self._order = torch.channels_last if setting.form == "channels-last" else torch.preserve_format
         self._layers = Layers(self._device, self._order)

@@ -21,6 +21,8 @@ class System:
     devices: tuple[str, ...] = ("cpu",)
     refuses: Callable[[Workload], str | None] = lambda workload: None
     """Why a workload is left out; None where it runs."""
+    spins: float = 0.0
+    """Seconds that its threads go on waiting in a loop after a step; the next system must not pay for that."""
     reads_model: bool = False
     """Whether it starts from a file with the forward model, which onnxgrad writes for it."""
 
@@ -48,7 +50,7 @@ _BOTH = ("cpu", "cuda")
 _ONNXRUNTIME = "onnxruntime|onnxruntime-gpu"
 
 SYSTEMS = {
-    "onnxgrad": System("onnxgrad", "append_backward and minimize, run by Executor", (_ONNXRUNTIME, "onnx"), devices=_BOTH),
+    "onnxgrad": System("onnxgrad", "append_backward, minimize, Executor", (_ONNXRUNTIME, "onnx"), devices=_BOTH, spins=0.05),
     "torch": System("torch", "eager, default optimizer loop: what the others are divided by", ("torch",), "eager", _BOTH),
     "torch fused": System("torch", "eager, optimizer with fused=True", ("torch",), "fused", _BOTH),
     "torch.compile": System("torch", "compiled model, optimizer with fused=True", ("torch",), "compile", _BOTH),
@@ -56,12 +58,13 @@ SYSTEMS = {
         "torch", "eager, images and filters in channels_last", ("torch",), "channels-last", _BOTH, _without_images
     ),
     "jax": System("jax", "one jit of the step, state donated, images channels-last", ("jax", "jaxlib")),
-    "paddle": System("paddle", "static graph", ("paddlepaddle|paddlepaddle-gpu",)),
+    "paddle": System("paddle", "static graph", ("paddlepaddle|paddlepaddle-gpu",), spins=0.25),
     "onnxruntime-training": System(
         "onnxruntime-training",
-        "on-device training, version 1.19.2, discontinued; needs a place of its own",
+        "its on-device training, version 1.19.2, discontinued",
         ("onnxruntime-training", "torch", "onnx"),
         refuses=_with_momentum,
+        spins=0.05,
         reads_model=True,
     ),
 }

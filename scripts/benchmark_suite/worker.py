@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 import time
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -49,8 +50,11 @@ def _missing_device(system: str, device: str) -> str | None:
         return None if torch.cuda.is_available() else "this torch sees no CUDA device"
     import onnxruntime
 
-    found = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
-    return None if found else "this onnxruntime has no CUDA provider"
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        return "this onnxruntime has no CUDA provider"
+    from benchmark_suite.in_onnxgrad import reaches_gpu
+
+    return None if reaches_gpu() else "onnxruntime cannot open a session on the GPU: are its CUDA and cuDNN there?"
 
 
 def _memory(field: str) -> float:
@@ -93,9 +97,9 @@ def _serve(system: str, name: str, setting: Setting) -> None:
     losses = [float(runner.step(feeds[0]))]
     started = time.perf_counter() - start
     losses += [float(runner.step(feeds[i % len(feeds)])) for i in range(1, CHECKED)]
-    answer({"losses": losses, "start": started})
+    grown = _device_memory() - before if on_device else _memory("VmHWM") - before
+    answer({"losses": losses, "start": started, "memory": grown})
     number = CHECKED
-    grown = _device_memory() - before if on_device else 0.0
     for line in sys.stdin:
         seconds = []
         for _ in range(int(line)):
@@ -158,17 +162,26 @@ class Worker:
     """The other end of ``serve``: starts the process and talks to it.
 
     Raises:
-        RuntimeError: with the error of the process, if it ends before it answers.
+        RuntimeError: with the error of the process, if it ends before it answers, or is not past the first steps in time.
     """
 
-    def __init__(self, system: str, workload: str, python: str, setting: Setting) -> None:
+    def __init__(self, system: str, workload: str, python: str, setting: Setting, patience: float) -> None:
         self.system = system
         self._process = start(python, ["--serve", system, workload, "--model", setting.model], setting.threads, setting.device)
-        first = heard(self._process)
+        begin, clock = time.monotonic(), threading.Timer(patience, self._process.kill)
+        clock.start()
+        try:
+            first = heard(self._process)
+        except RuntimeError:
+            if time.monotonic() - begin >= patience:
+                raise RuntimeError(f"it was not ready within {patience:g} s") from None
+            raise
+        finally:
+            clock.cancel()
         self.losses: list[float] = first["losses"]
         self.start: float = first["start"]
         self.seconds: list[list[float]] = []
-        self.memory = 0.0
+        self.memory: float = first["memory"]
 
     def run(self, steps: int) -> None:
         """Run so many steps and keep how long each took."""
@@ -176,6 +189,7 @@ class Worker:
         self._process.stdin.write(f"{steps}\n")
         self._process.stdin.flush()
         found = heard(self._process)
+        time.sleep(SYSTEMS[self.system].spins)
         self.seconds.append(found["seconds"])
         self.memory = found["memory"]
 
