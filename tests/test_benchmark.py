@@ -1,28 +1,55 @@
-"""scripts/benchmark: the smallest workload from end to end, and what keeps a system from being timed."""
+"""scripts/benchmark: the smallest workload from end to end, what keeps a system from being timed, and what the numbers are made of."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+import onnxgrad
+
 ROOT = Path(__file__).parents[1]
 
 
-def run(*arguments):
+def start(*arguments):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(ROOT / "scripts/benchmark"), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
-def test_a_workload_is_timed_against_itself(tmp_path):
+def run(*arguments):
+    done = start(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def suite(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+
+
+def test_a_workload_is_timed_against_itself_twice(tmp_path):
     file = tmp_path / "found.json"
-    shown = run("--only", "W6", "--systems", "onnxgrad", "--rounds", "2", "--seconds", "0.01", "--json", str(file))
-    assert "W6: embedding, fc" in shown
-    found = json.loads(file.read_text())["W6"]
-    assert found["failed"] == {}
-    assert found["systems"]["onnxgrad"]["ratio"] == 1.0
-    assert found["systems"]["onnxgrad"]["memory"] > 0
+    quick = ("--rounds", "2", "--seconds", "0.01", "--repeat", "2", "--json", str(file))
+    # A Python that says nothing stands for a system that is not installed.
+    shown = run("--only", "W6", "--systems", "onnxgrad,torch", "--python", f"torch={shutil.which('false')}", *quick)
+    assert shown.count("W6: embedding, fc") == 2
+    assert "left out: torch: its Python cannot tell what is installed" in shown
+    assert "2 threads; numpy" in shown.splitlines()[-1]
+    found = json.loads(file.read_text())
+    assert len(found["runs"]) == 2
+    for run_ in found["runs"]:
+        assert run_["W6"]["failed"] == {}
+        of_onnxgrad = run_["W6"]["systems"]["onnxgrad"]
+        assert of_onnxgrad["ratio"] == 1.0
+        assert of_onnxgrad["memory"] > 0
+        assert 0 < of_onnxgrad["share"] < 1
+    assert found["machine"]["threads"] == 2
+    assert "onnxruntime" in " ".join(found["machine"]["versions"]["onnxgrad"])
 
 
 def test_the_first_steps_lower_the_loss():
@@ -31,3 +58,91 @@ def test_the_first_steps_lower_the_loss():
     assert len(losses) == 5
     assert losses == sorted(losses, reverse=True)
     assert losses[4] < 0.99 * losses[0]
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        (("--only", "W1a,W99"), "there is no workload 'W99'"),
+        (("--systems", "torch,flame"), "there is no system 'flame'"),
+        (("--python", "flame=python"), "there is no system 'flame'"),
+        (("--python", "torch=/no/such/python"), "'/no/such/python' is no program"),
+        (("--rounds", "0"), "--rounds is at least 1"),
+        (("--device", "tpu"), "invalid choice: 'tpu'"),
+        (("--device", "cuda", "--systems", "jax"), "no system can run on cuda"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments, reason):
+    done = start(*arguments)
+    assert done.returncode != 0
+    assert reason in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.skipif(onnxgrad.is_compiled_with_cuda(), reason="this onnxruntime has CUDA")
+def test_a_device_that_is_missing_is_named():
+    done = start("--device", "cuda", "--systems", "onnxgrad")
+    assert done.returncode != 0
+    reason = "benchmark: error: no system can run on cuda. onnxgrad: this onnxruntime has no CUDA provider"
+    assert done.stderr.splitlines() == [reason]
+
+
+BY_HAND = {
+    # Multiplications; the gradient of each operand takes as many again, but data have none.
+    "W1a": [64 * (2 * 784 * 512 + 3 * 512 * 512 + 3 * 512 * 10)],
+    "W2": [64 * (2 * 20 * 24 * 24 * 25 + 3 * 50 * 8 * 8 * 20 * 25 + 3 * 800 * 500 + 3 * 500 * 10)],
+    "W4": [3 * (4 * (1024 * (4 * 256 * 256 + 2 * 256 * 1024) + 2 * 8 * 4 * 128 * 128 * 64) + 1024 * 256 * 16)],
+    "W7": [2 * 64 * 32 * 128 * 1024 + 3 * 64 * 32 * 256 * 1024 + 3 * 32 * 256 * 10],
+    "W10a": [n * (2 * 20 * 24 * 24 * 25 + 3 * 50 * 8 * 8 * 20 * 25 + 3 * 800 * 500 + 3 * 500 * 10) for n in (64, 48, 17, 56)],
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_operations_are_those_counted_by_hand(name):
+    from benchmark_suite.operations import operations
+    from benchmark_suite.workloads import WORKLOADS
+
+    assert operations(WORKLOADS[name]()) == [2 * n for n in BY_HAND[name]]
+
+
+def test_operations_of_a_depthwise_convolution_with_stride():
+    from benchmark_suite.operations import Layers
+
+    layers = Layers({"x": np.zeros((8, 32, 48, 48))})
+    y = layers.conv(layers.input("x"), "depth", 32, 32, 3, stride=2, pad=1, groups=32)
+    assert y.dims == (8, 32, 24, 24)
+    assert layers.operations == 2 * 2 * 8 * 32 * 24 * 24 * 9
+
+
+def test_operations_of_every_workload_are_counted():
+    from benchmark_suite.operations import operations
+    from benchmark_suite.workloads import WORKLOADS
+
+    for make in WORKLOADS.values():
+        workload = make()
+        counted = operations(workload)
+        assert len(counted) == len(workload.feeds)
+        assert min(counted) > 0
+
+
+def test_the_rate_counts_each_step_with_the_feed_it_had():
+    from benchmark_suite.results import rate
+
+    # Five checked steps come first, so a round starts with the second of two feeds.
+    assert rate([[3.0, 1.0], [3.0, 1.0]], [20, 60]) == 20.0
+
+
+def test_workloads_are_left_out_with_a_reason():
+    from benchmark_suite.systems import SYSTEMS
+    from benchmark_suite.workloads import WORKLOADS
+
+    def without(system):
+        return [name for name, make in WORKLOADS.items() if SYSTEMS[system].refuses(make())]
+
+    assert without("torch channels-last") == ["W1a", "W1b", "W4", "W5", "W6", "W7", "W9", "W10b"]
+    assert without("onnxruntime-training") == ["W2", "W3", "W8", "W10a"]
+    assert without("onnxgrad") == without("torch") == without("jax") == without("paddle") == []
+
+
+def test_a_system_that_does_not_start_in_time_is_left_out():
+    shown = run("--only", "W6", "--systems", "onnxgrad", "--patience", "0.01")
+    assert "left out: it was not ready within 0.01 s" in shown

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnxruntime  # here, so that its size is not taken for that of the work
+from onnx import TensorProto, helper
 
 import onnxgrad as paddle
-from benchmark_suite.workloads import Workload, initial_weight
+from benchmark_suite.systems import Setting
+from benchmark_suite.workloads import WORKLOADS, Workload, initial_weight
 from onnxgrad import static
 from onnxgrad.ir.tensor import Tensor
 
@@ -117,11 +120,14 @@ class Layers:
 class Runner:
     """A training step by ``Executor.run``, as a user would write it."""
 
-    def __init__(self, workload: Workload, threads: int) -> None:
+    def __init__(self, workload: Workload, setting: Setting) -> None:
+        if setting.device == "cuda":
+            onnxruntime.preload_dlls()
         loss = workload.build(Layers(workload))
         name, rate = workload.optimizer
         getattr(paddle.optimizer, name)(learning_rate=rate).minimize(loss)
-        self._executor = static.Executor(threads=threads)
+        place = static.CUDAPlace(0) if setting.device == "cuda" else static.CPUPlace()
+        self._executor = static.Executor(place, threads=setting.threads)
         self._executor.run(static.default_startup_program())
         self._program, self._loss = static.default_main_program(), loss
 
@@ -130,3 +136,20 @@ class Runner:
 
     def feed(self, arrays: dict[str, Any]) -> Any:
         return arrays
+
+
+def write_model(name: str, path: str) -> None:
+    """Write the forward model of a workload, its loss included, for systems that start from a file."""
+    workload = WORKLOADS[name]()
+    loss = workload.build(Layers(workload))
+    paddle.save_onnx(static.default_main_program(), path, [loss])
+
+
+def reaches_gpu() -> bool:
+    """Whether a session really opens on the GPU: where CUDA's libraries are missing, onnxruntime falls back without an error."""
+    onnxruntime.preload_dlls()
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "tiny", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
+    return "CUDAExecutionProvider" in session.get_providers()

@@ -1,20 +1,23 @@
-"""The workloads in torch: eager with its default optimizer loop, with the fused optimizer, and compiled."""
+"""The workloads in torch: eager with its default optimizer loop, with the fused optimizer, compiled, and channels-last."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
+from benchmark_suite.systems import Setting
 from benchmark_suite.workloads import Workload, initial_weight
 
 
 class Layers:
     """Layers as torch's own functions."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str, order: torch.memory_format) -> None:
+        self._device, self._order = device, order
         self.weights: dict[str, torch.Tensor] = {}
         self.inputs: dict[str, torch.Tensor] = {}
 
@@ -22,7 +25,8 @@ class Layers:
         return self.inputs[name]
 
     def _stored(self, name: str, array: Any) -> Any:
-        self.weights[name] = torch.from_numpy(np.ascontiguousarray(array)).requires_grad_()
+        value = _ordered(torch.from_numpy(np.ascontiguousarray(array)), self._order)
+        self.weights[name] = value.to(self._device).requires_grad_()
         return self.weights[name]
 
     def weight(self, name: str, shape: tuple[int, ...], deviation: float, shift: float = 0.0) -> Any:
@@ -92,11 +96,14 @@ class Layers:
 
     def lstm(self, x: Any, name: str, wide: int, hidden: int) -> Any:
         parts = {"w": (4 * hidden, wide), "r": (4 * hidden, hidden), "wb": (4 * hidden,), "rb": (4 * hidden,)}
-        for part, shape in parts.items():
-            if f"{name}.{part}" not in self.weights:
+        if f"{name}.w" not in self.weights:
+            # A module's weights lie side by side in memory, as the GPU's kernel wants them.
+            flat = torch.nn.LSTM(wide, hidden, device=self._device)._flat_weights
+            for (part, shape), weight in zip(parts.items(), flat, strict=True):
                 i, o, f, c = np.split(initial_weight(f"{name}.{part}", shape, hidden**-0.5), 4)
-                self._stored(f"{name}.{part}", np.concatenate([i, f, c, o]))
-        zero = torch.zeros(1, x.shape[1], hidden)
+                weight.data.copy_(torch.from_numpy(np.concatenate([i, f, c, o])))
+                self.weights[f"{name}.{part}"] = weight
+        zero = x.new_zeros(1, x.shape[1], hidden)
         weights = [self.weights[f"{name}.{part}"] for part in parts]
         return torch.lstm(x, (zero, zero), weights, True, 1, 0.0, True, False, False)[1][0]
 
@@ -105,28 +112,31 @@ class Layers:
 
 
 class Runner:
-    """A training step as in torch's own examples; ``form`` is eager, fused or compile."""
+    """A training step as in torch's own examples; the form is eager, fused, compile or channels-last."""
 
-    def __init__(self, workload: Workload, threads: int, form: str) -> None:
-        torch.set_num_threads(threads)
-        self._layers = Layers()
-        self._layers.inputs = self.feed(workload.feeds[0])
+    def __init__(self, workload: Workload, setting: Setting) -> None:
+        torch.set_num_threads(setting.threads)
+        sys.setrecursionlimit(100_000)  # the compiler recurses over the longest chain of operators
+        self._device = setting.device
+        self._order = torch.channels_last if setting.form == "channels-last" else torch.preserve_format
+        self._layers = Layers(self._device, self._order)
+        self._layers.inputs = self._on_device(self.feed(workload.feeds[0]))
         workload.build(self._layers)
         name, rate = workload.optimizer
         weights = list(self._layers.weights.values())
-        fused = form != "eager"
+        fused = setting.form in ("fused", "compile")
         if name == "Adam":
-            self._optimizer: Any = torch.optim.Adam(weights, rate, fused=fused)
+            self._optimizer: Any = torch.optim.Adam(weights, rate, fused=fused or None)
         else:
-            self._optimizer = torch.optim.SGD(weights, rate, 0.9 if name == "Momentum" else 0.0, fused=fused)
+            self._optimizer = torch.optim.SGD(weights, rate, 0.9 if name == "Momentum" else 0.0, fused=fused or None)
 
         def loss() -> Any:
             return workload.build(self._layers)
 
-        self._loss = torch.compile(loss, dynamic=workload.dynamic) if form == "compile" else loss
+        self._loss = torch.compile(loss, dynamic=workload.dynamic) if setting.form == "compile" else loss
 
     def step(self, feed: Any) -> Any:
-        self._layers.inputs = feed
+        self._layers.inputs = self._on_device(feed)
         self._optimizer.zero_grad()
         loss = self._loss()
         loss.backward()
@@ -134,4 +144,13 @@ class Runner:
         return loss.item()
 
     def feed(self, arrays: dict[str, Any]) -> Any:
-        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+        found = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        return {name: _ordered(value, self._order) for name, value in found.items()}
+
+    def _on_device(self, feed: Any) -> Any:
+        """On a GPU the data are copied in every step, as from a loader, and as onnxgrad does."""
+        return feed if self._device == "cpu" else {name: value.to(self._device) for name, value in feed.items()}
+
+
+def _ordered(value: Any, order: Any) -> Any:
+    return value.to(memory_format=order) if value.ndim == 4 else value
