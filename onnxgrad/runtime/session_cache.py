@@ -7,6 +7,8 @@ from typing import Any
 
 from onnxgrad.errors import ExecutionError
 from onnxgrad.interop.onnx_export import Graph, build_graph, write_model
+from onnxgrad.ir.operator import Role
+from onnxgrad.ir.order import order_for_memory
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.types import TensorType
 from onnxgrad.ir.variable import Variable
@@ -71,9 +73,10 @@ def prepare(program: Program, fetches: list[Variable], place: Place, threads: in
         lower_for_cuda(graph)
     elif program.updates:
         lower_for_cpu(graph)
+    graph.operators = order_for_memory(graph.operators, graph.name)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _QUIET
-    if program.updates:
+    if program.updates or any(op.role is Role.BACKWARD for op in graph.operators):
         # Measured: with the memory pattern on, a training step holds its first arena and the planned block, a third more.
         options.enable_mem_pattern = False
     if threads is not None:
