@@ -25,7 +25,7 @@ from onnxgrad.passes.dimensions import name_dimensions
 from onnxgrad.passes.lift import lift
 from onnxgrad.rules.common import zeros_like
 
-__all__ = ["append_backward", "gradients"]
+__all__ = ["Checkpoints", "append_backward", "gradients"]
 
 Callback: TypeAlias = Callable[..., Any]
 Checkpoints: TypeAlias = "Sequence[Variable | str] | str | None"
@@ -59,7 +59,8 @@ def append_backward(
         memory_budget: bytes that the results and gradients of one run may take at a time, weights and optimizer state not
             counted; as little as possible is computed again. Implies ``checkpoints="auto"``.
         sizes: for the model of the memory: a number for every unknown dimension of the inputs, or a dict of them by the
-            dimension's name. What is not given is 1 for a first dimension and 64 for others; a budget needs all of them.
+            dimension's name, ``batch`` also for first ones without a name. What is not given is 1 for a first dimension and
+            64 for others; a budget needs all of them.
 
     Returns:
         ``[(parameter, gradient), ...]`` in the order the parameters were made, or that of ``parameter_list``. The gradient of
@@ -297,6 +298,7 @@ class BackwardPass:
         operators, staged = _before_expansion(walk), needed_operators(walk.stage, results)
         spans = [(op, {id(inner) for inner in walk.stage[a:b]}) for op, a, b in walk.spans]
         sizes = Sizes(automatic.sizes)
+        sizes.check(self.program.inputs)
         with with_sizes([*operators, *staged], sizes):
             kept = [walk.key(target) for target, _ in targets]
             costs = measure(operators, staged, spans, kept, results, counted=not sizes.assumed)

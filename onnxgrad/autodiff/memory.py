@@ -9,7 +9,7 @@ are not counted; gradients of parameters live to the end of the step.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -209,11 +209,9 @@ def plan_memory(costs: Costs, budget: int | None, sizes: Sizes) -> MemoryPlan:
     """``choose_cuts``, with errors for the user.
 
     Raises:
-        ArgumentError: if a size has a wrong name, or a budget is given and a dimension is not known.
+        ArgumentError: if a budget is given and the size of a dimension is not.
         MemoryBudgetError: if nothing keeps the budget.
     """
-    if isinstance(sizes.given, Mapping) and (wrong := sorted(set(sizes.given) - sizes.used)):
-        raise ArgumentError(f"sizes names {wrong[0]!r}, which is no unknown dimension of an input.")
     if budget is not None and sizes.assumed:
         raise ArgumentError(
             f"a memory_budget needs the size of every unknown dimension; {', '.join(sorted(sizes.assumed))} is not given. "

@@ -6,16 +6,18 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
+from onnxgrad.errors import ArgumentError
 from onnxgrad.ir.infer import infer_leniently
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.types import TensorType, is_nameless
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["Sizes", "SizesGiven", "bytes_of", "with_sizes"]
+__all__ = ["BATCH", "Sizes", "SizesGiven", "bytes_of", "with_sizes"]
 
 SizesGiven: TypeAlias = "int | Mapping[str, int] | None"
-"""A size for every unknown dimension of the inputs, or one by name of the dimension."""
+"""A size for every unknown dimension of the inputs, or sizes by name; ``batch`` is also a first dimension without a name."""
 
+BATCH = "batch"
 _FIRST, _OTHER = 1, 64
 
 
@@ -23,15 +25,27 @@ class Sizes:
     """Sizes for the unknown dimensions of inputs. What is not given is 1 for a first dimension and 64 for others.
 
     Attributes:
-        assumed: names of the dimensions that had to be guessed; ``?`` for one without a name.
-        used: names of the given ones that were asked for.
+        assumed: names of the dimensions that had to be guessed; ``?`` for one without a name that is not a first one.
     """
 
     def __init__(self, given: SizesGiven = None) -> None:
         self.given = given
         self.assumed: set[str] = set()
-        self.used: set[str] = set()
         self._chosen: dict[str, int] = {}
+
+    def check(self, inputs: Iterable[Variable]) -> None:
+        """Refuse names that are no dimension of an input, and sizes that are none.
+
+        Raises:
+            ArgumentError: naming it.
+        """
+        given = self.given if isinstance(self.given, Mapping) else {"sizes": self.given or 1}
+        for name, size in given.items():
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise ArgumentError(f"sizes: {size!r} for {name!r} is not a positive int.")
+        known = {str(dim) for v in inputs if isinstance(v.type, TensorType) for dim in v.type.dims or ()} | {BATCH}
+        if isinstance(self.given, Mapping) and (wrong := sorted(set(self.given) - known)):
+            raise ArgumentError(f"sizes names {wrong[0]!r}, which is no unknown dimension of an input.")
 
     def of(self, dims: Iterable[int | str | None]) -> tuple[int, ...]:
         """The shape of an input."""
@@ -40,10 +54,10 @@ class Sizes:
     def _size(self, dim: str | None, axis: int) -> int:
         if isinstance(self.given, int):
             return self.given
-        if self.given is not None and dim in self.given:
-            self.used.add(str(dim))
-            return self.given[str(dim)]
-        self.assumed.add("?" if dim is None or is_nameless(dim) else dim)
+        name = dim if dim is not None and not is_nameless(dim) else "?" if axis else BATCH
+        if self.given is not None and name in self.given:
+            return self.given[name]
+        self.assumed.add(name)
         return self._chosen.setdefault(str(dim), _OTHER if axis else _FIRST)
 
 

@@ -191,6 +191,7 @@ def test_the_program_is_as_it_was_after_an_impossible_budget():
 REFUSED = {
     "size of the batch": ({"memory_budget": 10**9}, errors.ArgumentError, "batch is not given"),
     "wrong name": ({"memory_budget": 10**9, "sizes": {"batch": 1, "rows": 2}}, errors.ArgumentError, "'rows'"),
+    "no size": ({"checkpoints": "auto", "sizes": {"batch": 0}}, errors.ArgumentError, "positive"),
     "both": ({"memory_budget": 10**9, "checkpoints": []}, errors.ArgumentError, "Leave checkpoints out"),
     "other word": ({"checkpoints": "all"}, errors.ArgumentError, "'auto'"),
     "text": ({"memory_budget": "2GB"}, errors.ArgumentTypeError, "number of bytes"),
@@ -212,6 +213,19 @@ def test_nothing_to_gain_is_no_recomputation():
         static.append_backward(paddle.mean(static.nn.fc(static.data("x", [4, 3]), 1)), checkpoints="auto")
     assert main.memory_plan.cuts == ()
     assert not [op for op in main.global_block().ops if op.type == "Floor"]
+
+
+def test_through_minimize():
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        loss, _ = deep()
+        paddle.optimizer.SGD(0.1).minimize(loss, memory_budget=700_000, sizes=1000)
+    assert 0 < main.memory_plan.peak <= 700_000 < main.memory_plan.peak_without
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        loss, _ = deep(None)
+        static.amp.decorate(paddle.optimizer.SGD(0.1)).minimize(loss, checkpoints="auto", sizes={"batch": 64})
+    assert main.memory_plan.cuts
 
 
 # The model -----------------------------------------------------------------------------------------------------------

@@ -218,6 +218,14 @@ class TestTrain:
         assert process.returncode == 0 and "onnxgrad train --resume" in err and "Traceback" not in err
         assert (files / "run" / "last.safetensors").exists()
 
+    def test_memory_budget(self, files):
+        shown = train(files, "--memory-budget", "16kB", "--batch-size", "64", "--epochs", "2", "--out", files / "run")
+        assert "operators run twice" in shown and "kB without recomputation" in shown
+        command("train", "--resume", files / "run", "--epochs", "3")
+        err = train(files, "--memory-budget", "0.5kB", "--epochs", "1", "--out", files / "other", code=2)
+        assert "smallest peak" in err and "Traceback" not in err
+        assert "not a size" in train(files, "--memory-budget", "much", "--out", files / "other", code=2)
+
     def test_lora_with_a_new_head(self, files):
         what = ("--head", "3", "--lora", "2", "--lora-layers", "body.*", "--epochs", "3", "--out", files / "run")
         assert "training 4 of" in train(files, *what)
