@@ -16,7 +16,18 @@ from onnxgrad.interop.onnx_import import from_onnx
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["add_model", "add_sizes", "bytes_given", "feeds_for", "human", "load", "print_json", "shape_text", "sizes_of"]
+__all__ = [
+    "add_lowering",
+    "add_model",
+    "add_sizes",
+    "bytes_given",
+    "feeds_for",
+    "human",
+    "load",
+    "print_json",
+    "shape_text",
+    "sizes_of",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -31,6 +42,14 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def add_sizes(parser: Any) -> None:
     parser.add_argument(
         "--dim", action="append", default=[], metavar="NAME=SIZE", help="size of an unknown dimension; may be repeated"
+    )
+
+
+def add_lowering(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--lowering",
+        choices=["cpu", "cuda"],
+        help=f"write {what} in the forms that onnxruntime runs faster there; plain without it",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxgrad.interop.lowerings import lowers
 from onnxgrad.interop.onnx_export import Graph
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.variable import Variable
@@ -24,6 +25,7 @@ _LARGEST_COLUMNS = 2**23
 _WIDE = 32
 
 
+@lowers("cpu")
 def lower_for_cpu(graph: Graph) -> None:
     """Write convolutions with few positions as one matrix product, and sums into small tables and cross-entropies shorter."""
     forms: dict[str, Form] = {

@@ -39,6 +39,7 @@ def replace_operators(graph: Graph, forms: dict[str, Form]) -> None:
 def _take_over(graph: Graph, op: Operator, results: list[Variable | None], stage: list[Operator]) -> None:
     """Give the results the names of what they replace, and the helpers names of their own."""
     for number, inner in enumerate(stage):
+        inner.role = op.role
         inner.name = f"{op.name or op.outputs[0].name}/{inner.type}_{number}"  # type: ignore[union-attr]
         for v in inner.outputs:
             if v is not None:
