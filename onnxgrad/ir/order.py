@@ -9,12 +9,13 @@ the gradient of the first weight, holding everything until then.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from onnxgrad.ir.operator import Operator, Role
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["order_for_memory"]
+__all__ = ["order_for_memory", "order_of_file"]
 
 
 def order_for_memory(operators: list[Operator], name_of: Callable[[Variable], str]) -> list[Operator]:
@@ -31,17 +32,21 @@ def order_for_memory(operators: list[Operator], name_of: Callable[[Variable], st
     maker = {name_of(v): i for i, op in enumerate(operators) for v in op.outputs if v is not None}
     read = [{name_of(v) for v in op.operands() if v is not None} for op in operators]
     reads = [{maker[name] for name in names if name in maker} for names in read]
-    place = _places(operators, reads)
-    open_readers = [0] * len(operators)
+    return [operators[i] for i in order_of_file(reads, _places(operators, reads))]
+
+
+def order_of_file(reads: Sequence[set[int]], place: Sequence[Any]) -> list[int]:
+    """In which order to write operators that are to run in the order of ``place``; ``reads`` are the operators before each."""
+    open_readers = [0] * len(reads)
     for found in reads:
         for i in found:
             open_readers[i] += 1
     ready = [(place[i], i) for i, count in enumerate(open_readers) if count == 0]
     heapq.heapify(ready)
-    backwards: list[Operator] = []
+    backwards: list[int] = []
     while ready:
         _, i = heapq.heappop(ready)
-        backwards.append(operators[i])
+        backwards.append(i)
         for j in reads[i]:
             open_readers[j] -= 1
             if open_readers[j] == 0:
