@@ -5,7 +5,7 @@ Common to all: which operators matter, undoing broadcasting, adding up, naming, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -255,12 +255,17 @@ class Walk:
     # Bodies ----------------------------------------------------------------------------------------------------------
 
     def differentiate_body(
-        self, body: Block, parent: Block, seeds: list[Variable | None], sources: list[Variable]
+        self,
+        body: Block,
+        parent: Block,
+        seeds: list[Variable | None],
+        sources: list[Variable],
+        known: Mapping[Variable, Variable] | None = None,
     ) -> tuple[Block, list[Variable | None]]:
         """Copy ``body`` under ``parent``, append its backward pass and drop what it does not need.
 
-        ``seeds`` are the gradients of the body's outputs; ``sources`` are outer variables or inputs of the body.
-        The outputs of the new block are left empty for the caller to set.
+        ``seeds`` are the gradients of the body's outputs; ``sources`` are outer variables or inputs of the body; ``known``
+        holds values of the body that need not be computed again. The outputs of the new block are left empty for the caller.
         """
         program = parent.program
         mapping: dict[Variable, Variable] = {}
@@ -276,6 +281,10 @@ class Walk:
                 inner.seed(v, inner.as_type_of(v, g))
         inner.run()
         found = [inner.gradients.get(inner.key(v)) for v in mapped]
+        if known:
+            replaced = {mapping[v]: w for v, w in known.items() if v in mapping}
+            substitute([*inner.operators, *inner.stage], replaced)
+            found = [None if g is None else replaced.get(g, g) for g in found]
         inner.commit_into_body(found)
         return copy, found
 

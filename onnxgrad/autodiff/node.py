@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onnxgrad.ir.bodies import move_into
@@ -74,9 +74,13 @@ class Node:
         arguments: Sequence[Variable | None],
         seeds: list[Variable | None],
         sources: list[Variable],
+        known: Mapping[Variable, Variable] | None = None,
     ) -> list[Variable | None]:
-        """The same written at the end of ``shell``, with ``arguments`` for the inputs of ``body``: gradients of ``sources``."""
-        inner, found = self.differentiate_body(body, shell, seeds, sources)
+        """The same written at the end of ``shell``, with ``arguments`` for the inputs of ``body``: gradients of ``sources``.
+
+        ``known`` holds values of the body that need not be computed again.
+        """
+        inner, found = self._walk.differentiate_body(body, shell, seeds, sources, known)
         replaced = move_into(shell, inner, arguments)
         return [None if g is None else replaced.get(g, g) for g in found]
 

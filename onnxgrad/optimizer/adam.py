@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.ir.builder import Builder
@@ -17,6 +19,9 @@ __all__ = ["Adam", "AdamW", "Adamax", "Lamb", "NAdam", "RAdam"]
 
 class _Moments(Optimizer):
     """Base of those that average the gradient (beta1) and its square (beta2)."""
+
+    _powers = 2
+    """How many of the betas have their power corrected for."""
 
     def __init__(
         self,
@@ -46,12 +51,38 @@ class _Moments(Optimizer):
         self._replace(v, new_v)
         return new_m, new_v
 
-    def _powers(self, op: Builder, p: Variable, names: tuple[str, str]) -> tuple[Variable, Variable]:
-        """b1^t and b2^t, from accumulators that start as b1 and b2"""
-        first, second = self._number(p, names[0], self._beta1), self._number(p, names[1], self._beta2)
-        self._replace(first, op.Mul(first, self._beta1))
-        self._replace(second, op.Mul(second, self._beta2))
-        return _scalar(op, first), _scalar(op, second)
+    def _corrected(self, op: Builder, parameters: list[Variable], rate: Variable, *moments: str) -> list[_Scale]:
+        """Scales whose corrections, ``_corrections`` of the powers of beta, are computed for all parameters at once.
+
+        Every parameter has powers of its own, as it may be trained in other steps than the others.
+        """
+        betas = [("beta1_pow_acc", self._beta1), ("beta2_pow_acc", self._beta2)][: self._powers]
+        rates: list[Variable] = super()._scales(op, parameters, rate)
+        state, powers = [], []
+        for p in parameters:
+            state.append([self._filled(p, name) for name in moments])
+            powers.append([self._number(p, name, beta) for name, beta in betas])
+        found: dict[int, _Scale] = {}
+        for dtype in dict.fromkeys(p.dtype for p in parameters):
+            chosen = [i for i, p in enumerate(parameters) if p.dtype == dtype]
+            joined = [self._next_power(op, [powers[i][k] for i in chosen], beta) for k, (_, beta) in enumerate(betas)]
+            alike = all(rates[i] is rates[chosen[0]] for i in chosen)
+            together = rates[chosen[0]] if alike else _joined(op, [op.Unsqueeze(rates[i], [0]) for i in chosen])
+            columns = [_apart(op, column, [parameters[i] for i in chosen]) for column in self._corrections(op, together, *joined)]
+            for i, *corrections in zip(chosen, *columns, strict=True):
+                found[i] = _Scale(rates[i], state[i], corrections)
+        return [found[i] for i in range(len(parameters))]
+
+    def _next_power(self, op: Builder, held: list[Variable], beta: float) -> Variable:
+        """beta^t of several parameters, whose accumulators start as beta"""
+        power = _joined(op, held)
+        for accumulator, new in zip(held, _split(op, op.Mul(power, beta), len(held)), strict=True):
+            self._replace(accumulator, new)
+        return power
+
+    def _corrections(self, op: Builder, rate: Variable, *powers: Variable) -> list[Variable]:
+        """What the step of a parameter needs, for all: from the learning rates and the powers of beta."""
+        raise NotImplementedError
 
     def _next_powers(self, op: Builder, p: Variable, names: tuple[str, ...], factors: tuple[float, ...]) -> list[Variable]:
         """Products of t factors, from accumulators of p's shape that start as 1"""
@@ -63,9 +94,29 @@ class _Moments(Optimizer):
         return found
 
 
-def _scalar(op: Builder, x: Variable) -> Variable:
-    """An accumulator of shape [1] without its axis, so that parameters of rank 0 keep theirs."""
-    return op.Squeeze(x, [0])  # type: ignore[no-any-return]
+class _Scale(NamedTuple):
+    """What the step of one parameter needs."""
+
+    rate: Variable
+    state: list[Variable]
+    corrections: list[Variable]
+    """Scalars."""
+
+
+def _joined(op: Builder, scalars: list[Variable]) -> Variable:
+    """Accumulators of shape [1] as a vector."""
+    return scalars[0] if len(scalars) == 1 else op.Concat(*scalars, axis=0)
+
+
+def _split(op: Builder, vector: Variable, count: int) -> list[Variable]:
+    """The elements of a vector, of shape [1]."""
+    return [vector] if count == 1 else list(op.Split(vector, np.ones(count, np.int64), outputs=count))
+
+
+def _apart(op: Builder, vector: Variable, parameters: list[Variable]) -> list[Variable]:
+    """The elements of a vector; without their axis where a parameter has rank 0, so that it keeps its."""
+    parts = _split(op, vector, len(parameters))
+    return [op.Squeeze(part, [0]) if p.rank == 0 else part for p, part in zip(parameters, parts, strict=True)]
 
 
 class Adam(_Moments):
@@ -92,17 +143,21 @@ class Adam(_Moments):
         super().__init__(learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip, name)
         self._amsgrad = amsgrad
 
-    def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
-        m, v = self._averages(op, self._filled(p, "moment1"), self._filled(p, "moment2"), g)
+    def _scales(self, op: Builder, parameters: list[Variable], rate: Variable) -> list[_Scale]:
+        return self._corrected(op, parameters, rate, "moment1", "moment2", *["moment2_max"] * self._amsgrad)
+
+    def _corrections(self, op: Builder, rate: Variable, *powers: Variable) -> list[Variable]:
+        root = op.Sqrt(op.Sub(1.0, powers[1]))
+        return [op.Div(op.Mul(root, rate), op.Sub(1.0, powers[0])), op.Mul(root, self._epsilon)]
+
+    def _update(self, op: Builder, p: Variable, g: Variable, scale: _Scale) -> Variable:
+        m, v = self._averages(op, scale.state[0], scale.state[1], g)
         if self._amsgrad:
-            largest = self._filled(p, "moment2_max")
-            v = op.Max(largest, v)
-            self._replace(largest, v)
-        power1, power2 = self._powers(op, p, ("beta1_pow_acc", "beta2_pow_acc"))
-        root = op.Sqrt(op.Sub(1.0, power2))
-        step = op.Div(op.Mul(rate, root), op.Sub(1.0, power1))
-        denominator = op.Add(op.Sqrt(v), op.Mul(root, self._epsilon))
-        return op.Sub(self._shrunk(op, p, rate), op.Mul(op.Div(m, denominator), step))  # type: ignore[no-any-return]
+            v = op.Max(scale.state[2], v)
+            self._replace(scale.state[2], v)
+        factor, epsilon = scale.corrections
+        step = op.Mul(op.Div(m, op.Add(op.Sqrt(v), epsilon)), factor)
+        return op.Sub(self._shrunk(op, p, scale.rate), step)  # type: ignore[no-any-return]
 
     def _shrunk(self, op: Builder, p: Variable, rate: Variable) -> Variable:
         """The parameter before its step."""
@@ -140,9 +195,8 @@ class AdamW(Adam):
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
         return g
 
-    def _rate_of(self, op: Builder, p: Variable, rate: Variable) -> Variable:
-        found = super()._rate_of(op, p, rate)
-        return found if self._ratio is None else op.Mul(found, float(self._ratio(p)))
+    def _factor(self, p: Variable) -> float:
+        return super()._factor(p) * (1.0 if self._ratio is None else float(self._ratio(p)))
 
     def _shrunk(self, op: Builder, p: Variable, rate: Variable) -> Variable:
         group = self._group(p)
@@ -168,15 +222,21 @@ class Adamax(_Moments):
     ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip, name)
 
-    def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
-        m, u = self._filled(p, "moment"), self._filled(p, "inf_norm")
-        power = self._number(p, "beta1_pow_acc", self._beta1)
+    _powers = 1
+
+    def _scales(self, op: Builder, parameters: list[Variable], rate: Variable) -> list[_Scale]:
+        return self._corrected(op, parameters, rate, "moment", "inf_norm")
+
+    def _corrections(self, op: Builder, rate: Variable, *powers: Variable) -> list[Variable]:
+        return [op.Div(rate, op.Sub(1.0, powers[0]))]
+
+    def _update(self, op: Builder, p: Variable, g: Variable, scale: _Scale) -> Variable:
+        m, u = scale.state
         new_m = op.Add(op.Mul(m, self._beta1), op.Mul(g, 1.0 - self._beta1))
         new_u = op.Max(op.Abs(g), op.Add(op.Mul(u, self._beta2), self._epsilon))
-        for old, new in ((m, new_m), (u, new_u), (power, op.Mul(power, self._beta1))):
+        for old, new in ((m, new_m), (u, new_u)):
             self._replace(old, new)
-        step = op.Div(rate, op.Sub(1.0, _scalar(op, power)))
-        return op.Sub(self._present(p), op.Mul(op.Div(new_m, new_u), step))  # type: ignore[no-any-return]
+        return op.Sub(self._present(p), op.Mul(op.Div(new_m, new_u), scale.corrections[0]))  # type: ignore[no-any-return]
 
 
 class Lamb(_Moments):
@@ -205,11 +265,17 @@ class Lamb(_Moments):
         super().__init__(learning_rate, beta1, beta2, epsilon, parameters, None, grad_clip, name)
         self._coefficient, self._excluded, self._always = float(lamb_weight_decay), exclude_from_weight_decay_fn, always_adapt
 
-    def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
-        m, v = self._averages(op, self._filled(p, "moment1"), self._filled(p, "moment2"), g)
-        power1, power2 = self._powers(op, p, ("beta1_pow_acc", "beta2_pow_acc"))
-        root = op.Add(op.Sqrt(op.Div(v, op.Sub(1.0, power2))), self._epsilon)
-        direction = op.Div(op.Div(m, op.Sub(1.0, power1)), root)
+    def _scales(self, op: Builder, parameters: list[Variable], rate: Variable) -> list[_Scale]:
+        return self._corrected(op, parameters, rate, "moment1", "moment2")
+
+    def _corrections(self, op: Builder, rate: Variable, *powers: Variable) -> list[Variable]:
+        return [op.Sub(1.0, power) for power in powers]
+
+    def _update(self, op: Builder, p: Variable, g: Variable, scale: _Scale) -> Variable:
+        rate, (correction1, correction2) = scale.rate, scale.corrections
+        m, v = self._averages(op, scale.state[0], scale.state[1], g)
+        root = op.Add(op.Sqrt(op.Div(v, correction2)), self._epsilon)
+        direction = op.Div(op.Div(m, correction1), root)
         present = self._present(p)
         excluded = self._excluded is not None and self._excluded(p)
         decay = 0.0 if excluded else self._coefficient

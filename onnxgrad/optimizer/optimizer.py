@@ -181,9 +181,9 @@ class Optimizer(EagerSteps):
         op = Builder(block, role=Role.OPTIMIZE, key=f"{type(self).__name__.lower()}")
         pairs = self._clipped(op, sorted(params_grads, key=lambda pair: pair[0].name))
         rate = self._rate(program)
-        for p, g in pairs:
+        for (p, g), scale in zip(pairs, self._scales(op, [p for p, _ in pairs], rate), strict=True):
             op.key = f"{p.name}@UPDATE"
-            self._replace(p, self._update(op, p, self._decayed(op, p, g), self._rate_of(op, p, rate)))
+            self._replace(p, self._update(op, p, self._decayed(op, p, g), scale))
         return block.ops[before:]
 
     def _clipped(self, op: Builder, pairs: Pairs) -> Pairs:
@@ -202,17 +202,26 @@ class Optimizer(EagerSteps):
         decay = own if own is not None else self._decay if group is None else group.decay
         return g if decay is None else decay.apply(op, self._present(p), g)
 
-    def _rate_of(self, op: Builder, p: Variable, rate: Variable) -> Variable:
-        factor = p.optimize_attr["learning_rate"] if isinstance(p, Parameter) else 1.0
+    def _scales(self, op: Builder, parameters: list[Variable], rate: Variable) -> list[Any]:
+        """What ``_update`` gets for each parameter besides its gradient: here the learning rate in its type."""
+        made: dict[Any, Variable] = {}
+        for p in parameters:
+            key = (p.dtype, self._factor(p))
+            if key not in made:
+                scaled = op.Cast(rate, to=p.dtype.number)
+                made[key] = scaled if key[1] == 1.0 else op.Mul(scaled, key[1])
+        return [made[p.dtype, self._factor(p)] for p in parameters]
+
+    def _factor(self, p: Variable) -> float:
+        """What the learning rate of this parameter is multiplied by."""
         group = self._group(p)
-        factor *= 1.0 if group is None else group.rate
-        scaled: Variable = op.Cast(rate, to=p.dtype.number)
-        return scaled if factor == 1.0 else op.Mul(scaled, float(factor))
+        own = p.optimize_attr["learning_rate"] if isinstance(p, Parameter) else 1.0
+        return float(own) * (1.0 if group is None else group.rate)
 
     def _group(self, p: Variable) -> Group | None:
         return own_group(self._groups, p)
 
-    def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
+    def _update(self, op: Builder, p: Variable, g: Variable, scale: Any) -> Variable:
         """Append the update of one parameter and return its new value; ``_present(p)`` is the value to start from."""
         raise NotImplementedError
 

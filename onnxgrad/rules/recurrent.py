@@ -71,15 +71,16 @@ class _Cell:
         return (y, *last)
 
     def _scan(self, step, x, direction, backwards):
-        op, hidden = self.op, self.hidden
-        weights = {"r": op.Transpose(self.part(self.r, direction), perm=[1, 0])}
-        w = op.Transpose(self.part(self.w, direction), perm=[1, 0])
-        projected = op.MatMul(x, w)
+        op = self.op
+        # As it is stored: Gemm turns it in every step as fast, and its gradient needs no turning back.
+        weights = {"r": self.part(self.r, direction)}
+        projected = op.MatMul(x, op.Transpose(self.part(self.w, direction), perm=[1, 0]))
         if self.b is not None:
+            size = self.gates * self.hidden
             bias = self.part(self.b, direction)
-            size = self.gates * hidden
-            weights["wb"], weights["rb"] = op.Slice(bias, [0], [size], [0]), op.Slice(bias, [size], [2 * size], [0])
-            projected = op.Add(projected, weights["wb"])
+            of_x, of_h = op.Slice(bias, [0], [size], [0]), op.Slice(bias, [size], [2 * size], [0])
+            projected = op.Add(projected, op.Add(of_x, self.outside_bias(of_h, weights)))
+        self.divide(weights)
         if self.node.type != "GRU" and self.node.type != "RNN" and self.node.operand("P") is not None:
             weights["p"] = self.part(self.node.operand("P"), direction)
         starts = [self._start(x, name, direction) for name in self.states]
@@ -103,6 +104,13 @@ class _Cell:
             scan_output_directions=[flag],
         )
         return y, final
+
+    def outside_bias(self, of_h, weights):
+        """The part of the bias on h that can be added before the Scan; the rest goes to ``weights``"""
+        return of_h
+
+    def divide(self, weights):
+        """Cut weights into what the step reads"""
 
     def _start(self, x, name, direction):
         given = self.node.operand(name)
@@ -177,48 +185,59 @@ def lstm(op, node):
     coupled = node.attr("input_forget")
 
     def step(build, cell, direction, xt, h, c, weights):
-        z = build.Add(xt, build.MatMul(h, weights["r"]))
-        if "rb" in weights:
-            z = build.Add(z, weights["rb"])
-        i, o, f, g = cell.split(build, z, 4)
-        if "p" in weights:
-            pi, po, pf = cell.split(build, weights["p"], 3)
-            i, f = build.Add(i, build.Mul(pi, c)), build.Add(f, build.Mul(pf, c))
-        i = cell.activate(build, direction, 0, cell.clipped(build, i))
-        f = build.Sub(1.0, i) if coupled else cell.activate(build, direction, 0, cell.clipped(build, f))
+        z = build.Gemm(h, weights["r"], xt, transB=1)
+        if coupled or "p" in weights:
+            i, o, f, g = cell.split(build, z, 4)
+            if "p" in weights:
+                pi, po, pf = cell.split(build, weights["p"], 3)
+                i, f = build.Add(i, build.Mul(pi, c)), build.Add(f, build.Mul(pf, c))
+            i = cell.activate(build, direction, 0, cell.clipped(build, i))
+            f = build.Sub(1.0, i) if coupled else cell.activate(build, direction, 0, cell.clipped(build, f))
+        else:
+            # Three gates at once: a step has fewer operators, each on more numbers.
+            gates, g = build.Split(z, np.array([3 * cell.hidden, cell.hidden]), axis=-1, outputs=2)
+            i, o, f = cell.split(build, cell.activate(build, direction, 0, cell.clipped(build, gates)), 3)
         g = cell.activate(build, direction, 1, cell.clipped(build, g))
         new_c = build.Add(build.Mul(f, c), build.Mul(i, g))
         if "p" in weights:
             o = build.Add(o, build.Mul(po, new_c))
-        o = cell.activate(build, direction, 0, cell.clipped(build, o))
+        if coupled or "p" in weights:
+            o = cell.activate(build, direction, 0, cell.clipped(build, o))
         return build.Mul(o, cell.activate(build, direction, 2, new_c)), new_c
 
     return cell.run(step)
 
 
+class _GruCell(_Cell):
+    """With ``linear_before_reset`` the bias of the new state is inside r * (...)."""
+
+    def outside_bias(self, of_h, weights):
+        if not self.node.attr("linear_before_reset"):
+            return of_h
+        gates, weights["new_bias"] = self.op.Split(of_h, np.array([2 * self.hidden, self.hidden]), outputs=2)
+        return self.op.Pad(gates, [0, self.hidden])
+
+    def divide(self, weights):
+        sizes = np.array([2 * self.hidden, self.hidden])
+        weights["r_gates"], weights["r_new"] = self.op.Split(weights["r"], sizes, axis=0, outputs=2)
+
+
 @expansion("GRU")
 def gru(op, node):
     """a Scan of z, r = gates(x, h);  n = g(x W + (r h) R);  h' = (1 - z) n + z h"""
-    cell = _Cell(op, node, 3, ("initial_h",), ["Sigmoid", "Tanh"])
+    cell = _GruCell(op, node, 3, ("initial_h",), ["Sigmoid", "Tanh"])
     reset_after = node.attr("linear_before_reset")
 
     def step(build, cell, direction, xt, h, weights):
-        hidden = cell.hidden
-        r_gates, r_new = build.Split(weights["r"], np.array([2 * hidden, hidden]), axis=1, outputs=2)
-        x_gates, x_new = build.Split(xt, np.array([2 * hidden, hidden]), axis=-1, outputs=2)
-        gates = build.Add(x_gates, build.MatMul(h, r_gates))
-        bias_new = None
-        if "rb" in weights:
-            bias_gates, bias_new = build.Split(weights["rb"], np.array([2 * hidden, hidden]), axis=0, outputs=2)
-            gates = build.Add(gates, bias_gates)
-        z, r = (cell.activate(build, direction, 0, cell.clipped(build, v)) for v in cell.split(build, gates, 2))
+        x_gates, x_new = build.Split(xt, np.array([2 * cell.hidden, cell.hidden]), axis=-1, outputs=2)
+        gates = build.Gemm(h, weights["r_gates"], x_gates, transB=1)
+        z, r = cell.split(build, cell.activate(build, direction, 0, cell.clipped(build, gates)), 2)
         if reset_after:
-            inner = build.MatMul(h, r_new)
-            inner = build.Mul(r, inner if bias_new is None else build.Add(inner, bias_new))
+            inner = build.Gemm(h, weights["r_new"], weights.get("new_bias"), transB=1)
+            inner = build.Add(x_new, build.Mul(r, inner))
         else:
-            inner = build.MatMul(build.Mul(r, h), r_new)
-            inner = inner if bias_new is None else build.Add(inner, bias_new)
-        new = cell.activate(build, direction, 1, cell.clipped(build, build.Add(x_new, inner)))
+            inner = build.Gemm(build.Mul(r, h), weights["r_new"], x_new, transB=1)
+        new = cell.activate(build, direction, 1, cell.clipped(build, inner))
         return (build.Add(new, build.Mul(z, build.Sub(h, new))),)
 
     return cell.run(step)
@@ -230,9 +249,7 @@ def rnn(op, node):
     cell = _Cell(op, node, 1, ("initial_h",), ["Tanh"])
 
     def step(build, cell, direction, xt, h, weights):
-        z = build.Add(xt, build.MatMul(h, weights["r"]))
-        if "rb" in weights:
-            z = build.Add(z, weights["rb"])
+        z = build.Gemm(h, weights["r"], xt, transB=1)
         return (cell.activate(build, direction, 0, cell.clipped(build, z)),)
 
     return cell.run(step)
