@@ -12,6 +12,7 @@
     ├── UnsupportedGradient(NotImplementedError)   no gradient exists, or none is written
     ├── RuleError(RuntimeError)              a gradient rule broke its contract
     ├── ArgumentError(ValueError)            an argument has an impossible value
+    │   └── MemoryBudgetError                no choice of checkpoints keeps the budget
     ├── ArgumentTypeError(TypeError)         an argument has the wrong type
     │   └── NotAVariable(AssertionError)     a Variable was expected
     ├── FeedError(ValueError)                a feed is missing or has the wrong dtype or shape
@@ -73,6 +74,10 @@ class RuleError(OnnxGradError, RuntimeError):
 
 class ArgumentError(OnnxGradError, ValueError):
     """An argument has a value that makes no sense."""
+
+
+class MemoryBudgetError(ArgumentError):
+    """No choice of checkpoints keeps a memory budget."""
 
 
 class ArgumentTypeError(OnnxGradError, TypeError):

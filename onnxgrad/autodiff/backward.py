@@ -48,6 +48,8 @@ class Walk:
         self.quantized_outside: set[int] = set()
         self.recompute: Recompute | None = None
         self.extended: list[Operator] = []
+        self.spans: list[tuple[Operator, int, int]] = []
+        """Which part of the stage belongs to which operator."""
         for op in operators:
             if op.expansion is not None:
                 self._redirect(op, op.expansion)
@@ -151,7 +153,9 @@ class Walk:
                 continue
             if not any(v is not None and v in self.contributions for v in op.outputs):
                 continue
+            start = len(self.stage)
             self._step(op)
+            self.spans.append((op, start, len(self.stage)))
         for v in list(self.contributions):
             self._finish(v)
 

@@ -2,49 +2,46 @@
 
 A segment's copy reads its checkpoints through a barrier, ``x + 0 * g`` in effect, where ``g`` is an element of the incoming
 gradient. Without it onnxruntime's common-subexpression elimination merges the copy with the original, and with a barrier
-that does not depend on the gradient the copy runs early and saves nothing (measured: see docs/architecture.md).
+that does not depend on the gradient the copy runs early and saves nothing (measured: see docs/architecture.md). The barrier ends
+in a step, so it carries no gradient itself. What was drawn at random is not drawn again.
 Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
 
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.operator import Operator, Role
 from onnxgrad.ir.traverse import copy_operators
+from onnxgrad.ir.types import TensorType
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["Recompute"]
+__all__ = ["Recompute", "crossing", "cuts_after", "drawn_masks", "is_recomputed"]
 
 _RANDOM = ("Dropout", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 
 
 class Recompute:
-    """Which operators are computed again, and what stands for their results meanwhile."""
+    """Which operators are computed again, and what stands for their results meanwhile.
 
-    def __init__(self, operators: list[Operator], checkpoints: list[Variable], stage: list[Operator]) -> None:
+    Args:
+        operators: of the forward pass.
+        cuts: numbers of operators; segments end before them. What follows the last is not recomputed.
+        held: the tensors that are kept.
+        stage: receives the copies.
+    """
+
+    def __init__(self, operators: list[Operator], cuts: Iterable[int], held: Iterable[Variable], stage: list[Operator]) -> None:
         self.stage = stage
         self.current: dict[Variable, Variable] = {}
         self.copies: dict[Operator, Operator] = {}
-        self._segment_of: dict[int, int] = {}
-        self._segments: list[list[Operator]] = []
+        ends = sorted(set(cuts))
+        self._segments = [operators[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+        self._segment_of = {id(op): number for number, ops in enumerate(self._segments) for op in ops}
         self._entered: set[int] = set()
-        self._held = {id(v) for v in checkpoints}
-        self._cut(operators, checkpoints)
-
-    def _cut(self, operators: list[Operator], checkpoints: list[Variable]) -> None:
-        """Split the operators at the producers of the checkpoints; those after the last are not recomputed."""
-        producers = {id(v.op) for v in checkpoints if v.op is not None}
-        segment: list[Operator] = []
-        for op in operators:
-            segment.append(op)
-            if id(op) in producers:
-                self._segments.append(segment)
-                segment = []
-        for number, ops in enumerate(self._segments):
-            for op in ops:
-                self._segment_of[id(op)] = number
+        self._held = {id(v) for v in held} | drawn_masks(operators)
 
     def enter(self, op: Operator, builder: Callable[[str], Builder], arriving: Variable) -> None:
         """Called before an operator is differentiated: stages the copy of its segment the first time."""
@@ -52,24 +49,21 @@ class Recompute:
         if number is None or number in self._entered:
             return
         self._entered.add(number)
-        segment = self._segments[number]
-        again = [inner for inner in segment if self._is_recomputed(inner)]
+        again = [inner for inner in self._segments[number] if is_recomputed(inner, self._held)]
         inside = {id(v) for inner in again for v in inner.outputs}
         mapping: dict[Variable, Variable] = {}
         zero: Variable | None = None
         build = builder(f"recompute_{number}")
         for inner in again:
             for v in inner.operands():
-                if v is None or id(v) in inside or v in mapping or (v.is_leaf and not v.is_data) or v.persistable:
-                    continue
-                if v.type is None or not hasattr(v.type, "dtype") or v.dtype.name in ("bool", "string"):
+                if v is None or id(v) in inside or v in mapping or not _can_wait(v):
                     continue
                 if zero is None:
                     zero = _zero_from(build, arriving)
-                mapping[v] = build.Add(v, build.Cast(zero, to=v.dtype.number))
+                mapping[v] = _behind(build, v, zero)
+        waiting = dict(mapping)
         suffix = len(self._segments) - 1 - number
-        block = build.block
-        copies = copy_operators(again, mapping, block, lambda v: f"{v.name}.subprog_{suffix}")
+        copies = copy_operators(again, mapping, build.block, lambda v: f"{v.name}.subprog_{suffix}")
         for copy in copies:
             copy.role = Role.BACKWARD
         self.stage.extend(copies)
@@ -78,18 +72,66 @@ class Recompute:
             for v in inner.outputs:
                 if v is not None and id(v) not in self._held:
                     self.current[v] = mapping[v]
-        for v, w in mapping.items():
-            if id(v) not in inside:
-                self.current.setdefault(v, w)
+        for v, w in waiting.items():
+            self.current.setdefault(v, w)
 
-    def _is_recomputed(self, op: Operator) -> bool:
-        if op.type in _RANDOM or op.expansion is not None:
-            return False
-        return not all(v is None or id(v) in self._held or v.value is not None for v in op.outputs)
+
+def cuts_after(operators: list[Operator], checkpoints: Iterable[Variable]) -> list[int]:
+    """The numbers of the operators that follow the producers of the checkpoints."""
+    producers = {id(v.op) for v in checkpoints if v.op is not None}
+    return [i + 1 for i, op in enumerate(operators) if id(op) in producers]
+
+
+def crossing(operators: list[Operator], cuts: Iterable[int]) -> list[Variable]:
+    """What is made before one of the cuts and read after it."""
+    made_at = {id(v): i for i, op in enumerate(operators) for v in op.outputs if v is not None}
+    ends = sorted(set(cuts))
+    found: dict[int, Variable] = {}
+    for i, op in enumerate(operators):
+        for v in op.operands():
+            if v is not None and id(v) in made_at and bisect_right(ends, made_at[id(v)]) < bisect_right(ends, i):
+                found[id(v)] = v
+    return list(found.values())
+
+
+def drawn_masks(operators: Iterable[Operator]) -> set[int]:
+    """Ids of the masks that the training forms of Dropout draw: a byte for each element, against several operators each."""
+    drawn: dict[int, Variable] = {}
+    for op in operators:
+        if op.replaces is not None and op.replaces.type == "Dropout":
+            drawn.update((id(op.replaces), v) for v in op.outputs if v is not None and _is_truth(v))
+    return {id(v) for v in drawn.values()}
+
+
+def _is_truth(v: Variable) -> bool:
+    return isinstance(v.type, TensorType) and v.type.dtype.name == "bool"
+
+
+def is_recomputed(op: Operator, held: set[int]) -> bool:
+    """Whether a segment computes an operator again: it draws no numbers, and not all its results are held."""
+    if op.type in _RANDOM or op.expansion is not None:
+        return False
+    return not all(v is None or id(v) in held or v.value is not None for v in op.outputs)
+
+
+def _can_wait(v: Variable) -> bool:
+    """Whether a barrier can be put before what reads ``v``; weights and constants are there anyway."""
+    if (v.is_leaf and not v.is_data) or v.persistable:
+        return False
+    return isinstance(v.type, TensorType) and v.dtype.name != "string"
+
+
+def _behind(op: Builder, v: Variable, zero: Variable) -> Variable:
+    """``v``, but not before ``zero`` is known"""
+    if _is_truth(v):
+        return op.Or(v, op.Cast(zero, to=v.dtype.number))  # type: ignore[no-any-return]
+    return op.Add(v, op.Cast(zero, to=v.dtype.number))  # type: ignore[no-any-return]
 
 
 def _zero_from(op: Builder, g: Variable) -> Variable:
-    """A zero that cannot be computed before ``g``."""
+    """A zero that cannot be computed before ``g``. Clip passes a gradient at its bounds, Floor none."""
     first = op.Slice(op.Reshape(g, [-1]), [0], [1])
-    zero: Variable = op.Clip(op.ReduceSum(first, keepdims=0), 0.0, 0.0)
+    if g.dtype.name not in ("float32", "float64"):
+        first = op.Cast(first, to=1)
+    zero: Variable = op.Floor(op.Clip(op.ReduceSum(first, keepdims=0), 0.0, 0.0))
     return zero

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,18 @@ from onnxgrad.interop.onnx_import import from_onnx
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["add_model", "add_sizes", "feeds_for", "human", "load", "print_json", "shape_text", "sizes_of"]
+__all__ = [
+    "add_lowering",
+    "add_model",
+    "add_sizes",
+    "bytes_given",
+    "feeds_for",
+    "human",
+    "load",
+    "print_json",
+    "shape_text",
+    "sizes_of",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -27,9 +39,17 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_sizes(parser: argparse.ArgumentParser) -> None:
+def add_sizes(parser: Any) -> None:
     parser.add_argument(
         "--dim", action="append", default=[], metavar="NAME=SIZE", help="size of an unknown dimension; may be repeated"
+    )
+
+
+def add_lowering(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--lowering",
+        choices=["cpu", "cuda"],
+        help=f"write {what} in the forms that onnxruntime runs faster there; plain without it",
     )
 
 
@@ -100,6 +120,15 @@ def human(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     raise AssertionError
+
+
+def bytes_given(text: str) -> int:
+    """``"1.5GB"`` as a number of bytes; for argparse."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"not a size such as 800MB or 1.5GB: {text!r}")
+    number, unit, binary = found.groups()
+    return int(float(number) * (1024 if binary else 1000) ** " kMGT".index(unit or " "))
 
 
 def print_json(found: Any) -> None:

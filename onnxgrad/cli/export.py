@@ -3,6 +3,7 @@
 examples:
   onnxgrad export run/ --inference tuned.onnx
   onnxgrad export run/ --checkpoint last --training-step step.onnx
+  onnxgrad export run/ --training-step step.onnx --lowering cpu
   onnxgrad export run/ --adapters adapters.safetensors
 """
 
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import onnx
 
-from onnxgrad.cli.common import print_json
+from onnxgrad.cli.common import add_lowering, print_json
 from onnxgrad.cli.settings import make_trainer, read_settings
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.interop.training_step import to_training_step
@@ -28,11 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", default="best", help="best (default), last, or the path of a checkpoint")
     parser.add_argument("--inference", metavar="FILE.onnx", help="write the model with its new weights")
     parser.add_argument("--training-step", metavar="FILE.onnx", help="write one step of training, and its manifest as .json")
+    add_lowering(parser, "the training step")
     parser.add_argument("--adapters", metavar="FILE.safetensors", help="write the weights of the LoRA branches alone")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.lowering and not options.training_step:
+        raise ArgumentError("--lowering is for --training-step; the other files hold plain operators.")
     if not (options.inference or options.training_step or options.adapters):
         raise ArgumentError("say what to write: --inference, --training-step or --adapters.")
     trainer = make_trainer(read_settings(options.folder), options.folder)
@@ -46,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         save_adapters(trainer.program, options.adapters)
         written.append(options.adapters)
     if options.training_step:
-        written += _write_step(trainer, Path(options.training_step))
+        written += _write_step(trainer, Path(options.training_step), options.lowering)
     if options.json:
         print_json({"checkpoint": str(path), "step": trainer.step_number, "epoch": trainer.epoch, "written": written})
     else:
@@ -63,12 +67,12 @@ def _checkpoint(folder: Path, name: str) -> Path:
     return path
 
 
-def _write_step(trainer: Trainer, path: Path) -> list[str]:
+def _write_step(trainer: Trainer, path: Path, lowering: str | None) -> list[str]:
     if trainer.update is not None:
         raise ArgumentError(
             "a run that accumulates gradients is two programs; --training-step writes one. Train with --accumulate 1."
         )
-    model, manifest = to_training_step(trainer.program, [trainer.loss, *trainer.outputs])
+    model, manifest = to_training_step(trainer.program, [trainer.loss, *trainer.outputs], lowering=lowering)
     onnx.save_model(model, str(path))
     described = path.with_suffix(".json")
     described.write_text(json.dumps(manifest, indent=1))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from onnxgrad import func
-from onnxgrad.cli.common import add_model, load, print_json, shape_text
+from onnxgrad.cli.common import add_lowering, add_model, load, print_json, shape_text
 from onnxgrad.interop.onnx_export import save_onnx
 
 
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--wrt", nargs="+", metavar="NAME", help="inputs, weights or inner tensors; all weights without it")
     parser.add_argument("--cotangent", action="store_true", help="take the weights of the outputs' sum as further inputs")
+    add_lowering(parser, "the file")
     parser.add_argument("-o", "--output", required=True, metavar="FILE.onnx", help="file to write")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     derive = func.vjp if options.cotangent else func.value_and_grad
     found = derive(load(options), options.of, options.wrt)
-    save_onnx(found.program, options.output, found._fetches)
+    save_onnx(found.program, options.output, found._fetches, lowering=options.lowering)
     inputs = [{"name": v.name, "type": shape_text(v)} for v in found.program.inputs]
     outputs = [{"name": v.name, "type": shape_text(v)} for v in found._fetches]
     if options.json:

@@ -7,9 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from onnxgrad.cli.common import sizes_of
 from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.interop.onnx_import import from_onnx
 from onnxgrad.ir.program import Program
+from onnxgrad.ir.sizes import BATCH
 from onnxgrad.training.folder import RunFolder, write_atomically
 from onnxgrad.training.lora import add_lora
 from onnxgrad.training.surgery import insert_dropout, replace_head
@@ -86,8 +88,17 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         accumulate=settings["accumulate"],
         ema=settings["ema"],
         seed=settings["seed"],
+        checkpoints="auto" if settings.get("recompute") else None,
+        memory_budget=settings.get("memory_budget"),
+        sizes=_sizes(program, settings) if settings.get("recompute") or settings.get("memory_budget") else None,
         threads=settings["threads"],
     )
+
+
+def _sizes(program: Program, settings: dict[str, Any]) -> dict[str, int]:
+    """What is known of unknown dimensions: the first ones are the batch, others are given by name"""
+    first = {v.dims[0] for v in program.inputs if v.dims and isinstance(v.dims[0], str)}
+    return {**dict.fromkeys([BATCH, *sorted(first)], settings["batch_size"]), **sizes_of(settings["dim"])}
 
 
 def _term(settings: dict[str, Any]) -> Any:

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from onnxgrad.cli.common import add_sizes, bytes_given, human
 from onnxgrad.cli.settings import make_trainer, read_settings, write_settings
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.loss_formulas import LOSSES
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one line of JSON for each epoch")
     parser.add_argument("--expand", choices=["com.microsoft"], help="write fused operators of onnxruntime as standard ones")
     parser.add_argument("--threads", type=int, help="threads within an operator")
+    _add_memory(parser.add_argument_group("memory"))
     _add_data(parser.add_argument_group("data"))
     _add_loss(parser.add_argument_group("loss and optimizer"))
     _add_choice(parser.add_argument_group("what trains"))
@@ -65,6 +67,14 @@ def _add_loss(group: Any) -> None:
     group.add_argument("--ema", type=float, metavar="DECAY", help="evaluate and export a moving average of the weights")
 
 
+def _add_memory(group: Any) -> None:
+    group.add_argument("--recompute", action="store_true", help="compute part of the forward pass again: less memory, more time")
+    group.add_argument(
+        "--memory-budget", type=bytes_given, metavar="SIZE", help="such as 2GB, for results and gradients; recomputes what it must"
+    )
+    add_sizes(group)
+
+
 def _add_choice(group: Any) -> None:
     group.add_argument("--train", nargs="+", metavar="PATTERN", help="weights to train; all without it")
     group.add_argument("--freeze", nargs="+", metavar="PATTERN", help="weights to leave as they are")
@@ -92,6 +102,10 @@ def run(options: argparse.Namespace) -> int:
         for remark in trainer.remarks:
             print(f"note: {remark}")
         count = sum(p.get_value().size for p in trainer.trained)
+        plan = trainer.program.memory_plan
+        if plan is not None:
+            share = f"{plan.recomputed} of {plan.operators} operators run twice"
+            print(f"results and gradients take about {human(plan.peak)}, {human(plan.peak_without)} without recomputation; {share}")
         print(f"training {len(trainer.trained)} of {len(trainer.program.parameters)} weights, {count:,} elements")
     history = _fit(trainer, settings, folder, options)
     if trainer._interrupt.requested:

@@ -201,10 +201,10 @@ class RecomputeOptimizer:
 
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer
-        self._checkpoints: list[Variable | str] | None = None
+        self._checkpoints: list[Variable | str] | str | None = None
 
-    def _set_checkpoints(self, checkpoints: Sequence[Variable | str]) -> None:
-        self._checkpoints = list(checkpoints)
+    def _set_checkpoints(self, checkpoints: Sequence[Variable | str] | str) -> None:
+        self._checkpoints = checkpoints if isinstance(checkpoints, str) else list(checkpoints)
 
     def backward(
         self,

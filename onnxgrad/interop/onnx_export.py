@@ -23,6 +23,7 @@ from onnx import (
 
 from onnxgrad.errors import ArgumentError, ExternalDataError, FetchError, NotInitialized
 from onnxgrad.interop.external_data import is_external, pack_external
+from onnxgrad.interop.lowerings import lower
 from onnxgrad.interop.onnx_import import FROZEN_KEY, ROLE_KEY, Imported
 from onnxgrad.ir.block import Block
 from onnxgrad.ir.infer import attribute_kind, fill_attribute, fill_type
@@ -64,27 +65,38 @@ class Graph:
         return self.names.get(id(v), v.name)
 
 
-def to_onnx(program: Program, outputs: Sequence[Variable | str] | Variable | str | None = None) -> ModelProto:
+def to_onnx(
+    program: Program, outputs: Sequence[Variable | str] | Variable | str | None = None, *, lowering: str | None = None
+) -> ModelProto:
     """Write a program as an ONNX model that runs as it is: newest weights as initializers.
 
     Args:
         program: any program.
         outputs: variables or names to compute; everything they do not need is left out. None for the program's own
             outputs, which keeps its forward operators exactly as they were loaded.
+        lowering: ``"cpu"`` or ``"cuda"`` for the forms that onnxruntime runs faster there; None for plain ones.
 
     Returns:
         A model that passes ``onnx.checker`` whenever the one it came from did.
 
     Raises:
-        ArgumentError: if ``outputs`` is None and the program has no outputs of its own.
+        ArgumentError: if ``outputs`` is None and the program has no outputs of its own, or no lowering has this name.
         FetchError: if an output is not in the program.
         NotInitialized: if a weight has no value yet.
     """
-    return write_model(_inference_graph(program, outputs))
+    graph = _inference_graph(program, outputs)
+    lower(graph, lowering)
+    return write_model(graph)
 
 
-def save_onnx(program: Program, path: str | Path, outputs: Sequence[Variable | str] | Variable | str | None = None) -> None:
-    """Write ``to_onnx(program, outputs)`` to a file, under a temporary name first.
+def save_onnx(
+    program: Program,
+    path: str | Path,
+    outputs: Sequence[Variable | str] | Variable | str | None = None,
+    *,
+    lowering: str | None = None,
+) -> None:
+    """Write ``to_onnx(program, outputs, lowering=lowering)`` to a file, under a temporary name first.
 
     External weights that stay beside the file are referred to; others, and models above 2 GB, are packed into
     ``<path>.data``.
@@ -93,7 +105,7 @@ def save_onnx(program: Program, path: str | Path, outputs: Sequence[Variable | s
         the errors of ``to_onnx``; OSError if the file cannot be written.
     """
     path = Path(path)
-    _write_file(to_onnx(program, outputs), path, program)
+    _write_file(to_onnx(program, outputs, lowering=lowering), path, program)
 
 
 def build_graph(

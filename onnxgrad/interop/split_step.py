@@ -9,6 +9,7 @@ from typing import Any
 from onnx import ModelProto
 
 from onnxgrad.errors import ArgumentError
+from onnxgrad.interop.lowerings import lower
 from onnxgrad.interop.onnx_export import Graph, as_variables, build_graph, write_model
 from onnxgrad.interop.training_step import (
     METADATA_KEY,
@@ -22,6 +23,7 @@ from onnxgrad.interop.training_step import (
     write_whole,
 )
 from onnxgrad.ir.operator import Role
+from onnxgrad.ir.order import order_for_memory
 from onnxgrad.ir.plan import make_plan
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.variable import Variable
@@ -29,14 +31,16 @@ from onnxgrad.ir.variable import Variable
 __all__ = ["save_split_training_step", "to_split_training_step"]
 
 
-def to_split_training_step(program: Program, fetch: Fetch, scope: Any = None) -> tuple[ModelProto, ModelProto, Manifest]:
+def to_split_training_step(
+    program: Program, fetch: Fetch, scope: Any = None, *, lowering: str | None = None
+) -> tuple[ModelProto, ModelProto, Manifest]:
     """One training step as two models, so that gradients may be averaged, summed or sent elsewhere in between.
 
     The first model computes gradients (and what running statistics become) from weights and a batch; the second applies gradients
     to weights and optimizer state. Clipping, decay and the learning rate belong to the second: they see the averaged gradient.
 
     Args:
-        program, fetch, scope: as for ``to_training_step``; the fetches are outputs of the first model.
+        program, fetch, scope, lowering: as for ``to_training_step``; the fetches are outputs of the first model.
 
     Returns:
         (gradients, apply, manifest). ``manifest["gradients"]`` and ``manifest["apply"]`` each describe their model as
@@ -49,18 +53,20 @@ def to_split_training_step(program: Program, fetch: Fetch, scope: Any = None) ->
     Example:
         >>> gradients, apply, manifest = to_split_training_step(program, [loss])  # doctest: +SKIP
     """
-    first, second, values, manifest = _split(program, fetch, scope)
+    first, second, values, manifest = _split(program, fetch, scope, lowering)
     for graph in (first, second):
         graph.initializers += [v for v in graph.inputs if v in values]
     models = [_message(graph, values, manifest) for graph in (first, second)]
     return models[0], models[1], manifest
 
 
-def save_split_training_step(program: Program, path: str | Path, fetch: Fetch, scope: Any = None) -> Manifest:
+def save_split_training_step(
+    program: Program, path: str | Path, fetch: Fetch, scope: Any = None, *, lowering: str | None = None
+) -> Manifest:
     """Write ``<path>_gradients.onnx``, ``<path>_apply.onnx``, the manifest ``<path>.json`` and the first values ``<path>.bin``.
 
     Args:
-        program, fetch, scope: as for ``to_split_training_step``.
+        program, fetch, scope, lowering: as for ``to_split_training_step``.
         path: of the files; a suffix ``.onnx`` is dropped.
 
     Returns:
@@ -72,7 +78,7 @@ def save_split_training_step(program: Program, path: str | Path, fetch: Fetch, s
     Example:
         >>> manifest = save_split_training_step(program, "out/step", [loss])  # doctest: +SKIP
     """
-    first, second, values, manifest = _split(program, fetch, scope)
+    first, second, values, manifest = _split(program, fetch, scope, lowering)
     stem = stem_of(path)
     parts = [manifest["gradients"], manifest["apply"]]
     content = locate([entry for part in parts for entry in part["state"] + part["constants"]], values)
@@ -94,7 +100,7 @@ def _message(graph: Graph, values: Values, manifest: Manifest) -> ModelProto:
     return model
 
 
-def _split(program: Program, fetch: Fetch, scope: Any) -> tuple[Graph, Graph, Values, Manifest]:
+def _split(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> tuple[Graph, Graph, Values, Manifest]:
     applied = [new for new in program.updates.values() if _is_applied(new)]
     if not applied:
         raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
@@ -103,6 +109,9 @@ def _split(program: Program, fetch: Fetch, scope: Any) -> tuple[Graph, Graph, Va
     fetched = as_variables(program, fetch)
     first = build_graph(program, [*fetched, *exchanged, *forward], state_as_inputs=True, all_updates=False)
     second = build_graph(program, applied, state_as_inputs=True, all_updates=False, given=exchanged)
+    for graph in (first, second):
+        graph.operators = order_for_memory(graph.operators, graph.name)
+        lower(graph, lowering)
     values = {v: present_value(program, v, scope) for v in [*first.inputs, *second.inputs] if v.persistable}
     part = describe(first, _held_by(first, values))
     between = {first.name(v) for v in exchanged} - {first.name(v) for v in fetched}

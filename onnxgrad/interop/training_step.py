@@ -12,7 +12,9 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.errors import ArgumentError, NotInitialized
+from onnxgrad.interop.lowerings import lower
 from onnxgrad.interop.onnx_export import Graph, as_variables, build_graph, write_model
+from onnxgrad.ir.order import order_for_memory
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.types import TensorType, shown_type
 from onnxgrad.ir.variable import LEARNING_RATE, Parameter, Variable
@@ -26,7 +28,9 @@ Values: TypeAlias = "dict[Variable, np.ndarray[Any, Any]]"
 METADATA_KEY = "onnxgrad.training_step"
 
 
-def to_training_step(program: Program, fetch: Fetch, scope: Any = None) -> tuple[ModelProto, Manifest]:
+def to_training_step(
+    program: Program, fetch: Fetch, scope: Any = None, *, lowering: str | None = None
+) -> tuple[ModelProto, Manifest]:
     """One training step as a model: state in, state out.
 
     Weights, optimizer state, running statistics and the learning rate are graph inputs with their present value as default,
@@ -37,6 +41,7 @@ def to_training_step(program: Program, fetch: Fetch, scope: Any = None) -> tuple
         program: a program that ``minimize`` was called on (without it, the model just has no state outputs).
         fetch: what else to return, such as the loss.
         scope: where the present values are; default the program's.
+        lowering: ``"cpu"`` or ``"cuda"`` for the forms that onnxruntime runs faster there; None for plain ones.
 
     Returns:
         (model, manifest). The manifest lists ``feeds`` and ``fetches`` (name, dtype, shape), ``state`` (input, output, dtype,
@@ -46,32 +51,35 @@ def to_training_step(program: Program, fetch: Fetch, scope: Any = None) -> tuple
     Example:
         >>> model, manifest = to_training_step(program, [loss])  # doctest: +SKIP
     """
-    graph, values = _planned(program, fetch, scope)
+    graph, values = _planned(program, fetch, scope, lowering)
     graph.initializers += list(values)
     return _with_manifest(graph, values, describe(graph, values))
 
 
-def save_training_step(program: Program, path: str | Path, fetch: Fetch, scope: Any = None) -> Manifest:
+def save_training_step(
+    program: Program, path: str | Path, fetch: Fetch, scope: Any = None, *, lowering: str | None = None
+) -> Manifest:
     """Write one training step as ``<path>.onnx``, its manifest ``<path>.json`` and the first values ``<path>.bin``.
 
     The model holds no values: a caller reads them from the .bin file, where each begins at the ``offset`` and has the number of
     ``bytes`` that the manifest gives, row by row and with the lowest byte first.
 
     Args:
-        program, fetch, scope: as for ``to_training_step``.
+        program, fetch, scope, lowering: as for ``to_training_step``.
         path: of the three files; a suffix ``.onnx`` is dropped.
 
     Returns:
         The manifest.
 
     Raises:
+        ArgumentError: if no lowering has this name.
         NotInitialized: if a weight has no value yet; FetchError if a fetch is not in the program.
         OSError: if a file cannot be written.
 
     Example:
         >>> manifest = save_training_step(program, "out/step", [loss])  # doctest: +SKIP
     """
-    graph, values = _planned(program, fetch, scope)
+    graph, values = _planned(program, fetch, scope, lowering)
     manifest = describe(graph, values)
     stem = stem_of(path)
     stored = locate([*manifest["state"], *manifest["constants"]], values)
@@ -83,8 +91,10 @@ def save_training_step(program: Program, path: str | Path, fetch: Fetch, scope: 
     return manifest
 
 
-def _planned(program: Program, fetch: Fetch, scope: Any) -> tuple[Graph, Values]:
+def _planned(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> tuple[Graph, Values]:
     graph = build_graph(program, as_variables(program, fetch), state_as_inputs=True)
+    graph.operators = order_for_memory(graph.operators, graph.name)
+    lower(graph, lowering)
     return graph, {v: present_value(program, v, scope) for v in graph.inputs if v.persistable}
 
 

@@ -64,6 +64,7 @@ class Program:
         functions: model-local functions by (domain, name, overload).
         gradient_names: names that earlier backward passes used up, also of gradients that nobody asked for.
         scope: values that belong to this program alone; a program built in Python uses the global scope.
+        memory_plan: which tensors the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes.
         is_oracle: for tests: also accept float64 where an operator declares float32 only, as onnx.reference does.
     """
 
@@ -89,6 +90,7 @@ class Program:
         self.decisions: dict[str, str] = {}
         self.gradient_names: set[str] = set()
         self.is_oracle = False
+        self.memory_plan: Any = None
         self._appending_grad_times = 0
         self._constants: dict[Any, Variable] = {}
         self._current: list[Block] = []

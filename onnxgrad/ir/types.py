@@ -18,6 +18,7 @@ __all__ = [
     "TensorType",
     "Type",
     "fresh_dim",
+    "is_nameless",
     "join_types",
     "merge_types",
     "same_dim",
@@ -73,13 +74,18 @@ def fresh_dim() -> str:
     return f"{_NAMELESS}{next(_numbers)}"
 
 
+def is_nameless(dim: str) -> bool:
+    """Whether a symbol of a dimension is one of ours."""
+    return dim.startswith(_NAMELESS)
+
+
 def shown_type(type: Type | None) -> Type | None:
     """The type as files and people see it: dimensions that have a symbol of ours are unknown."""
     if isinstance(type, (SequenceType, OptionalType)):
         return type._replace(element=shown_type(type.element))
     if type is None or type.dims is None:
         return type
-    dims = tuple(None if isinstance(dim, str) and dim.startswith(_NAMELESS) else dim for dim in type.dims)
+    dims = tuple(None if isinstance(dim, str) and is_nameless(dim) else dim for dim in type.dims)
     return TensorType(type.dtype, dims)
 
 

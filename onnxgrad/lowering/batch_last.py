@@ -71,7 +71,7 @@ class _Pass:
         done: list[Operator] = []
         for op in self.graph.operators:
             stage: list[Operator] = []
-            self.build = Builder(op.block, stage, Role.FORWARD, key=op.name or op.type)
+            self.build = Builder(op.block, stage, op.role, key=op.name or op.type)
             form = _FORMS.get(op.type) if not op.domain else None
             if form is None or not form(self, op):
                 stage.clear()

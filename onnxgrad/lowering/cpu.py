@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnxgrad.interop.lowerings import lowers
 from onnxgrad.interop.onnx_export import Graph
 from onnxgrad.lowering.batch_last import put_batch_last
 from onnxgrad.lowering.cpu_elementwise import ELEMENTWISE, with_equal_ranks
@@ -12,6 +13,7 @@ from onnxgrad.lowering.replace import Form, drop_dead, replace_operators
 __all__ = ["lower_for_cpu"]
 
 
+@lowers("cpu")
 def lower_for_cpu(graph: Graph) -> None:
     """Put the batch of images last, write other convolutions with few positions as one matrix product, and small things shorter."""
     put_batch_last(graph)

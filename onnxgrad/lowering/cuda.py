@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from onnxgrad.interop.lowerings import lowers
 from onnxgrad.interop.onnx_export import Graph
 from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.variable import Variable
@@ -12,6 +13,7 @@ from onnxgrad.lowering.replace import replace_operators
 __all__ = ["lower_for_cuda"]
 
 
+@lowers("cuda")
 def lower_for_cuda(graph: Graph) -> None:
     """Write out training-mode BatchNormalization, which the CUDA provider refuses from opset 14 on."""
     replace_operators(graph, {"BatchNormalization": _training_batch_normalization})

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnxgrad.interop.onnx_export import Graph
 from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.operator import Operator, Role
+from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.variable import Variable
 
 __all__ = ["Form", "add_constants", "drop_dead", "name_helpers", "replace_operators"]
@@ -22,7 +22,7 @@ def replace_operators(graph: Graph, forms: dict[str, Form]) -> None:
     for op in graph.operators:
         form = forms.get(op.type) if op.domain == "" else None
         stage: list[Operator] = []
-        results = form(Builder(op.block, stage, Role.FORWARD, key=op.name or op.type), op) if form else None
+        results = form(Builder(op.block, stage, op.role, key=op.name or op.type), op) if form else None
         if results is None:
             lowered.append(op)
             continue

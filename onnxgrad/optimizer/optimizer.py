@@ -7,12 +7,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from onnxgrad.autodiff.api import append_backward
+from onnxgrad.autodiff.api import Checkpoints, append_backward
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.defaults import default_startup_program
 from onnxgrad.ir.operator import Operator, Role
 from onnxgrad.ir.program import Program
+from onnxgrad.ir.sizes import SizesGiven
 from onnxgrad.ir.variable import LEARNING_RATE, Parameter, Variable
 from onnxgrad.nn.clip import GradientClip
 from onnxgrad.optimizer.eager import EagerSteps
@@ -114,6 +115,10 @@ class Optimizer(EagerSteps):
         startup_program: Program | None = None,
         parameters: Sequence[Variable | str] | None = None,
         no_grad_set: Any = None,
+        *,
+        checkpoints: Checkpoints = None,
+        memory_budget: int | None = None,
+        sizes: SizesGiven = None,
     ) -> tuple[list[Operator], Pairs]:
         """Append the backward pass of ``loss`` and the update of the parameters.
 
@@ -123,7 +128,7 @@ class Optimizer(EagerSteps):
             loss: variable of one element.
             startup_program: receives the initialisation of the optimizer's state; None for the default one.
             parameters: which to train; None for those given to the constructor, or all.
-            no_grad_set: passed to ``append_backward``.
+            no_grad_set, checkpoints, memory_budget, sizes: passed to ``append_backward``.
 
         Returns:
             (operators of the update, pairs of parameter and gradient in program order). A parameter that another optimizer
@@ -136,7 +141,8 @@ class Optimizer(EagerSteps):
         if isinstance(loss, Variable) and loss.is_eager:
             self.step()
             return [], [(p, p.grad) for p in self._eager_parameters() if p.grad is not None]
-        pairs = self.backward(loss, startup_program, parameters, no_grad_set)
+        chosen: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
+        pairs = self.backward(loss, startup_program, parameters, no_grad_set, **chosen)
         return self.apply_gradients(pairs, startup_program), pairs
 
     def backward(
@@ -146,6 +152,10 @@ class Optimizer(EagerSteps):
         parameters: Sequence[Variable | str] | None = None,
         no_grad_set: Any = None,
         callbacks: Sequence[Callable[..., Any]] | None = None,
+        *,
+        checkpoints: Checkpoints = None,
+        memory_budget: int | None = None,
+        sizes: SizesGiven = None,
     ) -> Pairs:
         """The pairs of parameter and gradient, without an update."""
         if not isinstance(loss, Variable):
@@ -153,7 +163,8 @@ class Optimizer(EagerSteps):
         if loss.static_shape is None or int(np.prod(loss.static_shape)) != 1:
             raise _NotScalar(f"minimize needs a loss of one element; {loss!r} is not known to have one. Take its mean or sum.")
         chosen = parameters if parameters is not None else self._parameters
-        return append_backward(loss, None if chosen is None else list(chosen), no_grad_set, callbacks)
+        listed = None if chosen is None else list(chosen)
+        return append_backward(loss, listed, no_grad_set, callbacks, checkpoints, memory_budget=memory_budget, sizes=sizes)
 
     def apply_gradients(self, params_grads: Pairs, startup_program: Program | None = None) -> list[Operator]:
         """Append clipping, decay and the update for these pairs; returns the appended operators.

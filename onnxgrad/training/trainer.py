@@ -12,11 +12,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onnxgrad import state
+from onnxgrad.autodiff.api import Checkpoints
 from onnxgrad.errors import ArgumentError, DataError, TrainingError
 from onnxgrad.interop.onnx_export import save_onnx
 from onnxgrad.interop.onnx_import import from_onnx
 from onnxgrad.ir.defaults import program_guard
 from onnxgrad.ir.program import Program
+from onnxgrad.ir.sizes import SizesGiven
 from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.nn.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
@@ -66,6 +68,10 @@ class Trainer:
         accumulate: micro-batches whose mean gradient makes one update.
         ema: decay of a moving average of the weights, which evaluation, prediction and export then use.
         seed: of the order of the data and of dropout.
+        checkpoints: tensors to keep, or ``"auto"``; what lies between is computed again in the backward pass, which takes less
+            memory and more time.
+        memory_budget: bytes that the results and gradients of a step may take; as little as possible is computed again.
+        sizes: of unknown dimensions, for these two: see ``append_backward``. ``{"batch": 64}`` is often enough.
         place: ``CPUPlace()`` or ``CUDAPlace(i)``.
         threads: threads within an operator; None for onnxruntime's choice.
 
@@ -99,6 +105,9 @@ class Trainer:
         accumulate: int = 1,
         ema: float | None = None,
         seed: int = 0,
+        checkpoints: Checkpoints = None,
+        memory_budget: int | None = None,
+        sizes: SizesGiven = None,
         place: Any = None,
         threads: int | None = None,
     ) -> None:
@@ -117,8 +126,9 @@ class Trainer:
         self.optimizer = make_optimizer(optimizer, planned(learning_rate, schedule, warmup), weight_decay, clip)
         self.accumulate, self.seed = accumulate, seed
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
+        kept: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with state.fresh_names():
-            self._append(ema)
+            self._append(ema, kept)
         self.executor = Executor(place, threads=threads)
         self._begin()
 
@@ -132,7 +142,7 @@ class Trainer:
         self._shapes: list[tuple[Any, ...]] | None = None
         self._interrupt = Interrupt()
 
-    def _append(self, ema: float | None) -> None:
+    def _append(self, ema: float | None, kept: dict[str, Any]) -> None:
         self.update: Program | None = None
         self.average: ExponentialMovingAverage | None = None
         attached = attach(self.program, self.terms)
@@ -143,7 +153,7 @@ class Trainer:
             p.do_model_average = False
         for p in self.chosen:
             p.trainable, p.stop_gradient, p.do_model_average = True, False, True
-        pairs = self.optimizer.backward(self.loss, parameters=self.chosen)
+        pairs = self.optimizer.backward(self.loss, parameters=self.chosen, **kept)
         if not pairs:
             raise ArgumentError("no parameter that may be trained reaches the loss. Check trainable=, freeze= and the output.")
         self.trained = [p for p, _ in pairs]

@@ -218,6 +218,26 @@ class TestTrain:
         assert process.returncode == 0 and "onnxgrad train --resume" in err and "Traceback" not in err
         assert (files / "run" / "last.safetensors").exists()
 
+    def test_export_in_the_forms_of_a_provider(self, files):
+        train(files, "--epochs", "1", "--out", files / "run")
+        for name, more in (("plain", ()), ("lowered", ("--lowering", "cpu"))):
+            command("export", files / "run", "--training-step", files / f"{name}.onnx", *more)
+        plain, lowered = onnx.load(files / "plain.onnx"), onnx.load(files / "lowered.onnx")
+        assert [v.name for v in plain.graph.output] == [v.name for v in lowered.graph.output]
+        assert [node.op_type for node in plain.graph.node] != [node.op_type for node in lowered.graph.node]
+        assert "invalid choice" in command("export", files / "run", "--training-step", "s.onnx", "--lowering", "gpu", code=2)
+        assert "--training-step" in command("export", files / "run", "--inference", "s.onnx", "--lowering", "cpu", code=2)
+        command("grad", files / "m.onnx", "--lowering", "cpu", "-o", files / "g.onnx")
+        onnx.checker.check_model(onnx.load(files / "g.onnx"), full_check=True)
+
+    def test_memory_budget(self, files):
+        shown = train(files, "--memory-budget", "16kB", "--batch-size", "64", "--epochs", "2", "--out", files / "run")
+        assert "operators run twice" in shown and "kB without recomputation" in shown
+        command("train", "--resume", files / "run", "--epochs", "3")
+        err = train(files, "--memory-budget", "0.5kB", "--epochs", "1", "--out", files / "other", code=2)
+        assert "smallest peak" in err and "Traceback" not in err
+        assert "not a size" in train(files, "--memory-budget", "much", "--out", files / "other", code=2)
+
     def test_lora_with_a_new_head(self, files):
         what = ("--head", "3", "--lora", "2", "--lora-layers", "body.*", "--epochs", "3", "--out", files / "run")
         assert "training 4 of" in train(files, *what)

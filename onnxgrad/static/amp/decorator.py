@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.autodiff.api import Checkpoints
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.operator import Operator, Role
 from onnxgrad.ir.program import Program
+from onnxgrad.ir.sizes import SizesGiven
 from onnxgrad.ir.variable import Variable
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.passes.mixed_precision import to_mixed_precision
@@ -85,6 +87,10 @@ class OptimizerWithMixedPrecision:
         startup_program: Program | None = None,
         parameter_list: Sequence[Variable | str] | None = None,
         no_grad_set: Any = None,
+        *,
+        checkpoints: Checkpoints = None,
+        memory_budget: int | None = None,
+        sizes: SizesGiven = None,
     ) -> tuple[list[Operator], Pairs]:
         """Rewrite the program of ``loss``, append the backward pass of the scaled loss and the update.
 
@@ -95,7 +101,7 @@ class OptimizerWithMixedPrecision:
             loss: variable of one element.
             startup_program: receives the initialisation of the state; None for the default one.
             parameter_list: which parameters to train; None for those of the optimizer, or all.
-            no_grad_set: passed to ``append_backward``.
+            no_grad_set, checkpoints, memory_budget, sizes: passed to ``append_backward``.
 
         Returns:
             (operators of the update, pairs of parameter and scaled gradient).
@@ -104,7 +110,8 @@ class OptimizerWithMixedPrecision:
             NotAVariable: if ``loss`` is not a Variable.
             ArgumentError: if it does not have exactly one element, or its program has a backward pass in another type already.
         """
-        pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
+        chosen: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
+        pairs = self.backward(loss, startup_program, parameter_list, no_grad_set, **chosen)
         return self.apply_optimize(loss, startup_program, pairs), pairs
 
     def backward(
@@ -114,6 +121,10 @@ class OptimizerWithMixedPrecision:
         parameter_list: Sequence[Variable | str] | None = None,
         no_grad_set: Any = None,
         callbacks: Sequence[Callable[..., Any]] | None = None,
+        *,
+        checkpoints: Checkpoints = None,
+        memory_budget: int | None = None,
+        sizes: SizesGiven = None,
     ) -> Pairs:
         """The pairs of parameter and scaled gradient, without an update."""
         if not isinstance(loss, Variable):
@@ -130,7 +141,8 @@ class OptimizerWithMixedPrecision:
         if self._scales:
             scale = op.Cast(op.Squeeze(self._loss_scaling, [0]), to=wide.dtype.number)
             self._scaled_loss = op.Mul(wide, scale)
-        return self._optimizer.backward(self._scaled_loss, startup_program, parameter_list, no_grad_set, callbacks)
+        chosen: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
+        return self._optimizer.backward(self._scaled_loss, startup_program, parameter_list, no_grad_set, callbacks, **chosen)
 
     def apply_optimize(self, loss: Variable, startup_program: Program | None, params_grads: Pairs) -> list[Operator]:
         """``apply_gradients``, with the startup program to use."""

@@ -1,0 +1,130 @@
+"""Exports in the forms of a provider: other operators, the same names, the same training."""
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import onnxgrad as paddle
+import onnxgrad.nn.functional as F
+from onnxgrad import static
+from onnxgrad.errors import ArgumentError
+
+DRAW = np.random.default_rng(0)
+FEED = {"image": DRAW.normal(size=(8, 8, 4, 4)).astype(np.float32), "label": DRAW.integers(0, 5, 8)}
+
+
+@pytest.fixture
+def trained():
+    """Loss and gradients of a program with what the lowerings rewrite; its values are set."""
+    with static.program_guard(static.Program(), static.Program()), static.scope_guard(static.Scope()):
+        image, label = static.data("image", [8, 8, 4, 4]), static.data("label", [8], "int64")
+        h = static.nn.batch_norm(static.nn.conv2d(image, 32, 3, padding=1), act="relu")
+        loss = F.cross_entropy(static.nn.fc(paddle.flatten(h, 1), 5), label)
+        _, pairs = paddle.optimizer.Momentum(0.05, 0.9).minimize(loss)
+        static.Executor().run(static.default_startup_program())
+        yield loss, [g for _, g in pairs]
+
+
+def names(model):
+    return [[v.name for v in entries] for entries in (model.graph.input, model.graph.output)]
+
+
+def kinds(model):
+    return Counter(node.op_type for node in model.graph.node)
+
+
+REWRITTEN = {"cpu": ("Conv", "SoftmaxCrossEntropyLoss"), "cuda": ("BatchNormalization",)}
+
+
+def check(plain, lowered, provider):
+    onnx.checker.check_model(lowered, full_check=True)
+    assert {node.domain for node in lowered.graph.node} == {""}
+    assert names(lowered) == names(plain)
+    assert any(kinds(lowered)[kind] < kinds(plain)[kind] for kind in REWRITTEN[provider])
+
+
+@pytest.mark.parametrize("provider", REWRITTEN)
+def test_a_training_step_trains_the_same(trained, provider):
+    loss, _ = trained
+    found, models = [], []
+    for lowering in (None, provider):
+        model, manifest = paddle.to_training_step(loss.block.program, [loss], lowering=lowering)
+        models.append(model)
+        session, state, losses = onnxruntime.InferenceSession(model.SerializeToString()), {}, []
+        for _ in range(5):
+            values = session.run(None, {**FEED, **state})
+            results = dict(zip([output.name for output in session.get_outputs()], values, strict=True))
+            state = {entry["input"]: results[entry["output"]] for entry in manifest["state"]}
+            losses.append(results[manifest["fetches"][0]["name"]])
+        found.append(losses)
+    check(*models, provider)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4)
+    assert found[0][4] < found[0][0]
+
+
+def test_files_of_a_step(trained, tmp_path):
+    loss, _ = trained
+    plain = paddle.save_training_step(loss.block.program, tmp_path / "plain", [loss])
+    lowered = paddle.save_training_step(loss.block.program, tmp_path / "lowered", [loss], lowering="cpu")
+    check(onnx.load(tmp_path / "plain.onnx"), onnx.load(tmp_path / "lowered.onnx"), "cpu")
+    assert (tmp_path / "plain.bin").read_bytes() == (tmp_path / "lowered.bin").read_bytes()
+    assert {k: v for k, v in plain.items() if k not in ("model", "values")} == {
+        k: v for k, v in lowered.items() if k not in ("model", "values")
+    }
+
+
+@pytest.mark.parametrize("provider", REWRITTEN)
+def test_two_models_of_a_step(trained, provider, tmp_path):
+    loss, _ = trained
+    plain = paddle.to_split_training_step(loss.block.program, [loss])
+    lowered = paddle.to_split_training_step(loss.block.program, [loss], lowering=provider)
+    check(plain[0], lowered[0], provider)
+    assert names(plain[1]) == names(lowered[1]) and plain[2] == lowered[2]
+    values = [onnxruntime.InferenceSession(m.SerializeToString()).run(None, FEED) for m in (plain[0], lowered[0])]
+    for a, b in zip(*values, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-5)
+    paddle.save_split_training_step(loss.block.program, tmp_path / "step", [loss], lowering=provider)
+    assert kinds(onnx.load(tmp_path / "step_gradients.onnx")) == kinds(lowered[0])
+
+
+@pytest.mark.parametrize("provider", REWRITTEN)
+def test_gradients(trained, provider, tmp_path):
+    loss, gradients = trained
+    plain = paddle.to_onnx(loss.block.program, [loss, *gradients])
+    paddle.save_onnx(loss.block.program, tmp_path / "m.onnx", [loss, *gradients], lowering=provider)
+    lowered = onnx.load(tmp_path / "m.onnx")
+    check(plain, lowered, provider)
+    values = [onnxruntime.InferenceSession(m.SerializeToString()).run(None, FEED) for m in (plain, lowered)]
+    for a, b in zip(*values, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-5)
+    roles = Counter(entry.value for node in lowered.graph.node for entry in node.metadata_props if entry.key == "onnxgrad.role")
+    assert roles["backward"] > 10
+
+
+def test_the_program_stays_as_it_was(trained):
+    loss, _ = trained
+    before = str(loss.block.program)
+    first = paddle.to_training_step(loss.block.program, [loss])[0].SerializeToString(deterministic=True)
+    paddle.to_training_step(loss.block.program, [loss], lowering="cpu")
+    assert str(loss.block.program) == before
+    assert paddle.to_training_step(loss.block.program, [loss])[0].SerializeToString(deterministic=True) == first
+
+
+@pytest.mark.parametrize("name", ["CPU", "tensorrt", "", 1])
+def test_a_lowering_that_there_is_not(trained, name):
+    loss, _ = trained
+    program = loss.block.program
+    for write in (paddle.to_training_step, paddle.to_split_training_step, paddle.to_onnx):
+        with pytest.raises(ArgumentError, match="'cpu', 'cuda' or None"):
+            write(program, [loss], lowering=name)
+
+
+def test_a_program_in_an_old_opset_is_refused():
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 13]> f (float[2] x) => (float[2] y) { y = Tanh(x) }')
+    program = paddle.from_onnx(model)
+    with pytest.raises(ArgumentError, match="opset 13"):
+        paddle.to_onnx(program, lowering="cpu")
+    assert program.opset_version() == 13
