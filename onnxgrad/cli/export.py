@@ -2,6 +2,7 @@
 
 examples:
   onnxgrad export run/ --inference tuned.onnx
+  onnxgrad export run/ --inference small.onnx --fold
   onnxgrad export run/ --checkpoint last --training-step step.onnx
   onnxgrad export run/ --adapters adapters.safetensors
 """
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="folder of a run")
     parser.add_argument("--checkpoint", default="best", help="best (default), last, or the path of a checkpoint")
     parser.add_argument("--inference", metavar="FILE.onnx", help="write the model with its new weights")
+    parser.add_argument("--fold", action="store_true", help="fold the model's BatchNormalization into the layers before it")
     parser.add_argument("--training-step", metavar="FILE.onnx", help="write one step of training, and its manifest as .json")
     parser.add_argument("--adapters", metavar="FILE.safetensors", help="write the weights of the LoRA branches alone")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -40,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     trainer.load(path)
     written = []
     if options.inference:
-        trainer.export(options.inference)
+        trainer.export(options.inference, fold=options.fold)
         written.append(options.inference)
     if options.adapters:
         save_adapters(trainer.program, options.adapters)

@@ -10,6 +10,8 @@ from typing import Any
 from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.interop.onnx_import import from_onnx
 from onnxgrad.ir.program import Program
+from onnxgrad.training.batch_norm import insert_batch_norm
+from onnxgrad.training.data import Columns, open_data
 from onnxgrad.training.folder import RunFolder, write_atomically
 from onnxgrad.training.lora import add_lora
 from onnxgrad.training.surgery import insert_dropout, replace_head
@@ -18,6 +20,7 @@ from onnxgrad.training.trainer import Trainer
 __all__ = ["make_trainer", "read_settings", "write_settings"]
 
 SETTINGS, MODEL = "settings.json", "model.onnx"
+_EXAMPLES = 1024
 
 
 def read_settings(folder: str) -> dict[str, Any]:
@@ -65,6 +68,10 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     chosen = settings["train"]
     if settings["head"] is not None:
         replace_head(program, settings["head_at"], settings["head"], seed=settings["seed"])
+    if settings["batch_norm"] is not None:
+        # The checkpoint of a run that is resumed or exported holds the statistics.
+        sample = None if folder is not None else _sample(settings["data"], program)
+        insert_batch_norm(program, settings["batch_norm"] or None, sample)
     if settings["dropout"]:
         insert_dropout(program, settings["dropout_after"], settings["dropout"])
     if settings["lora"] is not None:
@@ -88,6 +95,13 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         seed=settings["seed"],
         threads=settings["threads"],
     )
+
+
+def _sample(path: str, program: Program) -> Any:
+    """The first examples of the data, for statistics"""
+    columns = open_data(path, [v.name for v in program.inputs])
+    assert isinstance(columns, Columns)
+    return {name: array[:_EXAMPLES] for name, array in columns.arrays.items()}
 
 
 def _term(settings: dict[str, Any]) -> Any:

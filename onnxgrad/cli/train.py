@@ -72,6 +72,9 @@ def _add_choice(group: Any) -> None:
     group.add_argument("--lora-layers", nargs="+", default=["*"], metavar="PATTERN", help="weights that get a branch")
     group.add_argument("--head", type=int, metavar="CLASSES", help="put a fresh last layer on the model, called head")
     group.add_argument("--head-at", metavar="TENSOR", help="what the new layer reads")
+    group.add_argument(
+        "--batch-norm", nargs="*", metavar="NAME", help="put BatchNormalization behind these layers, or behind all convolutions"
+    )
     group.add_argument("--dropout", type=float, metavar="RATIO", help="put Dropout behind --dropout-after")
     group.add_argument("--dropout-after", nargs="+", default=[], metavar="NAME", help="operators or tensors")
 

@@ -23,6 +23,7 @@ from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.runtime.executor import Executor
 from onnxgrad.static.average import ExponentialMovingAverage
 from onnxgrad.training.accumulation import accumulating
+from onnxgrad.training.batch_norm import fold_added_batch_norm, fold_batch_norm
 from onnxgrad.training.checkpoint import graph_hash, load_checkpoint, read_metadata, save_checkpoint
 from onnxgrad.training.curves import plot_history
 from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data, prefetched
@@ -402,15 +403,23 @@ class Trainer:
             raise DataError("there is nothing to predict: the data has no batch.")
         return {name: np.concatenate(values) for name, values in found.items()}
 
-    def export(self, path: str | Path) -> None:
+    def export(self, path: str | Path, fold: bool = False) -> None:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
 
         Names, metadata and dynamic dimensions are those of the model that was loaded. LoRA branches are added to their
-        weights, and Dropout that ``insert_dropout`` put in is left out.
+        weights, Dropout that ``insert_dropout`` put in is left out, and BatchNormalization that ``insert_batch_norm`` put in is
+        folded into its layer.
+
+        Args:
+            path: file to write.
+            fold: also fold the model's own BatchNormalization, where it follows a Conv, ConvTranspose or Gemm.
         """
         with self._averaged():
             final = merge_lora(self.inference)
         remove_added_dropout(final)
+        fold_added_batch_norm(final)
+        if fold:
+            final = fold_batch_norm(final)
         save_onnx(final, path)
 
     # Checkpoints -------------------------------------------------------------------------------------------------------

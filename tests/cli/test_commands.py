@@ -225,6 +225,24 @@ class TestTrain:
         names = {i.name for i in onnx.load(files / "t.onnx").graph.initializer}
         assert not any("lora" in name for name in names) and (files / "a.safetensors").exists()
 
+    def test_normalization_put_behind_a_layer_resumes_and_is_folded_on_export(self, files):
+        made = model()
+        made.graph.node.remove(made.graph.node[1])
+        made.graph.node[1].input[0] = "hidden"
+        onnx.save(made, files / "m.onnx")
+        train(files, "--batch-norm", "hidden", "--epochs", "2", "--out", files / "run")
+        command("train", "--resume", files / "run", "--epochs", "3")
+        command("export", files / "run", "--inference", files / "tuned.onnx")
+        assert [node.op_type for node in onnx.load(files / "tuned.onnx").graph.node] == [n.op_type for n in made.graph.node]
+        train(files, "--batch-norm", "hidden", "--epochs", "3", "--out", files / "whole")
+        command("export", files / "whole", "--inference", files / "same.onnx")
+        assert (files / "same.onnx").read_bytes() == (files / "tuned.onnx").read_bytes()
+
+    def test_the_models_own_normalization_is_folded_if_asked(self, files):
+        train(files, "--epochs", "1", "--out", files / "run")
+        command("export", files / "run", "--inference", files / "tuned.onnx", "--fold")
+        assert [node.op_type for node in onnx.load(files / "tuned.onnx").graph.node] == ["Gemm", "Relu", "Dropout", "Gemm"]
+
     def test_json_lines(self, files):
         rows = [json.loads(text) for text in train(files, "--epochs", "2", "--out", files / "run", "--json").splitlines()]
         assert [row["epoch"] for row in rows] == [1, 2]
