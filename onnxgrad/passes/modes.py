@@ -16,7 +16,7 @@ from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.variable import Variable
 from onnxgrad.passes.lift import lift
 
-__all__ = ["attach_training", "set_training"]
+__all__ = ["attach_training", "set_training", "split_statistics"]
 
 DROPOUT_STATE, DROPOUT_SEED = "dropout_step", "dropout_seed"
 
@@ -25,6 +25,7 @@ def set_training(program: Program, training: bool) -> None:
     """Attach or remove the training forms of all forward Dropout and BatchNormalization operators of the main block."""
     if training:
         lift(program)
+        split_statistics(program)
     block = program.global_block()
     for op in list(block.ops):
         if op.replaces is None and op.domain == "" and op.type in ("Dropout", "BatchNormalization"):
@@ -32,6 +33,26 @@ def set_training(program: Program, training: bool) -> None:
             if training:
                 attach_training(op)
     program.version += 1
+
+
+def split_statistics(program: Program) -> None:
+    """Give each BatchNormalization of a loaded program running statistics of its own.
+
+    Exporters store equal tensors once, and before the first training all means are 0. Clones share values by name, so this comes
+    before a clone that shall see what training makes of them.
+    """
+    seen: set[int] = set()
+    for op in program.global_block().ops if program.imported is not None else []:
+        if op.type != "BatchNormalization" or op.domain or op.replaces is not None:
+            continue
+        for place in (3, 4):
+            v = op.inputs[place]
+            if v is None or not v.is_leaf or v.value is None:
+                continue
+            if id(v) in seen:
+                twin = program.create_global_var(v.name, np.array(v.get_value()))
+                op.inputs = [*op.inputs[:place], twin, *op.inputs[place + 1 :]]
+            seen.add(id(v))
 
 
 def detach_training(op: Operator) -> None:

@@ -20,6 +20,7 @@ from onnxgrad.ir.program import Program
 from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.nn.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.passes.modes import split_statistics
 from onnxgrad.runtime.executor import Executor
 from onnxgrad.static.average import ExponentialMovingAverage
 from onnxgrad.training.accumulation import accumulating
@@ -108,6 +109,7 @@ class Trainer:
         self.program = model if isinstance(model, Program) else from_onnx(model)
         self.inputs = list(self.program.inputs)
         self.program.random_seed = seed
+        split_statistics(self.program)
         self.inference = self.program.clone(for_test=True)
         self.chosen = choose_trainable(self.program, trainable, freeze)
         _warn_of_ties(self.chosen)

@@ -204,3 +204,28 @@ class TestInserting:
     def test_data_of_another_shape_is_refused(self):
         with pytest.raises(DataError, match="x"):
             insert_batch_norm(og.from_onnx(FOLDED), data={"x": IMAGES[:, :, 0]})
+
+
+class TestMergedStatistics:
+    """Exporters store equal tensors once: at first all means are 0 and all variances 1."""
+
+    TEXT = """<ir_version: 8, opset_import: ["": 17]> f (float[N, 2] x) => (float[N, 2] y)
+        <float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] t = {1, 1}, float[2] c = {0, 0}, float[2] m = {0, 0}, float[2] v = {1, 1}> {
+        h = BatchNormalization (x, s, b, m, v)
+        k = Add (h, x)
+        y = BatchNormalization (k, t, c, m, v) }"""
+
+    def test_each_learns_its_own(self, tmp_path):
+        t = Trainer(parse_model(self.TEXT), loss="mse", optimizer="sgd", learning_rate=0.0)
+        x = np.random.default_rng(0).normal(5, 2, (64, 2)).astype(np.float32)
+        for _ in range(150):
+            t.step({"x": x, "target": x})
+        t.export(tmp_path / "m.onnx")
+        stored = {i.name: numpy_helper.to_array(i) for i in onnx.load(tmp_path / "m.onnx").graph.initializer}
+        first, second = onnx.load(tmp_path / "m.onnx").graph.node[0], onnx.load(tmp_path / "m.onnx").graph.node[2]
+        k = (x - x.mean(axis=0)) / x.std(axis=0) + x
+        np.testing.assert_allclose(stored[first.input[3]], x.mean(axis=0), rtol=1e-4)
+        np.testing.assert_allclose(stored[second.input[4]], k.var(axis=0), rtol=1e-4)
+        (found,) = run(str(tmp_path / "m.onnx"), {"x": x})
+        np.testing.assert_allclose(found, t.predict({"x": x})["y"], rtol=1e-5)
+        np.testing.assert_allclose(found, (k - k.mean(axis=0)) / k.std(axis=0), atol=1e-3)
