@@ -18,7 +18,6 @@ import onnx
 from onnxgrad.cli.common import print_json
 from onnxgrad.cli.settings import make_trainer, read_settings
 from onnxgrad.errors import ArgumentError, TrainingError
-from onnxgrad.interop.training_step import to_training_step
 from onnxgrad.training.folder import BEST, LAST
 from onnxgrad.training.lora import save_adapters
 from onnxgrad.training.trainer import Trainer
@@ -66,11 +65,7 @@ def _checkpoint(folder: Path, name: str) -> Path:
 
 
 def _write_step(trainer: Trainer, path: Path) -> list[str]:
-    if trainer.update is not None:
-        raise ArgumentError(
-            "a run that accumulates gradients is two programs; --training-step writes one. Train with --accumulate 1."
-        )
-    model, manifest = to_training_step(trainer.program, [trainer.loss, *trainer.outputs])
+    model, manifest = trainer.to_training_step()
     onnx.save_model(model, str(path))
     described = path.with_suffix(".json")
     described.write_text(json.dumps(manifest, indent=1))

@@ -15,6 +15,7 @@ from onnxgrad import state
 from onnxgrad.errors import ArgumentError, DataError, TrainingError
 from onnxgrad.interop.onnx_export import save_onnx
 from onnxgrad.interop.onnx_import import from_onnx
+from onnxgrad.interop.training_step import save_training_step, to_training_step
 from onnxgrad.ir.defaults import program_guard
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.variable import Parameter, Variable
@@ -23,7 +24,7 @@ from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.passes.modes import split_statistics
 from onnxgrad.runtime.executor import Executor
 from onnxgrad.static.average import ExponentialMovingAverage
-from onnxgrad.training.accumulation import accumulating
+from onnxgrad.training.accumulation import accumulating, joined
 from onnxgrad.training.batch_norm import fold_added_batch_norm, fold_batch_norm
 from onnxgrad.training.checkpoint import graph_hash, load_checkpoint, read_metadata, save_checkpoint
 from onnxgrad.training.curves import plot_history
@@ -423,6 +424,27 @@ class Trainer:
         if fold:
             final = fold_batch_norm(final)
         save_onnx(final, path)
+
+    def to_training_step(self) -> tuple[Any, dict[str, Any]]:
+        """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
+
+        Its fetches are the loss and the outputs that the loss reads. With gradient accumulation the step counts the
+        micro-batches and updates the weights at every last one.
+        """
+        return to_training_step(self._step(), [v.name for v in (self.loss, *self.outputs)])
+
+    def save_training_step(self, path: str | Path) -> dict[str, Any]:
+        """The same as three files and the manifest that describes them: see ``onnxgrad.save_training_step``.
+
+        Raises:
+            OSError: if a file cannot be written.
+        """
+        return save_training_step(self._step(), path, [v.name for v in (self.loss, *self.outputs)])
+
+    def _step(self) -> Program:
+        if self.update is None:
+            return self.program
+        return joined(self.program, self.update, self.accumulate, self.step_number % self.accumulate)
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 

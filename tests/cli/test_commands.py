@@ -243,6 +243,13 @@ class TestTrain:
         command("export", files / "run", "--inference", files / "tuned.onnx", "--fold")
         assert [node.op_type for node in onnx.load(files / "tuned.onnx").graph.node] == ["Gemm", "Relu", "Dropout", "Gemm"]
 
+    def test_a_step_that_accumulates_is_one_file(self, files):
+        train(files, "--accumulate", "3", "--epochs", "1", "--out", files / "run")
+        command("export", files / "run", "--training-step", files / "step.onnx")
+        manifest = json.loads((files / "step.json").read_text())
+        assert {"micro_batch", "head.weight@ACCUMULATED"} <= {entry["input"] for entry in manifest["state"]}
+        onnx.checker.check_model(onnx.load(files / "step.onnx"), full_check=True)
+
     def test_json_lines(self, files):
         rows = [json.loads(text) for text in train(files, "--epochs", "2", "--out", files / "run", "--json").splitlines()]
         assert [row["epoch"] for row in rows] == [1, 2]
