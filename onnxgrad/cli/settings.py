@@ -14,7 +14,9 @@ from onnxgrad.training.batch_norm import insert_batch_norm
 from onnxgrad.training.data import Columns, open_data
 from onnxgrad.training.folder import RunFolder, write_atomically
 from onnxgrad.training.lora import add_lora
+from onnxgrad.training.losses import Term
 from onnxgrad.training.surgery import insert_dropout, replace_head
+from onnxgrad.training.ties import tie, untie
 from onnxgrad.training.trainer import Trainer
 
 __all__ = ["make_trainer", "read_settings", "write_settings"]
@@ -66,6 +68,10 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     """The trainer that the settings describe."""
     program: Program = from_onnx(_model_path(settings, folder), expand=settings["expand"])
     chosen = settings["train"]
+    for name in settings["untie"]:
+        untie(program, name)
+    for kept, replaced in settings["tie"]:
+        tie(program, kept, replaced)
     if settings["head"] is not None:
         replace_head(program, settings["head_at"], settings["head"], seed=settings["seed"])
     if settings["batch_norm"] is not None:
@@ -79,7 +85,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
     return Trainer(
         program,
-        loss=settings["loss"] if settings["of"] is None else _term(settings),
+        loss=_loss(settings),
         target=settings["target"],
         optimizer=settings["optimizer"],
         learning_rate=settings["lr"],
@@ -104,7 +110,17 @@ def _sample(path: str, program: Program) -> Any:
     return {name: array[:_EXAMPLES] for name, array in columns.arrays.items()}
 
 
-def _term(settings: dict[str, Any]) -> Any:
-    from onnxgrad.training.losses import Term
+def _loss(settings: dict[str, Any]) -> str | list[Term]:
+    if settings["term"]:
+        return [Term(loss, output, target, _number(weight)) for loss, output, target, weight in settings["term"]]
+    if settings["of"] is not None:
+        return [Term(settings["loss"], settings["of"], settings["target"])]
+    found: str = settings["loss"]
+    return found
 
-    return Term(settings["loss"], settings["of"], settings["target"])
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ArgumentError(f"--term ends with a weight, not {text!r}. Write LOSS OUTPUT TARGET WEIGHT.") from error

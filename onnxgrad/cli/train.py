@@ -7,6 +7,7 @@ examples:
   onnxgrad train m.onnx --data train.npz --val val.npz --target y --loss cross_entropy --optimizer adamw --lr 1e-3
       --schedule cosine --epochs 5 --batch-size 64 --metric accuracy --patience 3 --train 'head.*' --out run/
   onnxgrad train m.onnx --data train.npz --target y --loss mse --lora 8 --out run/
+  onnxgrad train m.onnx --data train.npz --term cross_entropy class label 1 --term mse box corners 0.5 --out run/
   onnxgrad train --resume run/
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,13 @@ def _add_data(group: Any) -> None:
 def _add_loss(group: Any) -> None:
     group.add_argument("--loss", choices=sorted(LOSSES), help="what to make small")
     group.add_argument("--of", metavar="OUTPUT", help="output that the loss reads; the first without it")
+    group.add_argument(
+        "--term",
+        nargs=4,
+        action="append",
+        metavar=("LOSS", "OUTPUT", "TARGET", "WEIGHT"),
+        help="instead of --loss, --of and --target: one term of a weighted sum; may be repeated",
+    )
     group.add_argument("--metric", nargs="+", choices=sorted(METRICS), default=[], help="what else to show")
     group.add_argument("--optimizer", choices=optimizer_names(), default="adamw", metavar="NAME", help=", ".join(optimizer_names()))
     group.add_argument("--lr", type=float, default=1e-3, help="learning rate (default %(default)s)")
@@ -68,6 +77,17 @@ def _add_loss(group: Any) -> None:
 def _add_choice(group: Any) -> None:
     group.add_argument("--train", nargs="+", metavar="PATTERN", help="weights to train; all without it")
     group.add_argument("--freeze", nargs="+", metavar="PATTERN", help="weights to leave as they are")
+    group.add_argument(
+        "--untie", nargs="+", default=[], metavar="WEIGHT", help="give each operator that reads it a copy of its own"
+    )
+    group.add_argument(
+        "--tie",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("KEPT", "REPLACED"),
+        help="make equal weights one; may be repeated",
+    )
     group.add_argument("--lora", type=int, metavar="RANK", help="train low-rank branches beside frozen layers")
     group.add_argument("--lora-layers", nargs="+", default=["*"], metavar="PATTERN", help="weights that get a branch")
     group.add_argument("--head", type=int, metavar="CLASSES", help="put a fresh last layer on the model, called head")
@@ -90,9 +110,11 @@ def _add_course(group: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     folder, settings = _settings(options)
-    trainer = make_trainer(settings, folder if options.resume else None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        trainer = make_trainer(settings, folder if options.resume else None)
     if not options.json:
-        for remark in trainer.remarks:
+        for remark in [*trainer.remarks, *(warning.message for warning in caught)]:
             print(f"note: {remark}")
         count = sum(p.get_value().size for p in trainer.trained)
         print(f"training {len(trainer.trained)} of {len(trainer.program.parameters)} weights, {count:,} elements")
@@ -113,8 +135,10 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         if options.epochs is not None:
             settings["epochs"] = options.epochs
         return options.resume, settings
+    if options.term and (options.loss is not None or options.of is not None):
+        raise ArgumentError("--term stands for --loss, --of and --target. Give one or the other.")
     for name in ("model", "data", "loss", "out"):
-        if getattr(options, name) is None:
+        if getattr(options, name) is None and not (name == "loss" and options.term):
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
     if options.dropout and not options.dropout_after:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")

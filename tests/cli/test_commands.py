@@ -243,6 +243,31 @@ class TestTrain:
         command("export", files / "run", "--inference", files / "tuned.onnx", "--fold")
         assert [node.op_type for node in onnx.load(files / "tuned.onnx").graph.node] == ["Gemm", "Relu", "Dropout", "Gemm"]
 
+    def test_several_weighted_terms(self, files):
+        made = model()
+        made.graph.output.append(onnx.helper.make_tensor_value_info("hidden", 1, ["batch", 8]))
+        onnx.save(made, files / "m.onnx")
+        np.savez(files / "two.npz", x=data()["x"], y=data()["target"], h=np.zeros((40, 8), "f4"))
+        shown = {}
+        for weight in ("0", "0.5"):
+            terms = ("--term", "cross_entropy", "scores", "y", "1", "--term", "mse", "hidden", "h", weight)
+            what = (*terms, "--lr", "0", "--batch-size", "40", "--epochs", "1", "--json", "--out", files / f"run{weight}")
+            shown[weight] = json.loads(command("train", files / "m.onnx", "--data", files / "two.npz", *what))["loss"]
+        (hidden,) = onnxruntime.InferenceSession(files / "m.onnx").run(["hidden"], {"x": data()["x"]})
+        assert shown["0.5"] - shown["0"] == pytest.approx(0.5 * (hidden**2).mean(), rel=1e-3)
+        command("train", "--resume", files / "run0.5", "--epochs", "2")
+
+    def test_merged_weights_are_named_and_taken_apart(self, files):
+        made = model()
+        made.graph.node.insert(3, onnx.helper.make_node("Mul", ["active", "body.scale"], ["scaled"]))
+        made.graph.node[4].input[0] = "scaled"
+        onnx.save(made, files / "m.onnx")
+        assert "note: body.scale is read by 2 operators" in train(files, "--epochs", "1", "--out", files / "a")
+        assert "note: body.scale" not in train(files, "--epochs", "1", "--untie", "body.scale", "--out", files / "b")
+        command("export", files / "b", "--inference", files / "t.onnx")
+        weights = [i for i in onnx.load(files / "t.onnx").graph.initializer if i.name.startswith("body.scale")]
+        assert len(weights) == 2 and (numpy_helper.to_array(weights[0]) != numpy_helper.to_array(weights[1])).any()
+
     def test_a_step_that_accumulates_is_one_file(self, files):
         train(files, "--accumulate", "3", "--epochs", "1", "--out", files / "run")
         command("export", files / "run", "--training-step", files / "step.onnx")
@@ -298,6 +323,9 @@ class TestTrain:
             (["--train", "tail.*"], "fits no parameter", 2),
             (["--head", "2"], "holds the label 2; the output has classes 0 to 1", 1),
             (["--loss", "mse"], "column 'y' has shape", 1),
+            (["--term", "mse", "scores", "y", "1"], "--term stands for --loss", 2),
+            (["--tie", "body.weight", "head.weight"], "hold different numbers", 2),
+            (["--untie", "nowhere"], "no weight 'nowhere'", 2),
             (["--dropout", "0.1"], "--dropout needs --dropout-after", 2),
             (["--of", "nowhere"], "no output 'nowhere'", 2),
             (["--loss", "hinge"], "invalid choice", 2),
