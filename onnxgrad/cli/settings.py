@@ -60,7 +60,8 @@ def _model_path(settings: dict[str, Any], folder: str | None) -> Path:
     copied = Path(folder) / MODEL if folder is not None else Path(settings["model"])
     found = copied if copied.is_file() else Path(settings["model"])
     if not found.is_file():
-        raise ModelError(f"there is no file {str(found)!r}; the run was begun with it. Put it back.")
+        begun = "; the run was begun with it. Put it back." if folder is not None else ". Name an .onnx file."
+        raise ModelError(f"there is no file {str(found)!r}{begun}")
     return found
 
 

@@ -129,8 +129,10 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Folder and settings: those of the command line, or those of the run to resume"""
     if options.resume is not None:
-        if options.model is not None or options.out is not None:
-            raise ArgumentError("--resume FOLDER goes on with that run; leave the model and --out away.")
+        others = _given(options) - {"resume", "epochs", "json"}
+        if others:
+            what = "the model" if "model" in others else f"--{min(others).replace('_', '-')}"
+            raise ArgumentError(f"--resume FOLDER goes on with that run and its settings; leave {what} away.")
         settings = read_settings(options.resume)
         if options.epochs is not None:
             settings["epochs"] = options.epochs
@@ -147,6 +149,13 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     for name in ("model", "data", "val"):
         settings[name] = None if settings[name] is None else str(Path(settings[name]).resolve())
     return options.out, settings
+
+
+def _given(options: argparse.Namespace) -> set[str]:
+    """Names of the options that are not as without them"""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return {name for name, default in vars(parser.parse_args([])).items() if getattr(options, name) != default}
 
 
 def _fit(trainer: Trainer, settings: dict[str, Any], folder: str, options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -327,7 +327,10 @@ class Trainer:
     def _train_on(self, batches: Iterator[Batch], progress: Progress, folder: RunFolder | None, every: int | None) -> bool:
         """Train on these batches; False if interrupted"""
         for batch in batches:
-            values = self.step(batch)
+            try:
+                values = self.step(batch)
+            except DataError as error:
+                raise DataError(f"epoch {self.epoch + 1}, batch {self.batch + 1}: {error}") from error
             size = len(next(iter(batch.values())))
             self.batch += 1
             self._means.add(values, size)
