@@ -78,6 +78,10 @@ class TestInfo:
             assert text in shown
         assert "2 BatchNormalization, 1 Dropout" in shown and "configures BatchNormalization input 3" in shown
 
+    @pytest.mark.parametrize("name, folded", [("mobilenetv2-dyn18", True), ("mobilenetv2-legacy13", False)])
+    def test_folded_normalization_is_suspected(self, name, folded):
+        assert ("none of 10 convolutions is normalised" in command("info", REAL.parent / name / "model.onnx")) == folded
+
     def test_memory_grows_with_the_batch(self):
         small, large = (json.loads(command("info", DIGITS, "--json", "--dim", f"batch={n}"))["memory"] for n in (1, 10))
         assert large["results_and_their_gradients"] == 10 * small["results_and_their_gradients"]
