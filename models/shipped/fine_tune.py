@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 
 import file_type
+import sentence_kind
 import text_direction
 import voice_activity
 from common import find, fine_tune
 
-TASKS = [text_direction.TASK, voice_activity.TASK, file_type.TASK]
+TASKS = [text_direction.TASK, voice_activity.TASK, file_type.TASK, sentence_kind.TASK]
 
 
 def main() -> int:

@@ -2,6 +2,7 @@
 
 examples:
   onnxgrad export run/ --inference tuned.onnx
+  onnxgrad export run/ --inference small.onnx --fold
   onnxgrad export run/ --checkpoint last --training-step step.onnx
   onnxgrad export run/ --training-step step.onnx --lowering cpu
   onnxgrad export run/ --adapters adapters.safetensors
@@ -18,7 +19,6 @@ import onnx
 from onnxgrad.cli.common import add_lowering, print_json
 from onnxgrad.cli.settings import make_trainer, read_settings
 from onnxgrad.errors import ArgumentError, TrainingError
-from onnxgrad.interop.training_step import to_training_step
 from onnxgrad.training.folder import BEST, LAST
 from onnxgrad.training.lora import save_adapters
 from onnxgrad.training.trainer import Trainer
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="folder of a run")
     parser.add_argument("--checkpoint", default="best", help="best (default), last, or the path of a checkpoint")
     parser.add_argument("--inference", metavar="FILE.onnx", help="write the model with its new weights")
+    parser.add_argument("--fold", action="store_true", help="fold the model's BatchNormalization into the layers before it")
     parser.add_argument("--training-step", metavar="FILE.onnx", help="write one step of training, and its manifest as .json")
     add_lowering(parser, "the training step")
     parser.add_argument("--adapters", metavar="FILE.safetensors", help="write the weights of the LoRA branches alone")
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     trainer.load(path)
     written = []
     if options.inference:
-        trainer.export(options.inference)
+        trainer.export(options.inference, fold=options.fold)
         written.append(options.inference)
     if options.adapters:
         save_adapters(trainer.program, options.adapters)
@@ -68,11 +69,7 @@ def _checkpoint(folder: Path, name: str) -> Path:
 
 
 def _write_step(trainer: Trainer, path: Path, lowering: str | None) -> list[str]:
-    if trainer.update is not None:
-        raise ArgumentError(
-            "a run that accumulates gradients is two programs; --training-step writes one. Train with --accumulate 1."
-        )
-    model, manifest = to_training_step(trainer.program, [trainer.loss, *trainer.outputs], lowering=lowering)
+    model, manifest = trainer.to_training_step(lowering=lowering)
     onnx.save_model(model, str(path))
     described = path.with_suffix(".json")
     described.write_text(json.dumps(manifest, indent=1))

@@ -61,9 +61,18 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
             "not_weights": fixed,
         },
         "ties": find_ties(program).warnings(),
+        "hints": _hints(operators),
         "training_mode_operators": {kind: sum(op.type == kind for op in operators) for kind in _MODES},
         "memory": _memory(program, sizes),
     }
+
+
+def _hints(operators: list[Any]) -> list[str]:
+    """What an exporter may have left out"""
+    convolutions = sum(op.type in ("Conv", "ConvTranspose") for op in operators)
+    if convolutions < 2 or any("Normalization" in op.type for op in operators):
+        return []
+    return [f"none of {convolutions} convolutions is normalised. If an exporter folded BatchNormalization, see train --batch-norm."]
 
 
 def _weight(p: Any) -> dict[str, Any]:
@@ -112,7 +121,7 @@ def _print(found: dict[str, Any], everything: bool) -> None:
     print(f"not trained: {len(parameters['not_weights'])} constants, {len(floats)} of them floating-point")
     for name, why in list(floats.items())[: None if everything else _SHOWN // 2]:
         print(f"  {name}: {why}")
-    for text in found["ties"]:
+    for text in [*found["ties"], *found["hints"]]:
         print(f"note: {text}")
     modes = ", ".join(f"{count} {kind}" for kind, count in found["training_mode_operators"].items() if count)
     print(f"operators that training changes: {modes or 'none'}")

@@ -51,8 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.run(options))
     except (ArgumentError, ArgumentTypeError, UnknownName) as error:
         return _say(error, 2)
-    except (OnnxGradError, OSError) as error:
+    except OnnxGradError as error:
         return _say(error, 1)
+    except OSError as error:
+        name = str(error.filename or "a file").removesuffix(".partial")
+        return _say(f"cannot use {name!r}: {error.strerror or error}.", 1)
     except KeyboardInterrupt:
         return _say("interrupted.", 1)
 

@@ -12,14 +12,19 @@ from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.interop.onnx_import import from_onnx
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.sizes import BATCH
+from onnxgrad.training.batch_norm import insert_batch_norm
+from onnxgrad.training.data import Columns, open_data
 from onnxgrad.training.folder import RunFolder, write_atomically
 from onnxgrad.training.lora import add_lora
+from onnxgrad.training.losses import Term
 from onnxgrad.training.surgery import insert_dropout, replace_head
+from onnxgrad.training.ties import tie, untie
 from onnxgrad.training.trainer import Trainer
 
 __all__ = ["make_trainer", "read_settings", "write_settings"]
 
 SETTINGS, MODEL = "settings.json", "model.onnx"
+_EXAMPLES = 1024
 
 
 def read_settings(folder: str) -> dict[str, Any]:
@@ -57,7 +62,8 @@ def _model_path(settings: dict[str, Any], folder: str | None) -> Path:
     copied = Path(folder) / MODEL if folder is not None else Path(settings["model"])
     found = copied if copied.is_file() else Path(settings["model"])
     if not found.is_file():
-        raise ModelError(f"there is no file {str(found)!r}; the run was begun with it. Put it back.")
+        begun = "; the run was begun with it. Put it back." if folder is not None else ". Name an .onnx file."
+        raise ModelError(f"there is no file {str(found)!r}{begun}")
     return found
 
 
@@ -65,8 +71,16 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     """The trainer that the settings describe."""
     program: Program = from_onnx(_model_path(settings, folder), expand=settings["expand"])
     chosen = settings["train"]
+    for name in settings["untie"]:
+        untie(program, name)
+    for kept, replaced in settings["tie"]:
+        tie(program, kept, replaced)
     if settings["head"] is not None:
         replace_head(program, settings["head_at"], settings["head"], seed=settings["seed"])
+    if settings["batch_norm"] is not None:
+        # The checkpoint of a run that is resumed or exported holds the statistics.
+        sample = None if folder is not None else _sample(settings["data"], program)
+        insert_batch_norm(program, settings["batch_norm"] or None, sample)
     if settings["dropout"]:
         insert_dropout(program, settings["dropout_after"], settings["dropout"])
     if settings["lora"] is not None:
@@ -74,7 +88,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
     return Trainer(
         program,
-        loss=settings["loss"] if settings["of"] is None else _term(settings),
+        loss=_loss(settings),
         target=settings["target"],
         optimizer=settings["optimizer"],
         learning_rate=settings["lr"],
@@ -101,7 +115,24 @@ def _sizes(program: Program, settings: dict[str, Any]) -> dict[str, int]:
     return {**dict.fromkeys([BATCH, *sorted(first)], settings["batch_size"]), **sizes_of(settings["dim"])}
 
 
-def _term(settings: dict[str, Any]) -> Any:
-    from onnxgrad.training.losses import Term
+def _sample(path: str, program: Program) -> Any:
+    """The first examples of the data, for statistics"""
+    columns = open_data(path, [v.name for v in program.inputs])
+    assert isinstance(columns, Columns)
+    return {name: array[:_EXAMPLES] for name, array in columns.arrays.items()}
 
-    return Term(settings["loss"], settings["of"], settings["target"])
+
+def _loss(settings: dict[str, Any]) -> str | list[Term]:
+    if settings["term"]:
+        return [Term(loss, output, target, _number(weight)) for loss, output, target, weight in settings["term"]]
+    if settings["of"] is not None:
+        return [Term(settings["loss"], settings["of"], settings["target"])]
+    found: str = settings["loss"]
+    return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ArgumentError(f"--term ends with a weight, not {text!r}. Write LOSS OUTPUT TARGET WEIGHT.") from error

@@ -7,6 +7,7 @@ examples:
   onnxgrad train m.onnx --data train.npz --val val.npz --target y --loss cross_entropy --optimizer adamw --lr 1e-3
       --schedule cosine --epochs 5 --batch-size 64 --metric accuracy --patience 3 --train 'head.*' --out run/
   onnxgrad train m.onnx --data train.npz --target y --loss mse --lora 8 --out run/
+  onnxgrad train m.onnx --data train.npz --term cross_entropy class label 1 --term mse box corners 0.5 --out run/
   onnxgrad train --resume run/
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,13 @@ def _add_data(group: Any) -> None:
 def _add_loss(group: Any) -> None:
     group.add_argument("--loss", choices=sorted(LOSSES), help="what to make small")
     group.add_argument("--of", metavar="OUTPUT", help="output that the loss reads; the first without it")
+    group.add_argument(
+        "--term",
+        nargs=4,
+        action="append",
+        metavar=("LOSS", "OUTPUT", "TARGET", "WEIGHT"),
+        help="instead of --loss, --of and --target: one term of a weighted sum; may be repeated",
+    )
     group.add_argument("--metric", nargs="+", choices=sorted(METRICS), default=[], help="what else to show")
     group.add_argument("--optimizer", choices=optimizer_names(), default="adamw", metavar="NAME", help=", ".join(optimizer_names()))
     group.add_argument("--lr", type=float, default=1e-3, help="learning rate (default %(default)s)")
@@ -78,10 +87,24 @@ def _add_memory(group: Any) -> None:
 def _add_choice(group: Any) -> None:
     group.add_argument("--train", nargs="+", metavar="PATTERN", help="weights to train; all without it")
     group.add_argument("--freeze", nargs="+", metavar="PATTERN", help="weights to leave as they are")
+    group.add_argument(
+        "--untie", nargs="+", default=[], metavar="WEIGHT", help="give each operator that reads it a copy of its own"
+    )
+    group.add_argument(
+        "--tie",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("KEPT", "REPLACED"),
+        help="make equal weights one; may be repeated",
+    )
     group.add_argument("--lora", type=int, metavar="RANK", help="train low-rank branches beside frozen layers")
     group.add_argument("--lora-layers", nargs="+", default=["*"], metavar="PATTERN", help="weights that get a branch")
     group.add_argument("--head", type=int, metavar="CLASSES", help="put a fresh last layer on the model, called head")
     group.add_argument("--head-at", metavar="TENSOR", help="what the new layer reads")
+    group.add_argument(
+        "--batch-norm", nargs="*", metavar="NAME", help="put BatchNormalization behind these layers, or behind all convolutions"
+    )
     group.add_argument("--dropout", type=float, metavar="RATIO", help="put Dropout behind --dropout-after")
     group.add_argument("--dropout-after", nargs="+", default=[], metavar="NAME", help="operators or tensors")
 
@@ -97,9 +120,11 @@ def _add_course(group: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     folder, settings = _settings(options)
-    trainer = make_trainer(settings, folder if options.resume else None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        trainer = make_trainer(settings, folder if options.resume else None)
     if not options.json:
-        for remark in trainer.remarks:
+        for remark in [*trainer.remarks, *(warning.message for warning in caught)]:
             print(f"note: {remark}")
         count = sum(p.get_value().size for p in trainer.trained)
         plan = trainer.program.memory_plan
@@ -118,14 +143,18 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Folder and settings: those of the command line, or those of the run to resume"""
     if options.resume is not None:
-        if options.model is not None or options.out is not None:
-            raise ArgumentError("--resume FOLDER goes on with that run; leave the model and --out away.")
+        others = _given(options) - {"resume", "epochs", "json"}
+        if others:
+            what = "the model" if "model" in others else f"--{min(others).replace('_', '-')}"
+            raise ArgumentError(f"--resume FOLDER goes on with that run and its settings; leave {what} away.")
         settings = read_settings(options.resume)
         if options.epochs is not None:
             settings["epochs"] = options.epochs
         return options.resume, settings
+    if options.term and (options.loss is not None or options.of is not None):
+        raise ArgumentError("--term stands for --loss, --of and --target. Give one or the other.")
     for name in ("model", "data", "loss", "out"):
-        if getattr(options, name) is None:
+        if getattr(options, name) is None and not (name == "loss" and options.term):
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
     if options.dropout and not options.dropout_after:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
@@ -134,6 +163,13 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     for name in ("model", "data", "val"):
         settings[name] = None if settings[name] is None else str(Path(settings[name]).resolve())
     return options.out, settings
+
+
+def _given(options: argparse.Namespace) -> set[str]:
+    """Names of the options that are not as without them"""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return {name for name, default in vars(parser.parse_args([])).items() if getattr(options, name) != default}
 
 
 def _fit(trainer: Trainer, settings: dict[str, Any], folder: str, options: argparse.Namespace) -> list[dict[str, Any]]:

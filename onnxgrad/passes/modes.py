@@ -12,18 +12,20 @@ from onnxgrad.errors import ProgramError
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.operator import Expansion, Operator
 from onnxgrad.ir.program import Program
+from onnxgrad.ir.tensor import Tensor
 from onnxgrad.ir.variable import Variable
 from onnxgrad.passes.lift import lift
 
-__all__ = ["attach_training", "set_training"]
+__all__ = ["attach_training", "set_training", "split_statistics"]
 
-DROPOUT_STATE = "dropout_step"
+DROPOUT_STATE, DROPOUT_SEED = "dropout_step", "dropout_seed"
 
 
 def set_training(program: Program, training: bool) -> None:
     """Attach or remove the training forms of all forward Dropout and BatchNormalization operators of the main block."""
     if training:
         lift(program)
+        split_statistics(program)
     block = program.global_block()
     for op in list(block.ops):
         if op.replaces is None and op.domain == "" and op.type in ("Dropout", "BatchNormalization"):
@@ -31,6 +33,26 @@ def set_training(program: Program, training: bool) -> None:
             if training:
                 attach_training(op)
     program.version += 1
+
+
+def split_statistics(program: Program) -> None:
+    """Give each BatchNormalization of a loaded program running statistics of its own.
+
+    Exporters store equal tensors once, and before the first training all means are 0. Clones share values by name, so this comes
+    before a clone that shall see what training makes of them.
+    """
+    seen: set[int] = set()
+    for op in program.global_block().ops if program.imported is not None else []:
+        if op.type != "BatchNormalization" or op.domain or op.replaces is not None:
+            continue
+        for place in (3, 4):
+            v = op.inputs[place]
+            if v is None or not v.is_leaf or v.value is None:
+                continue
+            if id(v) in seen:
+                twin = program.create_global_var(v.name, np.array(v.get_value()))
+                op.inputs = [*op.inputs[:place], twin, *op.inputs[place + 1 :]]
+            seen.add(id(v))
 
 
 def detach_training(op: Operator) -> None:
@@ -89,8 +111,8 @@ def _train_dropout(op: Operator, build: Builder) -> list[Variable | None]:
     """Keep each element with probability 1 - ratio and scale it up.
 
     The mask comes from a counter-based generator in integer operators: element number, step and node are hashed by the
-    xor-shift-multiply function found by Wellons' hash-prospector (16, 0x21f0aaad, 15, 0x735a2d97, 15). Step is state,
-    so a run can be continued to the bit, and two nodes never draw the same mask.
+    xor-shift-multiply function found by Wellons' hash-prospector (16, 0x21f0aaad, 15, 0x735a2d97, 15). Seed and step are
+    state, so a run can be continued to the bit, and two nodes never draw the same mask.
     """
     program = op.block.program
     x = op.inputs[0]
@@ -101,7 +123,8 @@ def _train_dropout(op: Operator, build: Builder) -> list[Variable | None]:
     shape = build.Shape(x)
     count = build.Size(x)
     elements = build.Range(np.array(0), count, np.array(1))
-    key = _hash(build, build.Add(build.Mul(step, np.array(1000003)), np.array(number * 7919 + program.random_seed * 104729 + 1)))
+    place = build.Add(build.Mul(step, np.array(1000003)), build.Mul(_dropout_seed(program), np.array(104729)))
+    key = _hash(build, build.Add(place, np.array(number * 7919 + 1)))
     mixed = _hash(build, build.BitwiseXor(_hash(build, build.BitwiseAnd(elements, np.array(0xFFFFFFFF))), key))
     uniform = build.Mul(build.Cast(mixed, to=1), np.float32(2.0**-32))
     drop = build.Cast(ratio, to=1) if ratio is not None else np.float32(0.5)
@@ -128,3 +151,16 @@ def _dropout_step(program: Program) -> Variable:
         new = Builder(block, key=f"{DROPOUT_STATE}/next").Add(step, np.array(1))
         program.updates[step] = new
     return step
+
+
+def _dropout_seed(program: Program) -> Variable:
+    """The seed of all masks, which no step changes. It follows ``random_seed`` when the training forms are attached."""
+    # Programs in the global scope may have different seeds, so there the name says which.
+    name = DROPOUT_SEED if program.scope is not None else f"{DROPOUT_SEED}_{program.random_seed}"
+    present = program.global_block().vars.get(name)
+    if present is None:
+        return program.create_global_var(name, np.array(program.random_seed, np.int64))
+    if present.value is not None and int(present.value.numpy()) != program.random_seed:
+        present.value = Tensor.of(np.array(program.random_seed, np.int64))
+        present.set_value(present.value.numpy())
+    return present

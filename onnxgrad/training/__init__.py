@@ -1,5 +1,6 @@
 """Fine-tuning of model files: the Trainer, its losses, data, checkpoints and history, and choosing what trains."""
 
+from onnxgrad.training.batch_norm import fold_batch_norm, insert_batch_norm
 from onnxgrad.training.checkpoint import load_checkpoint, save_checkpoint
 from onnxgrad.training.curves import plot_history
 from onnxgrad.training.lora import add_lora, load_adapters, merge_lora, save_adapters
@@ -16,6 +17,8 @@ __all__ = [
     "add_lora",
     "cut_at",
     "find_ties",
+    "fold_batch_norm",
+    "insert_batch_norm",
     "insert_dropout",
     "load_adapters",
     "load_checkpoint",

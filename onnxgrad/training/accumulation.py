@@ -1,16 +1,24 @@
-"""Gradient accumulation: micro-batches add their gradients up, a second program applies the mean."""
+"""Gradient accumulation: micro-batches add their gradients up, a second program applies the mean.
+
+In an exported step both are one program, which counts the micro-batches itself and takes the update at every last one.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from onnxgrad.errors import ArgumentError
+from onnxgrad.ir.builder import Builder
+from onnxgrad.ir.operator import Role
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.tensor import Tensor
+from onnxgrad.ir.traverse import copy_operators
 from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.optimizer.optimizer import Optimizer
 
-__all__ = ["accumulating"]
+__all__ = ["accumulating", "joined"]
+
+COUNTER = "micro_batch"
 
 
 def accumulating(program: Program, pairs: list[tuple[Variable, Variable]], optimizer: Optimizer, count: int) -> Program:
@@ -33,3 +41,43 @@ def accumulating(program: Program, pairs: list[tuple[Variable, Variable]], optim
     optimizer.apply_gradients(twins)
     program.version += 1
     return apply
+
+
+def joined(program: Program, apply: Program, count: int, done: int) -> Program:
+    """One program for both: every ``count`` runs the state is what ``apply`` makes of it, else what it was.
+
+    Args:
+        program, apply: as ``accumulating`` left them; they stay as they are.
+        count: micro-batches in an update.
+        done: how many of them the present sums hold.
+    """
+    both = program.clone()
+    block = both.global_block()
+    op = Builder(block, role=Role.OPTIMIZE, key="accumulate")
+    counter = both.create_global_var(COUNTER, np.array(done, np.int64))
+    reached = op.Add(counter, np.array(1))
+    last = op.Equal(reached, np.array(count))
+    both.updates[counter] = op.Where(last, np.array(0), reached)
+
+    kept = {v: _in(both, v) for v in apply.list_vars() if v.persistable}
+    present = {v: both.updates.get(own, own) for v, own in kept.items()}
+    mapping = dict(present)
+    mapping.update({v: both.constant(v.value.numpy()) for v in apply.list_vars() if not v.persistable and v.value is not None})
+    for copy in copy_operators(apply.global_block().ops, mapping, block, lambda v: both.fresh_name(v.name)):
+        for v in copy.outputs:
+            if v is not None:
+                block.register(v)
+        block.ops.append(copy)
+    for v, new in apply.updates.items():
+        both.updates[kept[v]] = op.Where(last, mapping[new], present[v])
+    both.version += 1
+    return both
+
+
+def _in(program: Program, v: Variable) -> Variable:
+    """The state variable of that name, made if need be"""
+    found = program.global_block().vars.get(v.name)
+    if found is None:
+        found = program.create_global_var(v.name, np.asarray(v.get_value()))
+        found.doc = v.doc
+    return found

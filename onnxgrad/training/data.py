@@ -138,7 +138,8 @@ def _read_npz(path: Path) -> Batch:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (ValueError, OSError, AttributeError, TypeError) as error:
-        raise DataError(f"{str(path)!r} is not an .npz file of plain arrays: {error}. Write it with numpy.savez.") from error
+        # What numpy says of other files is about pickles.
+        raise DataError(f"{str(path)!r} is not an .npz file of plain arrays. Write it with numpy.savez.") from error
 
 
 class _End:

@@ -6,6 +6,7 @@ A branch is found again by the metadata of its operators, also in a file that it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,6 +20,7 @@ from onnxgrad.ir.operator import Operator
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.scope import Scope
 from onnxgrad.ir.tensor import Tensor
+from onnxgrad.ir.traverse import all_operators_of
 from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.training.folder import write_atomically
 from onnxgrad.training.surgery import insert_after, remove_unread_constants
@@ -44,8 +46,8 @@ def add_lora(
 
     Args:
         program: a loaded program without a backward pass; it is changed.
-        layers: names or patterns of the weights to adapt. Quantised ones count too, under the name of the integers that
-            DequantizeLinear reads; they stay as they are.
+        layers: names or patterns of the weights to adapt, also of those in branches and loops. Quantised ones count too, under
+            the name of the integers that DequantizeLinear reads; they stay as they are. A depthwise Conv is left alone.
         rank: of the branch.
         alpha: the branch is multiplied by alpha / rank; None for 2 * rank.
         seed: of A, drawn from a normal distribution; B starts at 0, so that nothing changes at first.
@@ -65,7 +67,7 @@ def add_lora(
         fitting = [t for t in targets if fnmatchcase(t.name, pattern)]
         if not fitting:
             known = ", ".join(t.name for t in targets[:6]) or "none"
-            raise UnknownName(f"lora: {pattern!r} fits no MatMul, Gemm or Conv weight of the main graph. There are: {known}.")
+            raise UnknownName(f"lora: {pattern!r} fits no MatMul, Gemm or Conv weight. There are: {known}.")
         chosen.update((id(t.op), t) for t in fitting)
     program.metadata.setdefault(KEY, "\n".join(p.name for p in program.parameters if p.stop_gradient))
     for p in program.parameters:
@@ -80,15 +82,16 @@ def add_lora(
 
 def _targets(program: Program) -> list[_Target]:
     found = []
-    for op in program.global_block().ops:
+    for op in all_operators_of(program.global_block()):
         if op.type not in ("MatMul", "Gemm", "Conv") or op.domain or (op.metadata and KEY in op.metadata):
             continue
         weight = op.inputs[1]
         name = None if weight is None else _stored_name(weight)
         if weight is None or name is None or weight.static_shape is None or not weight.is_float:
             continue
-        plain = weight.rank == 2 if op.type != "Conv" else op.attr("group") == 1
-        if plain and not (op.type == "Gemm" and (op.attr("transA") or not op.attr("alpha"))):
+        # A group of one channel, as of a depthwise Conv, has no matrix whose rank could be low.
+        matrix = weight.rank == 2 if op.type != "Conv" else op.attr("group") == 1 or weight.static_shape[1] > 1
+        if matrix and not (op.type == "Gemm" and not op.attr("alpha")):
             found.append(_Target(op, weight, name))
     return found
 
@@ -104,15 +107,15 @@ def _stored_name(weight: Variable) -> str | None:
 
 
 def _adapt(target: _Target, rank: int, scale: float, rng: np.random.Generator) -> list[str]:
-    op, block = target.op, target.op.block
+    op, block = target.op, target.op.block.program.global_block()
     shape = target.weight.static_shape
     assert shape is not None
     if op.type == "Conv":
-        shapes = (rank, *shape[1:]), (shape[0], rank, *(1 for _ in shape[2:]))
+        shapes = (op.attr("group") * rank, *shape[1:]), (shape[0], rank, *(1 for _ in shape[2:]))
     else:
         rows, columns = reversed(shape) if op.type == "Gemm" and op.attr("transB") else shape
         shapes = (rows, rank), (rank, columns)
-    spread = 1.0 / np.sqrt(max(1, int(np.prod(shapes[0])) // rank))
+    spread = 1.0 / np.sqrt(max(1, int(np.prod(shapes[0][1:] if op.type == "Conv" else shapes[0][:1]))))
     values = rng.normal(0, spread, shapes[0]), np.zeros(shapes[1])
     pair = []
     for label, value in zip("AB", values, strict=True):
@@ -137,9 +140,10 @@ def _branch(target: _Target, a: Parameter, b: Parameter, scale: float) -> None:
     def write(build: Builder) -> Variable:
         if op.type == "Conv":
             low = build.emit("Conv", [x, a], dict(op.attrs))
-            up = build.Conv(low, b)
+            up = build.Conv(low, b, group=op.attr("group"))
         else:
-            up = build.MatMul(build.MatMul(x, a), b)
+            rows = build.Transpose(x, perm=[1, 0]) if op.type == "Gemm" and op.attr("transA") else x
+            up = build.MatMul(build.MatMul(rows, a), b)
         return build.Add(base, build.Mul(up, scale))  # type: ignore[no-any-return]
 
     total = insert_after(op, write, f"{target.name}.lora")
@@ -164,7 +168,7 @@ class _Branch(NamedTuple):
 
 def _branches(program: Program) -> list[_Branch]:
     found = []
-    for add in program.global_block().ops:
+    for add in all_operators_of(program.global_block()):
         if add.type != "Add" or KEY not in (add.metadata or {}):
             continue
         base, scaled = (v.op if v is not None else None for v in add.inputs[:2])
@@ -188,13 +192,19 @@ def merge_lora(program: Program) -> Program:
     merged.scope = Scope()
     merged.scope.values = dict(program.active_scope().values)
     block = merged.global_block()
+    reads = Counter(id(v) for op in all_operators_of(block) for v in op.inputs if v is not None)
     for branch in _branches(merged):
         stored = _trail(branch.base.inputs[1])
         if stored is None:
             continue
         weight, turned = stored
         change = _change(branch)
-        weight.set_value(np.asarray(weight.get_value() + (change.T if turned else change), weight.dtype.numpy))
+        if _is_read_once(branch.base.inputs[1], reads):
+            weight.set_value(np.asarray(weight.get_value() + (change.T if turned else change), weight.dtype.numpy))
+        else:
+            value = weight.get_value().T if turned else weight.get_value()
+            branch.base.inputs = [*branch.base.inputs]
+            branch.base.inputs[1] = _twin(weight, np.asarray(value + change, weight.dtype.numpy))
         _remove(branch)
     used = {id(v) for op in block.ops for v in op.operands()}
     gone = {id(p) for p in merged.parameters if ".lora_" in p.name and id(p) not in used}
@@ -226,10 +236,27 @@ def _trail(weight: Variable | None) -> tuple[Variable, bool] | None:
     return (weight, turned) if isinstance(weight, Parameter) else None
 
 
+def _is_read_once(weight: Variable | None, reads: Counter[int]) -> bool:
+    """Whether nothing but one layer reads a stored weight, or what lies between the two"""
+    while weight is not None and reads[id(weight)] == 1:
+        if weight.op is None or weight.value is not None:
+            return True
+        weight = weight.op.inputs[0]
+    return False
+
+
+def _twin(weight: Variable, value: Array) -> Parameter:
+    program = weight.block.program
+    name = program.fresh_name(f"{weight.name}.merged")
+    return program.global_block().create_parameter(name, value.shape, weight.dtype, value=Tensor.of(value))
+
+
 def _change(branch: _Branch) -> Array:
     a, b = (np.asarray(v.get_value(), np.float64) for v in (branch.a, branch.b))
     if branch.base.type == "Conv":
-        product = (b.reshape(b.shape[0], -1) @ a.reshape(a.shape[0], -1)).reshape(b.shape[0], *a.shape[1:])
+        groups = branch.base.attr("group")
+        low, up = a.reshape(groups, a.shape[0] // groups, -1), b.reshape(groups, b.shape[0] // groups, -1)
+        product = (up @ low).reshape(b.shape[0], *a.shape[1:])
     else:
         product = a @ b
         if branch.base.type == "Gemm":

@@ -11,6 +11,7 @@ from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.types import Dim, TensorType
 from onnxgrad.ir.variable import Variable
+from onnxgrad.passes.lift import lift
 from onnxgrad.training.loss_formulas import LOSSES
 
 __all__ = ["Attached", "Term", "as_terms", "attach"]
@@ -88,6 +89,7 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
     """
     from onnxgrad.ir.defaults import program_guard
 
+    lift(program)
     remarks: list[str] = []
     targets: dict[str, Variable] = {}
     total: Variable | None = None

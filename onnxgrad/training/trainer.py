@@ -16,15 +16,18 @@ from onnxgrad.autodiff.api import Checkpoints
 from onnxgrad.errors import ArgumentError, DataError, TrainingError
 from onnxgrad.interop.onnx_export import save_onnx
 from onnxgrad.interop.onnx_import import from_onnx
+from onnxgrad.interop.training_step import save_training_step, to_training_step
 from onnxgrad.ir.defaults import program_guard
 from onnxgrad.ir.program import Program
 from onnxgrad.ir.sizes import SizesGiven
 from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.nn.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.passes.modes import split_statistics
 from onnxgrad.runtime.executor import Executor
 from onnxgrad.static.average import ExponentialMovingAverage
-from onnxgrad.training.accumulation import accumulating
+from onnxgrad.training.accumulation import accumulating, joined
+from onnxgrad.training.batch_norm import fold_added_batch_norm, fold_batch_norm
 from onnxgrad.training.checkpoint import graph_hash, load_checkpoint, read_metadata, save_checkpoint
 from onnxgrad.training.curves import plot_history
 from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data, prefetched
@@ -116,6 +119,7 @@ class Trainer:
         self.program = model if isinstance(model, Program) else from_onnx(model)
         self.inputs = list(self.program.inputs)
         self.program.random_seed = seed
+        split_statistics(self.program)
         self.inference = self.program.clone(for_test=True)
         self.chosen = choose_trainable(self.program, trainable, freeze)
         _warn_of_ties(self.chosen)
@@ -333,7 +337,10 @@ class Trainer:
     def _train_on(self, batches: Iterator[Batch], progress: Progress, folder: RunFolder | None, every: int | None) -> bool:
         """Train on these batches; False if interrupted"""
         for batch in batches:
-            values = self.step(batch)
+            try:
+                values = self.step(batch)
+            except DataError as error:
+                raise DataError(f"epoch {self.epoch + 1}, batch {self.batch + 1}: {error}") from error
             size = len(next(iter(batch.values())))
             self.batch += 1
             self._means.add(values, size)
@@ -412,16 +419,48 @@ class Trainer:
             raise DataError("there is nothing to predict: the data has no batch.")
         return {name: np.concatenate(values) for name, values in found.items()}
 
-    def export(self, path: str | Path) -> None:
+    def export(self, path: str | Path, fold: bool = False) -> None:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
 
         Names, metadata and dynamic dimensions are those of the model that was loaded. LoRA branches are added to their
-        weights, and Dropout that ``insert_dropout`` put in is left out.
+        weights, Dropout that ``insert_dropout`` put in is left out, and BatchNormalization that ``insert_batch_norm`` put in is
+        folded into its layer.
+
+        Args:
+            path: file to write.
+            fold: also fold the model's own BatchNormalization, where it follows a Conv, ConvTranspose or Gemm.
         """
         with self._averaged():
             final = merge_lora(self.inference)
         remove_added_dropout(final)
+        fold_added_batch_norm(final)
+        if fold:
+            final = fold_batch_norm(final)
         save_onnx(final, path)
+
+    def to_training_step(self, lowering: str | None = None) -> tuple[Any, dict[str, Any]]:
+        """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
+
+        Its fetches are the loss and the outputs that the loss reads. With gradient accumulation the step counts the
+        micro-batches and updates the weights at every last one.
+
+        Args:
+            lowering: "cpu" or "cuda" for the forms that run faster there; None for the plain ones.
+        """
+        return to_training_step(self._step(), [v.name for v in (self.loss, *self.outputs)], lowering=lowering)
+
+    def save_training_step(self, path: str | Path, lowering: str | None = None) -> dict[str, Any]:
+        """The same as three files and the manifest that describes them: see ``onnxgrad.save_training_step``.
+
+        Raises:
+            OSError: if a file cannot be written.
+        """
+        return save_training_step(self._step(), path, [v.name for v in (self.loss, *self.outputs)], lowering=lowering)
+
+    def _step(self) -> Program:
+        if self.update is None:
+            return self.program
+        return joined(self.program, self.update, self.accumulate, self.step_number % self.accumulate)
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 

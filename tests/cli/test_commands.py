@@ -78,6 +78,10 @@ class TestInfo:
             assert text in shown
         assert "2 BatchNormalization, 1 Dropout" in shown and "configures BatchNormalization input 3" in shown
 
+    @pytest.mark.parametrize("name, folded", [("mobilenetv2-dyn18", True), ("mobilenetv2-legacy13", False)])
+    def test_folded_normalization_is_suspected(self, name, folded):
+        assert ("none of 10 convolutions is normalised" in command("info", REAL.parent / name / "model.onnx")) == folded
+
     def test_memory_grows_with_the_batch(self):
         small, large = (json.loads(command("info", DIGITS, "--json", "--dim", f"batch={n}"))["memory"] for n in (1, 10))
         assert large["results_and_their_gradients"] == 10 * small["results_and_their_gradients"]
@@ -245,6 +249,56 @@ class TestTrain:
         names = {i.name for i in onnx.load(files / "t.onnx").graph.initializer}
         assert not any("lora" in name for name in names) and (files / "a.safetensors").exists()
 
+    def test_normalization_put_behind_a_layer_resumes_and_is_folded_on_export(self, files):
+        made = model()
+        made.graph.node.remove(made.graph.node[1])
+        made.graph.node[1].input[0] = "hidden"
+        onnx.save(made, files / "m.onnx")
+        train(files, "--batch-norm", "hidden", "--epochs", "2", "--out", files / "run")
+        command("train", "--resume", files / "run", "--epochs", "3")
+        command("export", files / "run", "--inference", files / "tuned.onnx")
+        assert [node.op_type for node in onnx.load(files / "tuned.onnx").graph.node] == [n.op_type for n in made.graph.node]
+        train(files, "--batch-norm", "hidden", "--epochs", "3", "--out", files / "whole")
+        command("export", files / "whole", "--inference", files / "same.onnx")
+        assert (files / "same.onnx").read_bytes() == (files / "tuned.onnx").read_bytes()
+
+    def test_the_models_own_normalization_is_folded_if_asked(self, files):
+        train(files, "--epochs", "1", "--out", files / "run")
+        command("export", files / "run", "--inference", files / "tuned.onnx", "--fold")
+        assert [node.op_type for node in onnx.load(files / "tuned.onnx").graph.node] == ["Gemm", "Relu", "Dropout", "Gemm"]
+
+    def test_several_weighted_terms(self, files):
+        made = model()
+        made.graph.output.append(onnx.helper.make_tensor_value_info("hidden", 1, ["batch", 8]))
+        onnx.save(made, files / "m.onnx")
+        np.savez(files / "two.npz", x=data()["x"], y=data()["target"], h=np.zeros((40, 8), "f4"))
+        shown = {}
+        for weight in ("0", "0.5"):
+            terms = ("--term", "cross_entropy", "scores", "y", "1", "--term", "mse", "hidden", "h", weight)
+            what = (*terms, "--lr", "0", "--batch-size", "40", "--epochs", "1", "--json", "--out", files / f"run{weight}")
+            shown[weight] = json.loads(command("train", files / "m.onnx", "--data", files / "two.npz", *what))["loss"]
+        (hidden,) = onnxruntime.InferenceSession(files / "m.onnx").run(["hidden"], {"x": data()["x"]})
+        assert shown["0.5"] - shown["0"] == pytest.approx(0.5 * (hidden**2).mean(), rel=1e-3)
+        command("train", "--resume", files / "run0.5", "--epochs", "2")
+
+    def test_merged_weights_are_named_and_taken_apart(self, files):
+        made = model()
+        made.graph.node.insert(3, onnx.helper.make_node("Mul", ["active", "body.scale"], ["scaled"]))
+        made.graph.node[4].input[0] = "scaled"
+        onnx.save(made, files / "m.onnx")
+        assert "note: body.scale is read by 2 operators" in train(files, "--epochs", "1", "--out", files / "a")
+        assert "note: body.scale" not in train(files, "--epochs", "1", "--untie", "body.scale", "--out", files / "b")
+        command("export", files / "b", "--inference", files / "t.onnx")
+        weights = [i for i in onnx.load(files / "t.onnx").graph.initializer if i.name.startswith("body.scale")]
+        assert len(weights) == 2 and (numpy_helper.to_array(weights[0]) != numpy_helper.to_array(weights[1])).any()
+
+    def test_a_step_that_accumulates_is_one_file(self, files):
+        train(files, "--accumulate", "3", "--epochs", "1", "--out", files / "run")
+        command("export", files / "run", "--training-step", files / "step.onnx")
+        manifest = json.loads((files / "step.json").read_text())
+        assert {"micro_batch", "head.weight@ACCUMULATED"} <= {entry["input"] for entry in manifest["state"]}
+        onnx.checker.check_model(onnx.load(files / "step.onnx"), full_check=True)
+
     def test_json_lines(self, files):
         rows = [json.loads(text) for text in train(files, "--epochs", "2", "--out", files / "run", "--json").splitlines()]
         assert [row["epoch"] for row in rows] == [1, 2]
@@ -293,6 +347,9 @@ class TestTrain:
             (["--train", "tail.*"], "fits no parameter", 2),
             (["--head", "2"], "holds the label 2; the output has classes 0 to 1", 1),
             (["--loss", "mse"], "column 'y' has shape", 1),
+            (["--term", "mse", "scores", "y", "1"], "--term stands for --loss", 2),
+            (["--tie", "body.weight", "head.weight"], "hold different numbers", 2),
+            (["--untie", "nowhere"], "no weight 'nowhere'", 2),
             (["--dropout", "0.1"], "--dropout needs --dropout-after", 2),
             (["--of", "nowhere"], "no output 'nowhere'", 2),
             (["--loss", "hinge"], "invalid choice", 2),
@@ -308,7 +365,15 @@ class TestTrain:
         train(files, "--epochs", "1", "--out", files / "run")
         assert "holds a run already" in train(files, "--epochs", "1", "--out", files / "run", code=1)
         assert "there is no settings.json" in command("train", "--resume", files / "none", code=2)
-        assert "leave the model and --out away" in command("train", files / "m.onnx", "--resume", files / "run", code=2)
+        assert "leave the model away" in command("train", files / "m.onnx", "--resume", files / "run", code=2)
+        assert "leave --lr away" in command("train", "--resume", files / "run", "--lr", "0.1", code=2)
+        nowhere = command("export", files / "run", "--inference", files / "no" / "x.onnx", code=1)
+        assert nowhere == f"error: cannot use '{files}/no/x.onnx': No such file or directory.\n"
+        (files / "text.npz").write_text("hello")
+        said = train(files, "--data", files / "text.npz", "--out", files / "other", code=1)
+        assert said.endswith("text.npz' is not an .npz file of plain arrays. Write it with numpy.savez.\n")
+        missing = ("--data", files / "train.npz", "--loss", "mse", "--out", files / "other")
+        assert command("train", files / "no.onnx", *missing, code=1).endswith("no.onnx'. Name an .onnx file.\n")
         assert "train needs --out" in train(files, code=2)
         assert "say what to write" in command("export", files / "run", code=2)
         assert "no checkpoint" in command("export", files / "run", "--checkpoint", "x", "--inference", "y.onnx", code=1)

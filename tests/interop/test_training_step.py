@@ -64,6 +64,23 @@ def test_manifest_says_which_input_is_the_learning_rate(loss, tmp_path):
     assert np.abs(other - same).max() > 0.01
 
 
+def test_the_seed_of_dropout_is_an_input_that_a_caller_may_change(tmp_path):
+    text = """<ir_version: 8, opset_import: ["": 17]> f (float[N, 2] x) => (float[N, 2] y) { y = Dropout(x) }"""
+    program = paddle.from_onnx(onnx.parser.parse_model(text))
+    program.random_seed = 4
+    manifest = paddle.save_training_step(program.train(), tmp_path / "step", program.outputs)
+    state = stored(tmp_path, manifest)
+    assert state["dropout_seed"] == 4 and [entry["name"] for entry in manifest["state"]] == ["dropout_step"]
+    session, ones = onnxruntime.InferenceSession(tmp_path / "step.onnx"), np.ones((100, 2), np.float32)
+    for seed in (4, 9):
+        program.random_seed = seed
+        program.train()
+        program.scope.set("dropout_step", np.array(0, np.int64))
+        (ours,) = static.Executor().run(program, {"x": ones}, program.outputs)
+        (theirs,) = session.run(["y"], {"x": ones, **state, "dropout_seed": np.array(seed)})
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def test_values_begin_where_an_array_of_eight_byte_numbers_may(loss, tmp_path):
     static.Executor().run(static.default_startup_program())
     manifest = paddle.save_training_step(loss.block.program, tmp_path / "step", [loss])

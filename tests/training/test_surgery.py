@@ -109,6 +109,8 @@ LAYERS = {
         "y = Conv <strides = [2, 1], pads = [1, 1, 0, 1], dilations = [1, 2]> (x, w)",
         (5, 4, 3, 2),
     ),
+    "Conv in groups": ("[N, 4, 7, 7] x) => (float[N, 6, A, B] y", "y = Conv <group = 2, strides = [2, 1]> (x, w)", (6, 2, 3, 2)),
+    "Gemm with transposed rows": ("[4, N] x) => (float[N, 5] y", "y = Gemm <transA = 1, transB = 1, alpha = 2.0> (x, w)", (5, 4)),
     "Transpose": ("[N, 4] x) => (float[N, 5] y", "t = Transpose <perm = [1, 0]> (w) y = MatMul (x, t)", (5, 4)),
 }
 
@@ -144,6 +146,42 @@ class TestLora:
         assert list(after.metadata_props) == [] and og.from_onnx(after).parameters[0].trainable
         np.testing.assert_allclose(run(after, {"x": x})[0], t.predict({"x": x})["y"], rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(weights(t)["w"], before)
+
+    def test_weights_in_branches(self, tmp_path):
+        text = """<ir_version: 8, opset_import: ["": 17]> f (bool c, float[N, 4] x) => (float[N, 3] y) {
+            y = If (c) <then_branch = then () => (float[N, 3] a) { a = MatMul (x, w) },
+                        else_branch = other () => (float[N, 3] b) { b = Gemm (x, v) }> }"""
+        made = tied(text, w=np.random.default_rng(0).normal(0, 1, (4, 3)), v=np.random.default_rng(1).normal(0, 1, (4, 3)))
+        program = og.from_onnx(made)
+        assert add_lora(program, "*", rank=2) == ["w.lora_A", "w.lora_B", "v.lora_A", "v.lora_B"]
+        t = Trainer(program, loss="mse", learning_rate=0.05)
+        x, target = np.eye(4, dtype="f4"), np.ones((4, 3), "f4")
+        for c in (True, False):
+            losses = [t.step({"c": np.array(c), "x": x, "target": target})["loss"] for _ in range(20)]
+            assert losses[-1] < 0.9 * losses[0]
+        t.export(tmp_path / "m.onnx")
+        after = onnx.load(tmp_path / "m.onnx")
+        onnx.checker.check_model(after, full_check=True)
+        assert sorted(i.name for i in after.graph.initializer) == ["v", "w"]
+        assert [[n.op_type for n in a.g.node] for a in after.graph.node[0].attribute] == [["MatMul"], ["Gemm"]]
+        for c in (True, False):
+            feed = {"c": np.array(c), "x": x}
+            np.testing.assert_allclose(run(after, feed)[0], t.executor.run(t.inference, feed, ["y"])[0], rtol=1e-4, atol=1e-5)
+
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_a_weight_that_others_read_keeps_its_numbers_for_them(self, turned, tmp_path):
+        """Each layer that reads it gets a branch of its own, and a weight of its own when they are merged."""
+        text = MERGED if not turned else MERGED.replace("a = MatMul(x, w)", "t = Transpose(w) a = MatMul(x, t)")
+        program = og.from_onnx(tied(text, w=np.random.default_rng(0).normal(0, 1, (4, 4))))
+        assert len(add_lora(program, "w", rank=2)) == 4
+        rng = np.random.default_rng(1)
+        for p in program.parameters:
+            if p.name != "w":
+                p.set_value(rng.normal(0, 1, p.static_shape).astype("f4"))
+        x = np.eye(4, dtype="f4")
+        merged = merge_lora(program)
+        assert sum("lora" in p.name for p in merged.parameters) == 0
+        np.testing.assert_allclose(of(merged, {"x": x})[0], of(program, {"x": x})[0], rtol=1e-4, atol=1e-4)
 
     def test_scale_is_alpha_over_rank(self):
         made, x = layer("Gemm")
@@ -221,9 +259,7 @@ class TestLora:
         np.testing.assert_allclose(merged[0], plain[0], rtol=2e-3, atol=2e-4)
 
     def test_refusals(self):
-        with pytest.raises(
-            UnknownName, match=r"'tail' fits no MatMul, Gemm or Conv weight of the main graph. There are: body.weight"
-        ):
+        with pytest.raises(UnknownName, match=r"'tail' fits no MatMul, Gemm or Conv weight. There are: body.weight"):
             add_lora(og.from_onnx(model()), "tail")
         with pytest.raises(ArgumentError, match="at least 1"):
             add_lora(og.from_onnx(model()), rank=0)

@@ -112,6 +112,44 @@ class TestAccumulation:
         assert (weights(t)["w"] != before).all()
 
 
+class TestExportedStep:
+    @pytest.mark.parametrize("done", [0, 1, 2, 3])
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_goes_on_as_the_trainer_does(self, count, done, tmp_path):
+        """Dropout, running statistics, clipping, moments, averages and, where batches accumulate, the sums go along."""
+        t = trainer(accumulate=count, clip_norm=0.5, ema=0.9, weight_decay=0.1, seed=2)
+        batches = [{name: array[i * 4 : i * 4 + 4] for name, array in data().items()} for i in range(10)]
+        for batch in batches[:done]:
+            t.step(batch)
+        manifest = t.save_training_step(tmp_path / "step")
+        assert (count > 1) == ("micro_batch" in [entry["name"] for entry in manifest["state"]])
+        assert len(manifest["learning_rate"]) == 1
+        content = (tmp_path / "step.bin").read_bytes()
+        state = {
+            entry["name"]: np.frombuffer(content[entry["offset"] :][: entry["bytes"]], entry["dtype"]).reshape(entry["shape"])
+            for entry in manifest["state"] + manifest["constants"]
+        }
+        session = onnxruntime.InferenceSession(tmp_path / "step.onnx")
+        names = [output.name for output in session.get_outputs()]
+        for batch in batches[done:]:
+            results = dict(zip(names, session.run(None, {**batch, **state}), strict=True))
+            state |= {entry["input"]: results[entry["output"]] for entry in manifest["state"]}
+            np.testing.assert_allclose(results[manifest["fetches"][0]["name"]], t.step(batch)["loss"], rtol=1e-5)
+            for name, value in weights(t).items():
+                np.testing.assert_allclose(state[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+    def test_one_file_holds_the_present_state(self):
+        t = trainer(accumulate=2)
+        t.step(data())
+        made, manifest = t.to_training_step()
+        onnx.checker.check_model(made, full_check=True)
+        session = onnxruntime.InferenceSession(made.SerializeToString())
+        (entry,) = [entry for entry in manifest["state"] if entry["name"] == "head.weight"]
+        (new,) = session.run([entry["output"]], data())
+        t.step(data())
+        np.testing.assert_allclose(new, weights(t)["head.weight"], rtol=1e-5)
+
+
 class TestAverage:
     def test_evaluation_and_export_use_the_average(self, tmp_path):
         t = Trainer(line(), loss="mse", optimizer="sgd", learning_rate=0.1, ema=0.5)
