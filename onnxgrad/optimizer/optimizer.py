@@ -261,7 +261,9 @@ class Optimizer(EagerSteps):
         """An accumulator of the parameter's shape."""
         shape = p.static_shape
         assert shape is not None
-        return self._accumulator(p, kind, np.full(shape, value, p.dtype.numpy))
+        # Zeros that nobody touches take no memory.
+        start = np.full(shape, value, p.dtype.numpy) if value else np.zeros(shape, p.dtype.numpy)
+        return self._accumulator(p, kind, start)
 
     def _number(self, p: Variable, kind: str, value: float) -> Variable:
         """An accumulator of one element."""

@@ -15,14 +15,18 @@ class Lane:
     not another scope or session, not the user. Fetches are always new.
     """
 
-    __slots__ = ("_fetches", "_holds", "_inputs", "_kept", "_outputs", "_read", "_state", "_written", "binding")
+    __slots__ = ("_bound", "_fetches", "_given", "_holds", "_inputs", "_kept", "_outputs", "_read", "_state", "_written", "binding")
 
     def __init__(self, binding: Any, inputs: list[str], outputs: list[str], state: set[str], kept: set[str]) -> None:
         self.binding = binding
         self._inputs, self._outputs = inputs, outputs
         self._state, self._kept = state, kept
         self._read: list[Any] = [None] * len(inputs)
+        self._bound: dict[str, None] = {}
+        """Outputs in the order of their first binding, in which the binding gives them."""
         self._written: dict[str, Any] = {}
+        self._given: dict[str, int] = {}
+        """How many references the binding keeps to a value that was bound as output."""
         self._holds = 0
         """How many references onnxruntime's binding keeps to a value bound as input; versions differ."""
         self._fetches = [name for name in outputs if name not in kept]
@@ -41,18 +45,42 @@ class Lane:
         for name in self._outputs:
             if name not in self._kept or self._is_held(name):
                 self._written.pop(name, None)
+                self._given.pop(name, None)
+                self._bound[name] = None
                 self.binding.bind_output(name, *(state_device if name in self._state else fetch_device))
 
     def _is_held(self, name: str) -> bool:
         """Whether anyone but this lane, and the other one as its former input, holds the value last written there."""
         value = self._written.get(name)
         # The references: the variable ``value``, the argument, ``_written`` here, ``_read`` of the other lane, its binding.
-        return value is None or sys.getrefcount(value) > 4 + self._holds
+        return value is None or sys.getrefcount(value) > 4 + self._holds + self._given.get(name, 0)
+
+    def write_to(self, values: dict[str, Any]) -> None:
+        """Write these outputs that replace state to these values, which nobody holds any more."""
+        for name, value in values.items():
+            before = sys.getrefcount(value)
+            self.binding.bind_ortvalue_output(name, value)
+            self._given[name] = sys.getrefcount(value) - before
+            self._bound[name] = None
+            self._written[name] = value
+
+    def left_behind(self, places: dict[str, int]) -> dict[str, Any]:
+        """The state that this lane read in its last run, by the output that replaced it, as far as nobody else holds it.
+
+        ``places`` says where it stands among the inputs.
+        """
+        found = {}
+        for name, place in places.items():
+            value = self._read[place]
+            # The references: the variable ``value``, the argument, ``_read``, the binding.
+            if name in self._kept and value is not None and sys.getrefcount(value) == 3 + self._holds:
+                found[name] = value
+        return found
 
     def results(self) -> dict[str, Any]:
         """The outputs by name, after the run."""
         if len(self._written) < len(self._kept) or self._fetches:
-            found = dict(zip(self._outputs, self.binding.get_outputs(), strict=True))
+            found = dict(zip(self._bound, self.binding.get_outputs(), strict=True))
             for name in self._kept:
                 self._written.setdefault(name, found[name])
             return found | self._written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,18 @@ from onnxgrad.runtime.saved import open_session
 __all__ = ["Prepared", "SessionCache", "prepare"]
 
 _QUIET = 3
+_LARGE = 4096
+_PLAIN = ("float32", "float64", "float16")
 
 
 class Prepared:
     """A session and what flows in and out of it."""
 
-    __slots__ = ("_lanes", "feeds", "fetch_names", "session", "state_inputs", "state_outputs")
+    __slots__ = ("_lanes", "_place", "feeds", "fetch_names", "session", "state_inputs", "state_outputs")
 
-    def __init__(self, session: Any, graph: Graph, fetches: list[Variable]) -> None:
+    def __init__(self, session: Any, graph: Graph, fetches: list[Variable], place: Place) -> None:
         self.session = session
+        self._place = place
         self.feeds = [v for v in graph.inputs if not v.persistable]
         self.state_inputs = [v for v in graph.inputs if v.persistable]
         self.fetch_names = [graph.name(v) for v in fetches]
@@ -43,11 +47,32 @@ class Prepared:
         """The binding of the next run. A training step has two that take turns; anything else gets a new one each time."""
         if not (self.state_inputs and self.state_outputs):
             return self._new_lane()
-        if len(self._lanes) < 2:
+        if not self._lanes:
             self._lanes.append(self._new_lane())
+            self._lanes[0].write_to(self._large_state())
+        elif len(self._lanes) == 1:
+            self._lanes.append(self._new_lane())
+            places = {id(v): place for place, v in enumerate(self.state_inputs)}
+            replaced = {name: places[id(v)] for v, name in self.state_outputs if id(v) in places}
+            self._lanes[1].write_to(self._lanes[0].left_behind(replaced))
         else:
             self._lanes.reverse()
         return self._lanes[-1]
+
+    def _large_state(self) -> dict[str, Any]:
+        """Room for the new values of large state variables, by output.
+
+        Allocated by onnxruntime within a run they would stand between activations for good: a decoder held a fifth more.
+        """
+        import onnxruntime
+
+        found = {}
+        for v, name in self.state_outputs:
+            shape = v.static_shape
+            if shape is not None and prod(shape) >= _LARGE and v.dtype.name in _PLAIN and name not in self.fetch_names:
+                make = onnxruntime.OrtValue.ortvalue_from_shape_and_type
+                found[name] = make(list(shape), v.dtype.numpy, self._place.device, self._place.index)
+        return found
 
     def forget_lanes(self) -> None:
         self._lanes.clear()
@@ -93,7 +118,7 @@ def prepare(
             session = onnxruntime.InferenceSession(message, options, providers=providers)
     except Exception as error:
         raise ExecutionError(_refusal(graph, place, error)) from error
-    return Prepared(session, graph, fetches)
+    return Prepared(session, graph, fetches, place)
 
 
 def _refusal(graph: Graph, place: Place, error: Exception) -> str:

@@ -12,7 +12,6 @@ import onnxgrad as paddle
 from benchmark_suite.systems import Setting
 from benchmark_suite.workloads import WORKLOADS, Workload, initial_weight
 from onnxgrad import static
-from onnxgrad.ir.tensor import Tensor
 
 
 class Layers:
@@ -22,6 +21,7 @@ class Layers:
         self._block = static.default_main_program().global_block()
         self._op = self._block.build
         self._weights: dict[str, Any] = {}
+        self.initial: dict[str, Any] = {}
         self._inputs = {
             name: static.data(name, [None if workload.dynamic else array.shape[0], *array.shape[1:]], str(array.dtype))
             for name, array in workload.feeds[0].items()
@@ -36,7 +36,8 @@ class Layers:
         return self._weights[name]
 
     def _parameter(self, name: str, array: Any) -> Any:
-        return self._block.create_parameter(name, array.shape, "float32", value=Tensor.of(array))
+        self.initial[name] = array
+        return self._block.create_parameter(name, array.shape, "float32")
 
     def linear(self, x: Any, name: str, wide: int, out: int, three: bool = False) -> Any:
         w, b = self.weight(f"{name}.w", (wide, out), wide**-0.5), self.weight(f"{name}.b", (out,), 0.01)
@@ -123,12 +124,14 @@ class Runner:
     def __init__(self, workload: Workload, setting: Setting) -> None:
         if setting.device == "cuda":
             onnxruntime.preload_dlls()
-        loss = workload.build(Layers(workload))
+        layers = Layers(workload)
+        loss = workload.build(layers)
         name, rate = workload.optimizer
         getattr(paddle.optimizer, name)(learning_rate=rate).minimize(loss)
         place = static.CUDAPlace(0) if setting.device == "cuda" else static.CPUPlace()
         self._executor = static.Executor(place, threads=setting.threads)
         self._executor.run(static.default_startup_program())
+        static.default_main_program().set_state_dict(layers.initial)
         self._program, self._loss = static.default_main_program(), loss
 
     def step(self, feed: Any) -> Any:
@@ -141,7 +144,9 @@ class Runner:
 def write_model(name: str, path: str) -> None:
     """Write the forward model of a workload, its loss included, for systems that start from a file."""
     workload = WORKLOADS[name]()
-    loss = workload.build(Layers(workload))
+    layers = Layers(workload)
+    loss = workload.build(layers)
+    static.default_main_program().set_state_dict(layers.initial)
     paddle.save_onnx(static.default_main_program(), path, [loss])
 
 

@@ -6,22 +6,25 @@ import pytest
 import onnxgrad as paddle
 from onnxgrad import static
 
-FEED = {"x": np.ones((1, 3), np.float32)}
 
-
-@pytest.fixture
-def line():
-    """Loss = sum(w) with learning rate 1, so that every step takes 1 off each of the three elements of w."""
-    x = static.data("x", [1, 3])
+@pytest.fixture(params=[3, 5000])
+def line(request):
+    """Loss = 3 mean(w), where every step takes 1 off each element of w. Large state has its room before the first step."""
+    size = request.param
+    x = static.data("x", [1, size])
     loss = paddle.sum(static.nn.fc(x, 1, weight_attr=paddle.ParamAttr("w", paddle.nn.initializer.Constant(10.0)), bias_attr=False))
     paddle.optimizer.SGD(1.0).minimize(loss)
     executor = static.Executor()
     executor.run(static.default_startup_program())
-    return lambda scope=None: executor.run(feed=FEED, fetch_list=[loss], scope=scope)[0]
+    feed = {"x": np.ones((1, size), np.float32)}
+    return lambda scope=None: executor.run(feed=feed, fetch_list=[loss], scope=scope)[0] * 3 / size
 
 
 def weights(value):
-    return np.array(value.numpy()).ravel().tolist()
+    """Three elements, and that the others are the same"""
+    found = np.array(value.numpy()).ravel()
+    assert (found == found[0]).all()
+    return found[:3].tolist()
 
 
 def test_buffers_are_used_again(line):
@@ -32,6 +35,27 @@ def test_buffers_are_used_again(line):
         found.append(scope.values["w"].data_ptr())
     assert len(set(found)) == 2
     assert weights(scope.values["w"]) == [3.0] * 3
+
+
+def test_the_first_values_are_written_over(line):
+    scope = static.global_scope()
+    first = scope.values["w"].data_ptr()
+    found = []
+    for _ in range(4):
+        line()
+        found.append(scope.values["w"].data_ptr())
+    assert found[0] == found[2] != first
+    assert found[1] == found[3] == first
+    assert weights(scope.values["w"]) == [6.0] * 3
+
+
+def test_first_values_that_are_held_stay(line):
+    scope = static.global_scope()
+    held = scope.values["w"]
+    for _ in range(5):
+        line()
+    assert weights(held) == [10.0] * 3
+    assert weights(scope.values["w"]) == [5.0] * 3
 
 
 def test_held_values_stay(line):
@@ -57,7 +81,7 @@ def test_going_back_to_a_held_value(line):
 
 def test_two_scopes_take_turns(line):
     first, second = static.global_scope(), static.Scope()
-    second.set("w", np.full((3, 1), 20.0, np.float32))
+    second.set("w", np.full_like(np.asarray(first.get("w")), 20.0))
     for name, value in first.values.items():
         if name != "w":
             second.values[name] = value
@@ -71,5 +95,5 @@ def test_two_scopes_take_turns(line):
 def test_setting_a_value_between_steps(line):
     line()
     line()
-    static.global_scope().set("w", np.zeros((3, 1), np.float32))
+    static.global_scope().set("w", np.zeros_like(np.asarray(static.global_scope().get("w"))))
     assert [float(line()) for _ in range(3)] == [0.0, -3.0, -6.0]
