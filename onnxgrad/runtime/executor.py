@@ -116,19 +116,23 @@ class Executor:
         lane = prepared.next_lane()
         for v in prepared.feeds:
             lane.binding.bind_cpu_input(v.name, _checked_feed(v, feed))
-        lane.read([self._on_device(scope, v) for v in prepared.state_inputs])
+        for place in lane.outdated(scope.values):
+            lane.read(place, self._on_device(scope, prepared.state_inputs[place]))
         device = (self.place.device, self.place.index)
-        lane.make_room(device, device if not return_numpy else ("cpu", 0))
+        small = prepared.small_fetches if return_numpy else None
+        lane.make_room(device, device if not return_numpy else ("cpu", 0), small)
         try:
             prepared.session.run_with_iobinding(lane.binding)
         except Exception as error:
             prepared.forget_lanes()
             raise ExecutionError(f"onnxruntime failed while running the program: {error}") from error
         values = lane.results()
-        for v, name in prepared.state_outputs:
-            scope.values[v.name] = values[name]
-        fetched = [values[name] for name in prepared.fetch_names]
-        return [value.numpy() if return_numpy else value for value in fetched]
+        for variable, name in prepared.replaced:
+            scope.values[variable] = values[name]
+        if not return_numpy:
+            return [values[name] for name in prepared.fetch_names]
+        # The next run writes over a small fetch.
+        return [np.array(values[n].numpy()) if n in prepared.small_fetches else values[n].numpy() for n in prepared.fetch_names]
 
     def _on_device(self, scope: Scope, v: Variable) -> Any:
         """The value of a state variable as an OrtValue on this executor's device."""

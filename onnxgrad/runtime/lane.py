@@ -12,10 +12,10 @@ class Lane:
     """Inputs and outputs of a run. Two lanes take turns: the state that one writes is what the other reads next.
 
     A lane writes over the values that it wrote two runs ago, but only over those that nobody holds any more: not the scope,
-    not another scope or session, not the user. Fetches are always new.
+    not another scope or session, not the user. Fetches are new, but for small ones that the caller copies.
     """
 
-    __slots__ = ("_bound", "_fetches", "_given", "_holds", "_inputs", "_kept", "_outputs", "_read", "_state", "_written", "binding")
+    __slots__ = ("_bound", "_given", "_holds", "_inputs", "_kept", "_outputs", "_read", "_small", "_state", "_written", "binding")
 
     def __init__(self, binding: Any, inputs: list[str], outputs: list[str], state: set[str], kept: set[str]) -> None:
         self.binding = binding
@@ -27,23 +27,35 @@ class Lane:
         self._written: dict[str, Any] = {}
         self._given: dict[str, int] = {}
         """How many references the binding keeps to a value that was bound as output."""
+        self._small: dict[str, Any] = {}
+        """Fetches that are copied, and written over in the next run of this lane."""
         self._holds = 0
         """How many references onnxruntime's binding keeps to a value bound as input; versions differ."""
-        self._fetches = [name for name in outputs if name not in kept]
 
-    def read(self, values: list[Any]) -> None:
-        """Bind the state, less what is bound already."""
-        for i, (name, value) in enumerate(zip(self._inputs, values, strict=True)):
-            if self._read[i] is not value:
-                before = sys.getrefcount(value)
-                self.binding.bind_ortvalue_input(name, value)
-                self._holds = sys.getrefcount(value) - before
-                self._read[i] = value
+    def outdated(self, values: dict[str, Any]) -> list[int]:
+        """Which inputs are bound to another value than this one of the state, or to none."""
+        read = self._read
+        return [i for i, name in enumerate(self._inputs) if read[i] is None or values.get(name) is not read[i]]
 
-    def make_room(self, state_device: tuple[str, int], fetch_device: tuple[str, int]) -> None:
-        """Bind the outputs that cannot be written over to memory to be allocated."""
+    def read(self, place: int, value: Any) -> None:
+        """Bind an input to a value of the state."""
+        before = sys.getrefcount(value)
+        self.binding.bind_ortvalue_input(self._inputs[place], value)
+        self._holds = sys.getrefcount(value) - before
+        self._read[place] = value
+
+    def make_room(self, state_device: tuple[str, int], fetch_device: tuple[str, int], small: dict[str, Any] | None) -> None:
+        """Bind the outputs that cannot be written over to memory to be allocated, but for ``small`` fetches: to these values."""
+        if small is not None:
+            for name, value in small.items():
+                if name not in self._small:
+                    self.binding.bind_ortvalue_output(name, value)
+                    self._bound[name] = None
+                    self._small[name] = value
+        else:
+            self._small.clear()
         for name in self._outputs:
-            if name not in self._kept or self._is_held(name):
+            if name not in self._small and (name not in self._kept or self._is_held(name)):
                 self._written.pop(name, None)
                 self._given.pop(name, None)
                 self._bound[name] = None
@@ -79,9 +91,9 @@ class Lane:
 
     def results(self) -> dict[str, Any]:
         """The outputs by name, after the run."""
-        if len(self._written) < len(self._kept) or self._fetches:
+        if len(self._written) + len(self._small) < len(self._outputs):
             found = dict(zip(self._bound, self.binding.get_outputs(), strict=True))
             for name in self._kept:
                 self._written.setdefault(name, found[name])
-            return found | self._written
-        return dict(self._written)
+            return found | self._written | self._small
+        return self._written | self._small

@@ -25,13 +25,35 @@ __all__ = ["Prepared", "SessionCache", "prepare"]
 
 _QUIET = 3
 _LARGE = 4096
-_PLAIN = ("float32", "float64", "float16")
+_PLAIN = ("float32", "float64", "float16", "int32", "int64")
+
+
+def _size(v: Variable) -> int:
+    """Elements of a tensor of known shape whose type numpy has; 0 for any other."""
+    shape = v.static_shape
+    return prod(shape) if shape is not None and v.dtype.name in _PLAIN else 0
+
+
+def _room(v: Variable, device: str, index: int) -> Any:
+    import onnxruntime
+
+    return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(v.static_shape or ()), v.dtype.numpy, device, index)
 
 
 class Prepared:
     """A session and what flows in and out of it."""
 
-    __slots__ = ("_lanes", "_place", "feeds", "fetch_names", "session", "state_inputs", "state_outputs")
+    __slots__ = (
+        "_lanes",
+        "_place",
+        "feeds",
+        "fetch_names",
+        "replaced",
+        "session",
+        "small_fetches",
+        "state_inputs",
+        "state_outputs",
+    )
 
     def __init__(self, session: Any, graph: Graph, fetches: list[Variable], place: Place) -> None:
         self.session = session
@@ -41,11 +63,17 @@ class Prepared:
         self.fetch_names = [graph.name(v) for v in fetches]
         updates = graph.program.updates
         self.state_outputs = [(v, graph.name(new)) for v, new in updates.items()]
+        self.replaced = [(v.name, name) for v, name in self.state_outputs]
+        self.small_fetches = self._small_fetches(fetches) if self._takes_turns else {}
         self._lanes: list[Lane] = []
+
+    @property
+    def _takes_turns(self) -> bool:
+        return bool(self.state_inputs and self.state_outputs)
 
     def next_lane(self) -> Lane:
         """The binding of the next run. A training step has two that take turns; anything else gets a new one each time."""
-        if not (self.state_inputs and self.state_outputs):
+        if not self._takes_turns:
             return self._new_lane()
         if not self._lanes:
             self._lanes.append(self._new_lane())
@@ -64,15 +92,14 @@ class Prepared:
 
         Allocated by onnxruntime within a run they would stand between activations for good: a decoder held a fifth more.
         """
-        import onnxruntime
+        large = [(v, name) for v, name in self.state_outputs if _size(v) >= _LARGE and name not in self.fetch_names]
+        return {name: _room(v, self._place.device, self._place.index) for v, name in large}
 
-        found = {}
-        for v, name in self.state_outputs:
-            shape = v.static_shape
-            if shape is not None and prod(shape) >= _LARGE and v.dtype.name in _PLAIN and name not in self.fetch_names:
-                make = onnxruntime.OrtValue.ortvalue_from_shape_and_type
-                found[name] = make(list(shape), v.dtype.numpy, self._place.device, self._place.index)
-        return found
+    def _small_fetches(self, fetches: list[Variable]) -> dict[str, Any]:
+        """Room for small fetches that are no state, by output."""
+        state = {name for _, name in self.replaced}
+        small = [(v, n) for v, n in zip(fetches, self.fetch_names, strict=True) if 0 < _size(v) < _LARGE and n not in state]
+        return {name: _room(v, "cpu", 0) for v, name in small}
 
     def forget_lanes(self) -> None:
         self._lanes.clear()
