@@ -7,6 +7,7 @@ from onnxgrad.interop.onnx_export import Graph
 from onnxgrad.lowering.batch_last import put_batch_last
 from onnxgrad.lowering.cpu_elementwise import ELEMENTWISE, with_equal_ranks
 from onnxgrad.lowering.cpu_rows import cross_entropy, sum_into_table
+from onnxgrad.lowering.cpu_scales import fold_scales
 from onnxgrad.lowering.few_positions import convolution, transposed_convolution
 from onnxgrad.lowering.replace import Form, drop_dead, replace_operators
 
@@ -25,4 +26,5 @@ def lower_for_cpu(graph: Graph) -> None:
         **dict.fromkeys(ELEMENTWISE, with_equal_ranks),
     }
     replace_operators(graph, forms)
+    fold_scales(graph)
     drop_dead(graph)

@@ -44,9 +44,10 @@ class _Moments(Optimizer):
         self._beta1, self._beta2, self._epsilon = float(beta1), float(beta2), float(epsilon)
 
     def _averages(self, op: Builder, m: Variable, v: Variable, g: Variable) -> tuple[Variable, Variable]:
-        """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2"""
-        new_m = op.Add(op.Mul(m, self._beta1), op.Mul(g, 1.0 - self._beta1))
-        new_v = op.Add(op.Mul(v, self._beta2), op.Mul(op.Mul(g, g), 1.0 - self._beta2))
+        """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2, by the square of (1 - b1) g, which a product can give as it is"""
+        part = op.Mul(g, 1.0 - self._beta1)
+        new_m = op.Add(op.Mul(m, self._beta1), part)
+        new_v = op.Add(op.Mul(v, self._beta2), op.Mul(op.Mul(part, part), (1.0 - self._beta2) / (1.0 - self._beta1) ** 2))
         self._replace(m, new_m)
         self._replace(v, new_v)
         return new_m, new_v
