@@ -65,6 +65,8 @@ class _Pass:
         self.twins: dict[int, Variable] = {}
         self.hidden: dict[int, tuple[Variable, tuple[int, ...], list[int]]] = {}
         """What is not computed in the usual order: from what, in which shape and by which Transpose it can be made."""
+        self.taken: set[int] = set()
+        """Results that bear the name of what they stand for."""
         self.build: Any = None
 
     def run(self) -> None:
@@ -343,7 +345,11 @@ def _transpose(pass_: _Pass, op: Operator) -> bool:
     source = None if x is None else pass_.hidden.get(pass_.key(x))
     if source is None or source[2] != _SWAPPED or op.attr("perm") != _SWAPPED:
         return False
-    return pass_.replace(op.outputs[0], pass_.build.Identity(source[0]))
+    held = source[0]
+    if id(held) in pass_.taken:
+        held = pass_.build.Identity(held)
+    pass_.taken.add(id(held))
+    return pass_.replace(op.outputs[0], held)
 
 
 def _elementwise(pass_: _Pass, op: Operator) -> bool:

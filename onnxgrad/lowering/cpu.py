@@ -5,8 +5,8 @@ from __future__ import annotations
 from onnxgrad.interop.lowerings import lowers
 from onnxgrad.interop.onnx_export import Graph
 from onnxgrad.lowering.batch_last import put_batch_last
-from onnxgrad.lowering.cpu_elementwise import ELEMENTWISE, with_equal_ranks
-from onnxgrad.lowering.cpu_rows import cross_entropy, sum_into_table
+from onnxgrad.lowering.cpu_elementwise import ELEMENTWISE, sum_of_rows, with_equal_ranks
+from onnxgrad.lowering.cpu_rows import cross_entropy, scatter
 from onnxgrad.lowering.cpu_scales import fold_scales
 from onnxgrad.lowering.few_positions import convolution, transposed_convolution
 from onnxgrad.lowering.replace import Form, drop_dead, replace_operators
@@ -21,7 +21,8 @@ def lower_for_cpu(graph: Graph) -> None:
     forms: dict[str, Form] = {
         "Conv": convolution,
         "ConvTranspose": transposed_convolution,
-        "ScatterElements": sum_into_table,
+        "ReduceSum": sum_of_rows,
+        "ScatterElements": scatter,
         "SoftmaxCrossEntropyLoss": cross_entropy,
         **dict.fromkeys(ELEMENTWISE, with_equal_ranks),
     }

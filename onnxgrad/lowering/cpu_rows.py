@@ -1,4 +1,4 @@
-"""Forms for the CPU provider of what picks rows: the cross-entropy of labels, and gradients of small tables."""
+"""Forms for the CPU provider of what picks by index: the cross-entropy of labels, gradients of small tables and of maxima."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from onnxgrad.ir.operator import Operator, Role
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["cross_entropy", "sum_into_table"]
+__all__ = ["cross_entropy", "scatter"]
 
 _SMALL_TABLE = 256
 _SMALL_MATRIX = 2**16
@@ -51,6 +51,38 @@ def sum_into_table(build: Any, op: Operator) -> list[Variable | None] | None:
     # Mod: an index may count from the end.
     hot = build.Equal(rows, build.Reshape(build.Mod(picked, np.asarray(table[0], picked.dtype.numpy)), [1, -1]))
     return [build.MatMul(build.Cast(hot, to=1), updates)]
+
+
+def scatter(build: Any, op: Operator) -> list[Variable | None] | None:
+    """The forms of ScatterElements, whichever applies."""
+    return sum_into_table(build, op) or unpool(build, op)
+
+
+def unpool(build: Any, op: Operator) -> list[Variable | None] | None:
+    """MaxUnpool, for the gradient of a MaxPool whose windows do not overlap: every place gets one value, so nothing is added."""
+    data, index, updates = op.inputs
+    pool = _pool_of(index)
+    if op.attr("axis") != 2 or op.attr("reduction") != "add" or pool is None or data is None or not _is_zero(data):
+        return None
+    kernel, image, given = pool.attr("kernel_shape"), pool.inputs[0], _operand_of(updates, "Reshape")
+    strides, dilations = pool.attr("strides") or [1] * len(kernel), pool.attr("dilations") or [1] * len(kernel)
+    overlap = any(s < (k - 1) * d + 1 for s, k, d in zip(strides, kernel, dilations, strict=True))
+    known = all(v is not None and v.static_shape is not None for v in (image, given, data, pool.outputs[1]))
+    if overlap or not known or image is None or given is None or data.dtype.name != "float32" or pool.attr("storage_order"):
+        return None
+    if given.static_shape != pool.outputs[1].static_shape:  # type: ignore[union-attr]
+        return None
+    # The kernel only says how large the result is at least, where the shape is given.
+    ones = [1] * len(kernel)
+    whole = build.MaxUnpool(given, pool.outputs[1], list(image.static_shape or ()), kernel_shape=ones, strides=ones)
+    return [build.Reshape(whole, list(data.static_shape or ()))]
+
+
+def _pool_of(index: Variable | None) -> Operator | None:
+    """The MaxPool whose Indices, within their planes, an index holds."""
+    indices = _operand_of(_operand_of(index, "Mod"), "Reshape")
+    made = None if indices is None else indices.op
+    return made if made is not None and made.type == "MaxPool" and made.outputs[1] is indices else None
 
 
 def _rows_of(index: Variable | None) -> Variable | None:

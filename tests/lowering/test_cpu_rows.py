@@ -91,3 +91,38 @@ def test_other_cross_entropies_keep_the_plain_form(attrs):
 def test_cross_entropy_of_maps_keeps_the_plain_form():
     before, after = entropy([2, 4, 3], [2, 3])
     assert before == after
+
+
+POOLS = {
+    "plain": {"kernel_shape": [2, 2], "strides": [2, 2]},
+    "gaps": {"kernel_shape": [2, 1], "strides": [3, 2]},
+    "padding": {"kernel_shape": [3, 3], "strides": [3, 3], "pads": [1, 1, 1, 1]},
+    "dilation": {"kernel_shape": [2, 2], "strides": [3, 3], "dilations": [2, 2]},
+    "ceiling": {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1},
+}
+
+
+def _pooled(attrs, declared=3):
+    def build():
+        x = static.data("x", [declared, 2, 7, 9])
+        x.stop_gradient = False
+        y = x.block.build.MaxPool(x, **attrs)
+        return [y, *static.gradients([paddle.sum(y * y * 3.0 + y)], [x])]
+
+    # Few different values, so that windows hold equal ones.
+    return results(build, {"x": DRAW.integers(-2, 2, (3, 2, 7, 9)).astype(np.float32)})
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_maxima_of_separate_windows(name):
+    before, after = _pooled(POOLS[name])
+    assert (before["ScatterElements"], after["ScatterElements"], after["MaxUnpool"]) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "declared"),
+    [({"kernel_shape": [3, 3], "strides": [2, 2]}, 3), (POOLS["plain"], None), ({**POOLS["plain"], "storage_order": 1}, 3)],
+)
+def test_other_maxima_stay(attrs, declared):
+    before, after = _pooled(attrs, declared)
+    assert before["ScatterElements"] == after["ScatterElements"] == 1
