@@ -26,6 +26,7 @@ from onnxgrad.ir.bodies import as_tuple
 from onnxgrad.ir.builder import Builder
 from onnxgrad.ir.operator import Operator, Role
 from onnxgrad.ir.variable import Variable
+from onnxgrad.lowering.patterns import SWAPPED, operand_of, seen_places
 from onnxgrad.lowering.replace import add_constants, name_helpers
 
 __all__ = ["put_batch_last"]
@@ -35,7 +36,6 @@ _LARGEST_COLUMNS = 2**24
 _HIGHEST = 64
 _LAST = [1, 2, 3, 0]
 _FIRST = [3, 0, 1, 2]
-_SWAPPED = [1, 0, 2, 3]
 
 
 def put_batch_last(graph: Graph) -> None:
@@ -246,7 +246,7 @@ def _filter_gradient(pass_: _Pass, op: Operator) -> bool:
     """The backward pass writes it as Conv with batch and channels of both operands swapped, and strides and dilations"""
     result, group = op.outputs[0], op.attr("group") or 1
     x = _swapped_image(op.inputs[0], group)
-    gy = _operand_of(op.inputs[1], "Transpose", _SWAPPED)
+    gy = operand_of(op.inputs[1], "Transpose", SWAPPED)
     if x is None or gy is None or result is None or not _applies(op, x, gy, x) or not _shape(result):
         return False
     if not (pass_.has(x) or pass_.has(gy)):
@@ -258,7 +258,7 @@ def _filter_gradient(pass_: _Pass, op: Operator) -> bool:
     else:
         turned = _depthwise_filter(pass_, x, gy, window) if group == _shape(x)[1] == _shape(gy)[1] else None
     if turned is not None:
-        pass_.hidden[pass_.key(result)] = (turned, tuple(turned.static_shape), _SWAPPED)
+        pass_.hidden[pass_.key(result)] = (turned, tuple(turned.static_shape), SWAPPED)
     return turned is not None
 
 
@@ -281,7 +281,7 @@ def _seen_columns(pass_: _Pass, x: Variable, window: _Window, rows: int, columns
     height, width = image.static_shape[1:3]
     if (kernel, rows, columns) != ((1, 1), height, width):
         spans = zip(window.dilations, window.strides, kernel, (rows, columns), strict=True)
-        down, across = (_seen(dilation, stride, 0, *sizes) for dilation, stride, *sizes in spans)
+        down, across = (seen_places(dilation, stride, 0, *sizes) for dilation, stride, *sizes in spans)
         places = down[:, None, :, None] * width + across[None, :, None, :]
         flat = build.Reshape(image, [channels, height * width, batch])
         image = build.Gather(flat, places.reshape(-1), axis=1)
@@ -298,7 +298,7 @@ def _depthwise_filter(pass_: _Pass, x: Variable, gy: Variable, window: _Window) 
     image = build.Reshape(pass_.twin(x), [channels, height, width, -1])
     result = build.Reshape(pass_.twin(gy), [channels, rows, columns, -1])
     pairs = []
-    for seen in _seen(window.dilations[1], window.strides[1], window.pads[1], across, columns):
+    for seen in seen_places(window.dilations[1], window.strides[1], window.pads[1], across, columns):
         inside = np.flatnonzero((seen >= 0) & (seen < width))
         if not inside.size:
             return None
@@ -306,7 +306,7 @@ def _depthwise_filter(pass_: _Pass, x: Variable, gy: Variable, window: _Window) 
         right = build.Transpose(_columns(build, result, inside[0], inside[-1] + 1, 1), perm=[0, 2, 1])
         pairs.append(build.Reshape(build.MatMul(left, right), [channels, 1, height * rows]))
     met = np.zeros((height, rows, taps), np.float32)
-    for tap, seen in enumerate(_seen(window.dilations[0], window.strides[0], window.pads[0], taps, rows)):
+    for tap, seen in enumerate(seen_places(window.dilations[0], window.strides[0], window.pads[0], taps, rows)):
         inside = np.flatnonzero((seen >= 0) & (seen < height))
         met[seen[inside], inside, tap] = 1
     summed = build.Reshape(build.MatMul(build.Concat(*pairs, axis=1), met.reshape(-1, taps)), [channels, across * taps])
@@ -330,32 +330,19 @@ def _padded(pass_: _Pass, x: Variable, window: _Window) -> Any:
     return pass_.build.Pad(image, [0, top, left, 0, 0, bottom, right, 0]) if any(window.pads) else image
 
 
-def _seen(dilation: int, stride: int, pad: int, taps: int, positions: int) -> np.ndarray[Any, Any]:
-    """The place along one axis that a tap sees from a position, [taps, positions]; below 0 and above the size in the padding"""
-    found: np.ndarray[Any, Any] = np.arange(taps)[:, None] * dilation + np.arange(positions) * stride - pad
-    return found
-
-
 def _swapped_image(v: Variable | None, group: int) -> Variable | None:
     """x, where ``v`` is x with the batch and the channels of a group swapped"""
     if group == 1:
-        return _operand_of(v, "Transpose", _SWAPPED)
-    apart = _operand_of(_operand_of(v, "Reshape"), "Transpose", [2, 1, 0, 3, 4])
-    return _operand_of(apart, "Reshape")
-
-
-def _operand_of(v: Variable | None, op_type: str, perm: list[int] | None = None) -> Variable | None:
-    made = None if v is None else v.op
-    if made is None or made.type != op_type or (perm is not None and made.attr("perm") != perm):
-        return None
-    return made.inputs[0]
+        return operand_of(v, "Transpose", SWAPPED)
+    apart = operand_of(operand_of(v, "Reshape"), "Transpose", [2, 1, 0, 3, 4])
+    return operand_of(apart, "Reshape")
 
 
 def _transpose(pass_: _Pass, op: Operator) -> bool:
     """What is held in the order that is asked for needs no turning"""
     x = op.inputs[0]
     source = None if x is None else pass_.hidden.get(pass_.key(x))
-    if source is None or source[2] != _SWAPPED or op.attr("perm") != _SWAPPED:
+    if source is None or source[2] != SWAPPED or op.attr("perm") != SWAPPED:
         return False
     held = source[0]
     if id(held) in pass_.taken:

@@ -9,6 +9,7 @@ from onnxgrad.lowering.cpu_elementwise import ELEMENTWISE, sum_of_rows, with_equ
 from onnxgrad.lowering.cpu_rows import cross_entropy, scatter
 from onnxgrad.lowering.cpu_scales import fold_scales
 from onnxgrad.lowering.few_positions import convolution, transposed_convolution
+from onnxgrad.lowering.filter_gradient import filter_gradient
 from onnxgrad.lowering.replace import Form, drop_dead, replace_operators
 
 __all__ = ["lower_for_cpu"]
@@ -19,7 +20,7 @@ def lower_for_cpu(graph: Graph) -> None:
     """Put the batch of images last, write other convolutions with few positions as one matrix product, and small things shorter."""
     put_batch_last(graph)
     forms: dict[str, Form] = {
-        "Conv": convolution,
+        "Conv": lambda build, op: filter_gradient(build, op) or convolution(build, op),
         "ConvTranspose": transposed_convolution,
         "ReduceSum": sum_of_rows,
         "ScatterElements": scatter,

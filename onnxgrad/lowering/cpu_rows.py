@@ -8,6 +8,7 @@ import numpy as np
 
 from onnxgrad.ir.operator import Operator, Role
 from onnxgrad.ir.variable import Variable
+from onnxgrad.lowering.patterns import operand_of
 
 __all__ = ["cross_entropy", "scatter"]
 
@@ -64,37 +65,39 @@ def unpool(build: Any, op: Operator) -> list[Variable | None] | None:
     pool = _pool_of(index)
     if op.attr("axis") != 2 or op.attr("reduction") != "add" or pool is None or data is None or not _is_zero(data):
         return None
-    kernel, image, given = pool.attr("kernel_shape"), pool.inputs[0], _operand_of(updates, "Reshape")
+    kernel, image, given = pool.attr("kernel_shape"), pool.inputs[0], operand_of(updates, "Reshape")
     strides, dilations = pool.attr("strides") or [1] * len(kernel), pool.attr("dilations") or [1] * len(kernel)
     overlap = any(s < (k - 1) * d + 1 for s, k, d in zip(strides, kernel, dilations, strict=True))
-    known = all(v is not None and v.static_shape is not None for v in (image, given, data, pool.outputs[1]))
-    if overlap or not known or image is None or given is None or data.dtype.name != "float32" or pool.attr("storage_order"):
+    if overlap or image is None or given is None or data.dtype.name != "float32" or pool.attr("storage_order"):
         return None
-    if given.static_shape != pool.outputs[1].static_shape:  # type: ignore[union-attr]
+    if given.dims is None or given.dims != pool.outputs[1].dims:  # type: ignore[union-attr]
         return None
     # The kernel only says how large the result is at least, where the shape is given.
     ones = [1] * len(kernel)
-    whole = build.MaxUnpool(given, pool.outputs[1], list(image.static_shape or ()), kernel_shape=ones, strides=ones)
-    return [build.Reshape(whole, list(data.static_shape or ()))]
+    whole = build.MaxUnpool(given, pool.outputs[1], _shape_of(build, image), kernel_shape=ones, strides=ones)
+    return [build.Reshape(whole, _shape_of(build, data))]
+
+
+def _shape_of(build: Any, v: Variable) -> Any:
+    """The shape of a tensor: as numbers if it is known; of an Expand, as it was given."""
+    if v.static_shape is not None:
+        return list(v.static_shape)
+    return v.op.inputs[1] if v.op is not None and v.op.type == "Expand" else build.Shape(v)
 
 
 def _pool_of(index: Variable | None) -> Operator | None:
     """The MaxPool whose Indices, within their planes, an index holds."""
-    indices = _operand_of(_operand_of(index, "Mod"), "Reshape")
+    indices = operand_of(operand_of(index, "Mod"), "Reshape")
     made = None if indices is None else indices.op
     return made if made is not None and made.type == "MaxPool" and made.outputs[1] is indices else None
 
 
 def _rows_of(index: Variable | None) -> Variable | None:
     """The vector of rows that an index repeats along all columns, or None if it is not made so."""
-    column = _operand_of(index, "Expand")
+    column = operand_of(index, "Expand")
     return None if column is None or column.dims is None or len(column.dims) != 2 or column.dims[1] != 1 else column
 
 
-def _operand_of(v: Variable | None, op_type: str) -> Variable | None:
-    return v.op.inputs[0] if v is not None and v.op is not None and v.op.type == op_type else None
-
-
 def _is_zero(v: Variable) -> bool:
-    source = _operand_of(v, "Expand") or v
+    source = operand_of(v, "Expand") or v
     return source.value is not None and not source.persistable and not source.value.numpy().any()

@@ -114,14 +114,15 @@ def _pooled(attrs, declared=3):
 
 
 @pytest.mark.parametrize("name", POOLS)
-def test_maxima_of_separate_windows(name):
-    before, after = _pooled(POOLS[name])
+@pytest.mark.parametrize("declared", [3, None])
+def test_maxima_of_separate_windows(name, declared):
+    before, after = _pooled(POOLS[name], declared)
     assert (before["ScatterElements"], after["ScatterElements"], after["MaxUnpool"]) == (1, 0, 1)
 
 
 @pytest.mark.parametrize(
     ("attrs", "declared"),
-    [({"kernel_shape": [3, 3], "strides": [2, 2]}, 3), (POOLS["plain"], None), ({**POOLS["plain"], "storage_order": 1}, 3)],
+    [({"kernel_shape": [3, 3], "strides": [2, 2]}, 3), ({**POOLS["plain"], "storage_order": 1}, 3)],
 )
 def test_other_maxima_stay(attrs, declared):
     before, after = _pooled(attrs, declared)
