@@ -299,7 +299,7 @@ class BackwardPass:
         spans = [(op, {id(inner) for inner in walk.stage[a:b]}) for op, a, b in walk.spans]
         sizes = Sizes(automatic.sizes)
         sizes.check(self.program.inputs)
-        with with_sizes([*operators, *staged], sizes):
+        with with_sizes([*operators, *staged], lambda v: sizes.of(v.dims or ())):
             kept = [walk.key(target) for target, _ in targets]
             costs = measure(operators, staged, spans, kept, results, counted=not sizes.assumed)
         self.program.memory_plan = plan_memory(costs, automatic.budget, sizes)

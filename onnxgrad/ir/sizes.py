@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from onnxgrad.errors import ArgumentError
@@ -70,11 +70,11 @@ def bytes_of(v: Variable) -> int:
 
 
 class with_sizes:  # noqa: N801 - reads as a statement
-    """While entered, the variables that operators make have the types that follow from these sizes of the inputs."""
+    """While entered, the variables that operators make have the types that follow from these shapes of the inputs."""
 
-    def __init__(self, operators: Iterable[Operator], sizes: Sizes) -> None:
+    def __init__(self, operators: Iterable[Operator], shape_of: Callable[[Variable], tuple[int | str | None, ...]]) -> None:
         self.operators = list(operators)
-        self.sizes = sizes
+        self.shape_of = shape_of
         self._before: list[tuple[Variable, object, object]] = []
 
     def __enter__(self) -> None:
@@ -85,7 +85,7 @@ class with_sizes:  # noqa: N801 - reads as a statement
                     made.add(id(v))
                     if not all(isinstance(dim, int) for dim in v.type.dims):
                         self._before.append((v, v.type, v.entries))
-                        v.type = TensorType(v.type.dtype, self.sizes.of(v.type.dims))
+                        v.type = TensorType(v.type.dtype, self.shape_of(v))
         if not self._before:
             return
         for op in self.operators:

@@ -29,6 +29,9 @@ class Executor:
         cache: folder for graphs as onnxruntime has optimised them, so that the next process starts large programs in a
             fraction of the time. Files of other programs and versions of onnxruntime do no harm. On a CUDAPlace it has no effect.
 
+        shapes: for how many shapes of the feed a training step that convolves images gets a session of its own, in which their
+            number is known and which runs faster; each holds its own activations. 0 for one session for all.
+
     Raises:
         ArgumentTypeError: if ``place`` is not a place.
 
@@ -39,10 +42,12 @@ class Executor:
         [array([[2., 2.]], dtype=float32)]
     """
 
-    def __init__(self, place: Place | None = None, *, threads: int | None = None, cache: str | Path | None = None) -> None:
+    def __init__(
+        self, place: Place | None = None, *, threads: int | None = None, cache: str | Path | None = None, shapes: int = 4
+    ) -> None:
         self.place = place_of(place)
         self.threads = threads
-        self._sessions = SessionCache(None if cache is None else Path(cache))
+        self._sessions = SessionCache(None if cache is None else Path(cache), shapes)
         self._closed = False
 
     def close(self) -> None:
@@ -112,7 +117,7 @@ class Executor:
             # A seeded random operator continues its stream within a session, so initialisation gets a fresh one.
             prepared = prepare(program, fetches, self.place, self.threads)
         else:
-            prepared = self._sessions.get(program, fetches, self.place, self.threads)
+            prepared = self._sessions.get(program, fetches, self.place, self.threads, feed)
         lane = prepared.next_lane()
         for v in prepared.feeds:
             lane.binding.bind_cpu_input(v.name, _checked_feed(v, feed))

@@ -13,6 +13,7 @@ import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.errors import ExecutionError
+from tests.peak_memory import PEAK
 
 ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(0).normal(size=(8, 6)).astype(np.float32)
@@ -96,7 +97,7 @@ def test_a_refused_graph_leaves_nothing_behind(tmp_path):
 
 
 MEMORY = """
-import resource, sys
+import sys
 import numpy as np
 import onnxgrad as paddle
 import onnxgrad.nn.functional as F
@@ -109,20 +110,20 @@ loss = paddle.mean(h * h)
 paddle.optimizer.SGD(0.1).minimize(loss, checkpoints="auto")
 static.Executor().run(static.default_startup_program())
 executor = static.Executor(threads=1, cache=sys.argv[1])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 for _ in range(2):
     executor.run(feed={"x": np.ones((4096, 256), np.float32)}, fetch_list=[loss])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(peak() - before)
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru_maxrss has other units elsewhere")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_saved_graph_holds_no_more_memory(tmp_path):
     """Written in the order in which it ran, a file would run in another, and hold three times as much."""
     peaks = []
     for _ in range(2):
         done = subprocess.run(
-            [sys.executable, "-c", MEMORY, str(tmp_path)],
+            [sys.executable, "-c", PEAK + MEMORY, str(tmp_path)],
             capture_output=True,
             text=True,
             check=True,
