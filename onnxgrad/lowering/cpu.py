@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxgrad.interop.lowerings import lowers
 from onnxgrad.interop.onnx_export import Graph
 from onnxgrad.lowering.batch_last import put_batch_last
-from onnxgrad.lowering.cpu_elementwise import ELEMENTWISE, sum_of_rows, with_equal_ranks
+from onnxgrad.lowering.cpu_elementwise import ELEMENTWISE, step, sum_of_rows, with_equal_ranks
 from onnxgrad.lowering.cpu_rows import cross_entropy, scatter
 from onnxgrad.lowering.cpu_scales import fold_scales
 from onnxgrad.lowering.few_positions import convolution, transposed_convolution
@@ -20,6 +20,7 @@ def lower_for_cpu(graph: Graph) -> None:
     """Put the batch of images last, write other convolutions with few positions as one matrix product, and small things shorter."""
     put_batch_last(graph)
     forms: dict[str, Form] = {
+        "Cast": step,
         "Conv": lambda build, op: filter_gradient(build, op) or convolution(build, op),
         "ConvTranspose": transposed_convolution,
         "ReduceSum": sum_of_rows,

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.ir.operator import Operator
+from onnxgrad.ir.operator import Operator, Role
 from onnxgrad.ir.variable import Variable
 
-__all__ = ["ELEMENTWISE", "sum_of_rows", "with_equal_ranks"]
+__all__ = ["ELEMENTWISE", "step", "sum_of_rows", "with_equal_ranks"]
 
 ELEMENTWISE = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Equal", "Greater", "Less")
 _MANY = 1024
+_STEEP = 3e38
 
 
 def with_equal_ranks(build: Any, op: Operator) -> list[Variable | None] | None:
@@ -55,3 +56,19 @@ def sum_of_rows(build: Any, op: Operator) -> list[Variable | None] | None:
     matrix = x if x.rank == 2 else build.Reshape(x, [rows, columns])
     total = build.MatMul(np.ones((1, rows), np.float32), matrix)
     return [build.Reshape(total, list(y.static_shape))]
+
+
+def step(build: Any, op: Operator) -> list[Variable | None] | None:
+    """x > 0 as a number, for the masks of a backward pass: HardSigmoid with the steepest slope, half the time of comparing.
+
+    Exact but for positive x below the smallest normal number, where it is less than 1.
+    """
+    made = None if op.inputs[0] is None else op.inputs[0].op
+    if op.role is not Role.BACKWARD or made is None or made.type != "Greater" or made.domain or op.attr("to") != 1:
+        return None
+    x, bound = made.inputs
+    if x is None or x.dtype.name != "float32" or bound is None or bound.value is None or bound.persistable:
+        return None
+    if bound.static_shape is None or prod(bound.static_shape) != 1 or bound.value.numpy().any():
+        return None
+    return [build.HardSigmoid(x, alpha=_STEEP, beta=0.0)]

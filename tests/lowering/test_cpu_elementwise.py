@@ -89,3 +89,36 @@ def test_other_sums_stay(shape, axes):
     graph = build_graph(main, [y])
     lower_for_cpu(graph)
     assert "ReduceSum" in [op.type for op in graph.operators]
+
+
+def test_masks_of_a_backward_pass():
+    """1 for every positive normal number and infinity, 0 for the others"""
+    main = static.Program()
+    with static.program_guard(main):
+        x = static.data("x", [8])
+        x.stop_gradient = False
+        (gradient,) = static.gradients([paddle.nn.functional.relu(x)], [x])
+    tiny = np.finfo(np.float32).tiny
+    values = np.array([0.0, -0.0, 1.0, -1.0, tiny, -tiny, np.inf, -np.inf], np.float32)
+    graph = build_graph(main, [gradient])
+    lower_for_cpu(graph)
+    types = [op.type for op in graph.operators]
+    assert "HardSigmoid" in types
+    assert "Greater" not in types
+    (found,) = onnxruntime.InferenceSession(write_model(graph).SerializeToString()).run(None, {"x": values})
+    np.testing.assert_array_equal(found, [0, 0, 1, 0, 1, 0, 1, 0])
+
+
+def test_other_comparisons_stay():
+    """A user's own, and those with another bound"""
+    main = static.Program()
+    with static.program_guard(main):
+        x = static.data("x", [8])
+        x.stop_gradient = False
+        own = paddle.cast(x > 0.0, "float32")
+        (gradient,) = static.gradients([paddle.nn.functional.thresholded_relu(x, 1.0)], [x])
+    for y in (own, gradient):
+        graph = build_graph(main, [y])
+        before = [op.type for op in graph.operators]
+        lower_for_cpu(graph)
+        assert [op.type for op in graph.operators] == before
