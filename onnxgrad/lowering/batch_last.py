@@ -33,7 +33,9 @@ __all__ = ["put_batch_last"]
 
 _SMALLEST_BATCH = 4
 _LARGEST_COLUMNS = 2**24
+"""Numbers in what all taps see at all positions: 64 MB."""
 _HIGHEST = 64
+"""Rows up to which the products of all pairs of rows cost less than nine products of what meets."""
 _LAST = [1, 2, 3, 0]
 _FIRST = [3, 0, 1, 2]
 
@@ -65,6 +67,8 @@ class _Pass:
         self.twins: dict[int, Variable] = {}
         self.hidden: dict[int, tuple[Variable, tuple[int, ...], list[int]]] = {}
         """What is not computed in the usual order: from what, in which shape and by which Transpose it can be made."""
+        self.fresh: list[int] = []
+        """Twins that the form of the present operator has made."""
         self.taken: set[int] = set()
         """Results that bear the name of what they stand for."""
         self.build: Any = None
@@ -75,8 +79,11 @@ class _Pass:
             stage: list[Operator] = []
             self.build = Builder(op.block, stage, op.role, key=op.name or op.type)
             form = _FORMS.get(op.type) if not op.domain else None
+            self.fresh.clear()
             if form is None or not form(self, op):
                 stage.clear()
+                for key in self.fresh:
+                    del self.twins[key]
                 self._turn_back([v for v in op.operands() if v is not None])
                 stage.append(op)
             name_helpers(self.graph, op.name or self.graph.name(op.outputs[0]), stage, op)
@@ -101,6 +108,7 @@ class _Pass:
         if found is None:
             found = self.operand(v, _shape(v))
             self.twins[self.key(v)] = found
+            self.fresh.append(self.key(v))
         return found
 
     def operand(self, v: Variable, image: tuple[int, ...]) -> Any:
@@ -180,9 +188,9 @@ def _convolution(pass_: _Pass, op: Operator) -> bool:
         image = build.Slice(image, [0, 0], [height, width], [1, 2], window.strides)
         image, window.strides = build.Reshape(image, [1, channels, rows, columns * batch]), [1, 1]
     bias = op.inputs[2] if len(op.inputs) > 2 else None
-    seen = _seen_columns(pass_, x, window, rows, columns) if window.strides[1] > 1 and window.group == 1 else None
-    if seen is not None:
-        product = build.MatMul(build.Reshape(w, [out, channels * prod(window.kernel)]), seen)
+    taps = channels * prod(window.kernel)
+    if window.strides[1] > 1 and window.group == 1 and taps * rows * columns * batch <= _LARGEST_COLUMNS:
+        product = build.MatMul(build.Reshape(w, [out, taps]), _seen_columns(pass_, x, window, rows, columns))
         product = product if bias is None else build.Add(product, build.Reshape(bias, [out, 1]))
         return pass_.give(y, build.Reshape(product, [1, out, rows, columns * batch]))
     covered = build.Conv(image, w, bias, **window.wide(batch))
@@ -211,6 +219,9 @@ def _transposed_convolution(pass_: _Pass, op: Operator) -> bool:
         spread = _spread(build, flat, (wide, rows, columns, batch), window.strides, (height, width))
         return pass_.give(x, build.Reshape(spread, [1, wide, height, width * batch]))
     full = (columns - 1) * window.strides[1] + 1 + extra[1]
+    if wide // window.group * prod(window.kernel) * rows * full * batch > _LARGEST_COLUMNS:
+        # onnxruntime computes these columns for a whole image at once, which here is the batch.
+        return False
     spread = _spread(build, image, (out, rows, columns, batch), [1, window.strides[1]], (rows, full))
     spread = build.Reshape(spread, [1, out, rows, full * batch])
     return pass_.give(x, build.ConvTranspose(spread, w, bias, output_padding=[extra[0], 0], **window.wide(batch)))
@@ -263,29 +274,32 @@ def _filter_gradient(pass_: _Pass, op: Operator) -> bool:
 
 
 def _dense_filter(pass_: _Pass, x: Variable, gy: Variable, window: _Window) -> Any:
-    """gy [O, positions * N] times what each tap sees, transposed"""
+    """gy [O, positions * N] times what each tap sees, transposed; for some taps at a time where all would take much memory"""
     (batch, out, rows, columns), channels, build = _shape(gy), _shape(x)[1], pass_.build
-    seen = _seen_columns(pass_, x, window, rows, columns)
-    if seen is None:
-        return None
-    product = build.Gemm(build.Reshape(pass_.twin(gy), [out, rows * columns * batch]), seen, transB=1)
-    return build.Reshape(product, [out, channels, *window.kernel])
+    taps = prod(window.kernel)
+    at_once = min(taps, max(1, _LARGEST_COLUMNS // (channels * rows * columns * batch)))
+    result = build.Reshape(pass_.twin(gy), [out, rows * columns * batch])
+    parts = []
+    for first in range(0, taps, at_once):
+        chosen = slice(first, min(first + at_once, taps))
+        product = build.Gemm(result, _seen_columns(pass_, x, window, rows, columns, chosen), transB=1)
+        parts.append(build.Reshape(product, [out, channels, chosen.stop - first]))
+    whole = parts[0] if len(parts) == 1 else build.Concat(*parts, axis=2)
+    return build.Reshape(whole, [out, channels, *window.kernel])
 
 
-def _seen_columns(pass_: _Pass, x: Variable, window: _Window, rows: int, columns: int) -> Any:
-    """What each tap sees at each position, [C * taps, positions * N]; None if that is too much"""
-    (batch, channels, *_), kernel, build = _shape(x), window.kernel, pass_.build
-    if channels * prod(kernel) * rows * columns * batch > _LARGEST_COLUMNS:
-        return None
+def _seen_columns(pass_: _Pass, x: Variable, window: _Window, rows: int, columns: int, taps: slice = slice(None)) -> Any:
+    """What each tap sees at each position, [C * taps, positions * N]"""
+    (batch, channels, *_), build = _shape(x), pass_.build
     image = _padded(pass_, x, window)
     height, width = image.static_shape[1:3]
-    if (kernel, rows, columns) != ((1, 1), height, width):
-        spans = zip(window.dilations, window.strides, kernel, (rows, columns), strict=True)
+    if (window.kernel, rows, columns) != ((1, 1), height, width):
+        spans = zip(window.dilations, window.strides, window.kernel, (rows, columns), strict=True)
         down, across = (seen_places(dilation, stride, 0, *sizes) for dilation, stride, *sizes in spans)
-        places = down[:, None, :, None] * width + across[None, :, None, :]
+        places = (down[:, None, :, None] * width + across[None, :, None, :]).reshape(-1, rows * columns)[taps]
         flat = build.Reshape(image, [channels, height * width, batch])
         image = build.Gather(flat, places.reshape(-1), axis=1)
-    return build.Reshape(image, [channels * prod(kernel), rows * columns * batch])
+    return build.Reshape(image, [-1, rows * columns * batch])
 
 
 def _depthwise_filter(pass_: _Pass, x: Variable, gy: Variable, window: _Window) -> Any:

@@ -186,6 +186,19 @@ def test_left_as_it_is(name):
     assert [op.type for op in before] == [op.type for op in after]
 
 
+@pytest.mark.parametrize("limit", [1, 2500, 4000])
+@pytest.mark.parametrize("name", ["padding", "stride", "dilation"])
+def test_little_room_for_columns(monkeypatch, name, limit):
+    """The gradient of the input is taken image by image, that of the filter some taps at a time"""
+    monkeypatch.setattr("onnxgrad.lowering.batch_last._LARGEST_COLUMNS", limit)
+    (plain, _), (lowered, after) = graphs(NETS[name], put_batch_last)
+    batches = [(op.type, op.inputs[0].static_shape[0]) for op in after if op.type in ("Conv", "ConvTranspose")]
+    assert sorted(batches) == [("Conv", 1), ("ConvTranspose", BATCH)]
+    assert sum(op.type == "Gemm" for op in after) > 1
+    for a, b in zip(plain, lowered, strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-4 * np.abs(a).max())
+
+
 def test_automatic_pads_stay():
     (_, _), (_, after) = graphs(lambda net: net.conv(net.x, 4, 3, 3, auto_pad="SAME_UPPER"), put_batch_last)
     assert any(op.type == "Conv" and op.inputs[0].static_shape[0] == BATCH for op in after)
