@@ -48,11 +48,15 @@ class CUDAPlace(Place):
         Raises:
             ProviderError: if onnxruntime was installed without CUDA.
         """
+        import onnxruntime
+
         if not cuda_is_available():
             raise ProviderError(
                 "this onnxruntime has no CUDA provider. Install the package onnxruntime-gpu in place of onnxruntime, "
                 "or use CPUPlace()."
             )
+        # Finds the libraries of CUDA that pip has installed; older versions of onnxruntime look for them by themselves.
+        getattr(onnxruntime, "preload_dlls", lambda: None)()
         return [("CUDAExecutionProvider", {"device_id": str(self.index)}), "CPUExecutionProvider"]
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from onnxgrad.errors import ExecutionError
+from onnxgrad.errors import ExecutionError, ProviderError
 from onnxgrad.interop.onnx_export import Graph, build_graph, write_model
 from onnxgrad.ir.operator import Role
 from onnxgrad.ir.order import order_for_memory
@@ -140,6 +140,7 @@ def prepare(
 
     Raises:
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
+        ProviderError: if the device's provider is not installed or does not start.
     """
     if (program.opset_version() or 1) > 26:
         lift(program)
@@ -175,9 +176,15 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
     try:
         if saved is not None and place.device == "cpu":
             return open_session(message, options, providers, saved)
-        return onnxruntime.InferenceSession(message, options, providers=providers)
+        session = onnxruntime.InferenceSession(message, options, providers=providers)
     except Exception as error:
         raise ExecutionError(_refusal(graph, place, error)) from error
+    if place.device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
+        raise ProviderError(
+            "onnxruntime could not start CUDA and would compute on the processor, without a word. "
+            "Install CUDA and cuDNN in the versions that it names, or use CPUPlace()."
+        )
+    return session
 
 
 def _refusal(graph: Graph, place: Place, error: Exception) -> str:

@@ -194,6 +194,18 @@ def test_missing_cuda_names_the_package():
         static.Executor(static.CUDAPlace(0)).run(feed={"x": np.ones(2, np.float32)}, fetch_list=[x * 2.0])
 
 
+@pytest.mark.skipif(paddle.is_compiled_with_cuda(), reason="onnxruntime has CUDA here")
+def test_cuda_that_does_not_start_is_no_silent_processor(monkeypatch):
+    """onnxruntime falls back where CUDA's libraries are missing"""
+    session = onnxruntime.InferenceSession
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda model, options, providers: session(model, options))
+    x = static.data("x", [2])
+    with pytest.raises(errors.ProviderError, match="could not start CUDA"):
+        static.Executor(static.CUDAPlace(0)).run(feed={"x": np.ones(2, np.float32)}, fetch_list=[x * 2.0])
+
+
 needs_cuda = pytest.mark.skipif(not paddle.is_compiled_with_cuda(), reason="needs a CUDA device and onnxruntime-gpu")
 
 
