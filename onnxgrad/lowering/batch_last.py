@@ -113,13 +113,18 @@ class _Pass:
 
     def operand(self, v: Variable, image: tuple[int, ...]) -> Any:
         """``v``, which broadcasts against images of a shape, so that it does against those with the batch last."""
-        if self.has(v):
-            return self.twins[self.key(v)]
         batch, channels, height, width = shape = _shape(v)
+        held = self.twins.get(self.key(v))
+        whole = (batch, width) == (image[0], image[3])
+        if held is not None and whole:
+            return held
         if (batch, width) == (1, 1):
             return v
-        turned = self.build.Transpose(v if v.rank == 4 else self.build.Reshape(v, shape), perm=_LAST)
-        if (batch, width) != (image[0], image[3]):
+        if held is not None:
+            turned = self.build.Reshape(held, [channels, height, width, batch])
+        else:
+            turned = self.build.Transpose(v if v.rank == 4 else self.build.Reshape(v, shape), perm=_LAST)
+        if not whole:
             turned = self.build.Expand(turned, [channels, height, image[3], image[0]])
         return self.build.Reshape(turned, [1, channels, height, image[3] * image[0]])
 

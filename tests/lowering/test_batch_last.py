@@ -56,6 +56,14 @@ def _gate(net):
     return net.op.Mul(y, net.op.Sigmoid(net.op.ReduceMean(y, [2, 3], keepdims=1)))
 
 
+def _gate_of_convolutions(net):
+    """The same with convolutions of the means, and a factor for each row"""
+    y = net.conv(net.x, 4, 3, 3, pads=[1] * 4)
+    inner = net.op.Relu(net.conv(net.op.GlobalAveragePool(y), 5, 1, 1, bias=True))
+    y = net.op.Mul(y, net.op.HardSigmoid(net.conv(inner, 4, 1, 1, bias=True)))
+    return net.op.Mul(net.op.Tanh(net.conv(y, 1, 1, 8)), y)
+
+
 def _residual(net):
     y = net.conv(net.x, 6, 3, 3, pads=[1] * 4)
     normed, mean, variance = net.batch_norm(y)
@@ -112,6 +120,7 @@ NETS = {
     "normalisation": lambda net: net.batch_norm(net.conv(net.x, 4, 3, 3)),
     "residual": _residual,
     "gate": _gate,
+    "gate of convolutions": _gate_of_convolutions,
     "operands": _operands,
     "read between": _read_between,
 }

@@ -1,0 +1,60 @@
+"""Exporter-made files: their gradients in the forms for the processor are those of the plain ones."""
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import onnxgrad as paddle
+from onnxgrad import static
+from onnxgrad.interop.onnx_export import build_graph, write_model
+from onnxgrad.ir.sizes import with_sizes
+from onnxgrad.lowering.cpu import lower_for_cpu
+from tests.real_models import REFUSED_BY_ONNXRUNTIME, WITH_REFERENCE, RealModel
+
+FILES = [folder for folder in WITH_REFERENCE if folder.name not in REFUSED_BY_ONNXRUNTIME]
+
+
+def _copies(feed, program):
+    """Four examples, where the number is unknown or already more than one: of each input the given ones, changed a little"""
+    draw, found = np.random.default_rng(0), {}
+    for name, value in feed.items():
+        v = program.global_block().vars.get(name)
+        free = v is not None and v.dims is not None and v.rank and not isinstance(v.dims[0], int)
+        repeated = np.concatenate([value] * 4) if free else value
+        noise = draw.normal(size=repeated.shape) * 0.1 if value.dtype.kind == "f" else 0
+        found[name] = (repeated + noise).astype(value.dtype)
+    return found
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("folder", FILES, ids=[folder.name for folder in FILES])
+def test_same_gradients(folder):
+    model = RealModel(folder)
+    program = paddle.from_onnx(model.path)
+    program.train()
+    feed = _copies(model.feed, program)
+    shapes = {name: value.shape for name, value in feed.items()}
+    with static.program_guard(program):
+        outputs = [v for v in program.outputs if v.is_float]
+        loss = paddle.add_n([paddle.mean(y * y) for y in outputs])
+        pairs = static.append_backward(loss)
+    wanted = [loss, *(g for _, g in pairs)]
+    plain, lowered = build_graph(program, wanted), build_graph(program, wanted)
+    results = []
+    for graph in (plain, lowered):
+        with with_sizes(graph.operators, lambda v: shapes.get(v.name, v.dims or ())):
+            if graph is lowered:
+                lower_for_cpu(graph)
+            message = write_model(graph).SerializeToString()
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        session = onnxruntime.InferenceSession(message, options)
+        names = {entry.name for entry in session.get_inputs()}
+        try:
+            results.append(session.run(None, {name: value for name, value in feed.items() if name in names}))
+        except Exception:
+            if graph is plain:
+                pytest.skip("the file does not take four examples")
+            raise
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(b, a, rtol=5e-3, atol=2e-3 * max(np.abs(a).max(initial=0), 1e-6))
