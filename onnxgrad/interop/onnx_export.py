@@ -54,7 +54,13 @@ class Graph:
         self.hoisted: set[int] = set()
         self.plan: Plan | None = None
         self.names: dict[int, str] = {}
+        self._renamed: list[Variable] = []
         self.hoists = False
+
+    def rename(self, v: Variable, name: str) -> None:
+        """Write a variable under another name. The graph holds it, as another object may get the identity of one that is gone."""
+        self.names[id(v)] = name
+        self._renamed.append(v)
 
     def name(self, v: Variable | None) -> str:
         """Name to write; an expansion's result takes the name of what it replaces."""

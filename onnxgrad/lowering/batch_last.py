@@ -52,11 +52,12 @@ def _shape(v: Variable | None) -> tuple[int, ...]:
     return () if shape is None or len(shape) > 4 else (1,) * (4 - len(shape)) + tuple(shape)
 
 
+def _is_filter(v: Variable | None) -> bool:
+    return v is not None and v.static_shape is not None and len(v.static_shape) == 4 and v.dtype.name == "float32"
+
+
 def _is_image(v: Variable | None) -> bool:
-    shape = v.static_shape if v is not None else None
-    if v is None or shape is None or len(shape) != 4 or v.dtype.name != "float32":
-        return False
-    return shape[0] >= _SMALLEST_BATCH and all(shape)
+    return _is_filter(v) and _shape(v)[0] >= _SMALLEST_BATCH and all(_shape(v))
 
 
 class _Pass:
@@ -138,7 +139,7 @@ class _Pass:
 
     def replace(self, v: Variable | None, new: Variable) -> bool:
         """``new`` stands for ``v`` in the usual order."""
-        self.graph.names[id(new)] = self.graph.name(v)
+        self.graph.rename(new, self.graph.name(v))
         return True
 
     def _turn_back(self, wanted: Sequence[Variable]) -> None:
@@ -162,6 +163,11 @@ class _Window:
         self.pads = op.attr("pads") or [0, 0, 0, 0]
         self.group = op.attr("group") or 1
 
+    @property
+    def reach(self) -> list[int]:
+        """How far the filter reaches beyond its first place: the largest pads of a convolution that runs backwards."""
+        return [d * (k - 1) for d, k in zip(self.dilations, self.kernel, strict=True)] * 2
+
     def wide(self, batch: int) -> dict[str, Any]:
         """The attributes for one image of width W * batch, without the stride along the width"""
         top, left, bottom, right = self.pads
@@ -170,13 +176,9 @@ class _Window:
 
 
 def _applies(op: Operator, image: Variable | None, filters: Variable | None, result: Variable | None) -> bool:
-    if op.attr("auto_pad") not in (None, "NOTSET") or not _is_image(image) or not _is_image_like(filters) or not _is_image(result):
+    if op.attr("auto_pad") not in (None, "NOTSET") or not _is_image(image) or not _is_filter(filters) or not _is_image(result):
         return False
     return bool(min(op.attr("pads") or [0]) >= 0)
-
-
-def _is_image_like(v: Variable | None) -> bool:
-    return v is not None and v.static_shape is not None and len(v.static_shape) == 4 and v.dtype.name == "float32"
 
 
 def _convolution(pass_: _Pass, op: Operator) -> bool:
@@ -215,8 +217,7 @@ def _transposed_convolution(pass_: _Pass, op: Operator) -> bool:
     window, image = _Window(op, _shape(w)[2:]), pass_.twin(g)
     bias = op.inputs[2] if len(op.inputs) > 2 else None
     extra = op.attr("output_padding") or [0, 0]
-    reach = [d * (k - 1) for d, k in zip(window.dilations, window.kernel, strict=True)] * 2
-    if window.group == out == wide and bias is None and all(map(le, window.pads, reach)):
+    if window.group == out == wide and bias is None and all(map(le, window.pads, window.reach)):
         return pass_.give(x, _depthwise_backwards(build, image, w, window, _shape(g), extra))
     if window.kernel == (1, 1) and window.group == 1 and bias is None and not any(window.pads):
         flat_w = build.Transpose(build.Reshape(w, [out, wide]), perm=[1, 0])
@@ -252,8 +253,7 @@ def _depthwise_backwards(build: Any, g: Any, w: Any, window: _Window, given: tup
     spread = _spread(build, g, (channels, rows, columns, batch), window.strides, (height, width))
     taps = prod(window.kernel)
     turned = build.Gather(build.Reshape(w, [channels, taps]), np.arange(taps)[::-1].copy(), axis=1)
-    reach = [d * (k - 1) for d, k in zip(window.dilations, window.kernel, strict=True)] * 2
-    window.pads, window.strides = [far - pad for far, pad in zip(reach, window.pads, strict=True)], [1, 1]
+    window.pads, window.strides = [far - pad for far, pad in zip(window.reach, window.pads, strict=True)], [1, 1]
     image = build.Reshape(spread, [1, channels, height, width * batch])
     return build.Conv(image, build.Reshape(turned, [channels, 1, *window.kernel]), **window.wide(batch))
 

@@ -98,7 +98,7 @@ class _Fold:
         stage: list[Operator] = []
         build = Builder(op.block, stage, op.role, key=op.name or op.type)
         result = build.emit("Gemm", operands, {**op.attrs, "alpha": alpha * op.attr("alpha")})
-        self.graph.names[id(result)] = self.graph.name(last.outputs[0])
+        self.graph.rename(result, self.graph.name(last.outputs[0]))
         name_helpers(self.graph, last.name or self.graph.name(last.outputs[0]), stage)
         return stage
 

@@ -29,7 +29,7 @@ def replace_operators(graph: Graph, forms: dict[str, Form]) -> None:
         name_helpers(graph, op.name or graph.name(op.outputs[0]), stage)
         for old, new in zip(op.outputs, results, strict=False):
             if old is not None and new is not None:
-                graph.names[id(new)] = graph.name(old)
+                graph.rename(new, graph.name(old))
         add_constants(graph, stage)
         lowered.extend(stage)
     graph.operators = lowered
@@ -43,7 +43,7 @@ def name_helpers(graph: Graph, name: str, stage: list[Operator], besides: Operat
         inner.name = f"{name}/{inner.type}.{number}"
         for place, v in enumerate(inner.outputs):
             if v is not None and id(v) not in graph.names:
-                graph.names[id(v)] = inner.name if place == 0 else f"{inner.name}.{place}"
+                graph.rename(v, inner.name if place == 0 else f"{inner.name}.{place}")
 
 
 def add_constants(graph: Graph, stage: list[Operator]) -> None:

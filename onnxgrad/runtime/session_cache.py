@@ -103,7 +103,7 @@ class Prepared:
     def _large_state(self) -> dict[str, Any]:
         """Room for the new values of large state variables, by output.
 
-        Allocated by onnxruntime within a run they would stand between activations for good: a decoder held a fifth more.
+        Allocated by onnxruntime within a run they would stand between activations for good: 3 % of a decoder's peak.
         """
         large = [(v, name) for v, name in self.state_outputs if _size(v) >= _LARGE and name not in self.fetch_names]
         return {name: _room(v, self._place.device, self._place.index) for v, name in large}

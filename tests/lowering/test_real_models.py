@@ -50,11 +50,10 @@ def test_same_gradients(folder):
         options.log_severity_level = 4
         session = onnxruntime.InferenceSession(message, options)
         names = {entry.name for entry in session.get_inputs()}
-        try:
-            results.append(session.run(None, {name: value for name, value in feed.items() if name in names}))
-        except Exception:
-            if graph is plain:
-                pytest.skip("the file does not take four examples")
-            raise
+        results.append(session.run(None, {name: value for name, value in feed.items() if name in names}))
+    if any(op.type == "Conv" and op.inputs[0].rank == 4 and op.role.name == "FORWARD" for op in plain.operators):
+        assert [op.type for op in plain.operators] != [op.type for op in lowered.operators]
+    # A bias before BatchNormalization has a gradient of 0, which comes out as rounding of the others.
+    rounding = 1e-6 * max(np.abs(a).max(initial=0) for a in results[0])
     for a, b in zip(*results, strict=True):
-        np.testing.assert_allclose(b, a, rtol=5e-3, atol=2e-3 * max(np.abs(a).max(initial=0), 1e-6))
+        np.testing.assert_allclose(b, a, rtol=1e-3, atol=2e-4 * np.abs(a).max(initial=0) + rounding)

@@ -58,7 +58,7 @@ def test_same_losses_as_one_session_for_all(step, opened):
     for feed in feeds:
         for a, b in zip(own(feed), common(feed), strict=True):
             assert a.shape == b.shape
-            np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4)
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
     assert [None if shape is None else shape[0] for shape in opened] == [8, None, 5, 2]
 
 
@@ -74,7 +74,7 @@ def test_large_state_is_held_once(step, monkeypatch):
     own, common = step(), step(shapes=0)
     for n in (4, 5, 5, 4, 5, 4):
         feed = feed_of(n)
-        np.testing.assert_allclose(own(feed)[0], common(feed)[0], rtol=2e-3)
+        np.testing.assert_allclose(own(feed)[0], common(feed)[0], rtol=1e-4)
 
 
 def test_a_wrong_feed_is_named_and_opens_nothing(step, opened):
