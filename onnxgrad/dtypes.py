@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import ml_dtypes
@@ -22,7 +23,7 @@ class DType:
 
     __slots__ = ("is_float", "name", "number", "numpy")
 
-    def __init__(self, name: str, number: int, numpy: Any, is_float: bool) -> None:
+    def __init__(self, name: str, number: int, numpy: Any, is_float: builtins.bool) -> None:
         self.name = name
         self.number = number
         self.numpy = np.dtype(numpy)
@@ -34,7 +35,7 @@ class DType:
     def __str__(self) -> str:
         return self.name
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> builtins.bool:
         if isinstance(other, DType):
             return self.number == other.number
         try:
@@ -46,7 +47,7 @@ class DType:
         return hash(self.numpy)
 
     @property
-    def is_integer(self) -> bool:
+    def is_integer(self) -> builtins.bool:
         return (not self.is_float and self.numpy.kind in "iu") or self.name in _SMALL_INTEGERS
 
     @property
@@ -135,3 +136,9 @@ def dtype_of(value: Any) -> DType:
             if dtype.kind in "US":
                 return _BY_NAME["string"]
     raise ArgumentTypeError(f"{value!r} is not an ONNX element type. Use a name such as 'float32' or 'int64'.")
+
+
+float16, float32, float64, bfloat16 = (dtype_of(name) for name in ("float16", "float32", "float64", "bfloat16"))
+int8, int16, int32, int64, uint8 = (dtype_of(name) for name in ("int8", "int16", "int32", "int64", "uint8"))
+bool = dtype_of("bool")
+dtype = DType

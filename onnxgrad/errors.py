@@ -26,6 +26,9 @@
     ├── FreedGraph(SystemError)              a backward pass goes through a graph that an earlier one freed
     ├── HookOnStopped(RuntimeError)          a hook is put on a tensor at which gradients stop
     ├── NotOffered(NotImplementedError)      a function of Paddle that has no counterpart in ONNX
+    ├── OutOfMemory(MemoryError)             a tensor does not fit into memory
+    ├── FileError(OSError)                   a file cannot be written or read
+    │   └── MissingFile(FileNotFoundError)   there is no such file
     ├── ExecutionError(RuntimeError)         onnxruntime refused or failed to run a graph
     └── ProviderError(RuntimeError)          the device's execution provider is not installed
 
@@ -130,6 +133,18 @@ class InPlaceOnLeaf(ArgumentError):
 
 class NotOffered(OnnxGradError, NotImplementedError):
     """A function that Paddle has and ONNX cannot express."""
+
+
+class OutOfMemory(OnnxGradError, MemoryError):
+    """A tensor does not fit into memory."""
+
+
+class FileError(OnnxGradError, OSError):
+    """A file cannot be read, or written; what was there before is then untouched."""
+
+
+class MissingFile(FileError, FileNotFoundError):
+    """There is no such file."""
 
 
 class ExecutionError(OnnxGradError, RuntimeError):

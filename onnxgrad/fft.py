@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.ir.variable import Variable
+from onnxgrad.refusals import refusals
 from onnxgrad.tensor.common import Axes, axes_of, known_dim
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.manipulation import roll
-from onnxgrad.tensor.refused import FFT, refusals
+from onnxgrad.tensor.refused import FFT
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
@@ -32,7 +33,7 @@ def rfftfreq(n: int, d: float = 1.0, dtype: Any = None, name: str | None = None)
 
 
 def _frequencies(values: Any, dtype: Any) -> Variable:
-    layer = Layer("fftfreq")
+    layer = LayerHelper("fftfreq")
     return layer.result("Identity", layer.op.constant(values, dtype_of("float32" if dtype is None else dtype)))
 
 

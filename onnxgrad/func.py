@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import ModelProto
 
-from onnxgrad.autodiff import transforms
+from onnxgrad.core.autodiff import transforms
+from onnxgrad.core.interop.onnx_export import to_onnx
+from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.runtime.places import Place
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, FeedError, UnknownName
-from onnxgrad.interop.onnx_export import to_onnx
-from onnxgrad.interop.onnx_import import from_onnx
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.variable import Variable
-from onnxgrad.runtime.executor import Executor
-from onnxgrad.runtime.places import Place
 
 __all__ = [
     "NumpyFunction",
@@ -62,8 +62,8 @@ class NumpyFunction:
         self._fetches = fetches
         self._arrange = arrange
         self._given = directions or {}
-        extra = {id(v) for v in self._given.values()}
-        self.inputs = [v.name for v in setup.program.inputs if id(v) not in extra]
+        extra = set(self._given.values())
+        self.inputs = [v.name for v in setup.program.inputs if v not in extra]
         self._executor = Executor(setup.place)
         self._model: ModelProto | None = None
 
@@ -108,7 +108,7 @@ def value_and_grad(model: Model, outputs: Names = None, wrt: Names = None, *, pl
             outputs, the gradient is that of their sum.
         wrt: names of inputs, weights or inner values to differentiate with respect to; None for all trainable weights, or
             all floating-point inputs where there are none.
-        place: the device; default the processor.
+        place: the device; default the CPU.
 
     Returns:
         ``f(feeds) -> (values, gradients)``, two dicts of arrays by name. What does not affect the outputs has gradient 0.

@@ -1,5 +1,6 @@
 """paddle.linalg: linear algebra under the names it has there."""
 
+from onnxgrad.refusals import refusals
 from onnxgrad.tensor.creation import diagonal
 from onnxgrad.tensor.linalg import (
     cdist,
@@ -15,7 +16,7 @@ from onnxgrad.tensor.linalg import (
     vecdot,
     vector_norm,
 )
-from onnxgrad.tensor.refused import LINALG, refusals
+from onnxgrad.tensor.refused import LINALG
 from onnxgrad.tensor.solvers import (
     cholesky,
     cholesky_inverse,

@@ -6,7 +6,7 @@ from typing import Any
 
 from onnxgrad.errors import NotOffered
 
-__all__ = ["Refused", "refused"]
+__all__ = ["Refused", "refusals", "refused"]
 
 
 class Refused:
@@ -14,9 +14,8 @@ class Refused:
 
     def __init__(self, name: str, because: str, advice: str) -> None:
         self.__name__ = name
-        self.because = because
-        self.advice = advice
-        self.__doc__ = f"Not offered: {because}. {advice}"
+        self.reason = f"{because}. {advice}".strip()
+        self.__doc__ = f"Not offered: {self.reason}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse.
@@ -24,7 +23,7 @@ class Refused:
         Raises:
             NotOffered: always, with the reason.
         """
-        raise NotOffered(f"{self.__name__} is not offered: {self.because}. {self.advice}")
+        raise NotOffered(f"{self.__name__} is not offered: {self.reason}")
 
     def __repr__(self) -> str:
         return f"<{self.__name__}: not offered>"
@@ -39,3 +38,8 @@ def refused(name: str, because: str, advice: str) -> Refused:
         advice: a sentence that says what to do instead.
     """
     return Refused(name, because, advice)
+
+
+def refusals(namespace: str, reasons: dict[str, str]) -> dict[str, Refused]:
+    """Refused functions of a namespace by name, from clauses that hold the reason and, if there is any, the advice."""
+    return {name: Refused(f"{namespace}.{name}", reason, "") for name, reason in reasons.items()}

@@ -1,13 +1,33 @@
-"""All mutable state of the package that is not a cache or the rule table: name counters, mode, default programs, scope."""
+"""What guards and modes change: name counters, default programs, scope, gradient mode, mixed precision, seeds.
+
+There is one set of defaults in a process. A guard (``program_guard``, ``scope_guard``, ``no_grad``, ``auto_cast``, ...) lays its
+values over them for the thread, or the asynchronous task, that entered it and for no other.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
-__all__ = ["current", "fresh_names", "generate_name", "straight_through"]
+__all__ = [
+    "current",
+    "disable_static",
+    "enable_static",
+    "enter_guard",
+    "fresh_names",
+    "generate_name",
+    "guard",
+    "in_dynamic_mode",
+    "isolated",
+    "leave_guard",
+    "seed",
+    "set_here",
+    "straight_through",
+]
 
 
 class NameCounters:
@@ -16,15 +36,27 @@ class NameCounters:
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
         self.counts: defaultdict[str, int] = defaultdict(int)
+        self._lock = threading.Lock()
 
     def generate(self, key: str) -> str:
-        number = self.counts[key]
-        self.counts[key] += 1
+        with self._lock:
+            number = self.counts[key]
+            self.counts[key] += 1
         return f"{self.prefix}{key}_{number}"
 
 
-class State:
-    """What ``program_guard``, ``scope_guard``, ``enable_static``, ``no_grad``, ``seed``, ``set_global_initializer`` change."""
+class _Layer(NamedTuple):
+    """What the guards that a thread is inside of have set, and the layer before the innermost one."""
+
+    outer: _Layer | None
+    values: dict[str, Any]
+
+
+_INNERMOST: ContextVar[_Layer | None] = ContextVar("onnxgrad.state", default=None)
+
+
+class _Defaults:
+    """What every thread sees outside of guards."""
 
     def __init__(self) -> None:
         self.names = NameCounters()
@@ -34,7 +66,7 @@ class State:
         self.scope: Any = None
         self.seed: int | None = None
         self.default_dtype = "float32"
-        self.seeds_drawn = 0
+        self.seeds_given = 0
         self.generator: Any = None
         self.gradients = True
         self.guards = 0
@@ -43,22 +75,107 @@ class State:
         self.autocast: Any = None
 
 
+class State:
+    """Reads what the thread's guards set, else the process's defaults. Assigning changes what a read of that name finds."""
+
+    __slots__ = ("_defaults", "_lock")
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_defaults", _Defaults())
+        object.__setattr__(self, "_lock", threading.RLock())
+
+    def __getattr__(self, name: str) -> Any:
+        layer = _INNERMOST.get()
+        if layer is not None and name in layer.values:
+            return layer.values[name]
+        return getattr(self._defaults, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        layer = _INNERMOST.get()
+        if layer is not None and name in layer.values:
+            set_here(**{name: value})
+        elif not hasattr(self._defaults, name):
+            raise AttributeError(f"the state has no field {name!r}")
+        else:
+            setattr(self._defaults, name, value)
+
+    def make_once(self, name: str, make: Callable[[], Any]) -> Any:
+        """The field, made by the first thread that asks for it."""
+        found = getattr(self, name)
+        if found is None:
+            with self._lock:
+                found = getattr(self, name)
+                if found is None:
+                    found = make()
+                    setattr(self, name, found)
+        return found
+
+    def count(self, name: str) -> int:
+        """Add one to a field; returns the new number."""
+        with self._lock:
+            number = int(getattr(self, name)) + 1
+            setattr(self, name, number)
+        return number
+
+
 current = State()
+
+
+def enter_guard(**values: Any) -> None:
+    """Lay these fields over the present ones, for this thread, until ``leave_guard``."""
+    outer = _INNERMOST.get()
+    _INNERMOST.set(_Layer(outer, {**(outer.values if outer is not None else {}), **values}))
+
+
+def leave_guard() -> None:
+    """Undo the last ``enter_guard`` of this thread."""
+    layer = _INNERMOST.get()
+    assert layer is not None, "leave_guard without enter_guard"
+    _INNERMOST.set(layer.outer)
+
+
+def set_here(**values: Any) -> None:
+    """Set fields for this thread: until the guard that it is inside of ends, or for good outside of guards."""
+    layer = _INNERMOST.get()
+    outer, held = (None, {}) if layer is None else layer
+    _INNERMOST.set(_Layer(outer, {**held, **values}))
+
+
+@contextmanager
+def guard(**values: Any) -> Iterator[None]:
+    """Set fields inside a ``with`` block, for the thread that runs it."""
+    outer = _INNERMOST.get()
+    enter_guard(**values)
+    try:
+        yield
+    finally:
+        _INNERMOST.set(outer)
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Inside a ``with`` block, everything as in a new process: for tests, and for tools that build programs of their own."""
+    global current
+    outer, current = current, State()
+    token = _INNERMOST.set(None)
+    try:
+        yield
+    finally:
+        current = outer
+        _INNERMOST.reset(token)
 
 
 def generate_name(key: str) -> str:
     """The next name for ``key``, such as ``relu_3``."""
-    return current.names.generate(key)
+    found: str = current.names.generate(key)
+    return found
 
 
 @contextmanager
 def fresh_names(prefix: str = "", counters: NameCounters | None = None) -> Iterator[None]:
     """Start counting anew inside a ``with`` block, or go on with other counters."""
-    outer, current.names = current.names, NameCounters(prefix) if counters is None else counters
-    try:
+    with guard(names=NameCounters(prefix) if counters is None else counters):
         yield
-    finally:
-        current.names = outer
 
 
 @contextmanager
@@ -78,9 +195,26 @@ def straight_through(enabled: bool = True) -> Iterator[None]:
         ...     onnxgrad.state.current.straight_through
         False
     """
-    outer, current.straight_through = current.straight_through, enabled
-    state = current
-    try:
+    with guard(straight_through=enabled):
         yield
-    finally:
-        state.straight_through = outer
+
+
+def enable_static() -> None:
+    """Let functions without tensor arguments build static programs. The static API itself never needs it."""
+    current.static_mode = True
+
+
+def disable_static() -> None:
+    """Let functions without tensor arguments compute eagerly, which is how it starts."""
+    current.static_mode = False
+
+
+def in_dynamic_mode() -> bool:
+    """Whether ``enable_static`` is not in force."""
+    return not current.static_mode
+
+
+def seed(value: int) -> None:
+    """Make the initial values of parameters, and the random numbers of eager functions, reproducible from now on."""
+    current.seed = int(value)
+    current.generator = None

@@ -108,9 +108,9 @@ class Interpreter:
             return slice(*content)
         if kind == "none":
             return None
-        places = {"ParamAttr": paddle, "L1Decay": paddle.regularizer, "L2Decay": paddle.regularizer}
-        place = paddle.optimizer.lr if kind.startswith("lr.") else places.get(kind, paddle.nn)
-        maker = getattr(place, kind.removeprefix("lr."), None)
+        homes = {"ParamAttr": paddle, "L1Decay": paddle.regularizer, "L2Decay": paddle.regularizer}
+        home = paddle.optimizer.lr if kind.startswith("lr.") else homes.get(kind, paddle.nn)
+        maker = getattr(home, kind.removeprefix("lr."), None)
         if maker is None:
             raise MissingFunction(kind)
         if isinstance(content, dict):

@@ -26,10 +26,10 @@ def lines(draw: np.random.Generator, images: np.ndarray, count: int) -> tuple[np
     row = np.concatenate(list(chosen.transpose(1, 0, 2, 3)), axis=2).repeat(ZOOM, 1).repeat(ZOOM, 2)
     page = np.zeros((count, 48, 192), np.float32)
     page[:, 8 : 8 + row.shape[1], : row.shape[2]] = row
-    turned = draw.integers(0, 2, count)
-    page[turned == 1] = page[turned == 1][:, ::-1, ::-1]
+    flipped = draw.integers(0, 2, count)
+    page[flipped == 1] = page[flipped == 1][:, ::-1, ::-1]
     ink = 1 - 2 * page  # black on white, in -1..1
-    return np.repeat(ink[:, None], 3, axis=1).astype(np.float32), turned
+    return np.repeat(ink[:, None], 3, axis=1).astype(np.float32), flipped
 
 
 def split() -> tuple[np.ndarray, np.ndarray]:

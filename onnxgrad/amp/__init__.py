@@ -2,8 +2,8 @@
 
 from onnxgrad.amp.auto_cast import amp_guard, auto_cast, autocast, decorate, is_bfloat16_supported, is_float16_supported
 from onnxgrad.amp.grad_scaler import AmpScaler, GradScaler
-from onnxgrad.passes.mixed_precision import to_mixed_precision
-from onnxgrad.passes.precision_lists import AutoMixedPrecisionLists
+from onnxgrad.core.passes.mixed_precision import to_mixed_precision
+from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists
 
 __all__ = [
     "AmpScaler",

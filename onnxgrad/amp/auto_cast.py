@@ -7,11 +7,11 @@ from typing import Any
 
 from onnxgrad import state
 from onnxgrad.autograd.modes import _Switch
+from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, NotOffered, ProviderError
-from onnxgrad.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
 
 __all__ = ["amp_guard", "auto_cast", "autocast", "decorate", "is_bfloat16_supported", "is_float16_supported"]
 
@@ -29,7 +29,7 @@ class auto_cast(_Switch):  # noqa: N801
         enable: False leaves all as it is.
         custom_white_list, custom_black_list: as in ``AutoMixedPrecisionLists``.
         level: ``'O1'`` by the lists, ``'O2'`` all but the black list in float16, ``'OD'`` the white list alone, ``'O0'`` nothing.
-        dtype: ``'float16'``; eager tensors are computed on the processor, which has no bfloat16.
+        dtype: ``'float16'``; eager tensors are computed on the CPU, which has no bfloat16.
         use_promote: at O2, operators with a float32 operand compute in float32.
 
     Raises:
@@ -54,21 +54,19 @@ class auto_cast(_Switch):  # noqa: N801
         dtype: str = "float16",
         use_promote: bool = True,
     ) -> None:
-        super().__init__()
         if level not in _LEVELS:
             raise ArgumentError(f"level is one of {list(_LEVELS)}, not {level!r}.")
         self.enabled = bool(enable) and level != "O0"
         if low_dtype(dtype) == "bfloat16" and self.enabled:
-            raise ProviderError("eager tensors are computed on the processor, which has no bfloat16. Use dtype='float16'.")
+            raise ProviderError("eager tensors are computed on the CPU, which has no bfloat16. Use dtype='float16'.")
         self.level, self.use_promote = level, use_promote
         self.lists = AutoMixedPrecisionLists(custom_white_list, custom_black_list)
 
     def __enter__(self) -> None:
-        self._outer.append(state.current.autocast)
-        state.current.autocast = self.cast if self.enabled else None
+        state.enter_guard(autocast=self.cast if self.enabled else None)
 
     def __exit__(self, *error: Any) -> None:
-        state.current.autocast = self._outer.pop()
+        state.leave_guard()
 
     def cast(self, op_type: str, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The arguments of an operator in the type that it is to compute in."""
@@ -139,10 +137,10 @@ def decorate(
 
 
 def is_float16_supported(device: Any = None) -> bool:
-    """Whether float16 computes; on the processor it does, between Casts, and is not faster."""
+    """Whether float16 computes; on the CPU it does, between Casts, and is not faster."""
     return True
 
 
 def is_bfloat16_supported(device: Any = None) -> bool:
-    """Whether eager tensors compute in bfloat16, which onnxruntime's processor does not."""
+    """Whether eager tensors compute in bfloat16, which onnxruntime's CPU provider does not."""
     return False

@@ -59,9 +59,9 @@ class GradScaler:
         self._initial = self._scale
         self._incr_every, self._decr_every = int(incr_every_n_steps), int(decr_every_n_nan_or_inf)
         self._good = self._bad = 0
-        self._unscaled: set[int] = set()
-        self._stepped: set[int] = set()
-        self._overflowed: set[int] = set()
+        self._unscaled: set[Any] = set()
+        self._stepped: set[Any] = set()
+        self._overflowed: set[Any] = set()
 
     # Training ----------------------------------------------------------------------------------------------------------
 
@@ -85,16 +85,16 @@ class GradScaler:
         """
         if not self._enable:
             return
-        if id(optimizer) in self._unscaled | self._stepped:
+        if optimizer in self._unscaled | self._stepped:
             raise _OutOfOrder("unscale_ was called already, or step, since the last update(). Call it once, before step.")
-        self._unscaled.add(id(optimizer))
+        self._unscaled.add(optimizer)
         inverse = np.float32(1.0 / self._scale)
         for p in optimizer._eager_parameters():
             if p.grad is None:
                 continue
             array = np.asarray(p.grad.numpy())
             if not np.isfinite(array).all():
-                self._overflowed.add(id(optimizer))
+                self._overflowed.add(optimizer)
                 continue
             p.grad = leaf((array * inverse).astype(array.dtype))
 
@@ -107,12 +107,12 @@ class GradScaler:
         if not self._enable:
             optimizer.step()
             return
-        if id(optimizer) in self._stepped:
+        if optimizer in self._stepped:
             raise _OutOfOrder("step was called already since the last update(). Call update after each step.")
-        if id(optimizer) not in self._unscaled:
+        if optimizer not in self._unscaled:
             self.unscale_(optimizer)
-        self._stepped.add(id(optimizer))
-        if id(optimizer) not in self._overflowed:
+        self._stepped.add(optimizer)
+        if optimizer not in self._overflowed:
             optimizer.step()
 
     def update(self) -> None:

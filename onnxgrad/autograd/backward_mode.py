@@ -7,8 +7,7 @@ from typing import Any
 
 from onnxgrad.autograd.dump import dump
 from onnxgrad.eager.node import Node
-from onnxgrad.eager.tape import Backward
-from onnxgrad.eager.tape import backward as run_backward
+from onnxgrad.eager.tape import Backward, backward as run_backward
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, BadBackward, NotAVariable, RepeatedTensor
 
@@ -50,7 +49,7 @@ def backward(
          [17., 25.]])
     """
     targets = _tensors(tensors, "tensors", "backward")
-    if len({id(tensor) for tensor in targets}) < len(targets):
+    if len(set(targets)) < len(targets):
         raise BadBackward("backward: the same tensor is given twice. Give it once, with twice its grad_tensor.")
     seeds = _seeds(targets, grad_tensors, "backward", "grad_tensors")
     if not isinstance(retain_graph, bool):
@@ -101,7 +100,7 @@ def grad(
     """
     targets, sources = _tensors(outputs, "outputs", "grad"), _tensors(inputs, "inputs", "grad")
     for what, items in (("outputs", targets), ("inputs", sources)):
-        if len({id(tensor) for tensor in items}) < len(items):
+        if len(set(items)) < len(items):
             raise RepeatedTensor(f"grad: {what} holds a tensor twice.")
     if not only_inputs:
         raise BadBackward("grad: only_inputs must be True. Use backward() to fill .grad of all leaves.")

@@ -6,14 +6,20 @@ import datetime
 from pathlib import Path
 from typing import Any
 
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.eager.node import Call, Node
 from onnxgrad.eager.tape import Backward
 from onnxgrad.eager.tensor import Tensor
-from onnxgrad.ir.types import TensorType
+from onnxgrad.errors import FileError
+from onnxgrad.files import make_folder, write_whole
 
 __all__ = ["dump"]
 
 _LEAF, _GRADIENT, _HOOKED = "lightgoldenrod", "lightblue", "lightpink"
+
+
+class _NotAFolder(FileError, NotADirectoryError):
+    """A file stands where a folder belongs."""
 
 
 def dump(targets: list[Tensor], path: str) -> None:
@@ -24,14 +30,14 @@ def dump(targets: list[Tensor], path: str) -> None:
     """
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"dump_backward_graph_path: {path!r} is a file. Name a folder.")
-    folder.mkdir(parents=True, exist_ok=True)
+        raise _NotAFolder(f"dump_backward_graph_path: {path!r} is a file. Name a folder.")
+    make_folder(folder)
     calls, _, leaves = Backward(create_graph=False)._collect([tensor._node for tensor in targets])
     calls.sort(key=lambda call: -call.serial)
     stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H:%M:%S.%f")
-    (folder / f"{stamp}_backward_graph.dot").write_text(_backward_graph(calls, leaves))
-    (folder / f"{stamp}_ref_forward_graph.dot").write_text(_forward_graph(calls, leaves))
-    (folder / f"{stamp}_call_stack.log").write_text(_call_stacks(calls))
+    write_whole(folder / f"{stamp}_backward_graph.dot", _backward_graph(calls, leaves).encode())
+    write_whole(folder / f"{stamp}_ref_forward_graph.dot", _forward_graph(calls, leaves).encode())
+    write_whole(folder / f"{stamp}_call_stack.log", _call_stacks(calls).encode())
 
 
 def _name(call: Call) -> str:

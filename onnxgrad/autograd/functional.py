@@ -1,4 +1,8 @@
-"""Jacobians, Hessians and their products with vectors."""
+"""Jacobians, Hessians and their products with vectors, of tensors as they are computed.
+
+``incubate.autograd`` offers these too. Of a program's variables they are appended by ``core.autodiff.transforms``
+(``onnxgrad.jvp``, ...), which also serves whole models in ``onnxgrad.func``.
+"""
 
 from __future__ import annotations
 
@@ -42,38 +46,37 @@ def jacobian(ys: Tensor | Sequence[Tensor], xs: Tensor | Sequence[Tensor], batch
         raise ArgumentError(f"jacobian: batch_axis is None or 0, not {batch_axis!r}.")
     if isinstance(ys, (list, tuple)):
         return tuple(jacobian(y, xs, batch_axis) for y in ys)
-    sources = list(xs) if isinstance(xs, (list, tuple)) else [xs]
+    y: Any = ys
+    sources = _listed(xs)
     lead = 0 if batch_axis is None else 1
-    for item in (ys, *sources):
-        if not lead <= item.ndim <= lead + 1:  # type: ignore[union-attr]
-            raise ArgumentError(f"jacobian: a tensor of shape {item.shape} has the wrong rank. Flatten it first.")  # type: ignore[union-attr]
-    results = _batched_rows(ys, sources) if lead else _rows(ys, sources)  # type: ignore[arg-type]
+    for item in (y, *sources):
+        if not lead <= item.ndim <= lead + 1:
+            raise ArgumentError(f"jacobian: a tensor of shape {item.shape} has the wrong rank. Flatten it first.")
+    results = _rows(y, sources, lead)
     return tuple(results) if isinstance(xs, (list, tuple)) else results[0]
 
 
-def _rows(y: Tensor, sources: list[Tensor]) -> list[Any]:
-    if y.ndim == 0:
-        return _gradients(y, sources, None)
-    seeds = np.eye(y.shape[0], dtype=y.dtype.numpy)
-    rows = [_gradients(y, sources, leaf(seed)) for seed in seeds]
-    return [_stack([row[at] for row in rows]) for at in range(len(sources))]
-
-
-def _batched_rows(y: Tensor, sources: list[Tensor]) -> list[Any]:
-    if y.ndim == 1:
-        return _gradients(y, sources, None)
-    count, size = y.shape
+def _rows(y: Tensor, sources: list[Tensor], lead: int) -> list[Any]:
+    """The Jacobian of ``y`` by each source: one backward pass for each index along its axis ``lead``, before which are examples"""
+    if y.ndim == lead:
+        return _pulled([y], sources)
     rows = []
-    for at in range(size):
-        seed = np.zeros((count, size), y.dtype.numpy)
-        seed[:, at] = 1
-        rows.append(_gradients(y, sources, leaf(seed)))
-    return [_stack([row[at] for row in rows], axis=1) for at in range(len(sources))]
+    for unit in np.eye(y.shape[lead], dtype=y.dtype.numpy):
+        rows.append(_pulled([y], sources, [leaf(np.broadcast_to(unit, y.dims).copy())]))
+    return [_stack([row[at] for row in rows], axis=lead) for at in range(len(sources))]
 
 
-def _gradients(y: Tensor, sources: list[Tensor], seed: Tensor | None) -> list[Tensor]:
-    found = grad(y, sources, None if seed is None else [seed], retain_graph=True, create_graph=True, allow_unused=True)
-    return [g if g is not None else leaf(np.zeros(x.dims, x.dtype.numpy)) for g, x in zip(found, sources, strict=True)]
+def _pulled(targets: list[Tensor], sources: list[Tensor], seeds: list[Tensor] | None = None) -> list[Tensor]:
+    """Gradients that can be differentiated themselves, and zeros where a source has none"""
+    return _or_zeros(grad(targets, sources, seeds, create_graph=True, allow_unused=True), sources)
+
+
+def _or_zeros(found: Sequence[Tensor | None], like: list[Tensor]) -> list[Tensor]:
+    return [g if g is not None else leaf(np.zeros(x.dims, x.dtype.numpy)) for g, x in zip(found, like, strict=True)]
+
+
+def _listed(items: Any) -> list[Any]:
+    return list(items) if isinstance(items, (list, tuple)) else [items]
 
 
 def hessian(ys: Tensor, xs: Any, batch_axis: int | None = None) -> Any:
@@ -100,7 +103,7 @@ def hessian(ys: Tensor, xs: Any, batch_axis: int | None = None) -> Any:
     if size != 1:
         raise ArgumentError(f"hessian: ys has shape {ys.shape}; it must be one number (per example). Take its mean or sum.")
     y: Any = _reshape(ys, [] if batch_axis is None else [-1])
-    first = jacobian(y, list(xs) if isinstance(xs, (list, tuple)) else [xs], batch_axis)
+    first = jacobian(y, _listed(xs), batch_axis)
     second = jacobian(first, xs, batch_axis)
     return second if isinstance(xs, (list, tuple)) else second[0]
 
@@ -122,9 +125,7 @@ def vjp(func: Function, xs: Any, v: Any = None) -> tuple[Any, Any]:
         array([2., 4.], dtype=float32)
     """
     sources, outputs, targets = _applied(func, xs)
-    seeds = None if v is None else (list(v) if isinstance(v, (list, tuple)) else [v])
-    found = grad(targets, sources, seeds, create_graph=True, allow_unused=True)
-    results = [g if g is not None else leaf(np.zeros(x.dims, x.dtype.numpy)) for g, x in zip(found, sources, strict=True)]
+    results = _pulled(targets, sources, None if v is None else _listed(v))
     return outputs, tuple(results) if isinstance(xs, (list, tuple)) else results[0]
 
 
@@ -147,29 +148,25 @@ def jvp(func: Function, xs: Any, v: Any = None) -> tuple[Any, Any]:
         array([2., 4.], dtype=float32)
     """
     sources, outputs, targets = _applied(func, xs)
-    along = None if v is None else (list(v) if isinstance(v, (list, tuple)) else [v])
+    along = None if v is None else _listed(v)
     probes = [leaf(np.ones(y.dims, y.dtype.numpy), stop_gradient=False) for y in targets]
     found = grad(targets, sources, probes, create_graph=True, allow_unused=True)
     used = [at for at, g in enumerate(found) if g is not None and not g.stop_gradient]
     pulled = [g for g in (found[at] for at in used) if g is not None]
-    products: list[Any] = [None] * len(probes)
-    if used:
-        products = list(
-            grad(pulled, probes, None if along is None else [along[at] for at in used], create_graph=True, allow_unused=True)
-        )
-    results = [g if g is not None else leaf(np.zeros(y.dims, y.dtype.numpy)) for g, y in zip(products, targets, strict=True)]
+    weights = None if along is None else [along[at] for at in used]
+    results = _pulled(pulled, probes, weights) if used else _or_zeros([None] * len(targets), targets)
     return outputs, type(outputs)(results) if isinstance(outputs, (list, tuple)) else results[0]
 
 
 def _applied(func: Function, xs: Any) -> tuple[list[Tensor], Any, list[Tensor]]:
     """Fresh copies of ``xs`` that gradients start from, and what the function makes of them."""
-    given = list(xs) if isinstance(xs, (list, tuple)) else [xs]
+    given = _listed(xs)
     for x in given:
         if not isinstance(x, Tensor):
             raise ArgumentTypeError(f"xs holds {type(x).__name__}; every member must be a Tensor.")
     sources = [x.clone() if not x.stop_gradient else _opened(x) for x in given]
     outputs = func(*sources)
-    return sources, outputs, list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    return sources, outputs, _listed(outputs)
 
 
 def _opened(x: Tensor) -> Tensor:
@@ -219,7 +216,7 @@ class Hessian(Jacobian):
         sources, _, targets = _applied(func, xs)
         if len(targets) != 1 or targets[0].size != (sources[0].shape[0] if is_batched else 1):
             raise ArgumentError("Hessian: the function must return one number (per example). Take its mean or sum.")
-        first = _gradients(targets[0], sources, None)
+        first = _pulled(targets[:1], sources)
         self._matrix = _joined_jacobian(first, sources, is_batched)
 
 
@@ -229,7 +226,7 @@ def _joined_jacobian(targets: list[Tensor], sources: list[Tensor], is_batched: b
     joined: Any = flat[0] if len(flat) == 1 else _concat(flat, axis=axis)
     columns = []
     for x in sources:
-        rows = (_batched_rows if is_batched else _rows)(joined, [x])[0]
+        rows = _rows(joined, [x], axis)[0]
         lead = list(joined.shape)
         columns.append(_reshape(rows, [*lead, int(np.prod(x.dims[axis:], dtype=np.int64))]))
     return columns[0] if len(columns) == 1 else _concat(columns, axis=axis + 1)
@@ -240,12 +237,12 @@ def _flattened(x: Tensor, is_batched: bool) -> Any:
 
 
 def _reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
-    return record("Reshape", (x, np.array(shape, np.int64)), {})  # type: ignore[no-any-return]
+    return record("Reshape", (x, np.array(shape, np.int64)), {})
 
 
 def _concat(items: Sequence[Tensor], axis: int) -> Tensor:
-    return record("Concat", tuple(items), {"axis": axis})  # type: ignore[no-any-return]
+    return record("Concat", tuple(items), {"axis": axis})
 
 
-def _stack(items: Sequence[Tensor], axis: int = 0) -> Tensor:
+def _stack(items: Sequence[Tensor], axis: int) -> Tensor:
     return _concat([record("Unsqueeze", (item, [axis]), {}) for item in items], axis)

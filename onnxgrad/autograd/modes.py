@@ -17,15 +17,11 @@ class _Switch:
 
     enabled = True
 
-    def __init__(self) -> None:
-        self._outer: list[bool] = []
-
     def __enter__(self) -> None:
-        self._outer.append(state.current.gradients)
-        state.current.gradients = self.enabled
+        state.enter_guard(gradients=self.enabled)
 
     def __exit__(self, *error: Any) -> None:
-        state.current.gradients = self._outer.pop()
+        state.leave_guard()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.isgeneratorfunction(function):
@@ -58,10 +54,7 @@ class _Decorator(_Switch):
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         made = super().__new__(cls)
-        if function is None:
-            return made
-        made.__init__()  # type: ignore[misc]
-        return made(function)
+        return made if function is None else made(function)
 
 
 class no_grad(_Decorator):  # noqa: N801
@@ -90,17 +83,16 @@ class set_grad_enabled(_Switch):  # noqa: N801
     """
 
     def __init__(self, mode: bool) -> None:
-        super().__init__()
         self.enabled = bool(mode)
         self._before = state.current.gradients
-        state.current.gradients = self.enabled
+        state.set_here(gradients=self.enabled)
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        state.current.gradients = self._before
+        state.set_here(gradients=self._before)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        state.current.gradients = self._before
+        state.set_here(gradients=self._before)
         return super().__call__(function)
 
 

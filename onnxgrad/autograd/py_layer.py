@@ -21,7 +21,7 @@ __all__ = ["PyLayer", "PyLayerContext", "saved_tensors_hooks"]
 class saved_tensors_hooks:  # noqa: N801
     """Change how ``PyLayerContext.save_for_backward`` keeps tensors, inside a ``with`` block.
 
-    Operators themselves save nothing: what their gradients need is computed again, or kept where somebody holds it.
+    Operators themselves save nothing: what their gradients need is recomputed, or kept where somebody holds it.
 
     Args:
         pack_hook: called with each tensor that is saved; what it returns is kept.

@@ -1,7 +1,7 @@
-"""Say which operators of a model carry, stop or refuse gradients, then check its gradient numerically.
+"""Report which operators of a model propagate, stop or refuse gradients, then check its gradients numerically.
 
-The numerical check compares directional derivatives of the outputs, weighted at random, with differences, one weight or input at
-a time, in onnxruntime. A model with steps or kinks at the point may differ a little; a wrong gradient differs a lot.
+The numerical check compares directional derivatives of a randomly weighted sum of the outputs with finite differences in
+onnxruntime, for one weight or input at a time. Near steps and kinks they may differ a little; a wrong gradient differs a lot.
 
 examples:
   onnxgrad check m.onnx
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import func
-from onnxgrad.autodiff.explain import explain
 from onnxgrad.cli.common import add_model, add_sizes, feeds_for, load, print_json, sizes_of
+from onnxgrad.core.autodiff.explain import explain
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.program import Program
-from onnxgrad.runtime.executor import Executor
 from onnxgrad.training.selection import matching
 
 Array = np.ndarray[Any, Any]
@@ -30,11 +30,11 @@ Array = np.ndarray[Any, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_sizes(parser)
-    parser.add_argument("--feeds", metavar="FILE.npz", help="inputs for the numerical check; random ones without it")
-    parser.add_argument("--wrt", nargs="+", metavar="NAME", help="weights and inputs to check, also patterns; all without it")
-    parser.add_argument("--tolerance", type=float, default=0.05, help="largest relative difference (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of random inputs and directions")
-    parser.add_argument("--no-numeric", action="store_true", help="only say what the operators do")
+    parser.add_argument("--feeds", metavar="FILE.npz", help="inputs for the numerical check (default: random ones)")
+    parser.add_argument("--wrt", nargs="+", metavar="NAME", help="weights and inputs to check, by name or pattern (default: all)")
+    parser.add_argument("--tolerance", type=float, default=0.05, help="largest relative difference accepted (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of inputs and directions (default %(default)s)")
+    parser.add_argument("--no-numeric", action="store_true", help="skip the numerical check")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     print(explanation)
     for row in rows:
         verdict = "" if row["right"] else "   DIFFERS"
-        print(f"  {row['name']}: gradient {row['gradient']:.6g}, differences {row['differences']:.6g}{verdict}")
+        print(f"  {row['name']}: gradient {row['gradient']:.6g}, finite differences {row['differences']:.6g}{verdict}")
     if rows:
         print(f"numerical check: {sum(row['right'] for row in rows)} of {len(rows)} agree")
     return 0 if right else 1

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.errors import ArgumentError, DataError
-from onnxgrad.interop.onnx_import import from_onnx
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.variable import Variable
+from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentError, DataError, FileError, ModelError
+from onnxgrad.files import read_arrays
 
 __all__ = [
     "add_lowering",
@@ -35,13 +36,15 @@ Array = np.ndarray[Any, Any]
 def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="path of an .onnx file")
     parser.add_argument(
-        "--expand", choices=["com.microsoft"], help="write fused operators of onnxruntime as standard ones, which have gradients"
+        "--expand",
+        choices=["com.microsoft"],
+        help="rewrite the fused operators of onnxruntime as standard ones, which have gradients",
     )
 
 
 def add_sizes(parser: Any) -> None:
     parser.add_argument(
-        "--dim", action="append", default=[], metavar="NAME=SIZE", help="size of an unknown dimension; may be repeated"
+        "--dim", action="append", default=[], metavar="NAME=SIZE", help="size of a dynamic dimension; may be repeated"
     )
 
 
@@ -49,7 +52,7 @@ def add_lowering(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument(
         "--lowering",
         choices=["cpu", "cuda"],
-        help=f"write {what} in the forms that onnxruntime runs faster there; plain without it",
+        help=f"optimize {what} for this execution provider of onnxruntime (default: plain operators)",
     )
 
 
@@ -87,10 +90,9 @@ def feeds_for(program: Program, path: str | None, sizes: dict[str, int], seed: i
     """
     if path is not None:
         try:
-            with np.load(Path(path), allow_pickle=False) as file:
-                given = {name: file[name] for name in file.files}
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path!r} is not a readable .npz file: {error}.") from error
+            given = read_arrays(Path(path))
+        except (FileError, ModelError) as error:
+            raise DataError(str(error)) from error
         missing = [v.name for v in program.inputs if v.name not in given]
         if missing:
             raise DataError(f"{path!r} has no array {missing[0]!r}; it has {sorted(given)}.")

@@ -14,24 +14,23 @@ import argparse
 import json
 from pathlib import Path
 
-import onnx
-
 from onnxgrad.cli.common import add_lowering, print_json
 from onnxgrad.cli.settings import make_trainer, read_settings
 from onnxgrad.errors import ArgumentError, TrainingError
+from onnxgrad.files import write_whole
 from onnxgrad.training.folder import BEST, LAST
 from onnxgrad.training.lora import save_adapters
 from onnxgrad.training.trainer import Trainer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", help="folder of a run")
+    parser.add_argument("folder", help="folder of a run of onnxgrad train")
     parser.add_argument("--checkpoint", default="best", help="best (default), last, or the path of a checkpoint")
-    parser.add_argument("--inference", metavar="FILE.onnx", help="write the model with its new weights")
-    parser.add_argument("--fold", action="store_true", help="fold the model's BatchNormalization into the layers before it")
-    parser.add_argument("--training-step", metavar="FILE.onnx", help="write one step of training, and its manifest as .json")
+    parser.add_argument("--inference", metavar="FILE.onnx", help="write the inference model with its trained weights")
+    parser.add_argument("--fold", action="store_true", help="fold BatchNormalization into the layers before it")
+    parser.add_argument("--training-step", metavar="FILE.onnx", help="write one training step, and its manifest as .json")
     add_lowering(parser, "the training step")
-    parser.add_argument("--adapters", metavar="FILE.safetensors", help="write the weights of the LoRA branches alone")
+    parser.add_argument("--adapters", metavar="FILE.safetensors", help="write only the LoRA adapters")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -70,7 +69,7 @@ def _checkpoint(folder: Path, name: str) -> Path:
 
 def _write_step(trainer: Trainer, path: Path, lowering: str | None) -> list[str]:
     model, manifest = trainer.to_training_step(lowering=lowering)
-    onnx.save_model(model, str(path))
+    write_whole(path, model.SerializeToString())
     described = path.with_suffix(".json")
-    described.write_text(json.dumps(manifest, indent=1))
+    write_whole(described, json.dumps(manifest, indent=1).encode())
     return [str(path), str(described)]

@@ -1,43 +1,119 @@
-"""Write the gradient of a model as a model: outputs of the original, then one gradient for each name.
+"""Write a model that computes the outputs of a model and their gradients.
+
+Probabilities that come from Softmax add up to 1, so the gradient of their sum is 0: that of the logits before it is written.
 
 examples:
-  onnxgrad grad m.onnx -o g.onnx                              gradients of the summed outputs for all weights
+  onnxgrad grad m.onnx -o g.onnx                              gradients of the summed outputs by all weights
   onnxgrad grad m.onnx --of logits --wrt image -o saliency.onnx
-  onnxgrad grad m.onnx --of score --wrt features --cotangent -o vjp.onnx    the weights of the sum are an input
+  onnxgrad grad m.onnx --class 3 --wrt image -o saliency.onnx  of one class of each output
+  onnxgrad grad m.onnx --of score --wrt features --cotangent -o vjp.onnx    a vector-Jacobian product
 """
 
 from __future__ import annotations
 
 import argparse
 
+import numpy as np
+
 from onnxgrad import func
 from onnxgrad.cli.common import add_lowering, add_model, load, print_json, shape_text
-from onnxgrad.interop.onnx_export import save_onnx
+from onnxgrad.core.interop.onnx_export import save_onnx
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentError
+from onnxgrad.training.activations import Activation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument(
-        "--of", nargs="+", metavar="OUTPUT", help="outputs or inner tensors to differentiate; all float outputs without it"
+        "--of", nargs="+", metavar="OUTPUT", help="outputs or inner tensors to differentiate (default: all floating-point outputs)"
     )
-    parser.add_argument("--wrt", nargs="+", metavar="NAME", help="inputs, weights or inner tensors; all weights without it")
-    parser.add_argument("--cotangent", action="store_true", help="take the weights of the outputs' sum as further inputs")
+    parser.add_argument(
+        "--wrt", nargs="+", metavar="NAME", help="inputs, weights or inner tensors to differentiate by (default: all weights)"
+    )
+    parser.add_argument(
+        "--cotangent",
+        action="store_true",
+        help="take cotangents (the weights of the sum of the outputs) as further inputs: a vector-Jacobian product",
+    )
+    parser.add_argument(
+        "--class",
+        dest="label",
+        type=int,
+        metavar="K",
+        help="differentiate class K of the outputs instead of the sum of all classes",
+    )
     add_lowering(parser, "the file")
     parser.add_argument("-o", "--output", required=True, metavar="FILE.onnx", help="file to write")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.cotangent and options.label is not None:
+        raise ArgumentError("--class K chooses what --cotangent leaves open. Give one of them.")
     derive = func.vjp if options.cotangent else func.value_and_grad
-    found = derive(load(options), options.of, options.wrt)
-    save_onnx(found.program, options.output, found._fetches, lowering=options.lowering)
+    program = load(options)
+    names, notes = ([], []) if options.cotangent else _differentiated(program, options.of, options.label)
+    found = derive(program, names or options.of, options.wrt)
+    shown = [v.name for v in _outputs(program, options.of)] if names else []
+    values = [found.program.global_block().vars[name] for name in shown if name not in [v.name for v in found._fetches]]
+    fetches = [*values, *found._fetches]
+    save_onnx(found.program, options.output, fetches, lowering=options.lowering)
     inputs = [{"name": v.name, "type": shape_text(v)} for v in found.program.inputs]
-    outputs = [{"name": v.name, "type": shape_text(v)} for v in found._fetches]
+    outputs = [{"name": v.name, "type": shape_text(v)} for v in fetches]
     if options.json:
-        print_json({"file": options.output, "inputs": inputs, "outputs": outputs})
+        print_json({"file": options.output, "inputs": inputs, "outputs": outputs, "notes": notes})
         return 0
+    for note in notes:
+        print(f"note: {note}")
     print(f"wrote {options.output}")
     for kind, entries in (("input", inputs), ("output", outputs)):
         for entry in entries:
             print(f"{kind:<7} {entry['name']}: {entry['type']}")
     return 0
+
+
+def _outputs(program: Program, names: list[str] | None) -> list[Variable]:
+    """The floating-point outputs, or what is named of the main graph"""
+    known = program.global_block().vars
+    return [v for v in program.outputs if v.is_float] if names is None else [known[name] for name in names if name in known]
+
+
+def _differentiated(program: Program, names: list[str] | None, label: int | None) -> tuple[list[str], list[str]]:
+    """Names of what is differentiated instead of the outputs, and what to say of it; no names if it is the outputs."""
+    chosen, notes = [], []
+    if any(name not in program.global_block().vars for name in names or ()):
+        return [], []  # func says which
+    for y in _outputs(program, names):
+        made = Activation(y)
+        if label is not None:
+            chosen.append(_one_class(program, y, made, label).name)
+        elif made.kind == "Softmax":
+            chosen.append(made.before.name)
+            notes.append(
+                f"{y.name} comes from Softmax, so its sum is constant; the gradient is that of the logits before it, "
+                f"{made.before.name}. --class K takes one class, --cotangent any weights."
+            )
+        else:
+            chosen.append(y.name)
+    return (chosen, notes) if label is not None or notes else ([], [])
+
+
+def _one_class(program: Program, y: Variable, made: Activation, label: int) -> Variable:
+    """Class ``label`` of an output, along the axis of its Softmax, or axis 1"""
+    rank = 2 if y.rank is None else y.rank
+    if rank == 0:
+        raise ArgumentError(
+            f"--class {label}: {y.name} is one number and has no classes. Leave --class out, or name another with --of."
+        )
+    along = [axis for axis in range(rank) if made.kind in ("Softmax", "LogSoftmax") and made.runs_along(axis)]
+    axis = along[0] if along else min(1, rank - 1)
+    count = y.dims[axis] if y.dims is not None else None
+    if label < 0 or (isinstance(count, int) and label >= count):
+        known = f"0 to {count - 1}" if isinstance(count, int) else "0 and above"
+        raise ArgumentError(f"--class {label}: {y.name} has the classes {known}. Choose one of them.")
+    found: Variable = program.global_block().build.emit(
+        "Gather", [y, np.array(label)], {"axis": axis}, outputs=[program.fresh_name(f"{y.name}@CLASS")]
+    )[0]
+    return found

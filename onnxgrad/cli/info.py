@@ -1,4 +1,4 @@
-"""Show what is in a model: inputs, outputs, weights, and what training it would take.
+"""Show the inputs, outputs and weights of a model, and the memory that training takes.
 
 examples:
   onnxgrad info m.onnx
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.cli.common import add_model, add_sizes, human, load, print_json, shape_text, sizes_of
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.traverse import all_operators_of
-from onnxgrad.ir.variable import Variable
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traverse import all_operators_of
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.training.ties import find_ties
 
 _MODES = ("BatchNormalization", "Dropout", "InstanceNormalization")
@@ -27,7 +27,7 @@ _SHOWN = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_sizes(parser)
-    parser.add_argument("--all", action="store_true", help=f"list every weight and constant, not the first {_SHOWN}")
+    parser.add_argument("--all", action="store_true", help=f"list all weights and constants, not only the first {_SHOWN}")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -103,7 +103,7 @@ def _bytes(v: Variable, sizes: dict[str, int]) -> int:
 
 def _print(found: dict[str, Any], everything: bool) -> None:
     opsets = ", ".join(f"{domain} {version}" for domain, version in found["opset"].items())
-    print(f"opset {opsets}; {found['operators']} operators; written by {found['producer'] or 'nobody known'}")
+    print(f"opset {opsets}; {found['operators']} operators; written by {found['producer'] or 'an unknown producer'}")
     for kind in ("inputs", "outputs"):
         for v in found[kind]:
             print(f"{kind[:-1]:<7} {v['name']}: {v['type']}")

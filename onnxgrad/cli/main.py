@@ -1,19 +1,21 @@
 """Reading the arguments of the command ``onnxgrad`` and turning errors into one line and an exit code.
 
-0: done; 1: the answer is no, or the work failed; 2: wrong usage.
+0: done; 1: the answer is no, or the work failed; 2: wrong usage. A traceback is shown only with --debug, or where the environment
+variable ONNXGRAD_DEBUG is set.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from onnxgrad import __version__
 from onnxgrad.cli import check, export, grad, info, train
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, OnnxGradError, UnknownName
+from onnxgrad.version import __version__
 
 __all__ = ["main"]
 
@@ -24,8 +26,8 @@ def parser() -> argparse.ArgumentParser:
     """The arguments of all commands."""
     found = argparse.ArgumentParser(
         prog="onnxgrad",
-        description="Look into an .onnx file, differentiate it, train it, and write it again.",
-        epilog="onnxgrad COMMAND --help shows examples. Exit codes: 0 done, 1 no or failed, 2 wrong usage.",
+        description="Inspect, differentiate, train and export .onnx files.",
+        epilog="onnxgrad COMMAND --help shows examples. Exit codes: 0 success, 1 check or command failed, 2 wrong usage.",
     )
     found.add_argument("--version", action="version", version=f"onnxgrad {__version__}")
     commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -39,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(command)
+        command.add_argument("--debug", action="store_true", help="show where an error comes from")
         command.set_defaults(run=module.run)
     return found
 
@@ -47,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options: Any = parser().parse_args(arguments)
     warnings.simplefilter("ignore", UserWarning)
+    if options.debug or os.environ.get("ONNXGRAD_DEBUG"):
+        return int(options.run(options))
     try:
         return int(options.run(options))
     except (ArgumentError, ArgumentTypeError, UnknownName) as error:
@@ -58,6 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(f"cannot use {name!r}: {error.strerror or error}.", 1)
     except KeyboardInterrupt:
         return _say("interrupted.", 1)
+    except Exception as error:
+        # No file may lead here: this is an error of onnxgrad itself.
+        said = f"{type(error).__name__}: {error}"
+        return _say(f"onnxgrad failed ({said}). Run it again with --debug, and report what it then shows.", 1)
 
 
 def _say(error: object, code: int) -> int:

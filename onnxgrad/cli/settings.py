@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli.common import sizes_of
+from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.sizes import BATCH
 from onnxgrad.errors import ArgumentError, ModelError
-from onnxgrad.interop.onnx_import import from_onnx
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.sizes import BATCH
-from onnxgrad.training.batch_norm import insert_batch_norm
+from onnxgrad.files import read_whole
+from onnxgrad.training.batch_norm import MODES, has_statistics, insert_batch_norm
 from onnxgrad.training.data import Columns, open_data
 from onnxgrad.training.folder import RunFolder, write_atomically
 from onnxgrad.training.lora import add_lora
@@ -21,9 +21,11 @@ from onnxgrad.training.surgery import insert_dropout, replace_head
 from onnxgrad.training.ties import tie, untie
 from onnxgrad.training.trainer import Trainer
 
-__all__ = ["make_trainer", "read_settings", "write_settings"]
+__all__ = ["LARGE", "MANY", "make_trainer", "read_settings", "write_settings"]
 
 SETTINGS, MODEL = "settings.json", "model.onnx"
+MANY, LARGE = 10_000, 16
+"""Examples, and batches of them, from which on statistics of batches are better than those of the file."""
 _EXAMPLES = 1024
 
 
@@ -37,9 +39,11 @@ def read_settings(folder: str) -> dict[str, Any]:
     if not path.is_file():
         raise ArgumentError(f"there is no {SETTINGS} in {folder!r}. Name the folder that was given to train --out.")
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
-    except ValueError as error:
+        found = json.loads(read_whole(path))
+    except (ValueError, RecursionError) as error:
         raise ArgumentError(f"{str(path)!r} is damaged: {error}.") from error
+    if not isinstance(found, dict) or not isinstance(found.get("model"), str):
+        raise ArgumentError(f"{str(path)!r} is damaged: it does not hold the settings of a run.")
     return found
 
 
@@ -54,7 +58,7 @@ def write_settings(folder: str, settings: dict[str, Any]) -> None:
     with RunFolder(folder) as run:
         run.check_new()
         if not any(getattr(origin, "external_data", None) for origin in held):
-            shutil.copyfile(settings["model"], run.path / MODEL)
+            write_atomically(run.path / MODEL, read_whole(Path(settings["model"])))
         write_atomically(run.path / SETTINGS, json.dumps(settings, indent=1).encode())
 
 
@@ -62,8 +66,8 @@ def _model_path(settings: dict[str, Any], folder: str | None) -> Path:
     copied = Path(folder) / MODEL if folder is not None else Path(settings["model"])
     found = copied if copied.is_file() else Path(settings["model"])
     if not found.is_file():
-        begun = "; the run was begun with it. Put it back." if folder is not None else ". Name an .onnx file."
-        raise ModelError(f"there is no file {str(found)!r}{begun}")
+        started = "; the run was started with it. Put it back." if folder is not None else ". Name an .onnx file."
+        raise ModelError(f"there is no file {str(found)!r}{started}")
     return found
 
 
@@ -77,10 +81,11 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         tie(program, kept, replaced)
     if settings["head"] is not None:
         replace_head(program, settings["head_at"], settings["head"], seed=settings["seed"])
-    if settings["batch_norm"] is not None:
+    mode, after = _batch_norm(settings, program, folder)
+    if mode == "insert":
         # The checkpoint of a run that is resumed or exported holds the statistics.
         sample = None if folder is not None else _sample(settings["data"], program)
-        insert_batch_norm(program, settings["batch_norm"] or None, sample)
+        insert_batch_norm(program, after or None, sample)
     if settings["dropout"]:
         insert_dropout(program, settings["dropout_after"], settings["dropout"])
     if settings["lora"] is not None:
@@ -101,12 +106,35 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         clip_norm=settings["clip_norm"],
         accumulate=settings["accumulate"],
         ema=settings["ema"],
+        batch_norm="train" if mode == "insert" else mode,
         seed=settings["seed"],
         checkpoints="auto" if settings.get("recompute") else None,
         memory_budget=settings.get("memory_budget"),
         sizes=_sizes(program, settings) if settings.get("recompute") or settings.get("memory_budget") else None,
         threads=settings["threads"],
     )
+
+
+def _batch_norm(settings: dict[str, Any], program: Program, folder: str | None) -> tuple[str, list[str]]:
+    """What is done with BatchNormalization, and where it is inserted; the settings of a new run get it too"""
+    given = settings["batch_norm"]
+    if given is None:
+        # Runs of older versions always trained the statistics.
+        mode = settings.get("batch_norm_mode") or ("train" if folder is not None else _default_mode(settings, program))
+        settings["batch_norm_mode"] = mode
+        return mode, []
+    mode, after = (given[0], given[1:]) if given and given[0] in MODES else ("insert", given)
+    if after and mode != "insert":
+        raise ArgumentError(f"--batch-norm {mode} takes no names; {after[0]!r} follows it.")
+    return mode, after
+
+
+def _default_mode(settings: dict[str, Any], program: Program) -> str:
+    if not has_statistics(program):
+        return "train"
+    columns = open_data(settings["data"], [v.name for v in program.inputs])
+    many = isinstance(columns, Columns) and len(columns) >= MANY and settings["batch_size"] >= LARGE
+    return "train" if many else "frozen"
 
 
 def _sizes(program: Program, settings: dict[str, Any]) -> dict[str, int]:
@@ -122,13 +150,15 @@ def _sample(path: str, program: Program) -> Any:
     return {name: array[:_EXAMPLES] for name, array in columns.arrays.items()}
 
 
-def _loss(settings: dict[str, Any]) -> str | list[Term]:
-    if settings["term"]:
-        return [Term(loss, output, target, _number(weight)) for loss, output, target, weight in settings["term"]]
-    if settings["of"] is not None:
-        return [Term(settings["loss"], settings["of"], settings["target"])]
-    found: str = settings["loss"]
-    return found
+def _loss(settings: dict[str, Any]) -> list[Term]:
+    given = settings["term"] or [(settings["loss"], settings["of"], settings["target"], "1")]
+    layout = settings.get("layout")
+    if layout is not None and not any(loss == "ctc" for loss, *_ in given):
+        raise ArgumentError("--layout is for the loss ctc. Leave it out.")
+    return [
+        Term(loss, output, target, _number(weight), layout=layout if loss == "ctc" else None)
+        for loss, output, target, weight in given
+    ]
 
 
 def _number(text: str) -> float:

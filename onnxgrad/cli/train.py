@@ -1,6 +1,6 @@
-"""Train a model on arrays in an .npz file, and leave checkpoints and history in a folder.
+"""Train a model on arrays in an .npz file, and write checkpoints and history to a folder.
 
-The columns of the data are the inputs of the model by name, and the target. Ctrl-C writes a checkpoint and ends the run.
+The arrays of the data are named after the inputs of the model, and the target. Ctrl-C writes a checkpoint and ends the run.
 
 examples:
   onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
@@ -8,7 +8,7 @@ examples:
       --schedule cosine --epochs 5 --batch-size 64 --metric accuracy --patience 3 --train 'head.*' --out run/
   onnxgrad train m.onnx --data train.npz --target y --loss mse --lora 8 --out run/
   onnxgrad train m.onnx --data train.npz --term cross_entropy class label 1 --term mse box corners 0.5 --out run/
-  onnxgrad train --resume run/
+  onnxgrad train --resume run/ --more-epochs 2
 """
 
 from __future__ import annotations
@@ -21,43 +21,47 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli.common import add_sizes, bytes_given, human
-from onnxgrad.cli.settings import make_trainer, read_settings, write_settings
+from onnxgrad.cli.settings import LARGE, MANY, make_trainer, read_settings, write_settings
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.loss_formulas import LOSSES
+from onnxgrad.training.checkpoint import epochs_done
+from onnxgrad.training.folder import LAST
+from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES
 from onnxgrad.training.metrics import METRICS
 from onnxgrad.training.optimizers import optimizer_names
 from onnxgrad.training.schedules import SHAPES
 from onnxgrad.training.trainer import Trainer
 
-_NOT_SETTINGS = ("command", "run", "resume", "json")
+_NOT_SETTINGS = ("command", "run", "resume", "json", "more_epochs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", help="path of an .onnx file")
-    parser.add_argument("--out", metavar="FOLDER", help="where the run is kept; it must not hold one")
-    parser.add_argument("--resume", metavar="FOLDER", help="go on with the run in this folder; only --epochs may be given too")
+    parser.add_argument("--out", metavar="FOLDER", help="folder for checkpoints and history; it must not hold a run yet")
+    parser.add_argument(
+        "--resume", metavar="FOLDER", help="resume the run in this folder; only --epochs, --more-epochs and --json may be given too"
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON for each epoch")
-    parser.add_argument("--expand", choices=["com.microsoft"], help="write fused operators of onnxruntime as standard ones")
-    parser.add_argument("--threads", type=int, help="threads within an operator")
+    parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite the fused operators of onnxruntime as standard ones")
+    parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
     _add_memory(parser.add_argument_group("memory"))
     _add_data(parser.add_argument_group("data"))
     _add_loss(parser.add_argument_group("loss and optimizer"))
     _add_choice(parser.add_argument_group("what trains"))
-    _add_course(parser.add_argument_group("course of the run"))
+    _add_course(parser.add_argument_group("training loop"))
 
 
 def _add_data(group: Any) -> None:
     group.add_argument("--data", metavar="FILE.npz", help="training data")
-    group.add_argument("--val", metavar="FILE.npz", help="data to judge the model by after each epoch")
-    group.add_argument("--target", default="target", help="column with the targets (default %(default)s)")
-    group.add_argument("--batch-size", type=int, default=32, help="(default %(default)s)")
-    group.add_argument("--drop-last", action="store_true", help="leave out a last batch that is smaller")
-    group.add_argument("--no-shuffle", action="store_true", help="keep the order of the data")
+    group.add_argument("--val", metavar="FILE.npz", help="validation data, evaluated after each epoch")
+    group.add_argument("--target", default="target", help="array with the targets (default %(default)s)")
+    group.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
+    group.add_argument("--drop-last", action="store_true", help="drop the last batch if it is smaller")
+    group.add_argument("--no-shuffle", action="store_true", help="do not shuffle the training data")
 
 
 def _add_loss(group: Any) -> None:
-    group.add_argument("--loss", choices=sorted(LOSSES), help="what to make small")
-    group.add_argument("--of", metavar="OUTPUT", help="output that the loss reads; the first without it")
+    group.add_argument("--loss", choices=sorted(LOSSES), help="loss to minimize")
+    group.add_argument("--of", metavar="OUTPUT", help="model output that the loss reads (default: the first)")
     group.add_argument(
         "--term",
         nargs=4,
@@ -65,30 +69,46 @@ def _add_loss(group: Any) -> None:
         metavar=("LOSS", "OUTPUT", "TARGET", "WEIGHT"),
         help="instead of --loss, --of and --target: one term of a weighted sum; may be repeated",
     )
-    group.add_argument("--metric", nargs="+", choices=sorted(METRICS), default=[], help="what else to show")
+    group.add_argument(
+        "--layout", choices=LAYOUTS, help="layout of the output for ctc: N batch, T steps, C classes (default: found out)"
+    )
+    group.add_argument("--metric", nargs="+", choices=sorted(METRICS), default=[], help="metrics to report as well")
     group.add_argument("--optimizer", choices=optimizer_names(), default="adamw", metavar="NAME", help=", ".join(optimizer_names()))
     group.add_argument("--lr", type=float, default=1e-3, help="learning rate (default %(default)s)")
-    group.add_argument("--schedule", choices=SHAPES, default="constant", help="of the learning rate")
-    group.add_argument("--warmup", type=int, default=0, metavar="STEPS", help="in which the learning rate rises")
-    group.add_argument("--weight-decay", type=float, help="of the optimizer, where it has one")
-    group.add_argument("--clip-norm", type=float, help="limit of the global gradient norm")
-    group.add_argument("--accumulate", type=int, default=1, metavar="N", help="batches that make one update")
+    group.add_argument("--schedule", choices=SHAPES, default="constant", help="learning rate schedule (default %(default)s)")
+    group.add_argument(
+        "--warmup", type=int, default=0, metavar="STEPS", help="warm-up steps, in which the learning rate rises linearly"
+    )
+    group.add_argument("--weight-decay", type=float, help="weight decay, for optimizers that have one")
+    group.add_argument("--clip-norm", type=float, help="clip gradients to this global norm")
+    group.add_argument("--accumulate", type=int, default=1, metavar="N", help="accumulate gradients over N batches per update")
     group.add_argument("--ema", type=float, metavar="DECAY", help="evaluate and export a moving average of the weights")
 
 
 def _add_memory(group: Any) -> None:
-    group.add_argument("--recompute", action="store_true", help="compute part of the forward pass again: less memory, more time")
     group.add_argument(
-        "--memory-budget", type=bytes_given, metavar="SIZE", help="such as 2GB, for results and gradients; recomputes what it must"
+        "--recompute",
+        action="store_true",
+        help="recompute part of the forward pass in the backward pass (checkpointing): less memory, more time",
+    )
+    group.add_argument(
+        "--memory-budget",
+        type=bytes_given,
+        metavar="SIZE",
+        help="memory for activations and gradients, such as 2GB; recomputes what does not fit",
     )
     add_sizes(group)
 
 
 def _add_choice(group: Any) -> None:
-    group.add_argument("--train", nargs="+", metavar="PATTERN", help="weights to train; all without it")
-    group.add_argument("--freeze", nargs="+", metavar="PATTERN", help="weights to leave as they are")
+    group.add_argument("--train", nargs="+", metavar="PATTERN", help="weights to train (default: all)")
+    group.add_argument("--freeze", nargs="+", metavar="PATTERN", help="weights to freeze")
     group.add_argument(
-        "--untie", nargs="+", default=[], metavar="WEIGHT", help="give each operator that reads it a copy of its own"
+        "--untie",
+        nargs="+",
+        default=[],
+        metavar="WEIGHT",
+        help="untie a shared weight: each operator that reads it gets its own copy",
     )
     group.add_argument(
         "--tie",
@@ -96,26 +116,43 @@ def _add_choice(group: Any) -> None:
         action="append",
         default=[],
         metavar=("KEPT", "REPLACED"),
-        help="make equal weights one; may be repeated",
+        help="tie two equal weights, so that they are trained as one; may be repeated",
     )
-    group.add_argument("--lora", type=int, metavar="RANK", help="train low-rank branches beside frozen layers")
-    group.add_argument("--lora-layers", nargs="+", default=["*"], metavar="PATTERN", help="weights that get a branch")
-    group.add_argument("--head", type=int, metavar="CLASSES", help="put a fresh last layer on the model, called head")
-    group.add_argument("--head-at", metavar="TENSOR", help="what the new layer reads")
+    group.add_argument("--lora", type=int, metavar="RANK", help="train LoRA adapters of this rank; the layers are frozen")
     group.add_argument(
-        "--batch-norm", nargs="*", metavar="NAME", help="put BatchNormalization behind these layers, or behind all convolutions"
+        "--lora-layers", nargs="+", default=["*"], metavar="PATTERN", help="weights that get an adapter (default: all)"
     )
-    group.add_argument("--dropout", type=float, metavar="RATIO", help="put Dropout behind --dropout-after")
-    group.add_argument("--dropout-after", nargs="+", default=[], metavar="NAME", help="operators or tensors")
+    group.add_argument("--head", type=int, metavar="CLASSES", help="replace the last layer by a new one, named head")
+    group.add_argument("--head-at", metavar="TENSOR", help="tensor that the new layer reads")
+    group.add_argument(
+        "--batch-norm",
+        nargs="*",
+        metavar="MODE",
+        help="frozen: normalise by the statistics of the file; train: by batch, and replace them; insert [NAME ...]: insert "
+        "BatchNormalization after these layers or all convolutions (default: frozen if the file has statistics and the data less "
+        f"than {MANY:,} examples or batches of less than {LARGE}, else train)",
+    )
+    group.add_argument("--dropout", type=float, metavar="RATIO", help="insert Dropout after the operators of --dropout-after")
+    group.add_argument("--dropout-after", nargs="+", default=[], metavar="NAME", help="operators or tensors that Dropout follows")
 
 
 def _add_course(group: Any) -> None:
-    group.add_argument("--epochs", type=int, help="(default 5)")
-    group.add_argument("--patience", type=int, metavar="EPOCHS", help="stop after so many without a better loss")
-    group.add_argument("--checkpoint-every", type=int, metavar="STEPS", help="besides the checkpoint after each epoch")
+    group.add_argument("--epochs", type=int, help="number of epochs in all, those before --resume included (default 5)")
+    group.add_argument("--more-epochs", type=int, metavar="N", help="with --resume: N epochs more than the run has had")
+    group.add_argument(
+        "--patience", type=int, metavar="EPOCHS", help="early stopping: stop after so many epochs without a better loss"
+    )
+    group.add_argument(
+        "--checkpoint-every",
+        type=int,
+        metavar="STEPS",
+        help="write a checkpoint every so many steps, besides the one after each epoch",
+    )
     group.add_argument("--keep", type=int, default=3, metavar="N", help="numbered checkpoints to keep (default %(default)s)")
-    group.add_argument("--seed", type=int, default=0, help="of the order of the data, of dropout and of new weights")
-    group.add_argument("--curves", action="store_true", help="draw loss and metrics into the folder")
+    group.add_argument(
+        "--seed", type=int, default=0, help="random seed of shuffling, dropout and new weights (default %(default)s)"
+    )
+    group.add_argument("--curves", action="store_true", help="plot loss and metrics into the folder")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -129,12 +166,16 @@ def run(options: argparse.Namespace) -> int:
         count = sum(p.get_value().size for p in trainer.trained)
         plan = trainer.program.memory_plan
         if plan is not None:
-            share = f"{plan.recomputed} of {plan.operators} operators run twice"
-            print(f"results and gradients take about {human(plan.peak)}, {human(plan.peak_without)} without recomputation; {share}")
+            share = f"{plan.recomputed} of {plan.operators} operators are recomputed"
+            peak, without = human(plan.peak), human(plan.peak_without)
+            print(f"activations and gradients take about {peak}, {without} without recomputation; {share}")
         print(f"training {len(trainer.trained)} of {len(trainer.program.parameters)} weights, {count:,} elements")
-    history = _fit(trainer, settings, folder, options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr)
+        history = _fit(trainer, settings, folder, options)
     if trainer._interrupt.requested:
-        print(f"stopped at step {trainer.step_number}; go on with: onnxgrad train --resume {folder}", file=sys.stderr)
+        print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
     if not options.json and history:
         print(f"the run is in {folder}; write the model with: onnxgrad export {folder} --inference FILE.onnx")
     return 0
@@ -143,16 +184,22 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Folder and settings: those of the command line, or those of the run to resume"""
     if options.resume is not None:
-        others = _given(options) - {"resume", "epochs", "json"}
+        others = _given(options) - {"resume", "epochs", "more_epochs", "json"}
         if others:
             what = "the model" if "model" in others else f"--{min(others).replace('_', '-')}"
-            raise ArgumentError(f"--resume FOLDER goes on with that run and its settings; leave {what} away.")
+            raise ArgumentError(f"--resume FOLDER continues that run with its settings; leave out {what}.")
         settings = read_settings(options.resume)
+        if options.epochs is not None and options.more_epochs is not None:
+            raise ArgumentError("--epochs says how many in all, --more-epochs how many more. Give one of them.")
         if options.epochs is not None:
             settings["epochs"] = options.epochs
+        if options.more_epochs is not None:
+            settings["epochs"] = epochs_done(Path(options.resume) / LAST) + options.more_epochs
         return options.resume, settings
+    if options.more_epochs is not None:
+        raise ArgumentError("--more-epochs goes with --resume FOLDER. Say --epochs for a new run.")
     if options.term and (options.loss is not None or options.of is not None):
-        raise ArgumentError("--term stands for --loss, --of and --target. Give one or the other.")
+        raise ArgumentError("--term replaces --loss, --of and --target. Give one or the other.")
     for name in ("model", "data", "loss", "out"):
         if getattr(options, name) is None and not (name == "loss" and options.term):
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
@@ -166,7 +213,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
 
 
 def _given(options: argparse.Namespace) -> set[str]:
-    """Names of the options that are not as without them"""
+    """Names of the options that differ from their defaults"""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     return {name for name, default in vars(parser.parse_args([])).items() if getattr(options, name) != default}
@@ -181,8 +228,8 @@ def _fit(trainer: Trainer, settings: dict[str, Any], folder: str, options: argpa
         write_settings(folder, settings)
     return trainer.fit(
         settings["data"],
-        settings["epochs"],
-        settings["val"],
+        validation=settings["val"],
+        total_epochs=settings["epochs"],
         batch_size=settings["batch_size"],
         shuffle=not settings["no_shuffle"],
         drop_last=settings["drop_last"],

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from onnxgrad.compat.names import NAMES
 from onnxgrad.compat.notes import maps_to, reason
+from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import UnknownName
-from onnxgrad.ir.program import Program
 
 __all__ = ["Entry", "counts", "entries", "state_of", "table"]
 
@@ -91,7 +91,7 @@ def table() -> str:
     lines = [
         "# Paddle's names",
         "",
-        "Written by `scripts/write_compatibility_table`. A name that is done is found at the place where Paddle has it, with",
+        "Written by `scripts/write_compatibility_table`. A name that is done is found under the name that Paddle gives it, with",
         "`import onnxgrad as paddle`.",
         "",
         "Of {} names {} are done, {} have another name here, {} are refused with a reason, {} are missing.".format(

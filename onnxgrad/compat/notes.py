@@ -42,8 +42,8 @@ _MAPS = {
     "paddle.fluid.layers.zeros_like": "paddle.zeros_like",
     "paddle.save": "paddle.static.save or numpy.savez",
     "paddle.load": "paddle.static.load or numpy.load",
-    "paddle.set_device": "the place of an Executor",
-    "paddle.get_device": "the place of an Executor",
+    "paddle.set_device": "the place argument of an Executor",
+    "paddle.get_device": "the place argument of an Executor",
     "paddle.CUDAPinnedPlace": "paddle.CPUPlace",
     "paddle.version": "onnxgrad.__version__",
     "paddle.static.Variable.type": "Variable.dtype and Variable.shape",
@@ -51,16 +51,16 @@ _MAPS = {
 }
 
 _IN_PLACE = "values are never overwritten; use the function without the underscore"
-_COMPLEX = "onnxruntime computes on no complex numbers"
+_COMPLEX = "onnxruntime does not compute with complex numbers"
 _DECOMPOSITION = "ONNX has no operator for this decomposition"
 _LAYER = "layer objects are not offered; call the function of nn.functional or static.nn"
-_HOST = "it concerns Paddle's own runtime, for which onnxruntime stands here"
-_MEMORY = "it looks at the memory of a tensor, which belongs to onnxruntime"
-_SHAPE = "the sizes of its result depend on a loop over values"
+_HOST = "it concerns Paddle's own runtime; here onnxruntime runs programs"
+_MEMORY = "it accesses the memory of a tensor, which belongs to onnxruntime"
+_SHAPE = "the size of its result depends on values"
 _SPECIAL = "ONNX has no operator for this special function"
 _LOD = "ONNX tensors have no levels of detail (LoD)"
 _DISTRIBUTED = "it belongs to Paddle's distributed training"
-_SEARCH = "it walks over alternatives step by step, for which ONNX has no operator"
+_SEARCH = "it searches step by step, for which ONNX has no operator"
 
 _REASONS: list[tuple[str, str]] = [
     ("paddle.nn.[A-Z]*", _LAYER),
@@ -68,10 +68,10 @@ _REASONS: list[tuple[str, str]] = [
     ("paddle.static.amp.debugging", _HOST),
     ("paddle.amp.debugging", _HOST),
     ("paddle.static.quantization", "quantise the exported ONNX model with onnxruntime's tools"),
-    ("paddle.optimizer.LBFGS", "its line search decides in Python between runs; fetch loss and gradients and use scipy.optimize"),
+    ("paddle.optimizer.LBFGS", "its line search decides between runs; fetch loss and gradients and use scipy.optimize"),
     ("paddle.*.[a-z]*_", _IN_PLACE),
     ("paddle.[a-z]*_", _IN_PLACE),
-    ("paddle.fft.*freq", "a constant: use numpy.fft and paddle.assign"),
+    ("paddle.fft.*freq", "it is a constant: use numpy.fft and paddle.assign"),
     ("paddle.fft.*", _COMPLEX),
     ("paddle.as_complex", _COMPLEX),
     ("paddle.as_real", _COMPLEX),
@@ -132,9 +132,9 @@ _REASONS: list[tuple[str, str]] = [
     ("paddle.polygamma", _SPECIAL),
     ("paddle.frexp", _SPECIAL),
     ("paddle.nextafter", _SPECIAL),
-    ("paddle.standard_gamma", "ONNX has no generator of this distribution"),
-    ("paddle.poisson", "ONNX has no generator of this distribution"),
-    ("paddle.binomial", "ONNX has no generator of this distribution"),
+    ("paddle.standard_gamma", "ONNX has no operator that samples this distribution"),
+    ("paddle.poisson", "ONNX has no operator that samples this distribution"),
+    ("paddle.binomial", "ONNX has no operator that samples this distribution"),
     ("paddle.combinations", _SHAPE),
 ]
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import state
+from onnxgrad.core.ir.defaults import default_main_program
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
-from onnxgrad.ir.defaults import default_main_program
-from onnxgrad.ir.variable import Variable
 
 __all__ = ["is_tensor", "to_tensor"]
 
@@ -40,7 +40,7 @@ def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bo
         [1, 2, 3])
     """
     if place is not None and getattr(place, "device", str(place)) != "cpu":
-        raise ProviderError(f"eager tensors are computed on the processor; {place!r} is not offered. Use static programs there.")
+        raise ProviderError(f"eager tensors are computed on the CPU; {place!r} is not offered. Use static programs there.")
     if isinstance(data, Variable) and not isinstance(data, Tensor):
         return data if dtype is None else data.astype(dtype)
     array = data if isinstance(data, Tensor) else _array(data)

@@ -8,19 +8,20 @@ from collections.abc import Iterable
 from itertools import count
 from operator import attrgetter
 from threading import RLock
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from onnxgrad.core.compile import compile
+from onnxgrad.core.interop.onnx_export import write_model
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.tensor import Tensor as Array
+from onnxgrad.core.ir.traverse import all_operators_of, copy_operators
+from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.node import Call, Kind, Node
 from onnxgrad.errors import ExecutionError
-from onnxgrad.interop.onnx_export import build_graph, write_model
-from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.tensor import Tensor as Array
-from onnxgrad.ir.traverse import all_operators_of, copy_operators
-from onnxgrad.ir.types import TensorType
-from onnxgrad.ir.variable import Variable
 
 __all__ = ["Writer", "counts", "evaluate"]
 
@@ -28,6 +29,7 @@ _SESSIONS = 512
 _CONSTANTS_TRIED = 4
 _SMALL_WORK = 1 << 14
 _QUIET = 3
+Built = TypeVar("Built")
 
 counts = {"sessions": 0, "runs": 0, "backward": 0}
 """How many sessions and backward passes were built, and how many runs there were; tests read it."""
@@ -45,7 +47,7 @@ class _Compiled:
         self.leaves = leaves
 
 
-class Structures:
+class Structures(Generic[Built]):
     """Things built for a structure, the least recently used dropped first.
 
     A structure counts with the values of its constants. When several that differ in floating-point constants only have
@@ -54,16 +56,16 @@ class Structures:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._built: OrderedDict[Any, Any] = OrderedDict()
+        self._built: OrderedDict[Any, Built] = OrderedDict()
         self._variants: dict[Any, int] = {}
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: Any) -> Built | None:
         found = self._built.get(key)
         if found is not None:
             self._built.move_to_end(key)
         return found
 
-    def put(self, key: Any, built: Any) -> None:
+    def put(self, key: Any, built: Built) -> None:
         self._built[key] = built
         if len(self._built) > self._limit:
             self._built.popitem(last=False)
@@ -76,12 +78,21 @@ class Structures:
             return False
         return True
 
+    def loosened(self, key: tuple[Any, ...], leaves: list[Node]) -> tuple[Any, Any, set[Node]]:
+        """What was built for this structure if its constants vary (or None), the key to put it under, and what is then an input."""
+        constants = [node for node in leaves if node.kind.array is not None and node.kind.is_float]
+        if constants:
+            loose = _without_constants(key, constants)
+            if self.is_varied(loose):
+                return self.get(loose), loose, set(constants)
+        return None, key, set()
+
     def clear(self) -> None:
         self._built.clear()
         self._variants.clear()
 
 
-sessions = Structures(_SESSIONS)
+sessions: Structures[_Compiled] = Structures(_SESSIONS)
 _lock = RLock()
 
 
@@ -98,7 +109,7 @@ class Chain:
         key: list[Any] = []
         add = key.append
         for at, call in enumerate(calls):
-            call.place = at * _OUTPUTS
+            call.offset = at * _OUTPUTS
         for node in targets:
             node.mark = mark
             self._want(node)
@@ -111,12 +122,12 @@ class Chain:
                     add(None)
                 elif node.array is not None:
                     if node.mark != mark:
-                        node.mark, node.place = mark, -1 - len(self.leaves)
+                        node.mark, node.offset = mark, -1 - len(self.leaves)
                         self.leaves.append(node)
                         add(node.kind)
-                    add(node.place)
+                    add(node.offset)
                 else:
-                    add(node.call.place + node.index)  # type: ignore[union-attr]
+                    add(node.call.offset + node.index)  # type: ignore[union-attr]
                     if node.mark != mark:
                         node.mark = mark
                         if node.handle is not None and node.handle() is not None:
@@ -126,7 +137,7 @@ class Chain:
 
     def _want(self, node: Node) -> None:
         assert node.call is not None
-        self.wanted.setdefault(node.call.place + node.index, []).append(node)
+        self.wanted.setdefault(node.call.offset + node.index, []).append(node)
 
     def _want_others(self, others: list[Any], mark: int) -> None:
         """Results that nobody in this chain reads, but the user holds: they come at no cost now."""
@@ -137,14 +148,14 @@ class Chain:
                     node.mark = mark
                     self._want(node)
 
-    def place(self, number: int) -> tuple[Call, int]:
+    def output_at(self, number: int) -> tuple[Call, int]:
         """The call and output that an entry of ``wanted`` means."""
         return self.calls[number // _OUTPUTS], number % _OUTPUTS
 
 
 _marks = count(1)
 _OUTPUTS = 4096
-"""More outputs than any operator has: a call's place is so many times its position."""
+"""More outputs than any operator has: a call's offset is so many times its position."""
 
 
 def _pending(targets: list[Node], mark: int) -> list[Call]:
@@ -185,7 +196,7 @@ def _evaluate(targets: list[Node], forget: bool) -> None:
         compiled = _compile(chain)
     leaves = chain.leaves
     try:
-        feeds = {name: leaves[at].array for name, at in compiled.leaves}
+        feeds: dict[str, Any] = {name: leaves[at].array for name, at in compiled.leaves}
         for name in compiled.widened:
             feeds[name] = feeds[name].astype(np.float32)
         results = compiled.run(compiled.names, feeds, None)
@@ -208,22 +219,14 @@ def _stored(array: Any, kind: Kind) -> Any:
 
 
 def _compile(chain: Chain) -> _Compiled:
-    floating = [node for node in chain.leaves if node.kind.array is not None and node.kind.is_float]
-    fed: set[Node] = set()
-    loose: Any = None
-    if floating:
-        loose = without_constants(chain.key, floating)
-        if sessions.is_varied(loose):
-            fed = set(floating)
-            found = sessions.get(loose)
-            if found is not None:
-                return found  # type: ignore[no-any-return]
-    compiled = _session(chain, fed)
-    sessions.put(loose if fed else chain.key, compiled)
+    found, key, fed = sessions.loosened(chain.key, chain.leaves)
+    compiled: _Compiled = _session(chain, fed) if found is None else found
+    if found is None:
+        sessions.put(key, compiled)
     return compiled
 
 
-def without_constants(key: tuple[Any, ...], constants: list[Node]) -> tuple[Any, ...]:
+def _without_constants(key: tuple[Any, ...], constants: list[Node]) -> tuple[Any, ...]:
     """A structural key in which only the types of these constants count."""
     types = {node.kind: ("constant", node.kind.type) for node in constants}
     return tuple([types.get(item, item) if item.__class__ is Kind else item for item in key])
@@ -241,8 +244,8 @@ def _session(chain: Chain, fed: set[Node]) -> _Compiled:
             writer.constant(node)
     for call in chain.calls:
         writer.write(call)
-    outputs = [_in_numpy_type(writer, writer.output(*chain.place(number))) for number in chain.wanted]
-    model = write_model(build_graph(writer.program, outputs))
+    outputs = [_in_numpy_type(writer, writer.output(*chain.output_at(number))) for number in chain.wanted]
+    model = write_model(compile(writer.program, outputs))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _QUIET
     if _largest(chain) <= _SMALL_WORK:
@@ -274,7 +277,7 @@ def _largest(chain: Chain) -> int:
 def _in_numpy_type(writer: Writer, v: Variable) -> Variable:
     """A result in a type that onnxruntime's Python interface returns."""
     if isinstance(v.type, TensorType) and v.type.dtype.numpy.kind == "V":
-        return writer.block.build.Cast(v, to=1)  # type: ignore[no-any-return]
+        return writer.block.build.Cast(v, to=1)
     return v
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.types import Entries, TensorType, Type
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.ir.types import Entries, TensorType, Type
 
 __all__ = ["FREED", "Call", "Kind", "Meta", "Node", "Signature", "constant_node", "kind_of", "kind_of_array", "signature_of"]
 
@@ -104,17 +104,17 @@ class Call:
     """One recorded use of an operator. ``serial`` grows in recording order, which is an order of execution.
 
     ``others`` are weak references to the nodes of a call with several outputs, which a run computes together. ``mark`` and
-    ``place`` belong to whoever walks the graph at the moment.
+    ``offset`` belong to whoever walks the graph at the moment.
     """
 
-    __slots__ = ("freed", "inputs", "mark", "others", "place", "serial", "signature", "stack")
+    __slots__ = ("freed", "inputs", "mark", "offset", "others", "serial", "signature", "stack")
 
     def __init__(self, signature: Signature, inputs: tuple[Node | None, ...], serial: int) -> None:
         self.signature = signature
         self.inputs = inputs
         self.serial = serial
         self.mark = 0
-        self.place = 0
+        self.offset = 0
         self.freed = False
         self.others: list[Any] | None = None
         self.stack: tuple[tuple[CodeType, int], ...] = ()
@@ -125,7 +125,7 @@ class Call:
 
 
 def user_stack() -> tuple[tuple[CodeType, int], ...]:
-    """Code and position of the innermost frames outside this package; turned into lines only when somebody asks."""
+    """Code and position of the innermost frames outside this package; made into lines only when somebody asks."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.startswith(_FOLDER):
         frame = frame.f_back
@@ -167,7 +167,7 @@ class Node:
     ``depth`` is the length of the longest chain of calls to compute before it.
     """
 
-    __slots__ = ("__weakref__", "array", "call", "depth", "handle", "index", "kind", "mark", "meta", "place", "stop")
+    __slots__ = ("__weakref__", "array", "call", "depth", "handle", "index", "kind", "mark", "meta", "offset", "stop")
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class Node:
         self.stop = stop
         self.depth = depth
         self.mark = 0
-        self.place = 0
+        self.offset = 0
         self.handle: Any = None
         self.meta: Meta | None = None
 

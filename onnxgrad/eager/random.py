@@ -1,4 +1,4 @@
-"""Random operators in eager mode: drawn at once from the generator that ``seed`` sets, so that every reader sees one draw."""
+"""Random operators in eager mode: sampled at once from the generator that ``seed`` sets, so that every reader gets one sample."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ import numpy as np
 from onnxgrad import state
 from onnxgrad.dtypes import DType, dtype_of, from_onnx_number
 
-__all__ = ["DRAWS", "draw", "generator"]
+__all__ = ["SAMPLERS", "generator", "sample"]
 
 
 def generator() -> np.random.Generator:
     """The generator of all eager random numbers."""
-    found: np.random.Generator | None = state.current.generator
-    if found is None:
-        found = state.current.generator = np.random.default_rng(state.current.seed)
+    found: np.random.Generator = state.current.make_once("generator", lambda: np.random.default_rng(state.current.seed))
     return found
 
 
-def draw(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any) -> Any:
-    """The result of a random operator: a leaf, or for Dropout a product with a drawn mask."""
-    return DRAWS[op_type](args, dict(kwargs))
+def sample(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any) -> Any:
+    """The result of a random operator: a leaf, or for Dropout a product with a sampled mask."""
+    return SAMPLERS[op_type](args, dict(kwargs))
 
 
 def _leaf(array: Any, dtype: DType) -> Any:
@@ -50,16 +48,16 @@ def _dims(args: Any, kwargs: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _normal(args: Any, kwargs: dict[str, Any]) -> Any:
-    drawn = _source(kwargs).normal(float(kwargs.get("mean", 0.0)), float(kwargs.get("scale", 1.0)), _dims(args, kwargs))
-    return _leaf(drawn, _element(args, kwargs))
+    sampled = _source(kwargs).normal(float(kwargs.get("mean", 0.0)), float(kwargs.get("scale", 1.0)), _dims(args, kwargs))
+    return _leaf(sampled, _element(args, kwargs))
 
 
 def _uniform(args: Any, kwargs: dict[str, Any]) -> Any:
     dtype = _element(args, kwargs)
     low, high = float(kwargs.get("low", 0.0)), float(kwargs.get("high", 1.0))
-    drawn = np.asarray(_source(kwargs).uniform(low, high, _dims(args, kwargs)))
+    sampled = np.asarray(_source(kwargs).uniform(low, high, _dims(args, kwargs)))
     # Rounding to a shorter type may reach the bound that the interval leaves out.
-    return _leaf(np.minimum(drawn, np.nextafter(dtype.numpy.type(high), dtype.numpy.type(low))), dtype)
+    return _leaf(np.minimum(sampled, np.nextafter(dtype.numpy.type(high), dtype.numpy.type(low))), dtype)
 
 
 def _bernoulli(args: Any, kwargs: dict[str, Any]) -> Any:
@@ -75,11 +73,11 @@ def _multinomial(args: Any, kwargs: dict[str, Any]) -> Any:
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     cumulative = np.cumsum(weights / weights.sum(axis=-1, keepdims=True), axis=-1)
     points = _source(kwargs).random((scores.shape[0], count, 1))
-    picked = np.minimum((points >= cumulative[:, None, :]).sum(axis=-1), scores.shape[-1] - 1)
-    return _leaf(picked, from_onnx_number(int(kwargs.get("dtype", 6))))
+    classes = np.minimum((points >= cumulative[:, None, :]).sum(axis=-1), scores.shape[-1] - 1)
+    return _leaf(classes, from_onnx_number(int(kwargs.get("dtype", 6))))
 
 
-DRAWS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
+SAMPLERS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "RandomNormal": _normal,
     "RandomNormalLike": _normal,
     "RandomUniform": _uniform,

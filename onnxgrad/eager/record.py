@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import weakref
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from onnxgrad import state
+from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.tensor import Tensor as Array
+from onnxgrad.core.ir.traverse import captured
+from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.node import (
     Call,
     Kind,
@@ -25,14 +33,9 @@ from onnxgrad.eager.node import (
     user_stack,
 )
 from onnxgrad.errors import ArgumentTypeError
-from onnxgrad.ir.block import Block
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.tensor import Tensor as Array
-from onnxgrad.ir.traverse import captured
-from onnxgrad.ir.types import TensorType
-from onnxgrad.ir.variable import Variable
+
+if TYPE_CHECKING:
+    from onnxgrad.eager.tensor import Tensor
 
 __all__ = ["BLOCK", "EAGER", "Fragment", "record", "record_binary", "record_call", "record_unary", "wrap"]
 
@@ -116,16 +119,16 @@ def set_tensor_class(made: Any) -> None:
     _tensor_class = made
 
 
-def wrap(node: Node) -> Any:
+def wrap(node: Node) -> Tensor:
     """The tensor that the user holds for a node; as long as it lives, a run that computes the node keeps its value."""
-    tensor = _tensor_class.__new__(_tensor_class)
+    tensor: Tensor = _tensor_class.__new__(_tensor_class)
     tensor._node = node
     node.handle = weakref.ref(tensor)
     return tensor
 
 
 def next_serial() -> int:
-    """A place in the recording order for a call that is not an operator."""
+    """A position in the recording order for a call that is not an operator."""
     return next(_serials)
 
 
@@ -148,6 +151,10 @@ def _frozen(item: Any) -> Any:
     raise _Unfrozen
 
 
+@overload
+def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Literal[1] = 1, domain: str = "") -> Tensor: ...
+@overload
+def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any, domain: str = "") -> Any: ...
 def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, domain: str = "") -> Any:
     """Record an operator and return its output, or a tuple of them."""
     if state.current.autocast is not None and domain == "":
@@ -175,10 +182,10 @@ def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, do
     except _Unfrozen:
         return _record_anew(op_type, args, kwargs, outputs, domain)
     if recipe is None:
-        from onnxgrad.eager.random import DRAWS, draw
+        from onnxgrad.eager.random import SAMPLERS, sample
 
-        if op_type in DRAWS:
-            return draw(op_type, args, kwargs, outputs)
+        if op_type in SAMPLERS:
+            return sample(op_type, args, kwargs, outputs)
         recipe = _learn(op_type, args, kwargs, count_of, domain, frozen)
     if recipe.folded is not None:
         return wrap(Node(recipe.folded.kind, recipe.folded.array))
@@ -312,24 +319,22 @@ _SCRATCH = Program().global_block()
 
 def _built(
     op_type: str, args: Any, kwargs: dict[str, Any], count_of: int, domain: str
-) -> tuple[Operator, dict[int, int], list[Node]]:
+) -> tuple[Operator, dict[Variable, int], list[Node]]:
     """The operator as the Builder makes it on placeholders, where its tensor arguments went, and their nodes."""
     stage: list[Operator] = []
     builder = Builder(Program().global_block(), stage)
     builder.simplify = False
-    position: dict[int, int] = {}
+    position: dict[Variable, int] = {}
     nodes: list[Node] = []
 
     def stand_in(item: Any) -> Any:
         if not isinstance(item, _tensor_class):
             return item
         v = _placeholder(item._node)
-        position[id(v)] = len(nodes)
+        position[v] = len(nodes)
         nodes.append(item._node)
-        keep.append(v)
         return v
 
-    keep: list[Variable] = []
     given = [stand_in(item) for item in args]
     named = {name: stand_in(item) for name, item in kwargs.items()}
     builder.emit(op_type, given, named, [""] * count_of if count_of != 1 else 1, domain=domain)
@@ -339,7 +344,7 @@ def _built(
 
 def _learn(op_type: str, args: Any, kwargs: dict[str, Any], count_of: int, domain: str, frozen: Any) -> _Recipe:
     operator, position, _ = _built(op_type, args, kwargs, count_of, domain)
-    sources = tuple([None if v is None else position[id(v)] if id(v) in position else _constant(v) for v in operator.inputs])
+    sources = tuple([None if v is None else position[v] if v in position else _constant(v) for v in operator.inputs])
     attrs = tuple((name, _frozen_attr(value)) for name, value in sorted(operator.attrs.items()))
     kinds = _kinds_of_outputs(operator)
     signature = signature_of(op_type, domain, operator.attrs, (attrs, len(sources)), kinds)
@@ -406,7 +411,7 @@ def _with_bodies(op_type: str, args: Any, kwargs: Any, count_of: int, domain: st
     """An operator with bodies as a fragment, whose operands include the tensors that the bodies read."""
     operator, position, nodes = _built(op_type, args, kwargs, count_of, domain)
     outer = [v for v in captured(operator) if isinstance(v, _tensor_class)]
-    present = [v for v in operator.inputs if v is not None and id(v) in position]
-    inputs = tuple([nodes[position[id(v)]] for v in present] + [v._node for v in outer])
+    present = [v for v in operator.inputs if v is not None and v in position]
+    inputs = tuple([nodes[position[v]] for v in present] + [v._node for v in outer])
     fragment = Fragment([operator], [*present, *outer], [v for v in operator.outputs if v is not None])
     return Signature(op_type, domain, {}, _kinds_of_outputs(operator), fragment), inputs

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import state
-from onnxgrad.autodiff.api import gradients
-from onnxgrad.eager.evaluate import Structures, Writer, counts, evaluate, without_constants
+from onnxgrad.core.autodiff.api import gradients
+from onnxgrad.core.compile.plan import make_plan
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.eager.evaluate import Structures, Writer, counts, evaluate
 from onnxgrad.eager.node import FREED, Call, Kind, Meta, Node, Signature, kind_of
 from onnxgrad.eager.record import Fragment, record_binary, record_call, wrap
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentTypeError, FreedGraph
-from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.plan import make_plan
-from onnxgrad.ir.variable import Variable
 
 __all__ = ["Backward", "backward", "gradient_mode"]
 
@@ -35,11 +35,8 @@ PYTHON = "PyLayer"
 @contextmanager
 def gradient_mode(enabled: bool) -> Iterator[None]:
     """Record for gradients, or not, inside a ``with`` block."""
-    outer, state.current.gradients = state.current.gradients, enabled
-    try:
+    with state.guard(gradients=enabled):
         yield
-    finally:
-        state.current.gradients = outer
 
 
 def backward(tensors: Sequence[Tensor], seeds: Sequence[Tensor | None] | None, retain_graph: bool) -> Backward:
@@ -243,7 +240,7 @@ class _Template:
         self.extensions = extensions
 
 
-templates = Structures(_PASSES)
+templates: Structures[_Template] = Structures(_PASSES)
 
 
 class _Path:
@@ -254,7 +251,7 @@ class _Path:
         self.ends = ends
         self.nodes: dict[Any, Node] | None = None
         self.calls = self._walk()
-        self.places = {call: at for at, call in enumerate(self.calls)}
+        self.positions = {call: at for at, call in enumerate(self.calls)}
         self.leaves: list[Node] = []
         numbers: dict[Node, int] = {}
         self.wanted: list[tuple[Node, int, int]] = []
@@ -267,7 +264,7 @@ class _Path:
                     key.append(None)
                     continue
                 if self._is_inner(node):
-                    at, index = self.places[node.call], node.index  # type: ignore[index]
+                    at, index = self.positions[node.call], node.index  # type: ignore[index]
                     key.append((at, index))
                 else:
                     if node not in numbers:
@@ -283,12 +280,12 @@ class _Path:
         for node, _ in seeds:
             if _key(node) in sought and _key(node) not in ends and _key(node) not in taken and self._is_retained(node, sought):
                 taken.add(_key(node))
-                self.wanted.append((node, self.places[node.call], node.index))  # type: ignore[index]
+                self.wanted.append((node, self.positions[node.call], node.index))  # type: ignore[index]
         key.append("wanted")
         key.extend((at, index) for _, at, index in self.wanted)
         key.append("seeds")
         for node, seed in seeds:
-            key.append((self.places[node.call], node.index, None if seed is None else seed._node.kind.type))  # type: ignore[index]
+            key.append((self.positions[node.call], node.index, None if seed is None else seed._node.kind.type))  # type: ignore[index]
         self.key = tuple(key)
 
     def _is_retained(self, node: Node, sought: dict[Any, Node]) -> bool:
@@ -296,7 +293,7 @@ class _Path:
         return not (node.meta is not None and node.meta.hooks) and not _is_python(node)
 
     def _is_inner(self, node: Node) -> bool:
-        return not node.stop and node.call in self.places and _key(node) not in self.ends
+        return not node.stop and node.call in self.positions and _key(node) not in self.ends
 
     def _walk(self) -> list[Call]:
         found: set[Call] = set()
@@ -342,19 +339,11 @@ class _Path:
     # Building ------------------------------------------------------------------------------------------------------
 
     def _build(self) -> _Template:
-        constants = [node for node in self.leaves if node.kind.array is not None and node.kind.is_float]
-        fed: set[Node] = set()
-        loose: Any = None
-        if constants:
-            loose = without_constants(self.key, constants)
-            if templates.is_varied(loose):
-                fed = set(constants)
-                found = templates.get(loose)
-                if found is not None:
-                    return found  # type: ignore[no-any-return]
-        counts["backward"] += 1
-        made = self._template(fed)
-        templates.put(loose if fed else self.key, made)
+        found, key, fed = templates.loosened(self.key, self.leaves)
+        made: _Template = self._template(fed) if found is None else found
+        if found is None:
+            counts["backward"] += 1
+            templates.put(key, made)
         return made
 
     def _template(self, fed: set[Node]) -> _Template:
@@ -417,7 +406,7 @@ class _Path:
     def _own(self, writer: Writer, g: Variable, origin: dict[Variable, Any]) -> Variable:
         """A gradient that an operator of the backward pass computes."""
         if g in origin or g.op is None:
-            return writer.block.build.Identity(g)  # type: ignore[no-any-return]
+            return writer.block.build.Identity(g)
         return g
 
 

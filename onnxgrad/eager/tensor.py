@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import state
+from onnxgrad.core.ir.tensor import Tensor as Array
+from onnxgrad.core.ir.types import Entries, TensorType
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import Meta, Node, kind_of_array
 from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError
-from onnxgrad.ir.tensor import Tensor as Array
-from onnxgrad.ir.types import Entries, TensorType
-from onnxgrad.ir.variable import Variable
-from onnxgrad.runtime.places import CPUPlace, CUDAPlace, Place
 
 __all__ = ["EagerParameter", "Shape", "Tensor", "leaf"]
 
@@ -266,11 +266,11 @@ class Tensor(Variable):
         """The same value, through which no gradient flows."""
         node = self._node
         if node.array is not None:
-            return wrap(Node(node.kind, node.array))  # type: ignore[no-any-return]
+            return wrap(Node(node.kind, node.array))
         twin = Node(node.kind, None, node.call, node.index, depth=node.depth)
         if node.call is not None and node.call.others is not None:
             node.call.others.append(weakref.ref(twin))
-        return wrap(twin)  # type: ignore[no-any-return]
+        return wrap(twin)
 
     def detach_(self) -> Tensor:
         """Cut this tensor off from what it was computed from."""
@@ -279,7 +279,7 @@ class Tensor(Variable):
 
     def clone(self) -> Tensor:
         """A copy that gradients flow through."""
-        return record("Identity", (self,), _NOTHING)  # type: ignore[no-any-return]
+        return record("Identity", (self,), _NOTHING)
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
@@ -495,7 +495,7 @@ class Tensor(Variable):
         raise ProviderError("eager tensors live in main memory. Run a program with Executor(CUDAPlace(0)) instead.")
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
-        """This tensor in another element type; the only place it can be in is the processor's memory.
+        """This tensor in another element type; it is on the CPU always.
 
         Args:
             args, kwargs: a dtype, a tensor whose dtype is taken, and a place or ``"cpu"``, in any order or by name.

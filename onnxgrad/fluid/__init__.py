@@ -1,16 +1,14 @@
 """paddle.fluid, the interface of Paddle 1: static programs under their old names."""
 
-from onnxgrad.autodiff.api import gradients
+from onnxgrad.core.autodiff.api import gradients
+from onnxgrad.core.ir.defaults import default_main_program, default_startup_program, program_guard
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, cuda_is_available as is_compiled_with_cuda
 from onnxgrad.fluid import backward, clip, initializer, io, layers, nets, optimizer, regularizer
 from onnxgrad.fluid.feeder import DataFeeder
-from onnxgrad.ir.defaults import default_main_program, default_startup_program, program_guard
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.scope import Scope
-from onnxgrad.ir.variable import Parameter, Variable
-from onnxgrad.nn.param_attr import ParamAttr, WeightNormParamAttr
-from onnxgrad.runtime.executor import Executor
-from onnxgrad.runtime.places import CPUPlace, CUDAPlace
-from onnxgrad.runtime.places import cuda_is_available as is_compiled_with_cuda
 from onnxgrad.static.input import data
 from onnxgrad.static.io import load, save
 from onnxgrad.static.nn import embedding
@@ -24,6 +22,7 @@ from onnxgrad.static.strategy import (
     device_guard,
     name_scope,
 )
+from onnxgrad.tensor.param_attr import ParamAttr, WeightNormParamAttr
 from onnxgrad.utils import unique_name
 
 __all__ = [

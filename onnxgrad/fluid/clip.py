@@ -1,8 +1,10 @@
 """fluid.clip: gradient clipping."""
 
-from onnxgrad.nn.clip import ClipGradByGlobalNorm as GradientClipByGlobalNorm
-from onnxgrad.nn.clip import ClipGradByNorm as GradientClipByNorm
-from onnxgrad.nn.clip import ClipGradByValue as GradientClipByValue
+from onnxgrad.optimizer.clip import (
+    ClipGradByGlobalNorm as GradientClipByGlobalNorm,
+    ClipGradByNorm as GradientClipByNorm,
+    ClipGradByValue as GradientClipByValue,
+)
 from onnxgrad.refusals import refused
 
 __all__ = ["ErrorClipByValue", "GradientClipByGlobalNorm", "GradientClipByNorm", "GradientClipByValue", "set_gradient_clip"]

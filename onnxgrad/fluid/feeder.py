@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.defaults import default_main_program
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.defaults import default_main_program
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.variable import Variable
 
 __all__ = ["DataFeeder"]
 

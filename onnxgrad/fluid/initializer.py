@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from onnxgrad.nn.initializer import (
+from onnxgrad.tensor.initializer import (
     Assign,
     Bilinear,
     Constant,
     Initializer,
     KaimingNormal,
     KaimingUniform,
+    Normal as _Normal,
+    TruncatedNormal as _TruncatedNormal,
+    Uniform as _Uniform,
     XavierNormal,
     XavierUniform,
     set_global_initializer,
 )
-from onnxgrad.nn.initializer import Normal as _Normal
-from onnxgrad.nn.initializer import TruncatedNormal as _TruncatedNormal
-from onnxgrad.nn.initializer import Uniform as _Uniform
 
 __all__ = [
     "MSRA",
@@ -45,7 +45,7 @@ class Normal(_Normal):
 
 
 class TruncatedNormal(_TruncatedNormal):
-    """Normal, drawn again outside two standard deviations."""
+    """Normal, sampled again outside two standard deviations."""
 
     def __init__(self, loc: float = 0.0, scale: float = 1.0, seed: int = 0) -> None:
         super().__init__(loc, scale)

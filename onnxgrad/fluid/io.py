@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import static
+from onnxgrad.core.ir.defaults import default_main_program
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.defaults import default_main_program
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.files import make_folder, read_arrays, writing
 from onnxgrad.static.io import load, load_program_state, save, set_program_state
 
 __all__ = [
@@ -44,10 +45,9 @@ def save_vars(
     Raises:
         NotInitialized: if one has no value yet.
     """
-    program = main_program or default_main_program()
-    chosen = list(vars) if vars is not None else [v for v in _persistable(program) if predicate is None or predicate(v)]
-    Path(dirname).mkdir(parents=True, exist_ok=True)
-    with (Path(dirname) / f"{filename or '__all__'}.npz").open("wb") as file:
+    chosen = _chosen(main_program or default_main_program(), vars, predicate)
+    make_folder(Path(dirname))
+    with writing(Path(dirname) / f"{filename or '__all__'}.npz") as file:
         np.savez(file, **{v.name: v.get_value() for v in chosen})
 
 
@@ -62,21 +62,24 @@ def load_vars(
     """Set variables from the file that ``save_vars`` wrote.
 
     Raises:
-        FileNotFoundError: if there is none.
+        MissingFile: (a FileNotFoundError) if there is none; ModelError if it is damaged.
         ArgumentError: if it lacks a variable.
     """
-    program = main_program or default_main_program()
-    chosen = list(vars) if vars is not None else [v for v in _persistable(program) if predicate is None or predicate(v)]
-    with np.load(Path(dirname) / f"{filename or '__all__'}.npz", allow_pickle=False) as values:
-        missing = [v.name for v in chosen if v.name not in values]
-        if missing:
-            raise ArgumentError(f"{dirname!r} holds no value for {missing[0]!r}.")
-        for v in chosen:
-            v.set_value(values[v.name])
+    chosen = _chosen(main_program or default_main_program(), vars, predicate)
+    path = Path(dirname) / f"{filename or '__all__'}.npz"
+    values = read_arrays(path)
+    missing = [v.name for v in chosen if v.name not in values]
+    if missing:
+        raise ArgumentError(f"{dirname!r} holds no value for {missing[0]!r}.")
+    for v in chosen:
+        v.set_value(values[v.name])
 
 
-def _persistable(program: Program) -> list[Variable]:
-    return list({id(v): v for v in [*program.all_parameters(), *program.list_vars()] if v.persistable}.values())
+def _chosen(program: Program, vars: Sequence[Variable] | None, predicate: Callable[[Variable], bool] | None) -> list[Variable]:
+    if vars is not None:
+        return list(vars)
+    persistable = {v: None for v in [*program.all_parameters(), *program.list_vars()] if v.persistable}
+    return [v for v in persistable if predicate is None or predicate(v)]
 
 
 def _is_parameter(v: Variable) -> bool:

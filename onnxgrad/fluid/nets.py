@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.fluid import layers
-from onnxgrad.ir.variable import Variable
 from onnxgrad.refusals import refused
 
 __all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "sequence_conv_pool", "simple_img_conv_pool"]

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from onnxgrad import optimizer
-from onnxgrad.autodiff.api import append_backward
+from onnxgrad.core.autodiff.api import append_backward
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.variable import Variable
-from onnxgrad.nn.clip import GradientClip
+from onnxgrad.fluid.renamed import renamed
+from onnxgrad.optimizer.average import ExponentialMovingAverage
+from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.optimizer import Optimizer, Parameters
 from onnxgrad.refusals import refused
-from onnxgrad.static.average import ExponentialMovingAverage
 
 __all__ = [
     "SGD",
@@ -50,85 +51,55 @@ __all__ = [
 Rate = float | optimizer.lr.LRScheduler
 
 
+def _initialiser(new: type[Optimizer], arguments: str) -> Callable[..., None]:
+    """``__init__`` of an optimizer, with the arguments of Paddle 1"""
+    signature = f"__init__(self, {arguments})"
+    return renamed(signature, new.__init__, parameters="parameter_list", weight_decay="regularization")
+
+
 class SGDOptimizer(optimizer.SGD):
     """p -= lr * g."""
 
-    def __init__(
-        self,
-        learning_rate: Rate,
-        parameter_list: Parameters = None,
-        regularization: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name=name)
+    __init__ = _initialiser(optimizer.SGD, "learning_rate, parameter_list=None, regularization=None, grad_clip=None, name=None")
 
 
 class MomentumOptimizer(optimizer.Momentum):
     """v = mu * v + g;  p -= lr * v."""
 
-    def __init__(
-        self,
-        learning_rate: Rate,
-        momentum: float,
-        parameter_list: Parameters = None,
-        use_nesterov: bool = False,
-        regularization: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, momentum, parameter_list, use_nesterov, regularization, grad_clip, name=name)
+    __init__ = _initialiser(
+        optimizer.Momentum,
+        "learning_rate, momentum, parameter_list=None, use_nesterov=False, regularization=None, grad_clip=None, name=None",
+    )
 
 
 class AdagradOptimizer(optimizer.Adagrad):
     """m += g^2;  p -= lr g / (sqrt(m) + eps)."""
 
-    def __init__(
-        self,
-        learning_rate: Rate,
-        epsilon: float = 1.0e-6,
-        parameter_list: Parameters = None,
-        regularization: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-        initial_accumulator_value: float = 0.0,
-    ) -> None:
-        super().__init__(learning_rate, epsilon, parameter_list, regularization, grad_clip, name, initial_accumulator_value)
+    __init__ = _initialiser(
+        optimizer.Adagrad,
+        "learning_rate, epsilon=1e-06, parameter_list=None, regularization=None, grad_clip=None, name=None, "
+        "initial_accumulator_value=0.0",
+    )
 
 
 class AdamOptimizer(optimizer.Adam):
     """Adam. Kingma and Ba 2015."""
 
-    def __init__(
-        self,
-        learning_rate: Rate = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        parameter_list: Parameters = None,
-        regularization: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-        lazy_mode: bool = False,
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, epsilon, parameter_list, regularization, grad_clip, lazy_mode, name=name)
+    __init__ = _initialiser(
+        optimizer.Adam,
+        "learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, parameter_list=None, regularization=None, "
+        "grad_clip=None, name=None, lazy_mode=False",
+    )
 
 
 class AdamaxOptimizer(optimizer.Adamax):
     """Adamax. Kingma and Ba 2015."""
 
-    def __init__(
-        self,
-        learning_rate: Rate = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        parameter_list: Parameters = None,
-        regularization: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, epsilon, parameter_list, regularization, grad_clip, name)
+    __init__ = _initialiser(
+        optimizer.Adamax,
+        "learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, parameter_list=None, regularization=None, "
+        "grad_clip=None, name=None",
+    )
 
 
 class AdadeltaOptimizer(optimizer.Adadelta):
@@ -150,43 +121,27 @@ class AdadeltaOptimizer(optimizer.Adadelta):
 class RMSPropOptimizer(optimizer.RMSProp):
     """RMSProp. Hinton 2012."""
 
-    def __init__(
-        self,
-        learning_rate: Rate,
-        rho: float = 0.95,
-        epsilon: float = 1.0e-6,
-        momentum: float = 0.0,
-        centered: bool = False,
-        parameter_list: Parameters = None,
-        regularization: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, rho, epsilon, momentum, centered, parameter_list, regularization, grad_clip, name)
+    __init__ = _initialiser(
+        optimizer.RMSProp,
+        "learning_rate, rho=0.95, epsilon=1e-06, momentum=0.0, centered=False, parameter_list=None, regularization=None, "
+        "grad_clip=None, name=None",
+    )
 
 
 class LambOptimizer(optimizer.Lamb):
     """Lamb. You et al. 2020."""
 
-    def __init__(
-        self,
-        learning_rate: Rate = 0.001,
-        lamb_weight_decay: float = 0.01,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-6,
-        parameter_list: Parameters = None,
-        regularization: Any = None,
-        grad_clip: GradientClip | None = None,
-        exclude_from_weight_decay_fn: Callable[[Variable], bool] | None = None,
-        name: str | None = None,
-    ) -> None:
-        exclude = exclude_from_weight_decay_fn
-        super().__init__(learning_rate, lamb_weight_decay, beta1, beta2, epsilon, parameter_list, grad_clip, exclude, name=name)
+    # The regularization is accepted and left out: the decay of Lamb is its own.
+    __init__ = renamed(
+        "__init__(self, learning_rate=0.001, lamb_weight_decay=0.01, beta1=0.9, beta2=0.999, epsilon=1e-06, parameter_list=None, "
+        "regularization=None, grad_clip=None, exclude_from_weight_decay_fn=None, name=None)",
+        optimizer.Lamb.__init__,
+        parameters="parameter_list",
+    )
 
 
 class RecomputeOptimizer:
-    """Another optimizer whose backward pass computes again what lies between checkpoints.
+    """Another optimizer whose backward pass recomputes what lies between checkpoints.
 
     Example:
         >>> x = fluid.layers.data("x", [8])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from onnxgrad.regularizer import L1Decay as _L1Decay
-from onnxgrad.regularizer import L2Decay as _L2Decay
+from onnxgrad.optimizer.regularizer import L1Decay as _L1Decay, L2Decay as _L2Decay
 
 __all__ = ["L1Decay", "L1DecayRegularizer", "L2Decay", "L2DecayRegularizer"]
 

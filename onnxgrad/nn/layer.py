@@ -10,9 +10,9 @@ import numpy as np
 from onnxgrad import state
 from onnxgrad.eager.tensor import EagerParameter, Tensor
 from onnxgrad.errors import ArgumentTypeError
-from onnxgrad.nn.initializer import Constant, Initializer, XavierUniform
-from onnxgrad.nn.param_attr import ParamAttr
 from onnxgrad.nn.parameter import eager_parameter
+from onnxgrad.tensor.initializer import Initializer, usual_initializer
+from onnxgrad.tensor.param_attr import ParamAttr
 
 __all__ = ["Layer", "LayerList", "Sequential"]
 
@@ -32,6 +32,7 @@ class Layer:
     """
 
     training: bool
+    _sub_layers: dict[str, Layer]
 
     def __init__(self, name_scope: str | None = None, dtype: Any = "float32") -> None:
         own = self.__dict__
@@ -91,8 +92,8 @@ class Layer:
         chosen = ParamAttr.of(attr)
         if chosen is None:
             return None
-        default = default_initializer or (Constant(0.0) if is_bias else XavierUniform())
-        name = chosen.name or state.generate_name(f"{self._full_name}.{'b' if is_bias else 'w'}")
+        default = default_initializer or usual_initializer(is_bias)
+        name = chosen.name_in(self.full_name(), "b" if is_bias else "w")
         return eager_parameter(chosen, list(shape), dtype or self._dtype, default, name)
 
     def add_parameter(self, name: str, parameter: Any) -> Any:
@@ -132,11 +133,11 @@ class Layer:
 
     def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Any]]:
         """Each parameter once, with its path."""
-        seen: set[int] = set()
+        seen: set[Tensor] = set()
         for path, layer in self.named_sublayers(prefix, include_self=True) if include_sublayers else [(prefix, self)]:
             for name, parameter in layer._parameters.items():
-                if id(parameter) not in seen:
-                    seen.add(id(parameter))
+                if parameter not in seen:
+                    seen.add(parameter)
                     yield f"{path}.{name}" if path else name, parameter
 
     def parameters(self, include_sublayers: bool = True) -> list[Any]:
@@ -223,7 +224,7 @@ class Sequential(Layer):
             self.add_sublayer(name, layer)
 
     def __getitem__(self, at: int) -> Layer:
-        return list(self._sub_layers.values())[at]  # type: ignore[no-any-return]
+        return list(self._sub_layers.values())[at]
 
     def __len__(self) -> int:
         return len(self._sub_layers)
@@ -249,7 +250,7 @@ class LayerList(Layer):
         return self
 
     def __getitem__(self, at: int) -> Layer:
-        return list(self._sub_layers.values())[at]  # type: ignore[no-any-return]
+        return list(self._sub_layers.values())[at]
 
     def __len__(self) -> int:
         return len(self._sub_layers)

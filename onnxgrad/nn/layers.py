@@ -10,8 +10,8 @@ import numpy as np
 
 from onnxgrad.eager.tensor import leaf
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.initializer import Constant, Normal
 from onnxgrad.nn.layer import Layer
+from onnxgrad.tensor.initializer import Constant, Normal
 from onnxgrad.tensor.manipulation import flatten
 
 __all__ = [
@@ -89,7 +89,7 @@ class Conv2D(Layer):
 
 
 class Embedding(Layer):
-    """Rows of a table, looked up by integer."""
+    """Rows of an embedding, looked up by integer."""
 
     def __init__(
         self,

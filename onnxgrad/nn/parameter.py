@@ -12,9 +12,10 @@ from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.record import EAGER
 from onnxgrad.eager.tensor import EagerParameter
 from onnxgrad.errors import ArgumentTypeError
-from onnxgrad.nn.initializer import Constant, Initializer, XavierUniform
-from onnxgrad.nn.param_attr import ParamAttr
+from onnxgrad.tensor.initializer import Initializer, usual_initializer
 from onnxgrad.tensor.layer import program_of
+from onnxgrad.tensor.param_attr import ParamAttr
+from onnxgrad.tensor.parameter import create_parameter as static_parameter
 
 __all__ = ["create_parameter", "eager_parameter"]
 
@@ -45,21 +46,18 @@ def create_parameter(
         [2, 3]
     """
     if program_of(()) is not EAGER:
-        from onnxgrad.static import input as static_input
-
-        return static_input.create_parameter(shape, dtype, name, attr, is_bias, default_initializer)
+        return static_parameter(shape, dtype, name, attr, is_bias, default_initializer)
     chosen = ParamAttr.of(attr)
     if chosen is None:
         raise ArgumentTypeError("create_parameter: attr=False makes no sense here.")
-    default = default_initializer or (Constant(0.0) if is_bias else XavierUniform())
+    default = default_initializer or usual_initializer(is_bias)
     return eager_parameter(chosen, list(shape), dtype, default, name or chosen.name or state.generate_name("eager_parameter"))
 
 
 def eager_parameter(attr: ParamAttr, shape: list[int], dtype: Any, default: Initializer, name: str) -> EagerParameter:
-    """An eager weight with the value that its initializer draws."""
+    """An eager weight with the value that its initializer samples."""
     build = EAGER.global_block().build
     value = (attr.initializer or default).append(build, [int(n) for n in shape], dtype_of(dtype))
     parameter = EagerParameter(np.asarray(value), name, attr.trainable)
-    parameter.optimize_attr = {"learning_rate": attr.learning_rate}
-    parameter.regularizer, parameter.need_clip = attr.regularizer, attr.need_clip
+    attr.describe(parameter)
     return parameter

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.variable import Variable
-from onnxgrad.nn.clip import GradientClip
+from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer, Parameters
 
@@ -25,14 +25,14 @@ class _Moments(Optimizer):
 
     def __init__(
         self,
-        learning_rate: float | LRScheduler,
-        beta1: float,
-        beta2: float,
-        epsilon: float,
-        parameters: Parameters,
-        weight_decay: Any,
-        grad_clip: GradientClip | None,
-        name: str | None,
+        learning_rate: float | LRScheduler = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-08,
+        parameters: Parameters = None,
+        weight_decay: Any = None,
+        grad_clip: GradientClip | None = None,
+        name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
         for label, value in (("beta1", beta1), ("beta2", beta2), ("epsilon", epsilon)):
@@ -158,7 +158,7 @@ class Adam(_Moments):
             self._replace(scale.state[2], v)
         factor, epsilon = scale.corrections
         step = op.Mul(op.Div(m, op.Add(op.Sqrt(v), epsilon)), factor)
-        return op.Sub(self._shrunk(op, p, scale.rate), step)  # type: ignore[no-any-return]
+        return op.Sub(self._shrunk(op, p, scale.rate), step)
 
     def _shrunk(self, op: Builder, p: Variable, rate: Variable) -> Variable:
         """The parameter before its step."""
@@ -197,31 +197,18 @@ class AdamW(Adam):
         return g
 
     def _factor(self, p: Variable) -> float:
-        return super()._factor(p) * (1.0 if self._ratio is None else float(self._ratio(p)))
+        return super()._factor(p) * (1.0 if self._ratio is None else float(self._ratio(self._owner(p))))
 
     def _shrunk(self, op: Builder, p: Variable, rate: Variable) -> Variable:
         group = self._group(p)
         decay = self._decay if group is None else group.decay
-        if decay is None or decay.coeff == 0.0 or (self._decays is not None and not self._decays(p.name)):
+        if decay is None or decay.coeff == 0.0 or (self._decays is not None and not self._decays(self._owner(p).name)):
             return self._present(p)
-        return op.Mul(self._present(p), op.Sub(1.0, op.Mul(rate, decay.coeff)))  # type: ignore[no-any-return]
+        return op.Mul(self._present(p), op.Sub(1.0, op.Mul(rate, decay.coeff)))
 
 
 class Adamax(_Moments):
     """m = b1 m + (1 - b1) g;  u = max(|g|, b2 u + eps);  p -= lr / (1 - b1^t) * m / u. Kingma and Ba 2015."""
-
-    def __init__(
-        self,
-        learning_rate: float | LRScheduler = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-08,
-        parameters: Parameters = None,
-        weight_decay: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip, name)
 
     _powers = 1
 
@@ -237,7 +224,7 @@ class Adamax(_Moments):
         new_u = op.Max(op.Abs(g), op.Add(op.Mul(u, self._beta2), self._epsilon))
         for old, new in ((m, new_m), (u, new_u)):
             self._replace(old, new)
-        return op.Sub(self._present(p), op.Mul(op.Div(new_m, new_u), scale.corrections[0]))  # type: ignore[no-any-return]
+        return op.Sub(self._present(p), op.Mul(op.Div(new_m, new_u), scale.corrections[0]))
 
 
 class Lamb(_Moments):
@@ -278,13 +265,13 @@ class Lamb(_Moments):
         root = op.Add(op.Sqrt(op.Div(v, correction2)), self._epsilon)
         direction = op.Div(op.Div(m, correction1), root)
         present = self._present(p)
-        excluded = self._excluded is not None and self._excluded(p)
+        excluded = self._excluded is not None and self._excluded(self._owner(p))
         decay = 0.0 if excluded else self._coefficient
         if decay:
             direction = op.Add(direction, op.Mul(present, decay))
         if decay or self._always:
             rate = op.Mul(rate, _trust_ratio(op, present, direction))
-        return op.Sub(present, op.Mul(direction, rate))  # type: ignore[no-any-return]
+        return op.Sub(present, op.Mul(direction, rate))
 
 
 def _trust_ratio(op: Builder, p: Variable, direction: Variable) -> Variable:
@@ -292,7 +279,7 @@ def _trust_ratio(op: Builder, p: Variable, direction: Variable) -> Variable:
     length, step = op.ReduceL2(p, keepdims=0), op.ReduceL2(direction, keepdims=0)
     zero, one = op.constant(0.0, p.dtype), op.constant(1.0, p.dtype)
     both = op.And(op.Greater(length, zero), op.Greater(step, zero))
-    return op.Where(both, op.Div(length, op.Where(both, step, one)), one)  # type: ignore[no-any-return]
+    return op.Where(both, op.Div(length, op.Where(both, step, one)), one)
 
 
 class NAdam(_Moments):
@@ -326,24 +313,11 @@ class NAdam(_Moments):
         ahead = op.Mul(m, op.Div(later, op.Sub(1.0, op.Mul(so_far, later))))
         here = op.Mul(g, op.Div(op.Sub(1.0, now), op.Sub(1.0, so_far)))
         root = op.Add(op.Sqrt(op.Div(v, op.Sub(1.0, power2))), self._epsilon)
-        return op.Sub(self._present(p), op.Mul(op.Div(op.Add(ahead, here), root), rate))  # type: ignore[no-any-return]
+        return op.Sub(self._present(p), op.Mul(op.Div(op.Add(ahead, here), root), rate))
 
 
 class RAdam(_Moments):
     """Adam once enough gradients are seen for its variance to be trusted (rho_t > 5), momentum before. Liu et al. 2020."""
-
-    def __init__(
-        self,
-        learning_rate: float | LRScheduler = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1.0e-8,
-        parameters: Parameters = None,
-        weight_decay: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip, name)
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
         b2 = self._beta2
@@ -361,4 +335,4 @@ class RAdam(_Moments):
         factor = op.Sqrt(op.Mul(ratio, op.Sub(1.0, power2)))
         scaled = op.Where(enough, op.Div(factor, op.Add(op.Sqrt(v), self._epsilon)), op.constant(1.0, p.dtype))
         step = op.Div(rate, op.Sub(1.0, power1))
-        return op.Sub(self._present(p), op.Mul(op.Mul(m, scaled), step))  # type: ignore[no-any-return]
+        return op.Sub(self._present(p), op.Mul(op.Mul(m, scaled), step))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.variable import Variable
-from onnxgrad.nn.clip import GradientClip
+from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer, Parameters
 
@@ -35,7 +35,7 @@ class Adagrad(Optimizer):
         new = op.Add(m, op.Mul(g, g))
         self._replace(m, new)
         step = op.Div(g, op.Add(op.Sqrt(new), self._epsilon))
-        return op.Sub(self._present(p), op.Mul(step, rate))  # type: ignore[no-any-return]
+        return op.Sub(self._present(p), op.Mul(step, rate))
 
 
 class Adadelta(Optimizer):
@@ -63,7 +63,7 @@ class Adadelta(Optimizer):
         step = op.Mul(op.Sqrt(op.Div(op.Add(updates, self._epsilon), op.Add(new, self._epsilon))), g)
         self._replace(squares, new)
         self._replace(updates, op.Add(op.Mul(updates, rho), op.Mul(op.Mul(step, step), 1.0 - rho)))
-        return op.Sub(self._present(p), op.Mul(step, rate))  # type: ignore[no-any-return]
+        return op.Sub(self._present(p), op.Mul(step, rate))
 
 
 class RMSProp(Optimizer):
@@ -105,4 +105,4 @@ class RMSProp(Optimizer):
         step = op.Div(op.Mul(g, rate), op.Sqrt(op.Add(spread, self._epsilon)))
         moved = op.Add(op.Mul(momentum, self._momentum), step)
         self._replace(momentum, moved)
-        return op.Sub(self._present(p), moved)  # type: ignore[no-any-return]
+        return op.Sub(self._present(p), moved)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import state
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.scope import Scope
-from onnxgrad.ir.types import TensorType
-from onnxgrad.ir.variable import Variable
-from onnxgrad.runtime.executor import Executor
 
 __all__ = ["EagerSteps"]
 
@@ -80,7 +80,7 @@ class _Updates:
             assert p.grad is not None
             feed[f"{p.name}@GRAD"] = p.grad._array()
             if self.written.get(p.name) is not p._array():
-                self.scope.values[p.name] = np.array(p._array())
+                self.scope.put(p.name, np.array(p._array()))
         self.executor.run(program, feed=feed, fetch_list=[], scope=self.scope)
         for p in parameters:
             p.set_value(np.asarray(self.scope.get(p.name)))

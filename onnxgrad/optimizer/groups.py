@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.ir.variable import Variable
-from onnxgrad.nn.clip import GradientClip
-from onnxgrad.regularizer import as_decay
+from onnxgrad.optimizer.clip import GradientClip
+from onnxgrad.optimizer.regularizer import as_decay
 
 __all__ = ["Group", "own_group", "read_groups"]
 

@@ -250,31 +250,27 @@ class StepDecay(LRScheduler):
         return self.base_lr * self.gamma ** (self.last_epoch // self.step_size)
 
 
-class LambdaDecay(LRScheduler):
-    """rate * lr_lambda(step)."""
+class _OfFunction(LRScheduler):
+    """Base of those that multiply the rate by what a function of the step gives."""
 
     def __init__(
         self, learning_rate: float, lr_lambda: Callable[[int], float], last_epoch: int = -1, verbose: bool = False
     ) -> None:
         if not callable(lr_lambda):
-            raise ArgumentTypeError(f"LambdaDecay: lr_lambda is a function, not {type(lr_lambda).__name__}.")
+            raise ArgumentTypeError(f"{type(self).__name__}: lr_lambda is a function, not {type(lr_lambda).__name__}.")
         self.lr_lambda = lr_lambda
         super().__init__(learning_rate, last_epoch, verbose)
+
+
+class LambdaDecay(_OfFunction):
+    """rate * lr_lambda(step)."""
 
     def get_lr(self) -> float:
         return self.base_lr * self.lr_lambda(self.last_epoch)
 
 
-class MultiplicativeDecay(LRScheduler):
+class MultiplicativeDecay(_OfFunction):
     """rate * lr_lambda(1) * ... * lr_lambda(step)."""
-
-    def __init__(
-        self, learning_rate: float, lr_lambda: Callable[[int], float], last_epoch: int = -1, verbose: bool = False
-    ) -> None:
-        if not callable(lr_lambda):
-            raise ArgumentTypeError(f"MultiplicativeDecay: lr_lambda is a function, not {type(lr_lambda).__name__}.")
-        self.lr_lambda = lr_lambda
-        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         return self.base_lr * math.prod(self.lr_lambda(epoch) for epoch in range(1, self.last_epoch + 1))

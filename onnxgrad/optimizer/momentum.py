@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.variable import Variable
-from onnxgrad.nn.clip import GradientClip
+from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer, Parameters
 
@@ -39,13 +39,13 @@ class SGD(Optimizer):
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
-        return op.Sub(self._present(p), op.Mul(g, rate))  # type: ignore[no-any-return]
+        return op.Sub(self._present(p), op.Mul(g, rate))
 
 
 class Momentum(Optimizer):
     """v = mu * v + g;  p -= lr * v, or with Nesterov p -= lr * (g + mu * v). Sutskever et al. 2013.
 
-    ``rescale_grad`` is accepted and has no effect, as Paddle's on the processor.
+    ``rescale_grad`` is accepted and has no effect, as Paddle's on the CPU.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Momentum(Optimizer):
         new = op.Add(op.Mul(velocity, self._momentum), g)
         self._replace(velocity, new)
         step = op.Add(g, op.Mul(new, self._momentum)) if self._nesterov else new
-        return op.Sub(self._present(p), op.Mul(step, rate))  # type: ignore[no-any-return]
+        return op.Sub(self._present(p), op.Mul(step, rate))
 
 
 class ASGD(Optimizer):
@@ -107,7 +107,7 @@ class ASGD(Optimizer):
         for state, new in ((d, new_d), (count, new_count), (old, op.Where(here, g, old))):
             self._replace(state, new)
         seen = op.Cast(op.Squeeze(op.Min(new_count, np.array([self._batches])), [0]), to=p.dtype.number)
-        return op.Sub(self._present(p), op.Mul(new_d, op.Div(rate, seen)))  # type: ignore[no-any-return]
+        return op.Sub(self._present(p), op.Mul(new_d, op.Div(rate, seen)))
 
 
 class Rprop(Optimizer):
@@ -141,10 +141,10 @@ class Rprop(Optimizer):
         previous, steps = self._filled(p, "prevs"), self._filled(p, "learning_rates", self.get_lr())
         product = op.Mul(g, previous)
         zero = op.constant(0.0, p.dtype)
-        turned = op.Less(product, zero)
-        factor = op.Where(turned, self._etas[0], op.Where(op.Greater(product, zero), self._etas[1], op.constant(1.0, p.dtype)))
+        flipped = op.Less(product, zero)
+        factor = op.Where(flipped, self._etas[0], op.Where(op.Greater(product, zero), self._etas[1], op.constant(1.0, p.dtype)))
         new_steps = op.Clip(op.Mul(steps, factor), self._range[0], self._range[1])
-        kept = op.Where(turned, zero, g)
+        kept = op.Where(flipped, zero, g)
         self._replace(previous, kept)
         self._replace(steps, new_steps)
-        return op.Sub(self._present(p), op.Mul(op.Sign(kept), new_steps))  # type: ignore[no-any-return]
+        return op.Sub(self._present(p), op.Mul(op.Sign(kept), new_steps))

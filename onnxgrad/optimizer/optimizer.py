@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from onnxgrad.autodiff.api import Checkpoints, append_backward
+from onnxgrad.core.autodiff.api import Checkpoints, append_backward
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.defaults import default_startup_program
+from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.sizes import SizesGiven
+from onnxgrad.core.ir.transaction import transaction
+from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.defaults import default_startup_program
-from onnxgrad.ir.operator import Operator, Role
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.sizes import SizesGiven
-from onnxgrad.ir.variable import LEARNING_RATE, Parameter, Variable
-from onnxgrad.nn.clip import GradientClip
+from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.eager import EagerSteps
 from onnxgrad.optimizer.groups import Group, own_group, read_groups
 from onnxgrad.optimizer.lr import LRScheduler
-from onnxgrad.regularizer import as_decay
+from onnxgrad.optimizer.master import MASTER, Master, is_narrow, master_of, master_value, widened
+from onnxgrad.optimizer.regularizer import as_decay
 
 __all__ = ["Optimizer", "Parameters"]
 
@@ -61,6 +64,8 @@ class Optimizer(EagerSteps):
         self._parameters, self._groups = read_groups(parameters, self._decay, grad_clip)
         self._rates: dict[Program, Variable] = {}
         self._accumulators: dict[Program, list[Variable]] = {}
+        self._masters: dict[Variable, Master] = {}
+        self.in_transaction = False
         self._startup: Program | None = None
         self.name = name
 
@@ -142,8 +147,14 @@ class Optimizer(EagerSteps):
             self.step()
             return [], [(p, p.grad) for p in self._eager_parameters() if p.grad is not None]
         chosen: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
-        pairs = self.backward(loss, startup_program, parameters, no_grad_set, **chosen)
-        return self.apply_gradients(pairs, startup_program), pairs
+        with self._changing(loss, startup_program):
+            pairs = self.backward(loss, startup_program, parameters, no_grad_set, **chosen)
+            return self.apply_gradients(pairs, startup_program), pairs
+
+    def _changing(self, v: Any, startup_program: Program | None) -> AbstractContextManager[None]:
+        """A failure leaves the programs and this optimizer as they were."""
+        programs = [v.block.program] if isinstance(v, Variable) else []
+        return transaction(*programs, startup_program or default_startup_program(), self)
 
     def backward(
         self,
@@ -177,27 +188,50 @@ class Optimizer(EagerSteps):
         program = params_grads[0][0].block.program
         block = program.global_block()
         before = len(block.ops)
-        self._startup = startup_program
-        op = Builder(block, role=Role.OPTIMIZE, key=f"{type(self).__name__.lower()}")
-        pairs = self._clipped(op, sorted(params_grads, key=lambda pair: pair[0].name))
-        rate = self._rate(program)
-        for (p, g), scale in zip(pairs, self._scales(op, [p for p, _ in pairs], rate), strict=True):
-            op.key = f"{p.name}@UPDATE"
-            self._replace(p, self._update(op, p, self._decayed(op, p, g), scale))
+        with self._changing(params_grads[0][0], startup_program):
+            self._startup = startup_program
+            op = Builder(block, role=Role.OPTIMIZE, key=f"{type(self).__name__.lower()}")
+            pairs = self._clipped(op, widened(op, sorted(params_grads, key=lambda pair: pair[0].name)))
+            rate = self._rate(program)
+            updated = [self._updated(op, p) for p, _ in pairs]
+            for own, (p, g), scale in zip(updated, pairs, self._scales(op, updated, rate), strict=True):
+                op.key = f"{p.name}@UPDATE"
+                new = self._update(op, own, self._decayed(op, own, g), scale)
+                self._replace(own, new)
+                if own is not p:
+                    self._replace(p, op.Cast(new, to=p.dtype.number))
         return block.ops[before:]
+
+    def _updated(self, op: Builder, p: Variable) -> Variable:
+        """What the formula of the optimizer updates: the parameter, or of a 16-bit one its float32 master weight."""
+        if not is_narrow(p):
+            return p
+        found = master_of(p)
+        if found is None:
+            assert p.static_shape is not None
+            found = self._state(p.block.program, f"{p.name}{MASTER}", np.zeros(p.static_shape, np.float32))
+        self._accumulators.setdefault(p.block.program, []).append(found)
+        op.key = f"{p.name}@UPDATE"
+        self._masters[found] = Master(p, master_value(op, p, found))
+        return found
+
+    def _owner(self, p: Variable) -> Variable:
+        """The parameter that a master weight belongs to; a parameter itself."""
+        return self._masters[p].parameter if p in self._masters else p
 
     def _clipped(self, op: Builder, pairs: Pairs) -> Pairs:
         """Pairs with clipped gradients: those of each group together, and the others."""
-        found: dict[int, tuple[Variable, Variable]] = {}
+        found: dict[Variable, tuple[Variable, Variable]] = {}
         for group in [*self._groups, None]:
             members = [(p, g) for p, g in pairs if own_group(self._groups, p) is group]
             clip = self._clip if group is None else group.clip
             for p, g in clip.apply(op, members) if clip is not None and members else members:
-                found[id(p)] = (p, g)
-        return [found[id(p)] for p, _ in pairs]
+                found[p] = (p, g)
+        return [found[p] for p, _ in pairs]
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
-        own = p.regularizer if isinstance(p, Parameter) else None
+        owner = self._owner(p)
+        own = owner.regularizer if isinstance(owner, Parameter) else None
         group = self._group(p)
         decay = own if own is not None else self._decay if group is None else group.decay
         return g if decay is None else decay.apply(op, self._present(p), g)
@@ -214,12 +248,12 @@ class Optimizer(EagerSteps):
 
     def _factor(self, p: Variable) -> float:
         """What the learning rate of this parameter is multiplied by."""
-        group = self._group(p)
-        own = p.optimize_attr["learning_rate"] if isinstance(p, Parameter) else 1.0
+        group, owner = self._group(p), self._owner(p)
+        own = owner.optimize_attr["learning_rate"] if isinstance(owner, Parameter) else 1.0
         return float(own) * (1.0 if group is None else group.rate)
 
     def _group(self, p: Variable) -> Group | None:
-        return own_group(self._groups, p)
+        return own_group(self._groups, self._owner(p))
 
     def _update(self, op: Builder, p: Variable, g: Variable, scale: Any) -> Variable:
         """Append the update of one parameter and return its new value; ``_present(p)`` is the value to start from."""
@@ -249,7 +283,7 @@ class Optimizer(EagerSteps):
 
     def _present(self, p: Variable) -> Variable:
         """The value of ``p`` at this point of the program: as earlier updates left it."""
-        return p.block.program.updates.get(p, p)
+        return self._masters[p].value if p in self._masters else p.block.program.updates.get(p, p)
 
     def _accumulator(self, p: Variable, kind: str, value: np.ndarray[Any, Any]) -> Variable:
         """A state variable of one parameter, ``<parameter>_<kind>_0``."""

@@ -1,15 +1,14 @@
 """Static graphs: building, differentiating, running, saving and measuring programs."""
 
-from onnxgrad.autodiff.api import append_backward, gradients
-from onnxgrad.ir.defaults import default_main_program, default_startup_program, program_guard
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.scope import Scope
-from onnxgrad.ir.variable import Parameter, Variable
-from onnxgrad.nn.param_attr import ParamAttr, WeightNormParamAttr
-from onnxgrad.runtime.executor import Executor
-from onnxgrad.runtime.places import CPUPlace, CUDAPlace
+from onnxgrad.core.autodiff.api import append_backward, gradients
+from onnxgrad.core.ir.defaults import default_main_program, default_startup_program, program_guard
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace
+from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.static import amp, nn
-from onnxgrad.static.average import ExponentialMovingAverage
 from onnxgrad.static.input import InputSpec, create_global_var, create_parameter, data
 from onnxgrad.static.io import (
     deserialize_persistables,
@@ -44,6 +43,7 @@ from onnxgrad.static.strategy import (
     xpu_places,
 )
 from onnxgrad.tensor.indexing import setitem
+from onnxgrad.tensor.param_attr import ParamAttr, WeightNormParamAttr
 
 __all__ = [
     "BuildStrategy",

@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import state
+from onnxgrad.core.ir.defaults import create_global_var, default_main_program
+from onnxgrad.core.ir.types import Dim, TensorType, shown_type
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DuplicateName
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.defaults import default_main_program, default_startup_program
-from onnxgrad.ir.types import Dim, TensorType, shown_type
-from onnxgrad.ir.variable import Parameter, Variable
-from onnxgrad.nn.initializer import Constant, Initializer, XavierUniform
-from onnxgrad.nn.param_attr import ParamAttr
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.parameter import create_parameter
 
 __all__ = ["InputSpec", "create_global_var", "create_parameter", "data"]
 
@@ -60,74 +57,6 @@ def data(name: str, shape: Sequence[int | str | None], dtype: Any = None, lod_le
     variable.is_data = True
     block.register(variable)
     block.inputs.append(variable)
-    return variable
-
-
-def create_parameter(
-    shape: Sequence[int],
-    dtype: Any,
-    name: str | None = None,
-    attr: ParamAttr | str | None = None,
-    is_bias: bool = False,
-    default_initializer: Initializer | None = None,
-) -> Parameter:
-    """A parameter of its own, initialised by the startup program.
-
-    Args:
-        shape: positive dimensions.
-        dtype: element type.
-        name: its name; default ``create_parameter_N.w_0``.
-        attr: further attributes.
-        is_bias: initialise with 0 instead of Xavier uniform.
-        default_initializer: what to initialise with if ``attr`` does not say.
-    """
-    layer = Layer("create_parameter", static=True)
-    chosen = ParamAttr.of(attr)
-    if chosen is None:
-        raise ArgumentTypeError("create_parameter: attr=False makes no sense here.")
-    if name is not None and chosen.name is None:
-        chosen = ParamAttr(
-            name,
-            chosen.initializer,
-            chosen.learning_rate,
-            chosen.regularizer,
-            chosen.trainable,
-            chosen.do_model_average,
-            chosen.need_clip,
-        )
-    default = default_initializer or (Constant(0.0) if is_bias else XavierUniform())
-    parameter = layer.parameter(chosen, "w", list(shape), dtype_of(dtype), default)
-    assert parameter is not None
-    return parameter
-
-
-def create_global_var(
-    shape: Sequence[int], value: Any, dtype: Any, persistable: bool = False, force_cpu: bool = False, name: str | None = None
-) -> Variable:
-    """A variable filled with one value, which keeps what a run leaves in it.
-
-    Args:
-        shape: its dimensions.
-        value: every element, whenever the startup program runs.
-        dtype: element type.
-        persistable: kept for compatibility; the variable always lives in the scope.
-        force_cpu: accepted for compatibility.
-        name: its name; default ``global_var_N``.
-
-    Example:
-        >>> static.create_global_var([1], 0.5, "float32", persistable=True, name="factor")
-        Variable(factor: float32[1])
-    """
-    program, startup = default_main_program(), default_startup_program()
-    array = np.full(tuple(shape), value, dtype_of(dtype).numpy)
-    if name is None:
-        name = program.generate_name("global_var")
-        del program.names[name]
-    variable = program.create_global_var(name, array)
-    variable.stop_gradient = True
-    twin = startup.create_global_var(variable.name, array)
-    build = Builder(startup.global_block(), key=f"{variable.name}.init")
-    startup.updates[twin] = build.Expand(build.constant(np.asarray(value), variable.dtype), np.array(array.shape, np.int64))
     return variable
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import pickle
 from collections.abc import Sequence
@@ -15,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.interop.onnx_export import save_onnx
+from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.interop.program_bytes import parse_program, write_program
+from onnxgrad.core.ir.defaults import default_main_program
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traverse import needed_operators
+from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
-from onnxgrad.interop.onnx_export import build_graph, save_onnx, write_model
-from onnxgrad.interop.onnx_import import from_onnx
-from onnxgrad.ir.defaults import default_main_program
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.traverse import needed_operators, substitute
-from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.files import make_folder, read_whole, write_whole
 
 __all__ = [
     "deserialize_persistables",
@@ -31,18 +32,13 @@ __all__ = [
     "load_inference_model",
     "load_program_state",
     "normalize_program",
-    "parse_program",
     "save",
     "save_inference_model",
     "save_to_file",
     "serialize_persistables",
     "serialize_program",
     "set_program_state",
-    "write_program",
 ]
-
-_KEY = "onnxgrad.program"
-
 
 # Parameters and optimizer state -------------------------------------------------------------------------------------------
 
@@ -64,10 +60,10 @@ def save(program: Program, model_path: str, protocol: int = 4) -> None:
         raise ArgumentError(f"save: the protocol is 2, 3 or 4, not {protocol!r}.")
     parameters = {p.name: p.get_value() for p in program.all_parameters()}
     others = {v.name: v.get_value() for v in _persistable(program) if not isinstance(v, Parameter)}
-    Path(model_path).parent.mkdir(parents=True, exist_ok=True)
+    make_folder(Path(model_path).parent)
     for ending, values in ((".pdparams", parameters), (".pdopt", others)):
-        _write(model_path + ending, pickle.dumps(values, protocol))
-    _write(model_path + ".pdmodel", write_program(program))
+        write_whole(Path(model_path + ending), pickle.dumps(values, protocol))
+    write_whole(Path(model_path + ".pdmodel"), write_program(program))
 
 
 def load(program: Program, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None) -> None:
@@ -80,7 +76,7 @@ def load(program: Program, model_path: str, executor: Any = None, var_list: Sequ
         var_list: set only these.
 
     Raises:
-        FileNotFoundError: if there is no ``.pdparams`` file.
+        MissingFile: (a FileNotFoundError) if there is no ``.pdparams`` file.
         ModelError: if a file holds anything but arrays.
         ArgumentError: if an array does not have its variable's shape; nothing is changed then.
     """
@@ -126,14 +122,16 @@ class _ArrayReader(pickle.Unpickler):
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    values = _arrays_of(path.read_bytes(), str(path))
+    values = _arrays_of(read_whole(path), str(path))
     return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
 
 def _arrays_of(data: bytes, what: str) -> dict[str, Any]:
     try:
         values = _ArrayReader(io.BytesIO(data)).load()
-    except (pickle.UnpicklingError, EOFError, AttributeError, IndexError) as error:
+    except ModelError:
+        raise
+    except Exception as error:  # whatever damaged bytes make of pickle's commands
         raise ModelError(f"{what} is not a saved state, or it is cut off: {error}") from error
     if not isinstance(values, dict):
         raise ModelError(f"{what} holds {type(values).__name__}, not a dictionary of arrays.")
@@ -141,19 +139,12 @@ def _arrays_of(data: bytes, what: str) -> dict[str, Any]:
 
 
 def _persistable(program: Program) -> list[Variable]:
-    found = {id(v): v for v in [*program.all_parameters(), *program.list_vars()] if v.persistable}
-    return list(found.values())
+    return list(dict.fromkeys(v for v in [*program.all_parameters(), *program.list_vars()] if v.persistable))
 
 
 def _check_prefix(function: str, path: str) -> None:
     if not isinstance(path, str) or os.path.basename(path) == "":
         raise ArgumentError(f"{function}: the path is a folder and a prefix, such as 'models/digits', not {path!r}.")
-
-
-def _write(path: str, data: bytes) -> None:
-    temporary = path + ".partial"
-    Path(temporary).write_bytes(data)
-    os.replace(temporary, path)
 
 
 # Inference models ---------------------------------------------------------------------------------------------------------
@@ -176,16 +167,16 @@ def normalize_program(
     outputs = [block.var(v.name) for v in fetches]
     inputs = [block.var(v.name) for v in feeds]
     block.ops = needed_operators(block.ops, outputs)
-    read = {id(v) for op in block.ops for v in op.operands()} | {id(v) for v in outputs}
-    fed = {id(v) for v in inputs}
-    missing = [v.name for v in block.inputs if id(v) in read and id(v) not in fed and v.value is None]
+    read = {v for op in block.ops for v in op.operands()} | set(outputs)
+    fed = set(inputs)
+    missing = [v.name for v in block.inputs if v in read and v not in fed and v.value is None]
     if missing:
         raise ArgumentError(f"normalize_program: the fetches need {missing[0]!r} too. Add it to feed_vars.")
-    made = {id(v) for op in block.ops for v in op.outputs}
-    block.vars = {name: v for name, v in block.vars.items() if id(v) in read | fed | made}
+    made = {v for op in block.ops for v in op.outputs}
+    block.vars = {name: v for name, v in block.vars.items() if v in read | fed | made}
     block.inputs, block.outputs = inputs, outputs
-    block.initializers = [v for v in block.initializers if id(v) in read]
-    copy.parameters = [p for p in copy.parameters if id(p) in read]
+    block.initializers = [v for v in block.initializers if v in read]
+    copy.parameters = [p for p in copy.parameters if p in read]
     copy.printers = []
     return copy
 
@@ -216,7 +207,7 @@ def save_inference_model(
     _check_prefix("save_inference_model", path_prefix)
     feeds, fetches = _variables("feed_vars", feed_vars), _variables("fetch_vars", fetch_vars)
     program = program or (fetches[0].block.program if fetches else default_main_program())
-    Path(path_prefix).parent.mkdir(parents=True, exist_ok=True)
+    make_folder(Path(path_prefix).parent)
     save_onnx(normalize_program(program, feeds, fetches), path_prefix + ".onnx")
 
 
@@ -248,62 +239,6 @@ def _variables(what: str, given: Variable | Sequence[Variable]) -> list[Variable
 
 
 # Programs as bytes --------------------------------------------------------------------------------------------------------
-
-
-def write_program(program: Program) -> bytes:
-    """A program as ONNX bytes without the values of its persistable variables; ``parse_program`` reads them."""
-    block = program.global_block()
-    read = {id(v) for op in block.ops for v in op.operands()}
-    ends = [v for op in block.ops if op.replaces is None for v in op.outputs if v is not None and id(v) not in read]
-    graph = build_graph(program, list({id(v): v for v in [*block.outputs, *ends]}.values()), state_as_inputs=True)
-    held = {id(v) for v in graph.inputs}
-    # An input or parameter that nothing reads belongs to the program too.
-    graph.inputs += [v for v in [*block.inputs, *program.parameters] if id(v) not in held and v.value is None]
-    model = write_model(graph)
-    state = [v for v in graph.inputs if v.persistable]
-    entry = model.metadata_props.add()
-    entry.key = _KEY
-    entry.value = json.dumps(
-        {
-            "parameters": {p.name: p.trainable for p in program.parameters if any(p is v for v in state)},
-            "state": [v.name for v in state],
-            "updates": {v.name: graph.name(new) for v, new in program.updates.items()},
-            "outputs": [v.name for v in block.outputs],
-        }
-    )
-    data: bytes = model.SerializeToString()
-    return data
-
-
-def parse_program(data: bytes) -> Program:
-    """A program from the bytes of ``serialize_program``; its values are in the global scope. Other ONNX models are read too.
-
-    Raises:
-        ModelError: if they are not ONNX.
-    """
-    program = from_onnx(data, parameters=[]) if _KEY.encode() in data else from_onnx(data)
-    described = program.metadata.pop(_KEY, None)
-    if described is None:
-        return program
-    details = json.loads(described)
-    block = program.global_block()
-    program.scope = None
-    twins: dict[Variable, Variable] = {}
-    for name, trainable in details["parameters"].items():
-        old = block.vars[name]
-        parameter = Parameter(block, name, old.type, trainable)
-        block.vars[name] = twins[old] = parameter
-        program.parameters.append(parameter)
-        block.initializers.append(parameter)
-    substitute(block.ops, twins)
-    states = set(details["state"])
-    block.inputs = [v for v in block.inputs if v.name not in states]
-    for name in states:
-        block.vars[name].persistable = True
-        block.vars[name].is_data = False
-    program.updates = {block.vars[old]: block.vars[new] for old, new in details["updates"].items()}
-    block.outputs = [block.vars[name] for name in details["outputs"]]
-    return program
 
 
 def serialize_program(
@@ -359,9 +294,9 @@ def save_to_file(path: str, content: bytes) -> None:
     """
     if not isinstance(content, bytes):
         raise ArgumentTypeError(f"save_to_file writes bytes, not {type(content).__name__}.")
-    _write(path, content)
+    write_whole(Path(path), content)
 
 
 def load_from_file(path: str) -> bytes:
     """The bytes of a file."""
-    return Path(path).read_bytes()
+    return read_whole(Path(path))

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.variable import Variable
 from onnxgrad.refusals import refused
 from onnxgrad.static.input import create_global_var
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = ["Print", "accuracy", "auc", "ctr_metric_bundle"]
 
@@ -39,12 +39,12 @@ def accuracy(
         >>> static.accuracy(scores, label, k=5).shape
         ()
     """
-    layer = Layer("accuracy", input, label)
+    layer = LayerHelper("accuracy", input, label)
     op = layer.op
     _, best = op.TopK(input, np.array([k]), outputs=2)
     rows = label if label.ndim == 2 else op.Unsqueeze(label, [1])
     hits = op.Cast(op.Equal(best, op.Cast(rows, to=7)), to=1)
-    return layer.emit("ReduceMean", op.ReduceMax(hits, [1], keepdims=0), keepdims=0)  # type: ignore[no-any-return]
+    return layer.result("ReduceMean", op.ReduceMax(hits, [1], keepdims=0), keepdims=0)
 
 
 def auc(
@@ -73,7 +73,7 @@ def auc(
     """
     if curve not in ("ROC", "PR"):
         raise ArgumentError(f"auc: curve is 'ROC' or 'PR', not {curve!r}.")
-    layer = Layer("auc", input, label)
+    layer = LayerHelper("auc", input, label)
     op, bins = layer.op, num_thresholds + 1
     positive = op.Cast(op.Reshape(label, np.array([-1])), to=11)
     weight = 1.0 if ins_tag_weight is None else op.Cast(op.Reshape(ins_tag_weight, np.array([-1])), to=11)
@@ -91,8 +91,8 @@ def auc(
         totals.append(program.updates[total])
         windows.append(op.ReduceSum(moved, [0], keepdims=0) if slide_steps else totals[-1])
         states += [old, total]
-    area = layer.emit("Identity", _area(op, totals, curve))
-    return area, layer.emit("Identity", _area(op, windows, curve)), [states[0], states[2], states[1], states[3]]
+    area = layer.result("Identity", _area(op, totals, curve))
+    return area, layer.result("Identity", _area(op, windows, curve)), [states[0], states[2], states[1], states[3]]
 
 
 def _area(op: Builder, counts: list[Variable], curve: str) -> Variable:
@@ -117,7 +117,7 @@ def _area(op: Builder, counts: list[Variable], curve: str) -> Variable:
         area = op.ReduceSum(op.Mul(op.Sub(h, h_next), op.Mul(op.Add(*precision), 0.5)), keepdims=0)
         whole = total_h
     safe = op.Where(op.Greater(whole, 0.0), whole, 1.0)
-    return op.Where(op.Greater(whole, 0.0), op.Div(area, safe), 0.0)  # type: ignore[no-any-return]
+    return op.Where(op.Greater(whole, 0.0), op.Div(area, safe), 0.0)
 
 
 class _Printer:
@@ -178,11 +178,11 @@ def Print(  # noqa: N802
     """
     if print_phase not in ("forward", "backward", "both"):
         raise ArgumentError(f"Print: print_phase is 'forward', 'backward' or 'both', not {print_phase!r}.")
-    layer = Layer("print", input)
+    layer = LayerHelper("print", input)
     if layer.op.block.parent is not None:
         raise ArgumentError("Print: values inside a branch or loop cannot be fetched. Return them and print outside.")
     parts = {"name": print_tensor_name, "place": True, "shape": print_tensor_shape, "type": print_tensor_type, "data": True}
-    made: Variable = layer.emit("Identity", input)
+    made = layer.result("Identity", input)
     layer.program.printers.append((made, _Printer(input.name, first_n, message, summarize, parts)))
     layer.program.version += 1
     return made

@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from onnxgrad import state
+from onnxgrad.core.ir.scope import Scope
 from onnxgrad.errors import ArgumentTypeError
-from onnxgrad.ir.scope import Scope
 
 __all__ = ["global_scope", "scope_guard"]
 
 
 def global_scope() -> Scope:
     """The scope that programs built in Python use."""
-    if state.current.scope is None:
-        state.current.scope = Scope()
-    found: Scope = state.current.scope
+    found: Scope = state.current.make_once("scope", Scope)
     return found
 
 
@@ -29,8 +27,5 @@ def scope_guard(scope: Scope) -> Iterator[None]:
     """
     if not isinstance(scope, Scope):
         raise ArgumentTypeError(f"scope_guard takes a Scope, not {type(scope).__name__}.")
-    outer, state.current.scope = state.current.scope, scope
-    try:
+    with state.guard(scope=scope):
         yield
-    finally:
-        state.current.scope = outer

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.ir.program import Program
 from onnxgrad.refusals import refused
-from onnxgrad.runtime.places import CPUPlace, CUDAPlace
 
 __all__ = [
     "BuildStrategy",
@@ -65,12 +65,12 @@ class CompiledProgram:
 
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
-    """So many places on the processor; the environment's ``CPU_NUM``, or 1, unless given."""
+    """As many times ``CPUPlace()``; as the environment's ``CPU_NUM`` says, or once, unless given."""
     return [CPUPlace() for _ in range(device_count or int(os.environ.get("CPU_NUM", "1")))]
 
 
 def cuda_places(device_ids: int | Sequence[int] | None = None) -> list[CUDAPlace]:
-    """Places on these NVIDIA devices; the first unless given."""
+    """``CUDAPlace`` of these devices; of the first unless given."""
     ids = [0] if device_ids is None else [device_ids] if isinstance(device_ids, int) else list(device_ids)
     return [CUDAPlace(number) for number in ids]
 

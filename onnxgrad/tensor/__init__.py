@@ -1,5 +1,6 @@
-"""Tensor functions of paddle.*, one module per family. All of them append operators through one gate, ``Layer``."""
+"""Tensor functions of paddle.*, one module per family. All of them append operators through one gate, ``LayerHelper``."""
 
+from onnxgrad.refusals import refusals
 from onnxgrad.tensor import (
     creation,
     elementwise,
@@ -55,6 +56,6 @@ __all__ += special.__all__
 __all__ += stat.__all__
 __all__ += types.__all__
 
-globals().update(refused.refusals("paddle", refused.TENSOR))
+globals().update(refusals("paddle", refused.TENSOR))
 __all__ += [*refused.TENSOR]
 assert methods.METHODS

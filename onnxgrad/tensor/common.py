@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.arithmetic import promote
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.ir.arithmetic import promote
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.variable import Variable
-from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
     "Axes",
@@ -45,7 +45,7 @@ _FAR = np.iinfo(np.int64).max
 
 def unary(kind: str, op_type: str, x: Variable, name: str | None = None, **attrs: Any) -> Variable:
     """One operator of one real operand; integers are computed as float32."""
-    layer = Layer(kind, x, name=name)
+    layer = LayerHelper(kind, x, name=name)
     return layer.result(op_type, floating(layer.op, x), **attrs)
 
 
@@ -55,16 +55,16 @@ def binary(kind: str, op_type: str, x: Any, y: Any, name: str | None = None, **a
     return layer.result(op_type, *promoted(layer.op, x, y), **attrs)
 
 
-def layer_for(kind: str, *items: Any, name: str | None = None) -> Layer:
+def layer_for(kind: str, *items: Any, name: str | None = None) -> LayerHelper:
     """The layer of a function whose operands may be numbers, though not all of them."""
     variables = [item for item in items if is_variable(item)]
     if not variables:
         raise ArgumentTypeError(f"{kind} takes at least one Variable, not only {[type(item).__name__ for item in items]}.")
-    return Layer(kind, *variables, name=name)
+    return LayerHelper(kind, *variables, name=name)
 
 
 def floating(op: Builder, x: Variable) -> Variable:
-    """``x``, as float32 if it holds integers or truth values."""
+    """``x``, as float32 if it holds integers or booleans."""
     return x if x.dtype.is_float else op.Cast(x, to=1)
 
 
@@ -72,7 +72,7 @@ def as_dtype(op: Builder, x: Variable, dtype: Any) -> Variable:
     """``x`` in an element type; None keeps its own."""
     if dtype is None or x.dtype == dtype_of(dtype):
         return x
-    return op.Cast(x, to=dtype_of(dtype).number)  # type: ignore[no-any-return]
+    return op.Cast(x, to=dtype_of(dtype).number)
 
 
 def promoted(op: Builder, *items: Any) -> list[Variable]:
@@ -101,7 +101,7 @@ def scalar(op: Builder, value: Any, dtype: DType) -> Variable:
     if not is_variable(value):
         return op.constant(np.asarray(value), dtype)
     value = as_dtype(op, value, dtype)
-    return value if value.rank == 0 else op.Reshape(value, np.empty(0, np.int64))  # type: ignore[no-any-return]
+    return value if value.rank == 0 else op.Reshape(value, np.empty(0, np.int64))
 
 
 def normal_axis(axis: int, rank: int, function: str) -> int:
@@ -187,7 +187,7 @@ def shape_operand(op: Builder, shape: Any) -> Any:
 def log_add_exp(op: Builder, a: Variable, b: Variable) -> Variable:
     """log(exp(a) + exp(b)) without overflow"""
     small = op.Exp(op.Neg(op.Abs(op.Sub(a, b))))
-    return op.Add(op.Max(a, b), op.Log(op.Add(small, 1.0)))  # type: ignore[no-any-return]
+    return op.Add(op.Max(a, b), op.Log(op.Add(small, 1.0)))
 
 
 def running(op: Builder, x: Variable, axis: int, combine: Any, neutral: float, function: str) -> Variable:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import state
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, NotOffered
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import Shape, dim, layer_for, normal_axis, scalar, shape_of, shape_operand
-from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
     "arange",
@@ -80,7 +80,7 @@ def empty(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
 
 def _filled(kind: str, shape: Any, value: Any, dtype: Any, name: str | None) -> Variable:
     listed = list(shape) if isinstance(shape, (list, tuple)) else [shape]
-    layer = Layer(kind, *(item for item in [*listed, value] if is_variable(item)), name=name)
+    layer = LayerHelper(kind, *(item for item in [*listed, value] if is_variable(item)), name=name)
     element = (
         value.dtype if dtype is None and is_variable(value) else dtype_of(state.current.default_dtype if dtype is None else dtype)
     )
@@ -127,7 +127,7 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
         whole = all(item.dtype.is_integer if is_variable(item) else isinstance(item, (int, np.integer)) for item in given)
         dtype = "int64" if whole else "float32"
     element = dtype_of(dtype)
-    layer = Layer("range", *(item for item in given if is_variable(item)), name=name)
+    layer = LayerHelper("range", *(item for item in given if is_variable(item)), name=name)
     return layer.result("Range", *(scalar(layer.op, item, element) for item in given))
 
 
@@ -139,7 +139,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
         [5]
     """
     given = [start, stop, num]
-    layer = Layer("linspace", *(item for item in given if is_variable(item)), name=name)
+    layer = LayerHelper("linspace", *(item for item in given if is_variable(item)), name=name)
     op, element = layer.op, dtype_of(state.current.default_dtype if dtype is None else dtype)
     if not any(is_variable(item) for item in given):
         return layer.result("Identity", op.constant(np.linspace(start, stop, num), element))
@@ -154,7 +154,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
 def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = None, name: str | None = None) -> Variable:
     """``base`` to the powers of ``linspace(start, stop, num)``."""
     exponents = linspace(start, stop, num)
-    layer = Layer("logspace", exponents, name=name)
+    layer = LayerHelper("logspace", exponents, name=name)
     powers = layer.op.Pow(layer.op.constant(np.float32(base)), exponents)
     return layer.result("Cast", powers, to=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
 
@@ -166,7 +166,7 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: 
         >>> paddle.eye(2, 3).shape
         [2, 3]
     """
-    layer = Layer("eye", name=name)
+    layer = LayerHelper("eye", name=name)
     columns = num_rows if num_columns is None else num_columns
     square = layer.op.Expand(np.float32(0.0), np.array([num_rows, columns]))
     return layer.result("EyeLike", square, dtype=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
@@ -185,17 +185,17 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
     if output is not None:
         raise NotOffered("assign: output= overwrites a variable, which ONNX cannot. Use the result instead.")
     if is_variable(x):
-        return Layer("assign", x).result("Identity", x)
+        return LayerHelper("assign", x).result("Identity", x)
     array = np.asarray(x)
     if array.dtype == np.float64 and not isinstance(x, (np.ndarray, np.generic)):
         array = array.astype(np.float32)
-    layer = Layer("assign")
+    layer = LayerHelper("assign")
     return layer.result("Identity", layer.op.constant(array))
 
 
 def clone(x: Variable, name: str | None = None) -> Variable:
     """A copy, through which gradients flow."""
-    return Layer("clone", x, name=name).result("Identity", x)
+    return LayerHelper("clone", x, name=name).result("Identity", x)
 
 
 def meshgrid(*args: Any, name: str | None = None) -> list[Variable]:
@@ -207,10 +207,10 @@ def meshgrid(*args: Any, name: str | None = None) -> list[Variable]:
         ((2, 3), (2, 3))
     """
     vectors: list[Variable] = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else list(args)
-    layer = Layer("meshgrid", *vectors, name=name)
+    layer = LayerHelper("meshgrid", *vectors, name=name)
     op, rank = layer.op, len(vectors)
     if all(v.static_shape is not None for v in vectors):
-        shape = np.array([v.static_shape[0] if v.static_shape else 1 for v in vectors])
+        shape: Any = np.array([v.static_shape[0] if v.static_shape else 1 for v in vectors])
     else:
         shape = op.Concat(*(op.Reshape(op.Size(v), np.array([1])) for v in vectors), axis=0)
     return [
@@ -221,7 +221,7 @@ def meshgrid(*args: Any, name: str | None = None) -> list[Variable]:
 
 def cartesian_prod(x: Sequence[Variable], name: str | None = None) -> Variable:
     """All tuples of one element of each vector, as rows; a single vector stays as it is."""
-    layer = Layer("cartesian_prod", *x, name=name)
+    layer = LayerHelper("cartesian_prod", *x, name=name)
     if len(x) == 1:
         return layer.result("Identity", x[0])
     columns = [layer.op.Reshape(grid, np.array([-1, 1])) for grid in meshgrid(*x)]
@@ -235,7 +235,7 @@ def combinations(x: Variable, r: int = 2, with_replacement: bool = False, name: 
         >>> paddle.combinations(static.data("x", [4])).shape
         (6, 2)
     """
-    layer = Layer("combinations", x, name=name)
+    layer = LayerHelper("combinations", x, name=name)
     size = x.shape[0]
     if x.ndim != 1 or size < 0:
         raise ArgumentError(f"combinations takes a vector of known size, not {x!r}.")
@@ -251,7 +251,7 @@ def vander(x: Variable, n: int | None = None, increasing: bool = False, name: st
         >>> paddle.vander(static.data("x", [None]), 3).shape
         (-1, 3)
     """
-    layer = Layer("vander", x, name=name)
+    layer = LayerHelper("vander", x, name=name)
     size = x.shape[0] if n is None else n
     if size < 0:
         raise ArgumentError("vander: give n, or a vector of known size.")
@@ -269,23 +269,23 @@ def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
         >>> paddle.tril(static.data("x", [None, 4, 4])).shape
         (-1, 4, 4)
     """
-    return Layer("tril", x, name=name).result("Trilu", x, np.array(diagonal), upper=0)
+    return LayerHelper("tril", x, name=name).result("Trilu", x, np.array(diagonal), upper=0)
 
 
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The upper triangle of the last two axes, from the ``diagonal``-th diagonal on; zeros below."""
-    return Layer("triu", x, name=name).result("Trilu", x, np.array(diagonal), upper=1)
+    return LayerHelper("triu", x, name=name).result("Trilu", x, np.array(diagonal), upper=1)
 
 
 def tril_indices(row: int, col: int, offset: int = 0, dtype: Any = "int64") -> Variable:
     """Row and column numbers of a lower triangle, as two rows."""
-    layer = Layer("tril_indices")
+    layer = LayerHelper("tril_indices")
     return layer.result("Identity", layer.op.constant(np.array(np.tril_indices(row, offset, col)), dtype_of(dtype)))
 
 
 def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
     """Row and column numbers of an upper triangle, as two rows."""
-    layer = Layer("triu_indices")
+    layer = LayerHelper("triu_indices")
     found = np.array(np.triu_indices(row, offset, row if col is None else col))
     return layer.result("Identity", layer.op.constant(found, dtype_of(dtype)))
 
@@ -297,7 +297,7 @@ def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name:
         >>> paddle.diagonal(static.data("x", [2, 3, 4]), offset=1).shape
         (4, 2)
     """
-    layer = Layer("diagonal", x, name=name)
+    layer = LayerHelper("diagonal", x, name=name)
     op, rank = layer.op, x.ndim
     axis1, axis2 = (normal_axis(axis, rank, "diagonal") for axis in (axis1, axis2))
     others = [i for i in range(rank) if i not in (axis1, axis2)]
@@ -307,8 +307,8 @@ def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name:
     flat = op.Reshape(x, np.array([*[0] * (rank - 2), -1]))
     row, column = max(-offset, 0), max(offset, 0)
     if rows >= 0 and columns >= 0:
-        length = max(min(rows - row, columns - column), 0)
-        return layer.result("Gather", flat, np.arange(length) * (columns + 1) + row * columns + column, axis=rank - 2)
+        known = max(min(rows - row, columns - column), 0)
+        return layer.result("Gather", flat, np.arange(known) * (columns + 1) + row * columns + column, axis=rank - 2)
     height, width = (op.Squeeze(op.Shape(x, start=a, end=a + 1), [0]) for a in (rank - 2, rank - 1))
     length = op.Max(op.Min(op.Sub(height, np.array(row)), op.Sub(width, np.array(column))), np.array(0))
     steps = op.Mul(op.Range(np.array(0), length, np.array(1)), op.Add(width, np.array(1)))
@@ -336,17 +336,17 @@ def diagonal_scatter(
     steps = np.arange(max(min(rows - row, columns - column), 0))
     others = [axis for axis in range(x.ndim) if axis not in (first, second)]
     order = [first, second, *others]
-    layer = Layer("diagonal_scatter", x, y, name=name)
-    turned = layer.op.Transpose(x, perm=order)
+    layer = LayerHelper("diagonal_scatter", x, y, name=name)
+    ordered = layer.op.Transpose(x, perm=order)
     lines = layer.op.Transpose(y, perm=[y.ndim - 1, *range(y.ndim - 1)])
-    places = np.stack([steps + row, steps + column], axis=1)
-    written = layer.op.ScatterND(turned, places, lines)
+    indices = np.stack([steps + row, steps + column], axis=1)
+    written = layer.op.ScatterND(ordered, indices, lines)
     return layer.result("Transpose", written, perm=[order.index(axis) for axis in range(x.ndim)])
 
 
 def trace(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
     """Sum of the elements on a diagonal of two axes."""
-    layer = Layer("trace", x, name=name)
+    layer = LayerHelper("trace", x, name=name)
     return layer.result("ReduceSum", diagonal(x, offset, axis1, axis2), [-1], keepdims=0)
 
 
@@ -369,13 +369,13 @@ def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | Non
         return diagonal(x, offset, name=name)
     if x.ndim != 1:
         raise ArgumentError(f"diag takes a vector or a matrix, not {x!r}. Use diag_embed for more axes.")
-    layer = Layer("diag_v2", x, name=name)
+    layer = LayerHelper("diag_v2", x, name=name)
     return layer.result("Where", *_on_diagonal(layer, x, offset, padding_value))
 
 
 def diagflat(x: Variable, offset: int = 0, name: str | None = None) -> Variable:
     """A matrix with the flattened ``x`` on a diagonal."""
-    layer = Layer("diagflat", x, name=name)
+    layer = LayerHelper("diagflat", x, name=name)
     return diag(layer.op.Reshape(x, np.array([-1])), offset, name=name)
 
 
@@ -386,7 +386,7 @@ def diag_embed(input: Variable, offset: int = 0, dim1: int = -2, dim2: int = -1)
         >>> paddle.diag_embed(static.data("x", [None, 3])).shape
         (-1, 3, 3)
     """
-    layer = Layer("diag_embed", input)
+    layer = LayerHelper("diag_embed", input)
     rank = input.ndim + 1
     first, second = (normal_axis(axis, rank, "diag_embed") for axis in (dim1, dim2))
     if first == second:
@@ -399,7 +399,7 @@ def diag_embed(input: Variable, offset: int = 0, dim1: int = -2, dim2: int = -1)
     return layer.result("Transpose", matrices, perm=order)
 
 
-def _on_diagonal(layer: Layer, x: Variable, offset: int, padding: float) -> tuple[Any, Any, Any]:
+def _on_diagonal(layer: LayerHelper, x: Variable, offset: int, padding: float) -> tuple[Any, Any, Any]:
     """Operands of a Where: the diagonal as a mask, ``x`` along the axis where each of its elements fits, the padding"""
     op, rank = layer.op, x.ndim
     size = dim(op, x, -1)
@@ -420,7 +420,7 @@ def block_diag(inputs: Sequence[Variable], name: str | None = None) -> Variable:
         >>> paddle.block_diag([static.data("a", [2, 3]), static.data("b", [1, 2])]).shape
         (3, 5)
     """
-    layer = Layer("block_diag", *inputs, name=name)
+    layer = LayerHelper("block_diag", *inputs, name=name)
     op = layer.op
     blocks = [x if x.ndim == 2 else op.Reshape(x, np.array([1, -1])) for x in inputs]
     widths = [x.shape[1] for x in blocks]

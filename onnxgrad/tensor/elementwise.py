@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.arithmetic import promote
+from onnxgrad.core.ir.bodies import loop_times
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.arithmetic import promote
-from onnxgrad.ir.bodies import loop_times
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import as_dtype, binary, floating, layer_for, log_add_exp, promoted
-from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
     "add",
@@ -207,21 +208,21 @@ def lerp(x: Variable, y: Variable, weight: float | Variable, name: str | None = 
 
 def gcd(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Greatest common divisor of integers, by Euclid's steps, unrolled as often as 64 bits can need."""
-    layer = Layer("gcd", x, y, name=name)
+    layer = LayerHelper("gcd", x, y, name=name)
     a, b = _wide_integers(layer, "gcd", x, y)
     return layer.result("Cast", _gcd(layer.op, a, b), to=promote(x.dtype, y.dtype).number)
 
 
 def lcm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Least common multiple of integers."""
-    layer = Layer("lcm", x, y, name=name)
+    layer = LayerHelper("lcm", x, y, name=name)
     op = layer.op
     a, b = _wide_integers(layer, "lcm", x, y)
     divisor = op.Max(_gcd(op, a, b), 1)
     return layer.result("Cast", op.Abs(op.Mul(op.Div(a, divisor), b)), to=promote(x.dtype, y.dtype).number)
 
 
-def _wide_integers(layer: Layer, function: str, *items: Variable) -> list[Variable]:
+def _wide_integers(layer: LayerHelper, function: str, *items: Variable) -> list[Variable]:
     if any(not item.dtype.is_integer for item in items):
         raise ArgumentError(f"{function} takes integers, not {[item.dtype.name for item in items]}.")
     return [as_dtype(layer.op, item, "int64") for item in items]
@@ -231,10 +232,10 @@ _EUCLID_STEPS = 92
 """Two 64-bit Fibonacci neighbours need so many."""
 
 
-def _gcd(op: Any, a: Variable, b: Variable) -> Variable:
+def _gcd(op: Builder, a: Variable, b: Variable) -> Variable:
     zero = op.Mul(op.Add(a, b), 0)
 
-    def step(build: Any, i: Variable, a: Variable, b: Variable) -> Any:
+    def step(build: Builder, i: Variable, a: Variable, b: Variable) -> Any:
         done = build.Equal(b, build.constant(np.int64(0)))
         safe = build.Where(done, build.constant(np.int64(1)), b)
         return build.Where(done, a, b), build.Where(done, b, build.Mod(a, safe))
@@ -246,7 +247,7 @@ def _gcd(op: Any, a: Variable, b: Variable) -> Variable:
 def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Variable:
     """Sum of several tensors of one shape."""
     items = [inputs] if is_variable(inputs) else list(inputs)
-    return Layer("sum", *items, name=name).result("Sum", *items)
+    return LayerHelper("sum", *items, name=name).result("Sum", *items)
 
 
 def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = None) -> Variable:
@@ -257,7 +258,7 @@ def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = No
         >>> paddle.multiplex([a, b], static.data("index", [4, 1], "int64")).shape
         (4, 2)
     """
-    layer = Layer("multiplex", *inputs, index, name=name)
+    layer = LayerHelper("multiplex", *inputs, index, name=name)
     op = layer.op
     stacked = op.Concat(*(op.Unsqueeze(item, [0]) for item in inputs), axis=0)
     chosen = op.Reshape(as_dtype(op, index, "int64"), np.array([-1, 1]))

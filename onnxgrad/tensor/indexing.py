@@ -1,4 +1,4 @@
-"""Reading and replacing elements at given places: gather, scatter, masks, and the index expressions of Python."""
+"""Reading and replacing elements at given indices: gather, scatter, masks, and the index expressions of Python."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import as_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
-from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
     "gather",
@@ -45,21 +46,21 @@ def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = No
         >>> paddle.gather(static.data("x", [4, 3]), static.data("i", [2], "int64")).shape
         (2, 3)
     """
-    layer = Layer("gather", x, index, name=name)
+    layer = LayerHelper("gather", x, index, name=name)
     axis = 0 if axis is None else int(axis.value.numpy()) if is_variable(axis) and axis.value is not None else axis
     if index.ndim == 2 and index.shape[1] == 1:
         index = layer.op.Squeeze(index, [1])
     return layer.result("Gather", x, _position(layer.op, index), axis=axis)
 
 
-def _position(op: Any, index: Variable) -> Variable:
+def _position(op: Builder, index: Variable) -> Variable:
     """An index in one of the two types that ONNX takes."""
     return index if index.dtype.name in ("int32", "int64") else as_dtype(op, index, "int64")
 
 
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """Slices of ``x`` along ``axis``, in the order of a vector of indices."""
-    layer = Layer("index_select", x, index, name=name)
+    layer = LayerHelper("index_select", x, index, name=name)
     return layer.result("Gather", x, _position(layer.op, index), axis=axis)
 
 
@@ -70,24 +71,24 @@ def gather_nd(x: Variable, index: Variable, name: str | None = None) -> Variable
         >>> paddle.gather_nd(static.data("x", [4, 3, 2]), static.data("i", [5, 2], "int64")).shape
         (5, 2)
     """
-    layer = Layer("gather_nd", x, index, name=name)
+    layer = LayerHelper("gather_nd", x, index, name=name)
     return layer.result("GatherND", x, as_dtype(layer.op, index, "int64"))
 
 
 def index_sample(x: Variable, index: Variable) -> Variable:
     """For each row of ``x``, its elements at the columns in the same row of ``index``."""
-    layer = Layer("index_sample", x, index)
+    layer = LayerHelper("index_sample", x, index)
     return layer.result("GatherElements", x, _position(layer.op, index), axis=1)
 
 
 def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool = True) -> Variable:
-    """Elements of ``arr`` picked along ``axis``; the other axes broadcast.
+    """Elements of ``arr`` selected along ``axis``; the other axes broadcast.
 
     Example:
         >>> paddle.take_along_axis(static.data("x", [2, 4]), static.data("i", [2, 3], "int64"), 1).shape
         (2, 3)
     """
-    layer = Layer("take_along_axis", arr, indices)
+    layer = LayerHelper("take_along_axis", arr, indices)
     op = layer.op
     axis = normal_axis(axis, arr.ndim, "take_along_axis")
     if broadcast:
@@ -95,7 +96,7 @@ def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool
     return layer.result("GatherElements", arr, _position(op, indices), axis=axis)
 
 
-def _aligned(op: Any, arr: Variable, indices: Variable, axis: int) -> tuple[Variable, Variable]:
+def _aligned(op: Builder, arr: Variable, indices: Variable, axis: int) -> tuple[Variable, Variable]:
     """Both repeated along all axes but one to a common shape"""
     sizes, wanted = arr.shape, indices.shape
     others = [i for i in range(arr.ndim) if i != axis]
@@ -123,11 +124,11 @@ def put_along_axis(
     include_self: bool = True,
     broadcast: bool = True,
 ) -> Variable:
-    """``arr`` with values put at places along ``axis``.
+    """``arr`` with values put at indices along ``axis``.
 
     Args:
         arr: variable of any shape.
-        indices: places along ``axis``; of the same rank.
+        indices: along ``axis``; of the same rank.
         values: a number, or a variable that broadcasts to the shape of ``indices``.
         reduce: 'assign', or what happens to the element that is there: 'add', 'mul', 'amax', 'amin'. 'mean' divides the sum.
         include_self: False to leave the former element out of the reduction.
@@ -143,7 +144,7 @@ def put_along_axis(
     axis = normal_axis(axis, arr.ndim, "put_along_axis")
     if reduce not in (*_REDUCTIONS, "mean"):
         raise ArgumentError(f"put_along_axis: reduce is one of {sorted([*_REDUCTIONS, 'mean'])}, not {reduce!r}.")
-    places = _position(op, indices)
+    positions = _position(op, indices)
     if broadcast:
         size = shape_of(op, arr)
         one = np.array([1])
@@ -152,22 +153,22 @@ def put_along_axis(
             size[axis] = 1
         else:
             size = op.ScatterElements(size, np.array([axis]), one)
-        places = op.Expand(places, size)
-    updates = op.Expand(values if is_variable(values) else op.constant(values, arr.dtype), shape_of(op, places))
+        positions = op.Expand(positions, size)
+    updates = op.Expand(values if is_variable(values) else op.constant(values, arr.dtype), shape_of(op, positions))
     if reduce == "assign":
-        return layer.result("ScatterElements", arr, places, updates, axis=axis)
+        return layer.result("ScatterElements", arr, positions, updates, axis=axis)
     if not include_self:
         neutral = {"add": 0, "mean": 0, "mul": 1, "multiply": 1}.get(reduce)
-        first = updates if neutral is None else op.Expand(op.constant(neutral, arr.dtype), shape_of(op, places))
-        arr = op.ScatterElements(arr, places, first, axis=axis)
+        first = updates if neutral is None else op.Expand(op.constant(neutral, arr.dtype), shape_of(op, positions))
+        arr = op.ScatterElements(arr, positions, first, axis=axis)
     if reduce != "mean":
-        return layer.result("ScatterElements", arr, places, updates, axis=axis, reduction=_REDUCTIONS[reduce])
-    ones = op.Expand(op.constant(1, arr.dtype), shape_of(op, places))
+        return layer.result("ScatterElements", arr, positions, updates, axis=axis, reduction=_REDUCTIONS[reduce])
+    ones = op.Expand(op.constant(1, arr.dtype), shape_of(op, positions))
     start = op.Expand(op.constant(1, arr.dtype), shape_of(op, arr))
     if not include_self:
-        start = op.ScatterElements(start, places, op.Sub(ones, ones), axis=axis)
-    many = op.ScatterElements(start, places, ones, axis=axis, reduction="add")
-    return layer.result("Div", op.ScatterElements(arr, places, updates, axis=axis, reduction="add"), many)
+        start = op.ScatterElements(start, positions, op.Sub(ones, ones), axis=axis)
+    many = op.ScatterElements(start, positions, ones, axis=axis, reduction="add")
+    return layer.result("Div", op.ScatterElements(arr, positions, updates, axis=axis, reduction="add"), many)
 
 
 def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None) -> Variable:
@@ -178,18 +179,18 @@ def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = T
         >>> paddle.scatter(x, i, static.data("u", [3, 2])).shape
         (4, 2)
     """
-    layer = Layer("scatter", x, index, updates, name=name)
+    layer = LayerHelper("scatter", x, index, updates, name=name)
     op = layer.op
-    places = op.Unsqueeze(as_dtype(op, index, "int64"), [-1]) if index.ndim == 1 else as_dtype(op, index, "int64")
+    positions = op.Unsqueeze(as_dtype(op, index, "int64"), [-1]) if index.ndim == 1 else as_dtype(op, index, "int64")
     if overwrite:
-        return layer.result("ScatterND", x, places, updates)
-    cleared = op.ScatterND(x, places, op.Sub(updates, updates))
-    return layer.result("Add", cleared, _summed_at(op, places, updates, shape_of(op, x)))
+        return layer.result("ScatterND", x, positions, updates)
+    cleared = op.ScatterND(x, positions, op.Sub(updates, updates))
+    return layer.result("Add", cleared, _summed_at(op, positions, updates, shape_of(op, x)))
 
 
 def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
     """``x`` with updates added at the positions in the last axis of ``index``; repeated positions add up."""
-    layer = Layer("scatter_nd_add", x, index, updates, name=name)
+    layer = LayerHelper("scatter_nd_add", x, index, updates, name=name)
     op = layer.op
     return layer.result("Add", x, _summed_at(op, as_dtype(op, index, "int64"), updates, shape_of(op, x)))
 
@@ -202,12 +203,12 @@ def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None 
         >>> paddle.scatter_nd(i, u, [4, 2]).shape
         (4, 2)
     """
-    layer = Layer("scatter_nd", index, updates, name=name)
+    layer = LayerHelper("scatter_nd", index, updates, name=name)
     op = layer.op
     return layer.result("Identity", _summed_at(op, as_dtype(op, index, "int64"), updates, shape_operand(op, shape)))
 
 
-def _summed_at(op: Any, index: Variable, updates: Variable, size: Any) -> Any:
+def _summed_at(op: Builder, index: Variable, updates: Variable, size: Any) -> Variable:
     """Zeros of a shape with updates added at positions.
 
     The positions become numbers of rows, so that ScatterElements adds up: ScatterND loses updates on several threads.
@@ -229,10 +230,10 @@ def _summed_at(op: Any, index: Variable, updates: Variable, size: Any) -> Any:
 
 def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: str | None = None) -> Variable:
     """``x`` with the slices of ``value`` added along ``axis`` at a vector of indices."""
-    layer = Layer("index_add", x, index, value, name=name)
+    layer = LayerHelper("index_add", x, index, value, name=name)
     axis = normal_axis(axis, x.ndim, "index_add")
-    places = _spread(layer.op, index, value, axis)
-    return layer.result("ScatterElements", x, places, value, axis=axis, reduction="add")
+    positions = _spread(layer.op, index, value, axis)
+    return layer.result("ScatterElements", x, positions, value, axis=axis, reduction="add")
 
 
 def index_fill(x: Variable, index: Variable, axis: int, value: Any, name: str | None = None) -> Variable:
@@ -245,8 +246,8 @@ def index_fill(x: Variable, index: Variable, axis: int, value: Any, name: str | 
     return layer.result("ScatterElements", x, _spread(op, index, slices, axis), updates, axis=axis)
 
 
-def _spread(op: Any, index: Variable, like: Variable, axis: int) -> Any:
-    """A vector of places along one axis, repeated to the shape of ``like``"""
+def _spread(op: Builder, index: Variable, like: Variable, axis: int) -> Variable:
+    """A vector of indices along one axis, repeated to the shape of ``like``"""
     column = op.Reshape(_position(op, index), np.array([-1 if i == axis else 1 for i in builtins.range(like.ndim)]))
     return op.Expand(column, shape_of(op, like))
 
@@ -261,10 +262,10 @@ def index_put(
         >>> paddle.index_put(x, (i,), static.data("v", [3, 2])).shape
         (4, 2)
     """
-    layer = Layer("index_put", x, *indices, value, name=name)
+    layer = LayerHelper("index_put", x, *indices, value, name=name)
     op = layer.op
     if any(item.dtype == "bool" for item in indices):
-        positions, size = _positions(op, x, _masks_as_places(op, list(indices)))
+        positions, size = _positions(op, x, _masks_as_indices(op, list(indices)))
     else:
         positions, size = _positions(op, x, list(indices))
     updates = op.Expand(as_dtype(op, value, x.dtype), size)
@@ -273,8 +274,8 @@ def index_put(
     return layer.result("Add", x, _summed_at(op, positions, updates, shape_of(op, x)))
 
 
-def _masks_as_places(op: Any, indices: Sequence[Variable]) -> list[Variable]:
-    """Each mask as one vector of places per axis that it covers"""
+def _masks_as_indices(op: Builder, indices: Sequence[Variable]) -> list[Variable]:
+    """Each mask as one vector of indices per axis that it covers"""
     found: list[Variable] = []
     for item in indices:
         if item.dtype != "bool":
@@ -285,8 +286,8 @@ def _masks_as_places(op: Any, indices: Sequence[Variable]) -> list[Variable]:
     return found
 
 
-def _positions(op: Any, x: Variable, indices: Sequence[Variable]) -> tuple[Any, Any]:
-    """Index variables as one operand of GatherND, and the shape of what it picks"""
+def _positions(op: Builder, x: Variable, indices: Sequence[Variable]) -> tuple[Any, Any]:
+    """Index variables as one operand of GatherND, and the shape of what it selects"""
     wide = [as_dtype(op, item, "int64") for item in indices]
     total = wide[0] if len(wide) == 1 else op.Sum(*(op.Cast(item, to=1) for item in wide))
     common = op.Shape(total)
@@ -303,21 +304,21 @@ def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = N
     Args:
         mode: what is done with an index outside: 'raise' an error at run time, 'wrap' it around, or 'clip' it.
     """
-    layer = Layer("take", x, index, name=name)
+    layer = LayerHelper("take", x, index, name=name)
     op = layer.op
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentError(f"take: mode is 'raise', 'wrap' or 'clip', not {mode!r}.")
-    places = as_dtype(op, index, "int64")
+    positions = as_dtype(op, index, "int64")
     if mode == "wrap":
-        places = op.Mod(places, op.Size(x))
+        positions = op.Mod(positions, op.Size(x))
     if mode == "clip":
-        places = op.Clip(places, np.array(0), op.Sub(op.Size(x), np.array(1)))
-    return layer.result("Gather", op.Reshape(x, np.array([-1])), places)
+        positions = op.Clip(positions, np.array(0), op.Sub(op.Size(x), np.array(1)))
+    return layer.result("Gather", op.Reshape(x, np.array([-1])), positions)
 
 
 def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Variable:
     """Indices as one of ``nshards`` equal parts of ``index_num`` counts them; ``ignore_value`` for those of other parts."""
-    layer = Layer("shard_index", input)
+    layer = LayerHelper("shard_index", input)
     op = layer.op
     if not 0 <= shard_id < nshards:
         raise ArgumentError(f"shard_index: shard_id {shard_id} must lie in 0 to {nshards - 1}.")
@@ -336,7 +337,7 @@ def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Varia
         >>> paddle.masked_select(static.data("x", [2, 3]), static.data("m", [2, 3], "bool")).shape
         (-1,)
     """
-    layer = Layer("masked_select", x, mask, name=name)
+    layer = LayerHelper("masked_select", x, mask, name=name)
     op = layer.op
     if x.static_shape is None or x.static_shape != mask.static_shape:
         both = op.Shape(op.Or(mask, op.Cast(op.Expand(np.array(0), op.Shape(x)), to=9)))
@@ -352,12 +353,12 @@ def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None
 
 def masked_scatter(x: Variable, mask: Variable, value: Variable, name: str | None = None) -> Variable:
     """``x`` with the elements where a mask is true replaced by those of ``value``, one after the other."""
-    layer = Layer("masked_scatter", x, mask, value, name=name)
+    layer = LayerHelper("masked_scatter", x, mask, value, name=name)
     op = layer.op
     chosen = op.Expand(mask, shape_of(op, x))
     order = op.CumSum(op.Cast(op.Reshape(chosen, np.array([-1])), to=7), np.array(0))
-    places = op.Reshape(op.Max(op.Sub(order, np.array(1)), np.array(0)), shape_of(op, x), allowzero=1)
-    values = op.Gather(op.Reshape(as_dtype(op, value, x.dtype), np.array([-1])), places)
+    positions = op.Reshape(op.Max(op.Sub(order, np.array(1)), np.array(0)), shape_of(op, x), allowzero=1)
+    values = op.Gather(op.Reshape(as_dtype(op, value, x.dtype), np.array([-1])), positions)
     return layer.result("Where", chosen, values, x)
 
 
@@ -410,7 +411,7 @@ def setitem(x: Variable, item: Any, value: Any) -> Variable:
 
 
 class _Index:
-    """An index expression on one variable, taken apart: slices first, then places, then new axes."""
+    """An index expression on one variable, taken apart: slices first, then indices, then new axes."""
 
     def __init__(self, x: Variable, item: Any) -> None:
         self.x = x
@@ -418,14 +419,14 @@ class _Index:
         if isinstance(item, list) and any(isinstance(part, (builtins.slice, type(None), type(...))) for part in item):
             items = list(item)
         others = [part for part in items if is_variable(part)]
-        self.layer = Layer("slice", x, *others, name=f"{x.name}_slice")
+        self.layer = LayerHelper("slice", x, *others, name=f"{x.name}_slice")
         self.op = self.layer.op
         items = [self._operand(part) for part in items]
         self._expand_masks_and_ellipsis(items)
 
     def _operand(self, part: Any) -> Any:
         if isinstance(part, (bool, np.bool_)):
-            raise ArgumentTypeError(f"indexing {self.x.name}: a single truth value is no index. Use a mask or an integer.")
+            raise ArgumentTypeError(f"indexing {self.x.name}: a single boolean is no index. Use a mask or an integer.")
         if part is None or part is Ellipsis or isinstance(part, builtins.slice) or is_variable(part):
             return part
         if isinstance(part, (int, np.integer)):
@@ -457,7 +458,7 @@ class _Index:
         self.items: list[Any] = []
         for part in items:
             if is_variable(part) and part.dtype == "bool":
-                self.items.extend(_masks_as_places(self.op, [part]))
+                self.items.extend(_masks_as_indices(self.op, [part]))
             else:
                 self.items.append(part)
 
@@ -512,12 +513,12 @@ class _Index:
         """Apply the index variables. Adjacent ones leave their axes in place, separated ones in front, as in numpy."""
         op = self.op
         axes_only = [part for part in rest if part is not None]
-        # Beside an array, an int is an array of one place.
-        places = {i: part for i, part in enumerate(axes_only) if is_variable(part)}
-        if len(places) == 1 and not any(isinstance(part, int) for part in axes_only):
-            ((axis, index),) = places.items()
+        # Beside an array, an int is an array of one index.
+        arrays = {i: part for i, part in enumerate(axes_only) if is_variable(part)}
+        if len(arrays) == 1 and not any(isinstance(part, int) for part in axes_only):
+            ((axis, index),) = arrays.items()
             y = op.Gather(x, _position(op, index), axis=axis)
-            at = _place(rest, index)
+            at = _position_of(rest, index)
             return y, [*rest[:at], *[builtins.slice(None)] * index.ndim, *rest[at + 1 :]]
         advanced = [i for i, part in enumerate(axes_only) if is_variable(part) or isinstance(part, int)]
         adjacent = _adjacent(rest)
@@ -557,7 +558,7 @@ class _Index:
         return self.layer.result("Reshape", done, size, allowzero=1)
 
 
-def _place(items: Sequence[Any], wanted: Any) -> int:
+def _position_of(items: Sequence[Any], wanted: Any) -> int:
     return next(i for i, part in enumerate(items) if part is wanted)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import Shape, as_operand, integers, known_dim, normal_axis, shape_operand
-from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
 
 __all__ = [
@@ -43,7 +43,7 @@ def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Var
         (-1, 5)
     """
     items = list(x)
-    layer = Layer("concat", *items, name=name)
+    layer = LayerHelper("concat", *items, name=name)
     (axis,) = integers(axis.value.numpy() if is_variable(axis) and axis.value is not None else axis, "concat")
     return layer.result("Concat", *items, axis=axis)
 
@@ -55,7 +55,7 @@ def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Vari
         >>> paddle.stack([static.data("x", [None, 2]), static.data("y", [None, 2])], axis=1).shape
         (-1, 2, 2)
     """
-    layer = Layer("stack", *x, name=name)
+    layer = LayerHelper("stack", *x, name=name)
     return layer.result("Concat", *(layer.op.Unsqueeze(item, [axis]) for item in x), axis=axis)
 
 
@@ -93,7 +93,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variabl
         >>> [part.shape for part in paddle.split(static.data("x", [None, 6]), [1, -1], axis=1)]
         [(-1, 1), (-1, 5)]
     """
-    layer = Layer("split", x, name=name)
+    layer = LayerHelper("split", x, name=name)
     (axis,) = integers(axis.value.numpy() if is_variable(axis) and axis.value is not None else axis, "split")
     axis = normal_axis(axis, x.ndim, "split")
     if isinstance(num_or_sections, (int, np.integer)):
@@ -106,7 +106,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variabl
     return _split_sizes(layer, x, integers(list(num_or_sections), "split"), axis)
 
 
-def _split_sizes(layer: Layer, x: Variable, sizes: list[int], axis: int) -> list[Variable]:
+def _split_sizes(layer: LayerHelper, x: Variable, sizes: list[int], axis: int) -> list[Variable]:
     if -1 in sizes:
         whole = known_dim(x, axis, "split with a part of size -1")
         sizes[sizes.index(-1)] = whole - sum(size for size in sizes if size != -1)
@@ -122,7 +122,7 @@ def tensor_split(x: Variable, num_or_indices: int | Sequence[int], axis: int = 0
         >>> [part.shape for part in paddle.tensor_split(static.data("x", [7]), 3)]
         [(3,), (2,), (2,)]
     """
-    layer = Layer("tensor_split", x, name=name)
+    layer = LayerHelper("tensor_split", x, name=name)
     axis = normal_axis(axis, x.ndim, "tensor_split")
     size = known_dim(x, axis, "tensor_split")
     if isinstance(num_or_indices, (int, np.integer)):
@@ -164,7 +164,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None, name: str | None
         >>> [part.shape for part in paddle.unstack(static.data("x", [None, 2]), axis=1)]
         [(-1,), (-1,)]
     """
-    layer = Layer("unstack", x, name=name)
+    layer = LayerHelper("unstack", x, name=name)
     op = layer.op
     axis = normal_axis(axis, x.ndim, "unstack")
     size = known_dim(x, axis, "unstack") if num is None else num
@@ -186,14 +186,14 @@ def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Varia
         >>> paddle.slice(static.data("x", [3, 4]), [0, 1], [0, 1], [2, 3]).shape
         (2, 2)
     """
-    layer = Layer("slice", input)
+    layer = LayerHelper("slice", input)
     op = layer.op
     return layer.result("Slice", input, shape_operand(op, starts), shape_operand(op, ends), list(axes))
 
 
 def strided_slice(x: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any, name: str | None = None) -> Variable:
     """``slice`` with steps, which may be negative."""
-    layer = Layer("strided_slice", x, name=name)
+    layer = LayerHelper("strided_slice", x, name=name)
     op = layer.op
     lower, upper, steps = (shape_operand(op, item) for item in (starts, ends, strides))
     return layer.result("Slice", x, lower, upper, list(axes), steps)
@@ -206,7 +206,7 @@ def crop(x: Variable, shape: Shape | None = None, offsets: Any = None, name: str
         >>> paddle.crop(static.data("x", [3, 4]), [2, -1], [1, 1]).shape
         (2, 3)
     """
-    layer = Layer("crop_tensor", x, name=name)
+    layer = LayerHelper("crop_tensor", x, name=name)
     op = layer.op
     rank = x.ndim
     start = shape_operand(op, [0] * rank if offsets is None else offsets)

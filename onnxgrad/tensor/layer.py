@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 
 from onnxgrad import state
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.defaults import default_main_program, default_startup_program
+from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.transaction import transaction
+from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.passes.lift import has_form_of_21, lift
+from onnxgrad.core.runtime.places import CPUPlace
+from onnxgrad.core.runtime.session_cache import prepare
 from onnxgrad.dtypes import DType
 from onnxgrad.eager.record import BLOCK, EAGER
-from onnxgrad.errors import ArgumentError, NotAVariable
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.defaults import default_main_program, default_startup_program
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.variable import Parameter, Variable
-from onnxgrad.passes.lift import lift
-from onnxgrad.runtime.places import CPUPlace
-from onnxgrad.runtime.session_cache import prepare
+from onnxgrad.errors import ArgumentError, IllTyped, NotAVariable
 
 if TYPE_CHECKING:
-    from onnxgrad.nn.initializer import Initializer
-    from onnxgrad.nn.param_attr import WeightNormParamAttr
+    from onnxgrad.eager.tensor import Tensor as EagerTensor
+    from onnxgrad.tensor.initializer import Initializer
+    from onnxgrad.tensor.param_attr import WeightNormParamAttr
 
-__all__ = ["Layer", "is_variable", "overwritten", "program_of", "require_variables"]
+__all__ = ["LayerHelper", "is_variable", "overwritten", "program_of", "require_variables"]
 
 
 def is_variable(item: Any) -> TypeGuard[Variable]:
@@ -43,7 +47,7 @@ def require_variables(function: str, *items: Any) -> None:
 def overwritten(function: str, x: Any, result: Variable) -> Variable:
     """What an in-place function gives. A program's variables are never overwritten: their result is a new one, as in Paddle."""
     if isinstance(x, Variable) and x.is_eager:
-        return x.become(result)  # type: ignore[attr-defined, no-any-return]
+        return cast("EagerTensor", x).become(cast("EagerTensor", result))
     plain = function.removesuffix("_")
     warnings.warn(f"In a program, {function}() is the same as {plain}() and overwrites nothing.", stacklevel=3)
     return result
@@ -67,7 +71,25 @@ def program_of(variables: Sequence[Variable], static: bool = False) -> Program:
 _EAGER_BUILDER = Builder(BLOCK)
 
 
-class Layer:
+class _LayerBuilder(Builder):
+    """Writes operators as in opset 21; a program in an older opset stays there as long as that has the operator in this form."""
+
+    __slots__ = ()
+
+    def emit(self, op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, key: str = "", domain: str = "") -> Any:
+        program = self.block.program
+        version = program.opset_version() or OLDEST_WITH_RULES
+        if version < OLDEST_WITH_RULES:
+            if domain == "" and has_form_of_21(op_type, version):
+                with suppress(IllTyped):  # 21 may admit the element type
+                    return super().emit(op_type, args, kwargs, outputs, key, domain)
+            with transaction(program):
+                lift(program)
+                return super().emit(op_type, args, kwargs, outputs, key, domain)
+        return super().emit(op_type, args, kwargs, outputs, key, domain)
+
+
+class LayerHelper:
     """One use of a layer: counts its name, then its results ``<name>.tmp_0`` and parameters ``<name>.w_0``, ``<name>.b_0``."""
 
     def __init__(self, kind: str, *variables: Any, name: str | None = None, static: bool = False) -> None:
@@ -76,23 +98,23 @@ class Layer:
         if self.program is EAGER:
             self.name, self.op = kind, _EAGER_BUILDER
             return
-        lift(self.program)
         self.name = name if name is not None else state.generate_name(kind)
-        self.op = Builder(self.program.current_block(), key=f"{self.name}.inner")
-
-    def emit(self, op_type: str, *args: Any, **kwargs: Any) -> Any:
-        """Append the operator that computes the next result of this layer."""
-        return self.op.emit(op_type, args, kwargs, key=f"{self.name}.tmp")
+        self.op = _LayerBuilder(self.program.current_block(), key=f"{self.name}.inner")
 
     def result(self, op_type: str, *args: Any, **kwargs: Any) -> Variable:
-        """What ``emit`` gives for an operator with one output."""
-        found: Variable = self.emit(op_type, *args, **kwargs)
+        """Append the operator that computes the next result of this layer; it has one output."""
+        found: Variable = self.op.emit(op_type, args, kwargs, key=f"{self.name}.tmp")
         return found
 
     def results(self, count: int, op_type: str, *args: Any, **kwargs: Any) -> list[Variable]:
         """The ``count`` outputs of an operator, as the next results of this layer."""
         found = self.op.emit(op_type, args, kwargs, outputs=count, key=f"{self.name}.tmp")
-        return list(found) if count > 1 else [found]
+        return list(found) if isinstance(found, tuple) else [found]
+
+    def skip_names(self, count: int) -> None:
+        """Count names of results that Paddle computes in between and ONNX does not, so that the next result has Paddle's name."""
+        for _ in range(count):
+            state.generate_name(f"{self.name}.tmp")
 
     def activate(self, x: Variable, activation: str | None) -> Variable:
         """Apply an activation by its Paddle name."""
@@ -101,15 +123,14 @@ class Layer:
         op_type = _ACTIVATIONS.get(activation)
         if op_type is None:
             raise ArgumentError(f"there is no activation {activation!r}. Use one of {sorted(_ACTIVATIONS)}.")
-        found: Variable = self.emit(op_type, x)
-        return found
+        return self.result(op_type, x)
 
     def parameter(
         self, attr: Any, suffix: str, shape: list[int], dtype: DType, default: Initializer, trainable: bool = True
     ) -> Parameter | None:
         """A parameter of this layer; None when ``attr`` is False. A name that exists is shared."""
-        from onnxgrad.nn.initializer import global_initializer
-        from onnxgrad.nn.param_attr import ParamAttr, WeightNormParamAttr
+        from onnxgrad.tensor.initializer import global_initializer
+        from onnxgrad.tensor.param_attr import ParamAttr, WeightNormParamAttr
 
         attr = ParamAttr.of(attr)
         if attr is None:
@@ -121,26 +142,24 @@ class Layer:
             return self._normalised(attr, suffix, shape, dtype, default)  # type: ignore[return-value]
         if attr.name is not None and attr.name in block.vars:
             return block.create_parameter(attr.name, shape, dtype, trainable)
-        name = attr.name if attr.name is not None else self.program.generate_name(f"{self.name}.{suffix}")
+        name = attr.name_in(self.name, suffix, self.program.generate_name)
         parameter = block.create_parameter(name, shape, dtype, attr.trainable and trainable)
-        parameter.optimize_attr = {"learning_rate": attr.learning_rate}
-        parameter.regularizer, parameter.need_clip = attr.regularizer, attr.need_clip
-        parameter.do_model_average = attr.do_model_average
+        attr.describe(parameter)
         _initialise(self.program, parameter, attr.initializer or global_initializer(suffix) or default)
         return parameter
 
     def _normalised(self, attr: WeightNormParamAttr, suffix: str, shape: list[int], dtype: DType, default: Initializer) -> Variable:
         """g * v / |v|, for parameters v and g, where g starts as |v|, so that the product starts as v."""
-        from onnxgrad.nn.initializer import NormOf
+        from onnxgrad.tensor.initializer import NormOf
 
-        name = attr.name if attr.name is not None else self.program.generate_name(f"{self.name}.{suffix}")
-        v = self.parameter(attr.part(f"{name}_v"), suffix, shape, dtype, default)
+        name = attr.name_in(self.name, suffix, self.program.generate_name)
+        v = self.parameter(attr.under(f"{name}_v"), suffix, shape, dtype, default)
         assert v is not None
         axes = [i for i in range(len(shape)) if attr.dim is None or i != attr.dim % len(shape)]
         sizes = [1 if i in axes else size for i, size in enumerate(shape)]
-        g = self.parameter(attr.part(f"{name}_g", NormOf(v.name, axes)), suffix, sizes, dtype, default)
+        g = self.parameter(attr.under(f"{name}_g", NormOf(v.name, axes)), suffix, sizes, dtype, default)
         length = self.op.ReduceL2(v, axes, keepdims=1)
-        return self.op.Mul(v, self.op.Div(g, length))  # type: ignore[no-any-return]
+        return self.op.Mul(v, self.op.Div(g, length))
 
 
 def _initialise(program: Program, parameter: Parameter, initializer: Initializer) -> None:

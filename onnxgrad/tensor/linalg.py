@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, NotOffered
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, integers, known_dim, normal_axis, promoted
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = [
     "addmm",
@@ -59,25 +59,25 @@ def matmul(x: Variable, y: Variable, transpose_x: bool = False, transpose_y: boo
         >>> paddle.matmul(x, w, transpose_y=True).shape
         (-1, 4)
     """
-    layer = Layer("matmul_v2", x, y, name=name)
+    layer = LayerHelper("matmul_v2", x, y, name=name)
     x, y = promoted(layer.op, x, y)
     x = transposed(layer, x) if transpose_x else x
     y = transposed(layer, y) if transpose_y else y
     return layer.result("MatMul", x, y)
 
 
-def transposed(layer: Layer, x: Variable) -> Variable:
+def transposed(layer: LayerHelper, x: Variable) -> Variable:
     """The last two axes exchanged."""
     if x.ndim < 2:
         raise ArgumentError(f"matmul: the vector {x!r} cannot be transposed.")
     order = list(range(x.ndim))
     order[-2:] = [order[-1], order[-2]]
-    return layer.op.Transpose(x, perm=order)  # type: ignore[no-any-return]
+    return layer.op.Transpose(x, perm=order)
 
 
 def mm(input: Variable, mat2: Variable, name: str | None = None) -> Variable:
     """Matrix product."""
-    return Layer("matmul_v2", input, mat2, name=name).result("MatMul", input, mat2)
+    return LayerHelper("matmul_v2", input, mat2, name=name).result("MatMul", input, mat2)
 
 
 def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
@@ -86,7 +86,7 @@ def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     Raises:
         ArgumentError: if one does not have three axes.
     """
-    layer = Layer("bmm", x, y, name=name)
+    layer = LayerHelper("bmm", x, y, name=name)
     if x.ndim != 3 or y.ndim != 3:
         raise ArgumentError(f"bmm takes three axes each, not {x.ndim} and {y.ndim}. Use matmul for others.")
     return layer.result("MatMul", x, y)
@@ -94,7 +94,7 @@ def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
     """Product of a matrix and a vector."""
-    return Layer("mv", x, vec, name=name).result("MatMul", x, vec)
+    return LayerHelper("mv", x, vec, name=name).result("MatMul", x, vec)
 
 
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
@@ -104,13 +104,13 @@ def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
         >>> paddle.dot(static.data("x", [None, 3]), static.data("y", [None, 3])).shape
         (-1,)
     """
-    layer = Layer("dot", x, y, name=name)
+    layer = LayerHelper("dot", x, y, name=name)
     return layer.result("ReduceSum", layer.op.Mul(*promoted(layer.op, x, y)), [-1], keepdims=0)
 
 
 def vecdot(x: Variable, y: Variable, axis: int = -1, name: str | None = None) -> Variable:
     """Sum of products along ``axis``; the other axes broadcast."""
-    layer = Layer("vecdot", x, y, name=name)
+    layer = LayerHelper("vecdot", x, y, name=name)
     return layer.result("ReduceSum", layer.op.Mul(*promoted(layer.op, x, y)), [axis], keepdims=0)
 
 
@@ -121,7 +121,7 @@ def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
         >>> paddle.outer(static.data("x", [3]), static.data("y", [4])).shape
         (3, 4)
     """
-    layer = Layer("outer", x, y, name=name)
+    layer = LayerHelper("outer", x, y, name=name)
     op = layer.op
     a, b = promoted(op, x, y)
     return layer.result("Mul", op.Reshape(a, np.array([-1, 1])), op.Reshape(b, np.array([1, -1])))
@@ -135,7 +135,7 @@ def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
         (2, 5)
     """
     if x.ndim == 0 or y.ndim == 0:
-        layer = Layer("inner", x, y, name=name)
+        layer = LayerHelper("inner", x, y, name=name)
         return layer.result("Mul", x, y)
     return tensordot(x, y, ([-1], [-1]), name)
 
@@ -150,7 +150,7 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
         >>> paddle.tensordot(static.data("x", [2, 3, 4]), static.data("y", [4, 3, 5]), ([1, 2], [1, 0])).shape
         (2, 5)
     """
-    layer = Layer("tensordot", x, y, name=name)
+    layer = LayerHelper("tensordot", x, y, name=name)
     if isinstance(axes, int):
         first, second = list(range(x.ndim - axes, x.ndim)), list(range(axes))
     else:
@@ -178,13 +178,13 @@ def einsum(equation: str, *operands: Variable) -> Variable:
         >>> paddle.einsum("bij,bjk->bik", static.data("x", [None, 2, 3]), static.data("y", [None, 3, 4])).shape
         (-1, 2, 4)
     """
-    layer = Layer("einsum", *operands)
+    layer = LayerHelper("einsum", *operands)
     return layer.result("Einsum", *promoted(layer.op, *operands), equation=equation.replace(" ", ""))
 
 
 def multi_dot(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Product of several matrices, in the cheapest order when their sizes are known."""
-    layer = Layer("multi_dot", *x, name=name)
+    layer = LayerHelper("multi_dot", *x, name=name)
     items = list(x)
     while len(items) > 2:
         at = _cheapest(items)
@@ -205,7 +205,7 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
         >>> paddle.kron(static.data("x", [2, 3]), static.data("y", [4, 2])).shape
         (8, 6)
     """
-    layer = Layer("kron", x, y, name=name)
+    layer = LayerHelper("kron", x, y, name=name)
     op = layer.op
     rank = max(x.ndim, y.ndim)
     x, y = (op.Unsqueeze(v, list(range(rank - v.ndim))) if v.ndim < rank else v for v in promoted(op, x, y))
@@ -223,7 +223,7 @@ def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> V
     Raises:
         ArgumentError: if there is no such axis.
     """
-    layer = Layer("cross", x, y, name=name)
+    layer = LayerHelper("cross", x, y, name=name)
     op = layer.op
     if axis == 9:
         if 3 not in x.shape:
@@ -237,19 +237,19 @@ def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> V
 
 def addmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
     """``beta * input + alpha * x @ y`` for matrices."""
-    return Layer("addmm", input, x, y, name=name).result("Gemm", x, y, input, alpha=float(alpha), beta=float(beta))
+    return LayerHelper("addmm", input, x, y, name=name).result("Gemm", x, y, input, alpha=float(alpha), beta=float(beta))
 
 
 def baddbmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
     """``beta * input + alpha * x @ y`` for batches of matrices."""
-    layer = Layer("baddbmm", input, x, y, name=name)
+    layer = LayerHelper("baddbmm", input, x, y, name=name)
     op = layer.op
     return layer.result("Add", op.Mul(input, beta), op.Mul(op.MatMul(x, y), alpha))
 
 
 def matrix_transpose(x: Variable, name: str | None = None) -> Variable:
     """The last two axes exchanged."""
-    layer = Layer("matrix_transpose", x, name=name)
+    layer = LayerHelper("matrix_transpose", x, name=name)
     return layer.result("Identity", transposed(layer, x))
 
 
@@ -280,7 +280,7 @@ def norm(x: Variable, p: Any = None, axis: Any = None, keepdim: bool = False, na
 
 def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """(sum of |x|^p)^(1/p) over ``axis``; inf gives the largest, -inf the smallest, 0 the number of elements that are not 0."""
-    layer = Layer("p_norm", x, name=name)
+    layer = LayerHelper("p_norm", x, name=name)
     op = layer.op
     x, axes, keep = floating(op, x), axes_of(axis), int(keepdim)
     if not x.ndim:
@@ -304,7 +304,7 @@ def matrix_norm(
     Raises:
         NotOffered: for 'nuc', 2 and -2, which need singular values.
     """
-    layer = Layer("matrix_norm", x, name=name)
+    layer = LayerHelper("matrix_norm", x, name=name)
     op = layer.op
     rows, columns = (normal_axis(a, x.ndim, "matrix_norm") for a in axis)
     if p == "fro":
@@ -319,7 +319,7 @@ def matrix_norm(
 
 def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Variable:
     """Norm of ``x - y`` over all elements."""
-    return vector_norm(Layer("dist", x, y, name=name).op.Sub(x, y), float(p))
+    return vector_norm(LayerHelper("dist", x, y, name=name).op.Sub(x, y), float(p))
 
 
 def pdist(
@@ -336,7 +336,7 @@ def pdist(
     """
     if x.ndim != 2 or x.shape[0] < 0:
         raise ArgumentError(f"pdist takes a matrix with a known number of rows, not {x!r}.")
-    layer = Layer("pdist", x, name=name)
+    layer = LayerHelper("pdist", x, name=name)
     first, second = np.triu_indices(x.shape[0], 1)
     return layer.result("Gather", layer.op.Reshape(cdist(x, x, p, compute_mode), [-1]), first * x.shape[0] + second, axis=0)
 
@@ -354,13 +354,13 @@ def cdist(
         >>> paddle.cdist(static.data("x", [3, 4]), static.data("y", [2, 4])).shape
         (3, 2)
     """
-    op = Layer("cdist", x, y, name=name).op
+    op = LayerHelper("cdist", x, y, name=name).op
     return vector_norm(op.Sub(op.Unsqueeze(x, [-2]), op.Unsqueeze(y, [-3])), float(p), -1)
 
 
 def renorm(x: Variable, p: float, axis: int, max_norm: float) -> Variable:
     """``x`` with each slice along ``axis`` scaled down to norm ``max_norm`` if it is longer."""
-    layer = Layer("renorm", x)
+    layer = LayerHelper("renorm", x)
     op = layer.op
     axis = normal_axis(axis, x.ndim, "renorm")
     length = vector_norm(x, p, [i for i in range(x.ndim) if i != axis], keepdim=True)
@@ -385,7 +385,7 @@ def cov(
         fweights: how often each observation counts.
         aweights: a weight for each observation.
     """
-    layer = Layer("cov", x, *(w for w in (fweights, aweights) if w is not None), name=name)
+    layer = LayerHelper("cov", x, *(w for w in (fweights, aweights) if w is not None), name=name)
     op = layer.op
     if x.ndim == 1:
         x = op.Unsqueeze(x, [0])
@@ -408,7 +408,7 @@ def cov(
 
 def corrcoef(x: Variable, rowvar: bool = True, name: str | None = None) -> Variable:
     """Correlations of the rows of a matrix (its columns without ``rowvar``)."""
-    layer = Layer("corrcoef", x, name=name)
+    layer = LayerHelper("corrcoef", x, name=name)
     op = layer.op
     found = cov(x, rowvar)
     if not found.ndim:

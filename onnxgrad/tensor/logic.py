@@ -1,4 +1,4 @@
-"""Comparisons, truth values and bits."""
+"""Comparisons, booleans and bits."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import as_dtype, layer_for, promoted
-from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
     "allclose",
@@ -108,7 +109,7 @@ def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
         >>> paddle.equal_all(static.data("x", [2]), static.data("y", [2])).shape
         ()
     """
-    layer = Layer("equal_all", x, y, name=name)
+    layer = LayerHelper("equal_all", x, y, name=name)
     if x.static_shape is not None and y.static_shape is not None and x.static_shape != y.static_shape:
         return layer.result("Identity", layer.op.constant(np.array(False)))
     return layer.result("Cast", layer.op.ReduceMin(layer.op.Cast(equal(x, y), to=6), keepdims=0), to=9)
@@ -118,7 +119,7 @@ def isclose(
     x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
 ) -> Variable:
     """Whether ``|x - y| <= atol + rtol * |y|``, element by element."""
-    layer = Layer("isclose", x, y, name=name)
+    layer = LayerHelper("isclose", x, y, name=name)
     op = layer.op
     a, b = promoted(op, x, y)
     near = op.LessOrEqual(op.Abs(op.Sub(a, b)), op.Add(op.Mul(op.Abs(b), rtol), atol)) if a.dtype.is_float else op.Equal(a, b)
@@ -132,14 +133,14 @@ def allclose(
     x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
 ) -> Variable:
     """Whether all elements are close, in the sense of ``isclose``."""
-    layer = Layer("allclose", x, y, name=name)
+    layer = LayerHelper("allclose", x, y, name=name)
     near = layer.op.Cast(isclose(x, y, rtol, atol, equal_nan), to=6)
     return layer.result("Cast", layer.op.ReduceMin(near, keepdims=0), to=9)
 
 
 def isin(x: Variable, test_x: Variable, assume_unique: bool = False, invert: bool = False, name: str | None = None) -> Variable:
     """Whether each element of ``x`` occurs in ``test_x``; with ``invert``, whether it does not."""
-    layer = Layer("isin", x, test_x, name=name)
+    layer = LayerHelper("isin", x, test_x, name=name)
     op = layer.op
     a, b = promoted(op, x, test_x)
     same = op.Cast(op.Equal(op.Unsqueeze(a, [-1]), op.Reshape(b, np.array([-1]))), to=6)
@@ -169,7 +170,7 @@ def isneginf(x: Variable, name: str | None = None) -> Variable:
 
 def isfinite(x: Variable, name: str | None = None) -> Variable:
     """Whether elements are neither NaN nor infinite."""
-    layer = Layer("isfinite_v2", x, name=name)
+    layer = LayerHelper("isfinite_v2", x, name=name)
     op = layer.op
     if not x.dtype.is_float:
         return layer.result("Equal", x, x)
@@ -177,7 +178,7 @@ def isfinite(x: Variable, name: str | None = None) -> Variable:
 
 
 def _float_test(kind: str, x: Variable, name: str | None, test: Any) -> Variable:
-    layer = Layer(kind, x, name=name)
+    layer = LayerHelper(kind, x, name=name)
     if not x.dtype.is_float:
         return layer.result("Not", layer.op.Equal(x, x))
     return layer.result("Identity", test(layer.op))
@@ -185,7 +186,7 @@ def _float_test(kind: str, x: Variable, name: str | None, test: Any) -> Variable
 
 def isreal(x: Variable, name: str | None = None) -> Variable:
     """True everywhere: there are no complex tensors here."""
-    layer = Layer("isreal", x, name=name)
+    layer = LayerHelper("isreal", x, name=name)
     return layer.result("Expand", np.array(True), layer.op.Shape(x))
 
 
@@ -206,33 +207,33 @@ def logical_xor(x: Variable, y: Variable, out: None = None, name: str | None = N
 
 def logical_not(x: Variable, out: None = None, name: str | None = None) -> Variable:
     """Whether elements are false (0)."""
-    layer = Layer("logical_not", x, name=name)
+    layer = LayerHelper("logical_not", x, name=name)
     return layer.result("Not", as_dtype(layer.op, x, "bool"))
 
 
 def _logical(kind: str, op_type: str, x: Variable, y: Variable, name: str | None) -> Variable:
-    layer = Layer(kind, x, y, name=name)
+    layer = LayerHelper(kind, x, y, name=name)
     return layer.result(op_type, as_dtype(layer.op, x, "bool"), as_dtype(layer.op, y, "bool"))
 
 
 def bitwise_and(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
-    """The common bits of integers or truth values."""
+    """The common bits of integers or booleans."""
     return _bitwise("bitwise_and", "BitwiseAnd", "And", x, y, name)
 
 
 def bitwise_or(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
-    """The bits of either integer or truth value."""
+    """The bits of either integer or boolean."""
     return _bitwise("bitwise_or", "BitwiseOr", "Or", x, y, name)
 
 
 def bitwise_xor(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
-    """The bits of exactly one integer or truth value."""
+    """The bits of exactly one integer or boolean."""
     return _bitwise("bitwise_xor", "BitwiseXor", "Xor", x, y, name)
 
 
 def bitwise_not(x: Variable, out: None = None, name: str | None = None) -> Variable:
-    """The other bits of integers, or the opposite truth values."""
-    layer = Layer("bitwise_not", x, name=name)
+    """The other bits of integers, or the opposite booleans."""
+    layer = LayerHelper("bitwise_not", x, name=name)
     return layer.result("Not" if x.dtype == "bool" else "BitwiseNot", x)
 
 
@@ -243,12 +244,12 @@ def _bitwise(kind: str, op_type: str, logical: str, x: Any, y: Any, name: str | 
     layer = layer_for(kind, x, y, name=name)
     a, b = promoted(layer.op, x, y)
     if a.dtype.is_float:
-        raise ArgumentError(f"{kind} takes integers or truth values, not {a.dtype.name}.")
+        raise ArgumentError(f"{kind} takes integers or booleans, not {a.dtype.name}.")
     return layer.result(logical if a.dtype == "bool" else op_type, a, b)
 
 
 def bitwise_left_shift(x: Variable, y: Variable, is_arithmetic: bool = True, out: None = None, name: str | None = None) -> Variable:
-    """``x`` with its bits moved ``y`` places up."""
+    """``x`` with its bits shifted left by ``y``."""
     layer = layer_for("bitwise_left_shift", x, y, name=name)
     op = layer.op
     a, b = promoted(op, x, y)
@@ -258,7 +259,7 @@ def bitwise_left_shift(x: Variable, y: Variable, is_arithmetic: bool = True, out
 def bitwise_right_shift(
     x: Variable, y: Variable, is_arithmetic: bool = True, out: None = None, name: str | None = None
 ) -> Variable:
-    """``x`` with its bits moved ``y`` places down; the sign stays.
+    """``x`` with its bits shifted right by ``y``; the sign stays.
 
     Raises:
         ArgumentError: for ``is_arithmetic=False`` on signed integers, which ONNX cannot express.
@@ -274,14 +275,14 @@ def bitwise_right_shift(
     return layer.result("Div", op.Sub(a, op.Mod(a, power)), power)
 
 
-def _power_of_two(op: Any, exponent: Variable) -> Any:
+def _power_of_two(op: Builder, exponent: Variable) -> Variable:
     one = op.Cast(op.BitShift(np.uint64(1), op.Cast(exponent, to=13), direction="LEFT"), to=7)
     return as_dtype(op, one, exponent.dtype)
 
 
 def is_empty(x: Variable, name: str | None = None) -> Variable:
     """Whether ``x`` has no elements."""
-    layer = Layer("is_empty", x, name=name)
+    layer = LayerHelper("is_empty", x, name=name)
     return layer.result("Equal", layer.op.Size(x), np.array(0))
 
 

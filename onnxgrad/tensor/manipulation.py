@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import (
     Axes,
     Shape,
@@ -24,7 +25,7 @@ from onnxgrad.tensor.common import (
     shape_of,
     shape_operand,
 )
-from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
     "atleast_1d",
@@ -70,7 +71,7 @@ def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     Args:
         x: variable of any shape.
         shape: ints, an integer variable, or a list that mixes both; -1 for one dimension to compute, 0 to keep the one of
-            ``x`` in that place.
+            ``x`` at that index.
 
     Raises:
         ProgramError: if the known sizes do not fit.
@@ -79,7 +80,7 @@ def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
         >>> paddle.reshape(static.data("x", [None, 4, 6]), [0, -1]).shape
         (-1, 24)
     """
-    layer = Layer("reshape2", x, name=name)
+    layer = LayerHelper("reshape2", x, name=name)
     return layer.result("Reshape", x, shape_operand(layer.op, shape))
 
 
@@ -96,7 +97,7 @@ def view(x: Variable, shape_or_dtype: Any, name: str | None = None) -> Variable:
 
 def view_as(x: Variable, other: Variable, name: str | None = None) -> Variable:
     """``x`` in the shape of ``other``."""
-    layer = Layer("view_as", x, other, name=name)
+    layer = LayerHelper("view_as", x, other, name=name)
     return layer.result("Reshape", x, shape_of(layer.op, other), allowzero=1)
 
 
@@ -110,7 +111,7 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
         >>> paddle.flatten(static.data("x", [None, 3, 4, 5]), 1, 2).shape
         (-1, 12, 5)
     """
-    layer = Layer("flatten", x, name=name)
+    layer = LayerHelper("flatten", x, name=name)
     rank = x.ndim
     if not rank:
         return layer.result("Reshape", x, np.array([1]))
@@ -137,7 +138,7 @@ def unflatten(x: Variable, axis: int, shape: Shape, name: str | None = None) -> 
         >>> paddle.unflatten(static.data("x", [None, 6, 2]), 1, [3, -1]).shape
         (-1, 3, 2, 2)
     """
-    layer = Layer("unflatten", x, name=name)
+    layer = LayerHelper("unflatten", x, name=name)
     axis = normal_axis(axis, x.ndim, "unflatten")
     op = layer.op
     if not is_variable(shape) and not any(is_variable(item) for item in shape):
@@ -155,7 +156,7 @@ def squeeze(x: Variable, axis: Axes = None, name: str | None = None) -> Variable
         >>> paddle.squeeze(static.data("x", [None, 1, 3]), 1).shape
         (-1, 3)
     """
-    layer = Layer("squeeze2", x, name=name)
+    layer = LayerHelper("squeeze2", x, name=name)
     axes = axes_of(axis)
     if axes is None:
         return layer.result("Squeeze", x)
@@ -165,21 +166,21 @@ def squeeze(x: Variable, axis: Axes = None, name: str | None = None) -> Variable
 
 
 def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
-    """With axes of size 1 inserted, at their places in the result.
+    """With axes of size 1 inserted, at their positions in the result.
 
     Example:
         >>> paddle.unsqueeze(static.data("x", [None, 3]), [0, 2]).shape
         (1, -1, 1, 3)
     """
-    layer = Layer("unsqueeze2", x, name=name)
+    layer = LayerHelper("unsqueeze2", x, name=name)
     if is_variable(axis):
         return layer.result("Unsqueeze", x, layer.op.Reshape(as_dtype(layer.op, axis, "int64"), np.array([-1])))
     # Paddle inserts one axis after the other, each counted in the tensor as it is by then.
-    places: list[int] = []
+    positions: list[int] = []
     for position in integers(axis, "unsqueeze"):
-        at = normal_axis(position, x.ndim + len(places) + 1, "unsqueeze")
-        places = [*(p + 1 if p >= at else p for p in places), at]
-    return layer.result("Unsqueeze", x, sorted(places)) if places else layer.result("Identity", x)
+        at = normal_axis(position, x.ndim + len(positions) + 1, "unsqueeze")
+        positions = [*(p + 1 if p >= at else p for p in positions), at]
+    return layer.result("Unsqueeze", x, sorted(positions)) if positions else layer.result("Identity", x)
 
 
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
@@ -192,7 +193,7 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
         >>> paddle.transpose(static.data("x", [None, 3, 4]), [0, 2, 1]).shape
         (-1, 4, 3)
     """
-    layer = Layer("transpose", x, name=name)
+    layer = LayerHelper("transpose", x, name=name)
     order = [normal_axis(a, x.ndim, "transpose") for a in perm]
     if sorted(order) != list(range(x.ndim)):
         raise ArgumentError(f"transpose: perm {list(perm)} must name each of the {x.ndim} axes once.")
@@ -226,20 +227,20 @@ def t(input: Variable, name: str | None = None) -> Variable:
     Raises:
         ArgumentError: for more than two axes.
     """
-    layer = Layer("t", input, name=name)
+    layer = LayerHelper("t", input, name=name)
     if input.ndim > 2:
         raise ArgumentError(f"t takes at most two axes, not {input!r}. Use transpose with perm.")
     return layer.result("Transpose", input, perm=[1, 0]) if input.ndim == 2 else layer.result("Identity", input)
 
 
 def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = None) -> Variable:
-    """Axes moved to other places; the others keep their order.
+    """Axes moved to other positions; the others keep their order.
 
     Example:
         >>> paddle.moveaxis(static.data("x", [2, 3, 4]), 0, -1).shape
         (3, 4, 2)
     """
-    layer = Layer("moveaxis", x, name=name)
+    layer = LayerHelper("moveaxis", x, name=name)
     sources = [normal_axis(a, x.ndim, "moveaxis") for a in integers(source, "moveaxis")]
     targets = [normal_axis(a, x.ndim, "moveaxis") for a in integers(destination, "moveaxis")]
     if len(set(sources)) != len(sources) or len(set(targets)) != len(targets) or len(sources) != len(targets):
@@ -251,7 +252,7 @@ def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = No
 
 def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Variable:
     """Two axes exchanged."""
-    layer = Layer("swapaxes", x, name=name)
+    layer = LayerHelper("swapaxes", x, name=name)
     order = list(range(x.ndim))
     a, b = (normal_axis(axis, x.ndim, "swapaxes") for axis in (axis0, axis1))
     order[a], order[b] = order[b], order[a]
@@ -281,7 +282,7 @@ def atleast_3d(*inputs: Variable, name: str | None = None) -> Any:
 def _at_least(rank: int, inputs: Sequence[Variable], name: str | None) -> Any:
     found = []
     for x in inputs:
-        layer = Layer(f"atleast_{rank}d", x, name=name)
+        layer = LayerHelper(f"atleast_{rank}d", x, name=name)
         added = {0: list(range(rank)), 1: [[], [0], [0, 2]][rank - 1], 2: [2]}.get(x.ndim, []) if x.ndim < rank else []
         found.append(layer.result("Unsqueeze", x, added) if added else layer.result("Identity", x))
     return found[0] if len(found) == 1 else found
@@ -294,7 +295,7 @@ def cast(x: Variable, dtype: Any) -> Variable:
         >>> paddle.cast(static.data("x", [2]), "int64").dtype
         onnxgrad.int64
     """
-    return Layer("cast", x).result("Cast", x, to=dtype_of(dtype).number)
+    return LayerHelper("cast", x).result("Cast", x, to=dtype_of(dtype).number)
 
 
 def shape(input: Variable) -> Variable:
@@ -304,17 +305,17 @@ def shape(input: Variable) -> Variable:
         >>> paddle.shape(static.data("x", [None, 3])).shape
         (2,)
     """
-    return Layer("shape", input).result("Shape", input)
+    return LayerHelper("shape", input).result("Shape", input)
 
 
 def numel(x: Variable, name: str | None = None) -> Variable:
     """The number of elements, as an int64 scalar."""
-    return Layer("size", x, name=name).result("Size", x)
+    return LayerHelper("size", x, name=name).result("Size", x)
 
 
 def rank(input: Variable) -> Variable:
     """The number of axes, as an int32 scalar."""
-    layer = Layer("rank", input)
+    layer = LayerHelper("rank", input)
     return layer.result("Identity", layer.op.constant(np.array(input.ndim, np.int32)))
 
 
@@ -338,7 +339,7 @@ def expand(x: Variable, shape: Shape, name: str | None = None) -> Variable:
         >>> paddle.expand(static.data("x", [None, 1]), [2, -1, 3]).shape
         (2, -1, 3)
     """
-    layer = Layer("expand", x, name=name)
+    layer = LayerHelper("expand", x, name=name)
     target = shape_operand(layer.op, shape)
     if isinstance(target, np.ndarray):
         target = np.where(target == -1, 1, target)
@@ -352,7 +353,7 @@ broadcast_to = expand
 
 def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x`` repeated to the shape of ``y``."""
-    layer = Layer("expand_as", x, y, name=name)
+    layer = LayerHelper("expand_as", x, y, name=name)
     return layer.result("Expand", x, shape_of(layer.op, y))
 
 
@@ -364,7 +365,7 @@ def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> lis
         >>> a.shape, b.shape
         ((2, 3), (2, 3))
     """
-    layer = Layer("broadcast_tensors", *input, name=name)
+    layer = LayerHelper("broadcast_tensors", *input, name=name)
     op = layer.op
     if all(v.static_shape is not None for v in input):
         target: Any = np.array(np.broadcast_shapes(*(v.static_shape for v in input)), np.int64)  # type: ignore[arg-type]
@@ -381,7 +382,7 @@ def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
         >>> paddle.tile(static.data("x", [2, 3]), [2, 1, 2]).shape
         (2, 2, 6)
     """
-    layer = Layer("tile", x, name=name)
+    layer = LayerHelper("tile", x, name=name)
     op = layer.op
     times = shape_operand(op, repeat_times)
     if not isinstance(times, np.ndarray):
@@ -399,7 +400,7 @@ def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = N
         >>> paddle.repeat_interleave(static.data("x", [2, 3]), 2, axis=1).shape
         (2, 6)
     """
-    layer = Layer("repeat_interleave", x, *([repeats] if is_variable(repeats) else []), name=name)
+    layer = LayerHelper("repeat_interleave", x, *([repeats] if is_variable(repeats) else []), name=name)
     op = layer.op
     if axis is None:
         x, axis = op.Reshape(x, np.array([-1])), 0
@@ -408,12 +409,12 @@ def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = N
         wide = op.Tile(op.Unsqueeze(x, [axis + 1]), np.array([repeats if i == axis + 1 else 1 for i in range(x.ndim + 1)]))
         return _merge(layer, wide, axis)
     ends = op.CumSum(as_dtype(op, repeats, "int64"), np.array(0))
-    places = op.Range(np.array(0), op.ReduceSum(as_dtype(op, repeats, "int64"), keepdims=0), np.array(1))
-    passed = op.Cast(op.GreaterOrEqual(op.Unsqueeze(places, [1]), ends), to=7)
+    positions = op.Range(np.array(0), op.ReduceSum(as_dtype(op, repeats, "int64"), keepdims=0), np.array(1))
+    passed = op.Cast(op.GreaterOrEqual(op.Unsqueeze(positions, [1]), ends), to=7)
     return layer.result("Gather", x, op.ReduceSum(passed, [1], keepdims=0), axis=axis)
 
 
-def _merge(layer: Layer, x: Variable, axis: int) -> Variable:
+def _merge(layer: LayerHelper, x: Variable, axis: int) -> Variable:
     """Axes ``axis`` and the next one as one"""
     sizes = x.shape
     if all(size >= 0 for size in sizes[axis + 2 :]):
@@ -430,7 +431,7 @@ def flip(x: Variable, axis: Axes, name: str | None = None) -> Variable:
         >>> paddle.flip(static.data("x", [None, 3]), [0, 1]).shape
         (-1, 3)
     """
-    layer = Layer("flip", x, name=name)
+    layer = LayerHelper("flip", x, name=name)
     axes = [normal_axis(a, x.ndim, "flip") for a in integers(axis, "flip")]
     if not axes:
         return layer.result("Identity", x)
@@ -442,11 +443,11 @@ reverse = flip
 
 
 def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Variable:
-    """A plane turned ``k`` times by 90 degrees, from the first axis towards the second."""
+    """A plane rotated ``k`` times by 90 degrees, from the first axis towards the second."""
     first, second = (normal_axis(a, x.ndim, "rot90") for a in axes)
     turns = k % 4
     if turns == 0:
-        return Layer("rot90", x, name=name).result("Identity", x)
+        return LayerHelper("rot90", x, name=name).result("Identity", x)
     if turns == 2:
         return flip(x, [first, second], name)
     if turns == 1:
@@ -461,7 +462,7 @@ def roll(x: Variable, shifts: Any, axis: Axes = None, name: str | None = None) -
         >>> paddle.roll(static.data("x", [None, 3]), 1, axis=0).shape
         (-1, 3)
     """
-    layer = Layer("roll", x, name=name)
+    layer = LayerHelper("roll", x, name=name)
     op = layer.op
     steps, axes = integers(shifts, "roll"), axes_of(axis)
     if axes is None:
@@ -474,7 +475,7 @@ def roll(x: Variable, shifts: Any, axis: Axes = None, name: str | None = None) -
     return layer.result("Identity", x)
 
 
-def _rolled(op: Any, x: Variable, step: int, axis: int) -> Any:
+def _rolled(op: Builder, x: Variable, step: int, axis: int) -> Variable:
     size = x.shape[axis]
     if size >= 0:
         step = step % size if size else 0
@@ -483,8 +484,8 @@ def _rolled(op: Any, x: Variable, step: int, axis: int) -> Any:
         front, back = op.Slice(x, [size - step], [size], [axis]), op.Slice(x, [0], [size - step], [axis])
         return op.Concat(front, back, axis=axis)
     length = dim(op, x, axis)
-    places = op.Range(np.array(0), op.Squeeze(length, [0]), np.array(1))
-    return op.Gather(x, op.Mod(op.Sub(places, np.array(step)), op.Max(length, np.array([1]))), axis=axis)
+    positions = op.Range(np.array(0), op.Squeeze(length, [0]), np.array(1))
+    return op.Gather(x, op.Mod(op.Sub(positions, np.array(step)), op.Max(length, np.array([1]))), axis=axis)
 
 
 def unfold(x: Variable, axis: int, size: int, step: int, name: str | None = None) -> Variable:
@@ -494,7 +495,7 @@ def unfold(x: Variable, axis: int, size: int, step: int, name: str | None = None
         >>> paddle.unfold(static.data("x", [None, 7]), 1, 3, 2).shape
         (-1, 3, 3)
     """
-    layer = Layer("unfold_axis", x, name=name)
+    layer = LayerHelper("unfold_axis", x, name=name)
     axis = normal_axis(axis, x.ndim, "unfold")
     starts = np.arange(0, known_dim(x, axis, "unfold") - size + 1, step)
     windows = layer.op.Gather(x, starts[:, None] + np.arange(size), axis=axis)

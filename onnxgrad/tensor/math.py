@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.ir.variable import Variable
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.tensor.common import floating, scalar, unary
-from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
     "abs",
@@ -101,13 +101,13 @@ def log10(x: Variable, name: str | None = None) -> Variable:
 
 
 def _log_over(kind: str, x: Variable, base: float, name: str | None) -> Variable:
-    layer = Layer(kind, x, name=name)
+    layer = LayerHelper(kind, x, name=name)
     return layer.result("Div", layer.op.Log(floating(layer.op, x)), base)
 
 
 def log1p(x: Variable, name: str | None = None) -> Variable:
     """log(1 + x), accurate near 0: there 2 artanh(x / (x + 2))."""
-    layer = Layer("log1p", x, name=name)
+    layer = LayerHelper("log1p", x, name=name)
     op = layer.op
     x = floating(op, x)
     plain = op.Log(op.Add(x, 1.0))
@@ -119,7 +119,7 @@ def log1p(x: Variable, name: str | None = None) -> Variable:
 
 def expm1(x: Variable, name: str | None = None) -> Variable:
     """exp(x) - 1, accurate near 0: (exp(x) + 1) tanh(x / 2)."""
-    layer = Layer("expm1", x, name=name)
+    layer = LayerHelper("expm1", x, name=name)
     op = layer.op
     x = floating(op, x)
     return layer.result("Mul", op.Add(op.Exp(x), 1.0), op.Tanh(op.Mul(x, 0.5)))
@@ -132,13 +132,13 @@ def sqrt(x: Variable, name: str | None = None) -> Variable:
 
 def rsqrt(x: Variable, name: str | None = None) -> Variable:
     """1 / sqrt(x)."""
-    layer = Layer("rsqrt", x, name=name)
+    layer = LayerHelper("rsqrt", x, name=name)
     return layer.result("Reciprocal", layer.op.Sqrt(floating(layer.op, x)))
 
 
 def square(x: Variable, name: str | None = None) -> Variable:
     """``x * x``."""
-    return Layer("square", x, name=name).result("Mul", x, x)
+    return LayerHelper("square", x, name=name).result("Mul", x, x)
 
 
 def reciprocal(x: Variable, name: str | None = None) -> Variable:
@@ -148,22 +148,22 @@ def reciprocal(x: Variable, name: str | None = None) -> Variable:
 
 def abs(x: Variable, name: str | None = None) -> Variable:
     """Absolute value; gradient 0 at 0."""
-    return Layer("abs", x, name=name).result("Abs", x)
+    return LayerHelper("abs", x, name=name).result("Abs", x)
 
 
 def sign(x: Variable, name: str | None = None) -> Variable:
     """-1, 0 or 1."""
-    return Layer("sign", x, name=name).result("Sign", x)
+    return LayerHelper("sign", x, name=name).result("Sign", x)
 
 
 def sgn(x: Variable, name: str | None = None) -> Variable:
     """-1, 0 or 1."""
-    return Layer("sgn", x, name=name).result("Sign", x)
+    return LayerHelper("sgn", x, name=name).result("Sign", x)
 
 
 def neg(x: Variable, name: str | None = None) -> Variable:
     """``-x``."""
-    return Layer("neg", x, name=name).result("Neg", x)
+    return LayerHelper("neg", x, name=name).result("Neg", x)
 
 
 def negative(x: Variable, name: str | None = None) -> Variable:
@@ -173,7 +173,7 @@ def negative(x: Variable, name: str | None = None) -> Variable:
 
 def positive(x: Variable) -> Variable:
     """``+x``."""
-    return Layer("positive", x).result("Identity", x)
+    return LayerHelper("positive", x).result("Identity", x)
 
 
 def sin(x: Variable, name: str | None = None) -> Variable:
@@ -248,13 +248,13 @@ def erf(x: Variable, name: str | None = None) -> Variable:
 
 def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None) -> Variable:
     """scale_b tanh(scale_a x)."""
-    layer = Layer("stanh", x, name=name)
+    layer = LayerHelper("stanh", x, name=name)
     return layer.result("Mul", layer.op.Tanh(layer.op.Mul(floating(layer.op, x), scale_a)), scale_b)
 
 
 def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Variable:
     """log(x / (1 - x)), of ``x`` limited to [eps, 1 - eps] if ``eps`` is given."""
-    layer = Layer("logit", x, name=name)
+    layer = LayerHelper("logit", x, name=name)
     op = layer.op
     x = floating(op, x)
     if eps is not None:
@@ -264,7 +264,7 @@ def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Var
 
 def sinc(x: Variable, name: str | None = None) -> Variable:
     """sin(pi x) / (pi x), and 1 at 0."""
-    layer = Layer("sinc", x, name=name)
+    layer = LayerHelper("sinc", x, name=name)
     op = layer.op
     angle = op.Mul(floating(op, x), math.pi)
     at_zero = op.Equal(angle, op.constant(0.0, angle.dtype))
@@ -284,7 +284,7 @@ def ceil(x: Variable, name: str | None = None) -> Variable:
 
 def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
     """Nearest number with so many decimals; a half goes to the even neighbour."""
-    layer = Layer("round", x, name=name)
+    layer = LayerHelper("round", x, name=name)
     op = layer.op
     x = floating(op, x)
     if decimals == 0:
@@ -294,7 +294,7 @@ def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
 
 def trunc(input: Variable, name: str | None = None) -> Variable:
     """The integer next to ``input`` on the side of 0."""
-    layer = Layer("trunc", input, name=name)
+    layer = LayerHelper("trunc", input, name=name)
     op = layer.op
     if not input.dtype.is_float:
         return layer.result("Identity", input)
@@ -303,26 +303,26 @@ def trunc(input: Variable, name: str | None = None) -> Variable:
 
 def frac(x: Variable, name: str | None = None) -> Variable:
     """What ``trunc`` leaves."""
-    layer = Layer("frac", x, name=name)
+    layer = LayerHelper("frac", x, name=name)
     op = layer.op
     return layer.result("Sub", x, op.Mul(op.Sign(x), op.Floor(op.Abs(x))))
 
 
 def rad2deg(x: Variable, name: str | None = None) -> Variable:
     """Radians as degrees."""
-    layer = Layer("rad2deg", x, name=name)
+    layer = LayerHelper("rad2deg", x, name=name)
     return layer.result("Mul", floating(layer.op, x), 180.0 / math.pi)
 
 
 def deg2rad(x: Variable, name: str | None = None) -> Variable:
     """Degrees as radians."""
-    layer = Layer("deg2rad", x, name=name)
+    layer = LayerHelper("deg2rad", x, name=name)
     return layer.result("Mul", floating(layer.op, x), math.pi / 180.0)
 
 
 def signbit(x: Variable, name: str | None = None) -> Variable:
     """Whether the sign of ``x`` is minus, that of -0.0 too."""
-    layer = Layer("signbit", x, name=name)
+    layer = LayerHelper("signbit", x, name=name)
     op = layer.op
     x = floating(op, x)
     zero = op.constant(0.0, x.dtype)
@@ -334,7 +334,7 @@ def nan_to_num(
     x: Variable, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, name: str | None = None
 ) -> Variable:
     """Numbers in place of NaN and infinities; those of the type's range unless given."""
-    layer = Layer("nan_to_num", x, name=name)
+    layer = LayerHelper("nan_to_num", x, name=name)
     op = layer.op
     if not x.dtype.is_float:
         return layer.result("Identity", x)
@@ -347,7 +347,7 @@ def nan_to_num(
 
 def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Variable:
     """``x + value`` for one element. The result is a new variable: programs here never overwrite one."""
-    return Layer("increment", x, name=name).result("Add", x, np.asarray(value, x.dtype.numpy))
+    return LayerHelper("increment", x, name=name).result("Add", x, np.asarray(value, x.dtype.numpy))
 
 
 def scale(
@@ -359,7 +359,7 @@ def scale(
     name: str | None = None,
 ) -> Variable:
     """``scale * x + bias``, or ``scale * (x + bias)``; then an activation by its name."""
-    layer = Layer("scale", x, name=name)
+    layer = LayerHelper("scale", x, name=name)
     op = layer.op
     factor, offset = scalar(op, scale, x.dtype), op.constant(np.asarray(bias), x.dtype)
     if not is_variable(scale) and bias == 0.0:
@@ -382,7 +382,7 @@ def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None)
         >>> paddle.clip(static.data("x", [None, 3]), min=0.0).shape
         (-1, 3)
     """
-    layer = Layer("clip", x, *(bound for bound in (min, max) if is_variable(bound)), name=name)
+    layer = LayerHelper("clip", x, *(bound for bound in (min, max) if is_variable(bound)), name=name)
     low, high = (None if bound is None else scalar(layer.op, bound, x.dtype) for bound in (min, max))
     return layer.result("Clip", x, low, high)
 
@@ -392,17 +392,17 @@ def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None)
 
 def real(x: Variable, name: str | None = None) -> Variable:
     """``x``: there are no complex tensors here."""
-    return Layer("real", x, name=name).result("Identity", x)
+    return LayerHelper("real", x, name=name).result("Identity", x)
 
 
 def conj(x: Variable, name: str | None = None) -> Variable:
     """``x``: there are no complex tensors here."""
-    return Layer("conj", x, name=name).result("Identity", x)
+    return LayerHelper("conj", x, name=name).result("Identity", x)
 
 
 def angle(x: Variable, name: str | None = None) -> Variable:
     """pi where ``x`` is negative, else 0; NaN where it is NaN."""
-    layer = Layer("angle", x, name=name)
+    layer = LayerHelper("angle", x, name=name)
     op = layer.op
     x = floating(op, x)
     return layer.result("Mul", op.Relu(op.Neg(op.Sign(x))), math.pi)

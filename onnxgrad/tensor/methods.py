@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxgrad.ir.variable import Variable
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.late import provides
 from onnxgrad.tensor import (
     creation,
     elementwise,
@@ -53,3 +54,10 @@ def _attach() -> None:
 
 
 _attach()
+
+# What Python's operators on variables call.
+for _operator in (
+    elementwise.floor_divide, elementwise.remainder, logic.bitwise_and, logic.bitwise_or, logic.bitwise_xor,
+    logic.bitwise_left_shift, logic.bitwise_right_shift, logic.bitwise_not, linalg.matrix_transpose, indexing.getitem,
+):  # fmt: skip
+    provides(_operator.__name__)(_operator)

@@ -1,4 +1,4 @@
-"""Random tensors. A run draws anew; ``seed`` makes what a new session draws reproducible."""
+"""Random tensors. A run samples anew; ``seed`` makes what a new session samples reproducible."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import state
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import Shape, as_dtype, scalar, shape_of, shape_operand
-from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
     "bernoulli",
@@ -31,14 +32,14 @@ __all__ = [
 ]
 
 
-def next_seed(op: Any) -> float:
+def next_seed(op: Builder) -> float:
     """A seed for one random operator."""
-    from onnxgrad.nn.initializer import _next_seed
+    from onnxgrad.tensor.initializer import _next_seed
 
     return _next_seed(op)
 
 
-def _drawn(op: Any, op_type: str, shape: Any, seed: int = 0, **attrs: Any) -> Any:
+def _sampled(op: Builder, op_type: str, shape: Any, seed: int = 0, **attrs: Any) -> Variable:
     """float32 numbers of a shape that is known now or at run time"""
     attrs.update(seed=float(seed) if seed else next_seed(op), dtype=1)
     size = shape if isinstance(shape, np.ndarray) else shape_operand(op, shape)
@@ -47,9 +48,9 @@ def _drawn(op: Any, op_type: str, shape: Any, seed: int = 0, **attrs: Any) -> An
     return op.emit(f"{op_type}Like", (op.Expand(np.float32(0.0), size),), attrs)
 
 
-def _layer(kind: str, shape: Any, name: str | None, *others: Any) -> Layer:
+def _layer(kind: str, shape: Any, name: str | None, *others: Any) -> LayerHelper:
     listed = list(shape) if isinstance(shape, (list, tuple)) else [shape]
-    return Layer(kind, *(item for item in [*listed, *others] if is_variable(item)), name=name)
+    return LayerHelper(kind, *(item for item in [*listed, *others] if is_variable(item)), name=name)
 
 
 def uniform(
@@ -68,7 +69,7 @@ def uniform(
         [2, 3]
     """
     layer = _layer("uniform_random", shape, name)
-    numbers = _drawn(layer.op, "RandomUniform", shape, seed, low=float(min), high=float(max))
+    numbers = _sampled(layer.op, "RandomUniform", shape, seed, low=float(min), high=float(max))
     return layer.result("Cast", numbers, to=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
 
 
@@ -82,7 +83,7 @@ def gaussian(
 ) -> Variable:
     """Normally distributed numbers."""
     layer = _layer("gaussian", shape, name)
-    numbers = _drawn(layer.op, "RandomNormal", shape, seed, mean=float(mean), scale=float(std))
+    numbers = _sampled(layer.op, "RandomNormal", shape, seed, mean=float(mean), scale=float(std))
     return layer.result("Cast", numbers, to=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
 
 
@@ -108,14 +109,14 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
     layer = _layer("normal", shape, name, mean, std)
     op = layer.op
     like = mean if is_variable(mean) else std
-    noise = as_dtype(op, _drawn(op, "RandomNormal", shape_of(op, like)), like.dtype)
+    noise = as_dtype(op, _sampled(op, "RandomNormal", shape_of(op, like)), like.dtype)
     return layer.result("Add", op.Mul(noise, std), mean)
 
 
 def log_normal(mean: Any = 1.0, std: Any = 2.0, shape: Any = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Exponentials of normally distributed numbers."""
     found = normal(mean, std, shape)
-    layer = Layer("log_normal", found, name=name)
+    layer = LayerHelper("log_normal", found, name=name)
     return layer.result("Exp", as_dtype(layer.op, found, dtype))
 
 
@@ -123,7 +124,7 @@ def randint(low: int = 0, high: int | None = None, shape: Shape = (1,), dtype: A
     """Integers equally likely in [low, high), in [0, low) if only one bound is given.
 
     Raises:
-        ArgumentError: if the range is empty, or wider than 2^24 numbers, which float32 draws cannot tell apart.
+        ArgumentError: if the range is empty, or wider than 2^24 numbers, which float32 samples cannot tell apart.
 
     Example:
         >>> paddle.randint(0, 10, [2, 3]).dtype
@@ -134,14 +135,14 @@ def randint(low: int = 0, high: int | None = None, shape: Shape = (1,), dtype: A
         raise ArgumentError(f"randint: the range [{low}, {high}) must hold 1 to 2^24 integers.")
     layer = _layer("randint", shape, name)
     op = layer.op
-    drawn = op.Floor(_drawn(op, "RandomUniform", shape, low=0.0, high=float(high - low)))
-    whole = op.Min(op.Cast(drawn, to=7), np.array(high - low - 1))
+    sampled = op.Floor(_sampled(op, "RandomUniform", shape, low=0.0, high=float(high - low)))
+    whole = op.Min(op.Cast(sampled, to=7), np.array(high - low - 1))
     return layer.result("Cast", op.Add(whole, np.array(low)), to=dtype_of("int64" if dtype is None else dtype).number)
 
 
 def randint_like(x: Variable, low: int = 0, high: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """``randint`` in the shape and, unless given, the dtype of ``x``."""
-    op = Layer("randint_like", x, name=name).op
+    op = LayerHelper("randint_like", x, name=name).op
     size = shape_of(op, x)
     shape = size.tolist() if isinstance(size, np.ndarray) else size
     return randint(low, high, shape, x.dtype if dtype is None else dtype, name)
@@ -154,37 +155,37 @@ def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
         >>> paddle.randperm(5).shape
         [5]
     """
-    layer = Layer("randperm", name=name)
+    layer = LayerHelper("randperm", name=name)
     op = layer.op
-    _, order = op.emit("TopK", (_drawn(op, "RandomUniform", [n]), np.array([n])), {}, outputs=2)
+    _, order = op.emit("TopK", (_sampled(op, "RandomUniform", [n]), np.array([n])), {}, outputs=2)
     return layer.result("Cast", order, to=dtype_of(dtype).number)
 
 
 def shuffle(x: Variable, name: str | None = None) -> Variable:
     """The slices along the first axis in random order."""
-    layer = Layer("shuffle", x, name=name)
+    layer = LayerHelper("shuffle", x, name=name)
     op = layer.op
     length = op.Shape(x, start=0, end=1)
-    _, order = op.emit("TopK", (_drawn(op, "RandomUniform", length), length), {}, outputs=2)
+    _, order = op.emit("TopK", (_sampled(op, "RandomUniform", length), length), {}, outputs=2)
     return layer.result("Gather", x, order)
 
 
 def bernoulli(x: Variable, p: float | None = None, name: str | None = None) -> Variable:
     """1 with probability ``x`` (or ``p``), else 0, in the shape of ``x``."""
-    layer = Layer("bernoulli", x, name=name)
+    layer = LayerHelper("bernoulli", x, name=name)
     op = layer.op
-    drawn = as_dtype(op, _drawn(op, "RandomUniform", shape_of(op, x), low=0.0, high=1.0), x.dtype)
-    return layer.result("Cast", op.Less(drawn, x if p is None else op.constant(p, x.dtype)), to=x.dtype.number)
+    sampled = as_dtype(op, _sampled(op, "RandomUniform", shape_of(op, x), low=0.0, high=1.0), x.dtype)
+    return layer.result("Cast", op.Less(sampled, x if p is None else op.constant(p, x.dtype)), to=x.dtype.number)
 
 
 def binomial(count: Variable, prob: Variable, name: str | None = None) -> Variable:
     """How many of ``count`` (constant, equal everywhere) trials succeed with probability ``prob``."""
-    layer = Layer("binomial", count, prob, name=name)
+    layer = LayerHelper("binomial", count, prob, name=name)
     op = layer.op
     most = op.ReduceMax(as_dtype(op, count, "int64"), keepdims=0)
     both = op.Add(op.Mul(as_dtype(op, count, prob.dtype), 0.0), prob)
     shape = op.Concat(op.Reshape(most, np.array([1])), op.Shape(both), axis=0)
-    success = op.Less(as_dtype(op, _drawn(op, "RandomUniform", shape, low=0.0, high=1.0), prob.dtype), prob)
+    success = op.Less(as_dtype(op, _sampled(op, "RandomUniform", shape, low=0.0, high=1.0), prob.dtype), prob)
     number = op.Range(np.array(0), most, np.array(1))
     column = op.Reshape(number, op.Concat(np.array([-1]), op.Expand(np.array(1), op.Shape(op.Shape(both))), axis=0))
     tried = op.And(success, op.Less(column, as_dtype(op, count, "int64")))
@@ -192,7 +193,7 @@ def binomial(count: Variable, prob: Variable, name: str | None = None) -> Variab
 
 
 def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, name: str | None = None) -> Variable:
-    """Indices drawn with probabilities in proportion to each row of ``x``.
+    """Indices sampled with probabilities in proportion to each row of ``x``.
 
     Without replacement the largest of log(x) plus Gumbel noise are taken.
 
@@ -200,14 +201,14 @@ def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, na
         >>> paddle.multinomial(static.data("p", [None, 4]), 2).shape
         (-1, 2)
     """
-    layer = Layer("multinomial", x, name=name)
+    layer = LayerHelper("multinomial", x, name=name)
     op = layer.op
     if replacement:
         rows = op.Unsqueeze(x, [0]) if x.ndim == 1 else x
         attrs = {"sample_size": num_samples, "dtype": 7, "seed": next_seed(op)}
         found = op.emit("Multinomial", (op.Log(as_dtype(op, rows, "float32")),), attrs)
         return layer.result("Squeeze", found, [0]) if x.ndim == 1 else layer.result("Identity", found)
-    drawn = _drawn(op, "RandomUniform", shape_of(op, x), low=1e-20, high=1.0)
-    gumbel = op.Neg(op.Log(op.Neg(op.Log(op.Min(drawn, scalar(op, 1.0 - 2.0**-24, dtype_of("float32")))))))
+    sampled = _sampled(op, "RandomUniform", shape_of(op, x), low=1e-20, high=1.0)
+    gumbel = op.Neg(op.Log(op.Neg(op.Log(op.Min(sampled, scalar(op, 1.0 - 2.0**-24, dtype_of("float32")))))))
     noisy = op.Add(op.Log(as_dtype(op, x, "float32")), gumbel)
     return layer.results(2, "TopK", noisy, np.array([num_samples]))[1]

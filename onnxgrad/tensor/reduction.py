@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, log_add_exp, normal_axis, running
-from onnxgrad.tensor.layer import Layer, require_variables
+from onnxgrad.tensor.layer import LayerHelper, require_variables
 
 __all__ = [
     "all",
@@ -39,7 +39,7 @@ __all__ = [
 
 def reduce(kind: str, op_type: str, x: Variable, axis: Axes, keepdim: bool, name: str | None) -> Variable:
     """One reduction operator over ``axis``, or over all axes."""
-    layer = Layer(kind, x, name=name)
+    layer = LayerHelper(kind, x, name=name)
     axes = axes_of(axis)
     if axes is not None and x.rank is not None:
         axes = [normal_axis(a, x.rank, kind) for a in axes]
@@ -69,11 +69,11 @@ def mean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None
         (1, 3)
     """
     require_variables("mean", x)
-    return reduce("mean", "ReduceMean", floating(Layer("mean", x).op, x) if not x.is_float else x, axis, keepdim, name)
+    return reduce("mean", "ReduceMean", floating(LayerHelper("mean", x).op, x) if not x.is_float else x, axis, keepdim, name)
 
 
 def sum(x: Variable, axis: Axes = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Sum over ``axis``, or of all elements; integers and truth values add up in int64 unless ``dtype`` is given."""
+    """Sum over ``axis``, or of all elements; integers and booleans add up in int64 unless ``dtype`` is given."""
     return _wide_reduce("sum", "ReduceSum", x, axis, dtype, keepdim, name)
 
 
@@ -87,7 +87,7 @@ def _wide_reduce(kind: str, op_type: str, x: Variable, axis: Axes, dtype: Any, k
     if dtype is None and not x.is_float:
         dtype = "int64"
     if dtype is not None:
-        x = as_dtype(Layer(kind, x).op, x, dtype)
+        x = as_dtype(LayerHelper(kind, x).op, x, dtype)
     return reduce(kind, op_type, x, axis, keepdim, name)
 
 
@@ -127,26 +127,26 @@ def any(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None 
 
 
 def _quantified(kind: str, op_type: str, x: Variable, axis: Axes, keepdim: bool, name: str | None) -> Variable:
-    layer = Layer(kind, x, name=name)
-    truth = layer.op.Cast(as_dtype(layer.op, x, "bool"), to=6)
-    return layer.result("Cast", reduce(kind, op_type, truth, axis, keepdim, name), to=9)
+    layer = LayerHelper(kind, x, name=name)
+    flags = layer.op.Cast(as_dtype(layer.op, x, "bool"), to=6)
+    return layer.result("Cast", reduce(kind, op_type, flags, axis, keepdim, name), to=9)
 
 
 def count_nonzero(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """How many elements over ``axis`` are not 0, as int64."""
-    layer = Layer("count_nonzero", x, name=name)
+    layer = LayerHelper("count_nonzero", x, name=name)
     return sum(layer.op.Cast(as_dtype(layer.op, x, "bool"), to=7), axis, keepdim=keepdim, name=name)
 
 
 def nansum(x: Variable, axis: Axes = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Sum over ``axis`` of the elements that are not NaN."""
-    op = Layer("nansum", x).op
+    op = LayerHelper("nansum", x).op
     return sum(op.Where(op.IsNaN(x), op.constant(0.0, x.dtype), x), axis, dtype, keepdim, name)
 
 
 def nanmean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Mean over ``axis`` of the elements that are not NaN; NaN where there is none."""
-    layer = Layer("nanmean", x, name=name)
+    layer = LayerHelper("nanmean", x, name=name)
     op = layer.op
     counted = sum(op.Cast(op.Not(op.IsNaN(x)), to=x.dtype.number), axis, keepdim=keepdim)
     return layer.result("Div", nansum(x, axis, keepdim=keepdim), counted)
@@ -159,7 +159,7 @@ def reduce_as(x: Variable, target: Variable, name: str | None = None) -> Variabl
         >>> paddle.reduce_as(static.data("x", [5, 2, 3]), static.data("y", [2, 1])).shape
         (2, 1)
     """
-    layer = Layer("reduce_as", x, target, name=name)
+    layer = LayerHelper("reduce_as", x, target, name=name)
     lead = x.ndim - target.ndim
     kept = [lead + i for i, size in enumerate(target.shape) if size == 1 and x.shape[lead + i] != 1]
     y = layer.op.ReduceSum(x, kept, keepdims=1) if kept else x
@@ -169,7 +169,7 @@ def reduce_as(x: Variable, target: Variable, name: str | None = None) -> Variabl
 # Running along an axis -----------------------------------------------------------------------------------------------
 
 
-def _flat_if_none(layer: Layer, x: Variable, axis: int | None) -> tuple[Variable, int]:
+def _flat_if_none(layer: LayerHelper, x: Variable, axis: int | None) -> tuple[Variable, int]:
     if axis is None:
         return layer.op.Reshape(x, np.array([-1])), 0
     return x, normal_axis(axis, x.ndim, layer.name)
@@ -182,14 +182,14 @@ def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | 
         >>> paddle.cumsum(static.data("x", [None, 3]), axis=0).shape
         (-1, 3)
     """
-    layer = Layer("cumsum", x, name=name)
+    layer = LayerHelper("cumsum", x, name=name)
     x, axis = _flat_if_none(layer, as_dtype(layer.op, x, "int64" if dtype is None and not x.is_float else dtype), axis)
     return layer.result("CumSum", x, np.array(axis))
 
 
 def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Products of all elements up to each one along ``dim``, which must have a known size."""
-    layer = Layer("cumprod", x, name=name)
+    layer = LayerHelper("cumprod", x, name=name)
     op = layer.op
     x, axis = _flat_if_none(layer, as_dtype(op, x, "int64" if dtype is None and not x.is_float else dtype), dim)
     return layer.result("Identity", running(op, x, axis, op.Mul, 1.0, "cumprod"))
@@ -217,7 +217,7 @@ def cummin(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str
 def _running_extreme(
     kind: str, op_type: str, comparison: str, x: Variable, axis: int | None, dtype: Any, name: str | None
 ) -> tuple[Variable, Variable]:
-    layer = Layer(kind, x, name=name)
+    layer = LayerHelper(kind, x, name=name)
     op = layer.op
     x, axis = _flat_if_none(layer, x, axis)
     numpy = x.dtype.numpy
@@ -235,7 +235,7 @@ def _running_extreme(
 
 def logcumsumexp(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """log(cumsum(exp(x))) along ``axis``, computed stably."""
-    layer = Layer("logcumsumexp", x, name=name)
+    layer = LayerHelper("logcumsumexp", x, name=name)
     op = layer.op
     x, axis = _flat_if_none(layer, as_dtype(op, x, dtype), axis)
     neutral = float(np.finfo(x.dtype.numpy).min) / 4
@@ -262,7 +262,7 @@ def diff(
         (-1, 4)
     """
     joined = [v for v in (prepend, x, append) if v is not None]
-    layer = Layer("diff", *joined, name=name)
+    layer = LayerHelper("diff", *joined, name=name)
     op = layer.op
     if n < 1:
         raise ArgumentError(f"diff: n must be 1 or more, not {n}.")

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from onnxgrad.errors import NotOffered
-
-__all__ = ["FFT", "LINALG", "TENSOR", "refusals"]
+__all__ = ["FFT", "LINALG", "TENSOR"]
 
 _COMPLEX = "stock runtimes compute no complex numbers; keep real and imaginary part as two tensors"
 _ITERATIVE = "it takes an iteration that no ONNX operator offers; compute it outside and feed it"
@@ -22,8 +17,8 @@ TENSOR: dict[str, str] = {
     "as_strided": "it depends on how elements lie in memory; use reshape, transpose and slices",
     "histogram_bin_edges": "use linspace between the two bounds",
     "histogramdd": "use histogram for each dimension, or searchsorted and bincount",
-    "poisson": "no ONNX operator draws Poisson numbers; draw them outside and feed them",
-    "standard_gamma": "no ONNX operator draws gamma numbers; draw them outside and feed them",
+    "poisson": "no ONNX operator samples Poisson numbers; sample them outside and feed them",
+    "standard_gamma": "no ONNX operator samples gamma numbers; sample them outside and feed them",
     **dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), "onnxruntime computes nothing in it; use QuantizeLinear in a file"),
     "top_p_sampling": "compose it from sort, cumsum and multinomial",
     "tolist": "a program's variable has no value before it runs; fetch it with Executor.run",
@@ -45,17 +40,3 @@ FFT: dict[str, str] = dict.fromkeys(
     ),
     _COMPLEX,
 )  # fmt: skip
-
-
-def refusals(namespace: str, reasons: dict[str, str]) -> dict[str, Callable[..., Any]]:
-    """A function for each name, which raises NotOffered with the reason."""
-    return {name: _refusal(f"{namespace}.{name}", reason) for name, reason in reasons.items()}
-
-
-def _refusal(name: str, reason: str) -> Callable[..., Any]:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise NotOffered(f"{name} is not offered: {reason}.")
-
-    refuse.__name__ = refuse.__qualname__ = name.rsplit(".", 1)[-1]
-    refuse.__doc__ = f"Not offered: {reason}."
-    return refuse

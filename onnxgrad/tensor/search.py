@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import as_dtype, layer_for, normal_axis, promoted
-from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
     "argmax",
@@ -35,16 +35,16 @@ def argmax(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: A
         >>> paddle.argmax(static.data("x", [None, 3]), axis=1).shape
         (-1,)
     """
-    return _extreme_place("arg_max", "ArgMax", x, axis, keepdim, dtype, name)
+    return _extreme_index("arg_max", "ArgMax", x, axis, keepdim, dtype, name)
 
 
 def argmin(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None) -> Variable:
     """Index of the smallest element along ``axis``, of the flattened tensor without one; the first of equal ones."""
-    return _extreme_place("arg_min", "ArgMin", x, axis, keepdim, dtype, name)
+    return _extreme_index("arg_min", "ArgMin", x, axis, keepdim, dtype, name)
 
 
-def _extreme_place(kind: str, op_type: str, x: Variable, axis: int | None, keepdim: bool, dtype: Any, name: str | None) -> Variable:
-    layer = Layer(kind, x, name=name)
+def _extreme_index(kind: str, op_type: str, x: Variable, axis: int | None, keepdim: bool, dtype: Any, name: str | None) -> Variable:
+    layer = LayerHelper(kind, x, name=name)
     op = layer.op
     if axis is None:
         found = op.emit(op_type, (op.Reshape(x, np.array([-1])),), {"axis": 0, "keepdims": 0})
@@ -57,15 +57,15 @@ def _extreme_place(kind: str, op_type: str, x: Variable, axis: int | None, keepd
     return layer.result("Cast", found, to=6) if dtype == "int32" else layer.result("Identity", as_dtype(op, found, dtype))
 
 
-def _sorted(layer: Layer, x: Variable, axis: int, descending: bool) -> tuple[Variable, Variable]:
+def _sorted(layer: LayerHelper, x: Variable, axis: int, descending: bool) -> tuple[Variable, Variable]:
     op = layer.op
     if not x.ndim:
         return layer.result("Identity", x), layer.result("Identity", op.constant(np.array(0)))
     axis = normal_axis(axis, x.ndim, layer.name)
     size = x.shape[axis]
     length = np.array([size]) if size >= 0 else op.Shape(x, start=axis, end=axis + 1)
-    values, places = layer.results(2, "TopK", x, length, axis=axis, largest=int(descending))
-    return values, places
+    values, indices = layer.results(2, "TopK", x, length, axis=axis, largest=int(descending))
+    return values, indices
 
 
 def sort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
@@ -75,12 +75,12 @@ def sort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = F
         >>> paddle.sort(static.data("x", [None, 3])).shape
         (-1, 3)
     """
-    return _sorted(Layer("argsort", x, name=name), x, axis, descending)[0]
+    return _sorted(LayerHelper("argsort", x, name=name), x, axis, descending)[0]
 
 
 def argsort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
     """The indices that put the elements along ``axis`` in order; always stable."""
-    return _sorted(Layer("argsort", x, name=name), x, axis, descending)[1]
+    return _sorted(LayerHelper("argsort", x, name=name), x, axis, descending)[1]
 
 
 def topk(
@@ -99,8 +99,8 @@ def topk(
     number = op.Reshape(as_dtype(op, k, "int64"), np.array([1])) if is_variable(k) else np.array([k])
     if not is_variable(k) and not 1 <= k <= (x.shape[axis] if x.shape[axis] >= 0 else k):
         raise ArgumentError(f"topk: k is {k}, but axis {axis} of {x!r} has fewer elements or k is not positive.")
-    values, places = layer.results(2, "TopK", x, number, axis=axis, largest=int(largest), sorted=int(sorted))
-    return values, places
+    values, indices = layer.results(2, "TopK", x, number, axis=axis, largest=int(largest), sorted=int(sorted))
+    return values, indices
 
 
 def kthvalue(
@@ -113,11 +113,11 @@ def kthvalue(
         >>> values.shape
         (-1,)
     """
-    layer = Layer("kthvalue", x, name=name)
+    layer = LayerHelper("kthvalue", x, name=name)
     op = layer.op
     axis = normal_axis(-1 if axis is None else axis, x.ndim, "kthvalue")
-    values, places = op.emit("TopK", (x, np.array([k])), {"axis": axis, "largest": 0}, outputs=2)
-    found = [op.Slice(v, [k - 1], [k], [axis]) for v in (values, places)]
+    values, indices = op.emit("TopK", (x, np.array([k])), {"axis": axis, "largest": 0}, outputs=2)
+    found = [op.Slice(v, [k - 1], [k], [axis]) for v in (values, indices)]
     first, second = (layer.result("Identity" if keepdim else "Squeeze", v, *([] if keepdim else [[axis]])) for v in found)
     return first, second
 
@@ -127,7 +127,7 @@ def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = 
 
     Every element is compared with every other along the axis.
     """
-    layer = Layer("mode", x, name=name)
+    layer = LayerHelper("mode", x, name=name)
     op = layer.op
     axis = normal_axis(axis, x.ndim, "mode")
     number = x.dtype.number
@@ -177,12 +177,12 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
         >>> paddle.nonzero(static.data("x", [3, 4])).shape
         (-1, 2)
     """
-    layer = Layer("where_index", x)
+    layer = LayerHelper("where_index", x)
     op = layer.op
-    truth = op.Cast(as_dtype(op, x, "bool"), to=6) if x.dtype == "bool" else x
+    operand = op.Cast(as_dtype(op, x, "bool"), to=6) if x.dtype == "bool" else x
     if not as_tuple:
-        return layer.result("Transpose", op.NonZero(truth), perm=[1, 0])
-    rows = op.NonZero(truth)
+        return layer.result("Transpose", op.NonZero(operand), perm=[1, 0])
+    rows = op.NonZero(operand)
     return tuple(layer.result("Unsqueeze", op.Gather(rows, np.array(i), axis=0), [1]) for i in range(x.ndim))
 
 
@@ -200,7 +200,7 @@ def searchsorted(
         >>> paddle.searchsorted(static.data("s", [5]), static.data("v", [2, 3])).shape
         (2, 3)
     """
-    layer = Layer("searchsorted", sorted_sequence, values, name=name)
+    layer = LayerHelper("searchsorted", sorted_sequence, values, name=name)
     op = layer.op
     a, b = promoted(op, sorted_sequence, values)
     row, wanted = op.Unsqueeze(a, [-2]), op.Unsqueeze(b, [-1])
@@ -227,7 +227,7 @@ def unique(
     """The different elements in ascending order (of the flattened tensor, or slices along ``axis``).
 
     Returns:
-        The elements; then, as asked for, the index of the first occurrence of each, the place of each former element among
+        The elements; then, as asked for, the index of the first occurrence of each, the index of each former element among
         them, and how often each occurs.
 
     Example:
@@ -235,7 +235,7 @@ def unique(
         >>> found.shape
         (-1,)
     """
-    layer = Layer("unique", x, name=name)
+    layer = LayerHelper("unique", x, name=name)
     attrs: dict[str, Any] = {"sorted": 1}
     if axis is not None:
         attrs["axis"] = normal_axis(axis, x.ndim, "unique")
@@ -254,7 +254,7 @@ def unique_consecutive(
     name: str | None = None,
 ) -> Any:
     """``x`` without the elements (slices along ``axis``) that equal the one before."""
-    layer = Layer("unique_consecutive", x, name=name)
+    layer = LayerHelper("unique_consecutive", x, name=name)
     op = layer.op
     if axis is None:
         x, axis = op.Reshape(x, np.array([-1])), 0

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import known_dim
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.linalg import transposed
 
 __all__ = [
@@ -34,12 +35,12 @@ __all__ = [
 
 def det(x: Variable, name: str | None = None) -> Variable:
     """Determinants of square matrices in the last two axes."""
-    return Layer("determinant", x, name=name).result("Det", x)
+    return LayerHelper("determinant", x, name=name).result("Det", x)
 
 
 def slogdet(x: Variable, name: str | None = None) -> Variable:
     """Sign and logarithm of the absolute value of determinants, stacked along a new first axis."""
-    layer = Layer("slogdet", x, name=name)
+    layer = LayerHelper("slogdet", x, name=name)
     op = layer.op
     found = op.Det(x)
     parts = [op.Unsqueeze(op.Sign(found), [0]), op.Unsqueeze(op.Log(op.Abs(found)), [0])]
@@ -56,7 +57,7 @@ def inv(x: Variable, name: str | None = None) -> Variable:
         >>> paddle.linalg.inv(static.data("x", [None, 3, 3])).shape
         (-1, 3, 3)
     """
-    layer = Layer("inverse", x, name=name)
+    layer = LayerHelper("inverse", x, name=name)
     size = _square_size(x, "inverse")
     identity = layer.op.constant(np.eye(size), x.dtype)
     if x.ndim > 2:
@@ -74,7 +75,7 @@ def solve(x: Variable, y: Variable, left: bool = True, name: str | None = None) 
         >>> paddle.linalg.solve(static.data("a", [3, 3]), static.data("b", [3, 2])).shape
         (3, 2)
     """
-    layer = Layer("solve", x, y, name=name)
+    layer = LayerHelper("solve", x, y, name=name)
     op = layer.op
     _square_size(x, "solve")
     if not left:
@@ -87,11 +88,12 @@ def solve(x: Variable, y: Variable, left: bool = True, name: str | None = None) 
     return layer.result("Squeeze", found, [-1]) if vector else layer.result("Identity", found)
 
 
-def _common_batch(op: Any, x: Variable, y: Variable) -> tuple[Variable, Variable]:
+def _common_batch(op: Builder, x: Variable, y: Variable) -> tuple[Variable, Variable]:
     """Two batches of matrices, repeated to one batch shape"""
     blank = op.Add(op.ReduceSum(x, [-2, -1], keepdims=0), op.ReduceSum(y, [-2, -1], keepdims=0))
     batch = op.Shape(blank)
-    return tuple(op.Expand(v, op.Concat(batch, op.Shape(v, start=v.ndim - 2), axis=0)) for v in (x, y))
+    x, y = (op.Expand(v, op.Concat(batch, op.Shape(v, start=v.ndim - 2), axis=0)) for v in (x, y))
+    return x, y
 
 
 def _square_size(x: Variable, function: str) -> int:
@@ -101,7 +103,7 @@ def _square_size(x: Variable, function: str) -> int:
     return size
 
 
-def _eliminated(op: Any, x: Variable, right: Variable) -> Variable:
+def _eliminated(op: Builder, x: Variable, right: Variable) -> Variable:
     """x^-1 right by Gauss-Jordan elimination with row exchanges, one step per row"""
     size, rank = x.shape[-1], x.ndim
     both = op.Concat(x, right, axis=rank - 1)
@@ -115,10 +117,10 @@ def _eliminated(op: Any, x: Variable, right: Variable) -> Variable:
         unit = op.constant(np.eye(size)[:, k : k + 1], x.dtype)
         column = op.Slice(both, [k], [k + 1], [rank - 1])
         both = op.Sub(both, op.Mul(op.Sub(column, unit), row))
-    return op.Slice(both, [size], [np.iinfo(np.int64).max], [rank - 1])  # type: ignore[no-any-return]
+    return op.Slice(both, [size], [np.iinfo(np.int64).max], [rank - 1])
 
 
-def _rows_exchanged(op: Any, both: Variable, k: int, other: Variable, rank: int) -> Any:
+def _rows_exchanged(op: Builder, both: Variable, k: int, other: Variable, rank: int) -> Variable:
     """Row ``k`` and row ``other`` (one per matrix) exchanged"""
     size = both.shape[-2]
     numbers = op.constant(np.arange(size).reshape(-1, 1))
@@ -137,7 +139,7 @@ def cholesky(x: Variable, upper: bool = False, name: str | None = None) -> Varia
         >>> paddle.linalg.cholesky(static.data("x", [None, 3, 3])).shape
         (-1, 3, 3)
     """
-    layer = Layer("cholesky", x, name=name)
+    layer = LayerHelper("cholesky", x, name=name)
     op = layer.op
     size, rank = _square_size(x, "cholesky"), x.ndim
     rest = op.Mul(op.Add(x, transposed(layer, x)), 0.5)
@@ -166,7 +168,7 @@ def triangular_solve(
     name: str | None = None,
 ) -> Variable:
     """The solution z of ``x @ z = y``, reading one triangle of ``x`` only (and its diagonal as ones if ``unitriangular``)."""
-    layer = Layer("triangular_solve", x, y, name=name)
+    layer = LayerHelper("triangular_solve", x, y, name=name)
     op = layer.op
     size = _square_size(x, "triangular_solve")
     if unitriangular:
@@ -179,14 +181,14 @@ def triangular_solve(
 
 def cholesky_solve(x: Variable, y: Variable, upper: bool = False, name: str | None = None) -> Variable:
     """The solution z of ``A @ z = x``, where ``y`` is the Cholesky factor of A."""
-    layer = Layer("cholesky_solve", x, y, name=name)
+    layer = LayerHelper("cholesky_solve", x, y, name=name)
     first = triangular_solve(y, x, upper=upper, transpose=upper)
     return layer.result("Identity", triangular_solve(y, first, upper=upper, transpose=not upper))
 
 
 def cholesky_inverse(x: Variable, upper: bool = False, name: str | None = None) -> Variable:
     """The inverse of A, of which ``x`` is the Cholesky factor."""
-    layer = Layer("cholesky_inverse", x, name=name)
+    layer = LayerHelper("cholesky_inverse", x, name=name)
     return cholesky_solve(layer.op.constant(np.eye(_square_size(x, "cholesky_inverse")), x.dtype), x, upper, name)
 
 
@@ -201,7 +203,7 @@ def qr(x: Variable, mode: str = "reduced", name: str | None = None) -> Any:
         >>> q.shape, r.shape
         ((4, 3), (3, 3))
     """
-    layer = Layer("qr", x, name=name)
+    layer = LayerHelper("qr", x, name=name)
     op = layer.op
     if mode not in ("reduced", "complete", "r"):
         raise ArgumentError(f"qr: mode is 'reduced', 'complete' or 'r', not {mode!r}.")
@@ -222,7 +224,7 @@ def qr(x: Variable, mode: str = "reduced", name: str | None = None) -> Any:
     return layer.result("Identity", q), layer.result("Identity", r)
 
 
-def _reflector(op: Any, r: Variable, k: int, rank: int) -> tuple[Any, Any]:
+def _reflector(op: Builder, r: Variable, k: int, rank: int) -> tuple[Any, Any]:
     """The vector v and factor 2 / v.v that reflect column k onto its axis, away from its own sign"""
     rows = r.shape[-2]
     below = op.Mul(op.Slice(r, [k], [k + 1], [rank - 1]), op.constant((np.arange(rows) >= k).reshape(-1, 1), r.dtype))
@@ -237,7 +239,7 @@ def _reflector(op: Any, r: Variable, k: int, rank: int) -> tuple[Any, Any]:
 
 def householder_product(x: Variable, tau: Variable, name: str | None = None) -> Variable:
     """The product of the reflections whose vectors stand below the diagonal of ``x``, and their factors in ``tau``."""
-    layer = Layer("householder_product", x, tau, name=name)
+    layer = LayerHelper("householder_product", x, tau, name=name)
     op = layer.op
     rank, rows, columns = x.ndim, known_dim(x, -2, "householder_product"), known_dim(x, -1, "householder_product")
     q: Any = op.constant(np.eye(rows), x.dtype)
@@ -252,7 +254,7 @@ def householder_product(x: Variable, tau: Variable, name: str | None = None) -> 
 
 def matrix_power(x: Variable, n: int, name: str | None = None) -> Variable:
     """A square matrix to an integer power, by repeated squaring; a negative power is one of the inverse."""
-    layer = Layer("matrix_power", x, name=name)
+    layer = LayerHelper("matrix_power", x, name=name)
     op = layer.op
     if n == 0:
         size = known_dim(x, -1, "matrix_power")

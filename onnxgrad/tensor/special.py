@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import floating
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = ["digamma", "erfinv", "gammaln", "lgamma", "multigammaln", "polygamma"]
 
@@ -31,7 +32,7 @@ def lgamma(x: Variable, name: str | None = None) -> Variable:
         >>> paddle.lgamma(static.data("x", [None, 3])).shape
         (-1, 3)
     """
-    layer = Layer("lgamma", x, name=name)
+    layer = LayerHelper("lgamma", x, name=name)
     op = layer.op
     x = floating(op, x)
     low = op.Less(x, op.constant(0.5, x.dtype))
@@ -45,7 +46,7 @@ def lgamma(x: Variable, name: str | None = None) -> Variable:
 gammaln = lgamma
 
 
-def _log_gamma_above_half(op: Any, x: Variable) -> Any:
+def _log_gamma_above_half(op: Builder, x: Variable) -> Variable:
     z = op.Sub(x, 1.0)
     total = op.constant(_LANCZOS[0], x.dtype)
     for i, coefficient in enumerate(_LANCZOS[1:], start=1):
@@ -57,7 +58,7 @@ def _log_gamma_above_half(op: Any, x: Variable) -> Any:
 
 def multigammaln(x: Variable, p: int, name: str | None = None) -> Variable:
     """Logarithm of the multivariate gamma function of dimension ``p``."""
-    layer = Layer("multigammaln", x, name=name)
+    layer = LayerHelper("multigammaln", x, name=name)
     if p < 1:
         raise ArgumentError(f"multigammaln: p must be 1 or more, not {p}.")
     total: Any = layer.op.Add(lgamma(x), 0.25 * p * (p - 1) * math.log(math.pi))
@@ -73,7 +74,7 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 
 def digamma(x: Variable, name: str | None = None) -> Variable:
     """Derivative of ``lgamma``; below 0.5 by reflection."""
-    layer = Layer("digamma", x, name=name)
+    layer = LayerHelper("digamma", x, name=name)
     op = layer.op
     x = floating(op, x)
     low = op.Less(x, op.constant(0.5, x.dtype))
@@ -100,7 +101,7 @@ def polygamma(x: Variable, n: int, name: str | None = None) -> Variable:
         raise ArgumentError(f"polygamma: n must be 0 or more, not {n}.")
     if n == 0:
         return digamma(x, name)
-    layer = Layer("polygamma", x, name=name)
+    layer = LayerHelper("polygamma", x, name=name)
     op = layer.op
     z = floating(op, x)
     total: Any = None
@@ -132,7 +133,7 @@ def erfinv(x: Variable, name: str | None = None) -> Variable:
 
     Giles' polynomials, followed by one step of Newton's method, which makes value and derivative exact.
     """
-    layer = Layer("erfinv", x, name=name)
+    layer = LayerHelper("erfinv", x, name=name)
     op = layer.op
     x = floating(op, x)
     one = op.constant(1.0, x.dtype)
@@ -150,7 +151,7 @@ def erfinv(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Where", inside, found, limit)
 
 
-def _polynomial(op: Any, x: Variable, coefficients: Any) -> Any:
+def _polynomial(op: Builder, x: Variable, coefficients: Any) -> Any:
     """By Horner's rule, the constant term first"""
     total: Any = op.constant(coefficients[-1], x.dtype)
     for coefficient in reversed(coefficients[:-1]):

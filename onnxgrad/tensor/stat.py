@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, count, floating, known_dim, normal_axis
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = [
     "bincount",
@@ -33,17 +34,17 @@ def var(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = F
         >>> paddle.var(static.data("x", [None, 3]), axis=1).shape
         (-1,)
     """
-    layer = Layer("var", x, name=name)
+    layer = LayerHelper("var", x, name=name)
     return layer.result("Identity", _variance(layer.op, x, axes_of(axis), unbiased, keepdim))
 
 
 def std(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Variable:
     """Square root of ``var``."""
-    layer = Layer("std", x, name=name)
+    layer = LayerHelper("std", x, name=name)
     return layer.result("Sqrt", _variance(layer.op, x, axes_of(axis), unbiased, keepdim))
 
 
-def _variance(op: Any, x: Variable, axes: list[int] | None, unbiased: bool, keepdim: bool) -> Any:
+def _variance(op: Builder, x: Variable, axes: list[int] | None, unbiased: bool, keepdim: bool) -> Variable:
     centred = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
     if not unbiased:
         return op.ReduceMean(op.Mul(centred, centred), axes, keepdims=int(keepdim))
@@ -56,14 +57,14 @@ def _variance(op: Any, x: Variable, axes: list[int] | None, unbiased: bool, keep
 # Order statistics ----------------------------------------------------------------------------------------------------
 
 
-def ascending(op: Any, x: Variable, axis: int, function: str) -> tuple[Any, Any, int]:
-    """Sorted values, their places, and the size of the axis"""
+def ascending(op: Builder, x: Variable, axis: int, function: str) -> tuple[Any, Any, int]:
+    """Sorted values, their indices, and the size of the axis"""
     size = known_dim(x, axis, function)
-    values, places = op.emit("TopK", (x, np.array([size])), {"axis": axis, "largest": 0}, outputs=2)
-    return values, places, size
+    values, indices = op.emit("TopK", (x, np.array([size])), {"axis": axis, "largest": 0}, outputs=2)
+    return values, indices, size
 
 
-def _one_axis(layer: Layer, x: Variable, axis: Axes) -> tuple[Variable, list[int], int]:
+def _one_axis(layer: LayerHelper, x: Variable, axis: Axes) -> tuple[Variable, list[int], int]:
     """``x`` with the reduced axes merged into its last one; those axes; the rank before"""
     op, rank = layer.op, x.ndim
     axes = sorted(normal_axis(a, rank, layer.name) for a in axes_of(axis) or range(rank))
@@ -78,7 +79,7 @@ def _one_axis(layer: Layer, x: Variable, axis: Axes) -> tuple[Variable, list[int
     return x, axes, rank
 
 
-def _restored(layer: Layer, y: Variable, axes: list[int], keepdim: bool) -> Variable:
+def _restored(layer: LayerHelper, y: Variable, axes: list[int], keepdim: bool) -> Variable:
     return layer.result("Unsqueeze", y, axes) if keepdim and axes else layer.result("Identity", y)
 
 
@@ -95,13 +96,13 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, mode: st
         >>> paddle.median(static.data("x", [None, 5]), axis=1).shape
         (-1,)
     """
-    layer = Layer("median", x, name=name)
+    layer = LayerHelper("median", x, name=name)
     op = layer.op
     if mode not in ("avg", "min"):
         raise ArgumentError(f"median: mode is 'avg' or 'min', not {mode!r}.")
     flat, axes, _ = _one_axis(layer, floating(op, x), axis)
     last = flat.ndim - 1
-    values, places, size = ascending(op, flat, last, "median")
+    values, indices, size = ascending(op, flat, last, "median")
     low, high = (size - 1) // 2, size // 2
     middle = op.Gather(values, np.array(low), axis=last)
     if mode == "avg" and high != low:
@@ -110,12 +111,12 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, mode: st
     middle = _restored(layer, op.Where(broken, op.constant(np.nan, flat.dtype), middle), axes, keepdim)
     if mode == "avg" or axis is None:
         return middle
-    return middle, _restored(layer, op.Gather(places, np.array(low), axis=last), axes, keepdim)
+    return middle, _restored(layer, op.Gather(indices, np.array(low), axis=last), axes, keepdim)
 
 
 def nanmedian(x: Variable, axis: Axes = None, keepdim: bool = False, mode: str = "avg", name: str | None = None) -> Variable:
     """The middle of the elements over ``axis`` that are not NaN."""
-    layer = Layer("nanmedian", x, name=name)
+    layer = LayerHelper("nanmedian", x, name=name)
     flat, axes, _ = _one_axis(layer, floating(layer.op, x), axis)
     return _restored(layer, _nan_quantile(layer.op, flat, 0.5, "lower" if mode == "min" else "midpoint"), axes, keepdim)
 
@@ -147,7 +148,7 @@ def nanquantile(
 
 
 def _quantiles(kind: str, x: Variable, q: Any, axis: Axes, keepdim: bool, interpolation: str) -> Variable:
-    layer = Layer(kind, x)
+    layer = LayerHelper(kind, x)
     op = layer.op
     if interpolation not in _INTERPOLATIONS:
         raise ArgumentError(f"{kind}: interpolation is one of {_INTERPOLATIONS}, not {interpolation!r}.")
@@ -168,12 +169,12 @@ def _weight_of_upper(interpolation: str, fraction: Any) -> Any:
     return fraction * 0.0 + 0.5 * (np.ceil(fraction)) if interpolation == "midpoint" else np.round(fraction)
 
 
-def _quantile(op: Any, x: Variable, q: float, interpolation: str) -> Any:
+def _quantile(op: Builder, x: Variable, q: float, interpolation: str) -> Variable:
     last = x.ndim - 1
     values, _, size = ascending(op, x, last, "quantile")
-    place = q * (size - 1)
-    low, high = int(np.floor(place)), int(np.ceil(place))
-    weight = place - low if interpolation == "linear" else float(_weight_of_upper(interpolation, place - low))
+    index = q * (size - 1)
+    low, high = int(np.floor(index)), int(np.ceil(index))
+    weight = index - low if interpolation == "linear" else float(_weight_of_upper(interpolation, index - low))
     found = op.Gather(values, np.array(low), axis=last)
     if weight:
         above = op.Gather(values, np.array(high), axis=last)
@@ -182,16 +183,16 @@ def _quantile(op: Any, x: Variable, q: float, interpolation: str) -> Any:
     return op.Where(broken, op.constant(np.nan, x.dtype), found)
 
 
-def _nan_quantile(op: Any, x: Variable, q: float, interpolation: str) -> Any:
-    """Sort NaN to the end; the place depends on how many others there are"""
+def _nan_quantile(op: Builder, x: Variable, q: float, interpolation: str) -> Variable:
+    """Sort NaN to the end; the index depends on how many others there are"""
     last = x.ndim - 1
     missing = op.IsNaN(x)
     values, _, _ = ascending(op, op.Where(missing, op.constant(np.inf, x.dtype), x), last, "nanquantile")
     present = op.ReduceSum(op.Cast(op.Not(missing), to=x.dtype.number), [last], keepdims=1)
-    place = op.Mul(op.Max(op.Sub(present, 1.0), 0.0), q)
-    low, high = op.Floor(place), op.Ceil(place)
-    weight = {"lower": op.Mul(place, 0.0), "higher": op.Sub(high, low), "midpoint": op.Mul(op.Sub(high, low), 0.5)}.get(
-        interpolation, op.Sub(place, low)
+    index = op.Mul(op.Max(op.Sub(present, 1.0), 0.0), q)
+    low, high = op.Floor(index), op.Ceil(index)
+    weight = {"lower": op.Mul(index, 0.0), "higher": op.Sub(high, low), "midpoint": op.Mul(op.Sub(high, low), 0.5)}.get(
+        interpolation, op.Sub(index, low)
     )
     if interpolation == "nearest":
         weight = op.Round(weight)
@@ -219,7 +220,7 @@ def histogram(
     Returns:
         int64 counts; float32 with ``weight`` or ``density``.
     """
-    layer = Layer("histogram", input, *([] if weight is None else [weight]), name=name)
+    layer = LayerHelper("histogram", input, *([] if weight is None else [weight]), name=name)
     op = layer.op
     x = as_dtype(op, op.Reshape(input, np.array([-1])), "float32")
     if min == max == 0:
@@ -228,14 +229,14 @@ def histogram(
         low, high = op.Where(flat, op.Sub(low, 1.0), low), op.Where(flat, op.Add(high, 1.0), high)
     else:
         low, high = op.constant(np.float32(min)), op.constant(np.float32(max))
-    place = op.Floor(op.Div(op.Mul(op.Sub(x, low), float(bins)), op.Sub(high, low)))
+    index = op.Floor(op.Div(op.Mul(op.Sub(x, low), float(bins)), op.Sub(high, low)))
     inside = op.And(op.GreaterOrEqual(x, low), op.LessOrEqual(x, high))
-    place = op.Cast(op.Clip(place, 0.0, float(bins - 1)), to=7)
+    index = op.Cast(op.Clip(index, 0.0, float(bins - 1)), to=7)
     counted = op.Cast(inside, to=1)
     if weight is not None:
         counted = op.Mul(counted, op.Reshape(as_dtype(op, weight, "float32"), np.array([-1])))
     zeros = op.Expand(np.float32(0.0), np.array([bins]))
-    found = op.ScatterElements(zeros, place, counted, axis=0, reduction="add")
+    found = op.ScatterElements(zeros, index, counted, axis=0, reduction="add")
     if density:
         width = op.Div(op.Sub(high, low), float(bins))
         return layer.result("Div", found, op.Mul(op.ReduceSum(found, keepdims=0), width))
@@ -244,30 +245,30 @@ def histogram(
 
 def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, name: str | None = None) -> Variable:
     """How often each integer from 0 up to the largest occurs in a vector; with weights, the sum of theirs."""
-    layer = Layer("bincount", x, *([] if weights is None else [weights]), name=name)
+    layer = LayerHelper("bincount", x, *([] if weights is None else [weights]), name=name)
     op = layer.op
-    places = as_dtype(op, x, "int64")
-    size = op.Max(op.Add(op.ReduceMax(places, keepdims=1), np.array([1])), np.array([minlength]))
-    values = op.Expand(np.array(1), op.Shape(places)) if weights is None else weights
+    indices = as_dtype(op, x, "int64")
+    size = op.Max(op.Add(op.ReduceMax(indices, keepdims=1), np.array([1])), np.array([minlength]))
+    values = op.Expand(np.array(1), op.Shape(indices)) if weights is None else weights
     zeros = op.Expand(op.constant(0, values.dtype), size)
-    return layer.result("ScatterElements", zeros, places, values, axis=0, reduction="add")
+    return layer.result("ScatterElements", zeros, indices, values, axis=0, reduction="add")
 
 
 def trapezoid(y: Variable, x: Variable | None = None, dx: float | None = None, axis: int = -1, name: str | None = None) -> Variable:
-    """Integral of ``y`` along ``axis`` by the trapezoidal rule, at places ``x`` or at distances ``dx`` (1)."""
-    layer = Layer("trapezoid", y, *([] if x is None else [x]), name=name)
+    """Integral of ``y`` along ``axis`` by the trapezoidal rule, at points ``x`` or at distances ``dx`` (1)."""
+    layer = LayerHelper("trapezoid", y, *([] if x is None else [x]), name=name)
     return layer.result("ReduceSum", _trapezoids(layer.op, y, x, dx, axis), [axis], keepdims=0)
 
 
 def cumulative_trapezoid(
     y: Variable, x: Variable | None = None, dx: float | None = None, axis: int = -1, name: str | None = None
 ) -> Variable:
-    """Integrals of ``y`` from the first place up to each later one along ``axis``."""
-    layer = Layer("cumulative_trapezoid", y, *([] if x is None else [x]), name=name)
+    """Integrals of ``y`` from the first point up to each later one along ``axis``."""
+    layer = LayerHelper("cumulative_trapezoid", y, *([] if x is None else [x]), name=name)
     return layer.result("CumSum", _trapezoids(layer.op, y, x, dx, axis), np.array(axis % y.ndim))
 
 
-def _trapezoids(op: Any, y: Variable, x: Variable | None, dx: float | None, axis: int) -> Any:
+def _trapezoids(op: Builder, y: Variable, x: Variable | None, dx: float | None, axis: int) -> Variable:
     if x is not None and dx is not None:
         raise ArgumentError("trapezoid: give x or dx, not both.")
     end = np.iinfo(np.int64).max

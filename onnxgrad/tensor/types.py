@@ -74,7 +74,7 @@ def get_default_dtype() -> str:
         >>> paddle.get_default_dtype()
         'float32'
     """
-    return state.current.default_dtype
+    return str(state.current.default_dtype)
 
 
 def set_printoptions(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.traverse import copy_operators
+from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.operator import Role
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.traverse import copy_operators
-from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.optimizer.master import widened
 from onnxgrad.optimizer.optimizer import Optimizer
 
 __all__ = ["accumulating", "joined"]
@@ -27,15 +28,16 @@ def accumulating(program: Program, pairs: list[tuple[Variable, Variable]], optim
     apply.scope = program.active_scope()
     block = apply.global_block()
     twins: list[tuple[Variable, Variable]] = []
-    for p, g in pairs:
+    for p, g in widened(program.global_block().build, pairs):
         shape = p.static_shape
         if shape is None or not isinstance(p, Parameter):
             raise ArgumentError(f"gradients of {p.name} cannot be added up: its shape is unknown.")
-        total = program.create_global_var(f"{p.name}@ACCUMULATED", np.zeros(shape, p.dtype.numpy))
+        zeros = np.zeros(shape, g.dtype.numpy)
+        total = program.create_global_var(f"{p.name}@ACCUMULATED", zeros)
         program.updates[total] = program.global_block().build.Add(total, g)
         twin = block.create_parameter(p.name, shape, p.dtype, p.trainable, Tensor.of(p.get_value()))
         twin.optimize_attr, twin.regularizer, twin.need_clip = p.optimize_attr, p.regularizer, p.need_clip
-        held = apply.create_global_var(total.name, np.zeros(shape, p.dtype.numpy))
+        held = apply.create_global_var(total.name, zeros)
         twins.append((twin, block.build.Mul(held, 1.0 / count)))
         apply.updates[held] = block.build.Mul(held, 0.0)
     optimizer.apply_gradients(twins)

@@ -12,30 +12,94 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.errors import ArgumentError, UnknownName
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.scope import Scope
-from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.traverse import all_operators_of, substitute
-from onnxgrad.ir.variable import Parameter, Variable
-from onnxgrad.runtime.executor import Executor
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.transaction import all_or_nothing
+from onnxgrad.core.ir.traverse import all_operators_of, substitute
+from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.passes.modes import ADDED, is_added
+from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.errors import ArgumentError, NotInitialized, UnknownName
 from onnxgrad.training.data import Data, open_data
 from onnxgrad.training.feed import checked_batch
 from onnxgrad.training.lora import KEY as LORA
-from onnxgrad.training.surgery import ADDED, insert_after
+from onnxgrad.training.surgery import insert_after
 
-__all__ = ["fold_added_batch_norm", "fold_batch_norm", "insert_batch_norm"]
+__all__ = ["MODES", "fold_added_batch_norm", "fold_batch_norm", "has_statistics", "insert_batch_norm", "prepare_batch_norm"]
 
 Array = np.ndarray[Any, Any]
 _LAYERS = ("Conv", "ConvTranspose", "Gemm")
 _KIND = "batch_norm"
 
 
+# Choosing what training does with it -----------------------------------------------------------------------------------
+
+MODES = ("frozen", "train", "insert")
+
+
+def prepare_batch_norm(program: Program, mode: str | None, sample: Data | None) -> tuple[str, list[str]]:
+    """Choose how BatchNormalization is trained, and insert it if that is asked for.
+
+    Args:
+        program: a loaded program without a backward pass.
+        mode: one of ``MODES``; None to choose "frozen" for a program that holds statistics of the data it was trained on, and
+            "train" where all means are 0 and all variances 1.
+        sample: for "insert", inputs that the statistics are computed from.
+
+    Returns:
+        What to tell ``program.train``, and what to say of it.
+
+    Raises:
+        ArgumentError: if there is no such mode, or the sample is missing.
+    """
+    if mode is not None and mode not in MODES:
+        raise ArgumentError(f"batch_norm is one of {', '.join(map(repr, MODES))}, not {mode!r}.")
+    if mode == "insert":
+        if sample is None:
+            raise ArgumentError("batch_norm='insert' computes statistics. Give sample=..., inputs of the model as for predict.")
+        insert_batch_norm(program, None, sample)
+        mode = "train"
+    norms = _norms(program)
+    own = [op for op in norms if not is_added(op)]
+    said = [f"BatchNormalization that was inserted ({len(norms) - len(own)} operators) normalises by batch."] * (
+        len(own) < len(norms)
+    )
+    if not own:
+        return mode or "train", said
+    stored = has_statistics(program)
+    chosen = mode or ("frozen" if stored else "train")
+    if chosen == "frozen":
+        text = "normalises by the statistics of the file (batch_norm 'frozen'); 'train' normalises by batch and learns them anew."
+    else:
+        why = "" if stored else ", since the file has none of its own"
+        text = f"normalises by batch and learns new statistics{why} (batch_norm 'train'); 'frozen' keeps those of the file."
+    return chosen, [f"BatchNormalization ({len(own)} operators) {text}", *said]
+
+
+def has_statistics(program: Program) -> bool:
+    """Whether some BatchNormalization of the program's own has means other than 0, variances other than 1, or computes them."""
+    return any(_differs(op.inputs[3], 0.0) or _differs(op.inputs[4], 1.0) for op in _norms(program) if not is_added(op))
+
+
+def _norms(program: Program) -> list[Operator]:
+    """The BatchNormalization operators of the main graph"""
+    ops = program.global_block().ops
+    return [op for op in ops if op.type == "BatchNormalization" and not op.domain and op.replaces is None]
+
+
+def _differs(v: Variable | None, start: float) -> bool:
+    try:
+        return v is not None and (not v.is_leaf or bool((np.asarray(v.get_value()) != start).any()))
+    except NotInitialized:
+        return False
+
+
 # Putting it back -----------------------------------------------------------------------------------------------------
 
 
+@all_or_nothing
 def insert_batch_norm(
     program: Program,
     after: str | Iterable[str] | None = None,
@@ -47,7 +111,7 @@ def insert_batch_norm(
 ) -> list[str]:
     """Put BatchNormalization behind layers, beginning as the identity. Exports for inference fold it into the layer again.
 
-    Its statistics are those of ``data`` at its place, its scale and shift undo them. So inference gives what it gave before, and
+    Its statistics are those of ``data`` at that point, its scale and bias undo them. So inference gives what it gave before, and
     training normalises by batch around the same values.
 
     Args:
@@ -69,21 +133,21 @@ def insert_batch_norm(
             is unknown.
         DataError: if the data does not fit the model.
     """
-    places = _places(program, [after] if isinstance(after, str) else after)
-    found = {} if data is None else _statistics(program, places, data, batch_size)
-    for v in places:
+    points = _points(program, [after] if isinstance(after, str) else after)
+    found = {} if data is None else _statistics(program, points, data, batch_size)
+    for v in points:
         channels = _channels(v)
         mean, var = found.get(v.name, (np.zeros(channels), np.ones(channels)))
         _normalise(v, mean, var, momentum, epsilon)
-    return [v.name for v in places]
+    return [v.name for v in points]
 
 
-def _places(program: Program, after: Iterable[str] | None) -> list[Variable]:
+def _points(program: Program, after: Iterable[str] | None) -> list[Variable]:
     block = program.global_block()
-    outputs = {id(v) for v in block.outputs}
+    outputs = set(block.outputs)
     made = {v.name: op for op in block.ops for v in op.outputs[:1] if v is not None and op.replaces is None}
     if after is None:
-        found = [v for v in _convolved(block.ops) if id(v) not in outputs]
+        found = [v for v in _convolved(block.ops) if v not in outputs]
     else:
         by_operator = {op.name: name for name, op in made.items() if op.name}
         names = [by_operator.get(name, name) for name in after]
@@ -92,17 +156,17 @@ def _places(program: Program, after: Iterable[str] | None) -> list[Variable]:
             known = ", ".join([name for name, op in made.items() if op.type in _LAYERS][:6]) or "none"
             raise UnknownName(f"no operator of the main graph computes {unknown[0]!r}. Layers compute: {known}.")
         found = [block.vars[name] for name in names]
-    readers = {id(v): op for op in block.ops for v in op.inputs[:1] if op.type == "BatchNormalization"}
+    readers = {v: op for op in block.ops for v in op.inputs[:1] if op.type == "BatchNormalization"}
     for v in found:
         op = v.op
         if op is None or _layer_of(op) is None:
             raise ArgumentError(f"insert_batch_norm: {v.name!r} is no result of Conv, ConvTranspose or Gemm. Name one of these.")
-        if id(v) in outputs:
+        if v in outputs:
             raise ArgumentError(f"insert_batch_norm: {v.name!r} is an output of the program. Name a tensor before it.")
-        if id(v) in readers and after is not None:
-            raise ArgumentError(f"insert_batch_norm: {readers[id(v)]} follows {v.name!r} already. Leave it out.")
+        if v in readers and after is not None:
+            raise ArgumentError(f"insert_batch_norm: {readers[v]} follows {v.name!r} already. Leave it out.")
         _channels(v)
-    found = [v for v in found if id(v) not in readers]
+    found = [v for v in found if v not in readers]
     if not found:
         raise ArgumentError("insert_batch_norm: no Conv or ConvTranspose of the main graph is without BatchNormalization.")
     return found
@@ -110,9 +174,9 @@ def _places(program: Program, after: Iterable[str] | None) -> list[Variable]:
 
 def _convolved(ops: list[Operator]) -> list[Variable]:
     """Results of the Conv and ConvTranspose of a model, behind their LoRA branches"""
-    total = {id(op.inputs[0]): op.outputs[0] for op in ops if op.type == "Add" and LORA in (op.metadata or {})}
+    total = {op.inputs[0]: op.outputs[0] for op in ops if op.type == "Add" and LORA in (op.metadata or {})}
     made = [op.outputs[0] for op in ops if op.type in _LAYERS[:2] and not op.domain and LORA not in (op.metadata or {})]
-    return [v for v in (total.get(id(v), v) for v in made) if v is not None]
+    return [v for v in (total.get(v, v) for v in made) if v is not None]
 
 
 def _layer_of(op: Operator) -> Operator | None:
@@ -129,11 +193,11 @@ def _channels(v: Variable) -> int:
     return size
 
 
-def _statistics(program: Program, places: Sequence[Variable], data: Data, batch_size: int) -> dict[str, tuple[Array, Array]]:
+def _statistics(program: Program, points: Sequence[Variable], data: Data, batch_size: int) -> dict[str, tuple[Array, Array]]:
     """Mean and variance of each channel"""
     plain, executor = program.clone(for_test=True), Executor()
-    count = {v.name: 0 for v in places}
-    totals = {v.name: np.zeros((2, _channels(v))) for v in places}
+    count = {v.name: 0 for v in points}
+    totals = {v.name: np.zeros((2, _channels(v))) for v in points}
     inputs = program.inputs
     for batch in open_data(data, [v.name for v in inputs]).batches(batch_size, shuffle=False):
         for name, value in zip(count, executor.run(plain, checked_batch(batch, inputs), list(count)), strict=True):
@@ -161,7 +225,7 @@ def _normalise(v: Variable, mean: Array, var: Array, momentum: float, epsilon: f
 
     def write(build: Builder) -> Variable:
         attrs = {"epsilon": float(epsilon), "momentum": float(momentum)}
-        return build.emit("BatchNormalization", operands, attrs, outputs=1)  # type: ignore[no-any-return]
+        return build.emit("BatchNormalization", operands, attrs, outputs=1)
 
     normal = insert_after(v.op, write, f"{v.name}/norm")
     assert normal.op is not None
@@ -190,8 +254,7 @@ def fold_batch_norm(program: Program) -> Program:
         A program with a scope of its own, as ``clone(for_test=True)``; its results are the same within rounding.
     """
     folded = program.clone(for_test=True)
-    folded.scope = Scope()
-    folded.scope.values = dict(program.active_scope().values)
+    folded.scope = program.active_scope().copy()
     _fold_all(folded, [op for op in folded.global_block().ops if op.type == "BatchNormalization" and not op.domain])
     return folded
 
@@ -203,31 +266,31 @@ def fold_added_batch_norm(program: Program) -> None:
 
 def _fold_all(program: Program, norms: list[Operator]) -> None:
     block = program.global_block()
-    reads = Counter(id(v) for op in all_operators_of(block) for v in op.inputs if v is not None)
-    reads.update(id(v) for v in block.outputs)
-    gone: set[int] = set()
+    reads = Counter(v for op in all_operators_of(block) for v in op.inputs if v is not None)
+    reads.update(block.outputs)
+    gone: set[Operator | Variable] = set()
     renamed: dict[Variable, Variable] = {}
     for norm in norms:
         fold = _foldable(norm, reads)
         if fold is not None:
             _fold(fold, reads)
-            reads.subtract(id(v) for v in norm.inputs)
-            unread = [v for v in [*norm.inputs[1:], fold.weight, fold.bias] if v is not None and reads[id(v)] == 0]
-            gone |= {id(norm), id(_join(fold, renamed)), *(id(v) for v in unread)}
+            reads.subtract(v for v in norm.inputs if v is not None)
+            unread = [v for v in [*norm.inputs[1:], fold.weight, fold.bias] if v is not None and reads[v] == 0]
+            gone |= {norm, _join(fold, renamed), *unread}
     substitute(block.ops, renamed)
-    block.ops = [op for op in block.ops if id(op) not in gone]
-    block.initializers = [v for v in block.initializers if id(v) not in gone]
-    block.value_infos = [v for v in block.value_infos if id(v) not in gone]
-    block.vars = {name: v for name, v in block.vars.items() if id(v) not in gone}
-    program.parameters = [p for p in program.parameters if id(p) not in gone]
-    program._constants = {key: v for key, v in program._constants.items() if id(v) not in gone}
+    block.ops = [op for op in block.ops if op not in gone]
+    block.initializers = [v for v in block.initializers if v not in gone]
+    block.value_infos = [v for v in block.value_infos if v not in gone]
+    block.vars = {name: v for name, v in block.vars.items() if v not in gone}
+    program.parameters = [p for p in program.parameters if p not in gone]
+    program._constants = {key: v for key, v in program._constants.items() if v not in gone}
     program.version += 1
 
 
-def _foldable(norm: Operator, reads: Counter[int]) -> _Fold | None:
+def _foldable(norm: Operator, reads: Counter[Variable]) -> _Fold | None:
     x = norm.inputs[0]
     layer = x.op if x is not None else None
-    if layer is None or layer.type not in _LAYERS or layer.domain or reads[id(x)] != 1:
+    if x is None or layer is None or layer.type not in _LAYERS or layer.domain or reads[x] != 1:
         return None
     trains = norm.attrs.get("training_mode") or sum(v is not None for v in norm.outputs) > 1 or norm.attrs.get("spatial") == 0
     held = [_is_stored(v) for v in norm.inputs[1:5]]
@@ -245,7 +308,7 @@ def _is_stored(v: Variable | None) -> bool:
     return v is not None and v.is_leaf and v.static_shape is not None and not v.is_data
 
 
-def _fold(fold: _Fold, reads: Counter[int]) -> None:
+def _fold(fold: _Fold, reads: Counter[Variable]) -> None:
     """y = (W x + b - mean) f + shift with f = scale / sqrt(var + epsilon): the weight f W, the bias f (b - mean) + shift"""
     norm, layer = fold.norm, fold.layer
     scale, shift, mean, var = (np.asarray(v.get_value(), np.float64) for v in norm.inputs[1:5] if v is not None)
@@ -286,16 +349,16 @@ def _spread(factor: Array, layer: Operator, weight: Parameter) -> Array:
     return rows.reshape(*rows.shape, *(1 for _ in shape[2:]))
 
 
-def _store(fold: _Fold, old: Variable | None, name: str, value: Array, reads: Counter[int]) -> Parameter:
+def _store(fold: _Fold, old: Variable | None, name: str, value: Array, reads: Counter[Variable]) -> Parameter:
     """The parameter with its new value; a new one if there was none, others read it, or its shape changes"""
     dtype = fold.weight.dtype
     stored = np.asarray(value, dtype.numpy)
-    if isinstance(old, Parameter) and reads[id(old)] == 1 and old.static_shape == stored.shape:
+    if isinstance(old, Parameter) and reads[old] == 1 and old.static_shape == stored.shape:
         old.set_value(stored)
         return old
     block = fold.layer.block
     if old is not None:
-        reads[id(old)] -= 1
+        reads[old] -= 1
     made = block.create_parameter(block.program.fresh_name(name), stored.shape, dtype, value=Tensor.of(stored))
-    reads[id(made)] = 1
+    reads[made] = 1
     return made

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.scope import Scope
 from onnxgrad.errors import ModelError, OnnxGradError, UnknownName
-from onnxgrad.ir.operator import Role
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.scope import Scope
 from onnxgrad.training.folder import write_atomically
 
-__all__ = ["graph_hash", "load_checkpoint", "read_metadata", "save_checkpoint"]
+__all__ = ["epochs_done", "graph_hash", "load_checkpoint", "read_metadata", "save_checkpoint"]
 
 Programs: TypeAlias = "Program | Sequence[Program]"
 
@@ -85,6 +86,18 @@ def read_metadata(path: str | Path) -> dict[str, str]:
             return dict(file.metadata() or {})
     except Exception as error:
         raise ModelError(f"{str(path)!r} is not a readable checkpoint: {error}") from error
+
+
+def epochs_done(path: str | Path) -> int:
+    """How many epochs a run had finished when its Trainer wrote this checkpoint.
+
+    Raises:
+        ModelError: if the file cannot be read, or no Trainer wrote it.
+    """
+    try:
+        return int(json.loads(read_metadata(path)["position"])["epoch"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"{str(path)!r} is no checkpoint of a Trainer: it holds no position.") from error
 
 
 def graph_hash(program: Programs) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from onnxgrad.errors import OnnxGradError, TrainingError
+from onnxgrad.errors import FileError, OnnxGradError, TrainingError
+from onnxgrad.files import writing
 
 __all__ = ["plot_history"]
 
@@ -35,6 +36,7 @@ def plot_history(history: list[dict[str, Any]], path: str | Path) -> None:
         axes.set(title=name, xlabel="epoch")
         axes.legend()
     try:
-        figure.savefig(path, format="png")
-    except OSError as error:
-        raise TrainingError(f"cannot write {str(path)!r}: {error.strerror or error}.") from error
+        with writing(Path(path)) as file:
+            figure.savefig(file, format="png")
+    except FileError as error:
+        raise TrainingError(str(error)) from error

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, FileError, ModelError
+from onnxgrad.files import read_arrays
 
 __all__ = ["Batch", "Columns", "Data", "Stream", "open_data", "prefetched"]
 
@@ -37,6 +38,9 @@ class Columns:
         >>> [batch["y"].tolist() for batch in columns.batches(2, shuffle=False)]
         [[0, 1], [2, 3], [4]]
     """
+
+    unused: Sequence[str] = ()
+    """Names of what the data held besides."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self.arrays = {str(name): np.asarray(array) for name, array in arrays.items()}
@@ -73,6 +77,8 @@ class Columns:
 
 class Stream:
     """Batches that come ready made: from an iterable, or from a function of the epoch number."""
+
+    unused: Sequence[str] = ()
 
     def __init__(self, source: Any, names: Sequence[str]) -> None:
         self.source = source
@@ -121,7 +127,9 @@ def open_data(data: Data | Columns | Stream, names: Sequence[str]) -> Columns | 
         missing = [name for name in names if name not in data]
         if missing:
             raise DataError(f"the data has no column {missing[0]!r}; it has {sorted(map(str, data))}. Rename or add it.")
-        return Columns({name: data[name] for name in names})
+        columns = Columns({name: data[name] for name in names})
+        columns.unused = sorted({str(name) for name in data} - set(names))
+        return columns
     if isinstance(data, tuple) and data and all(isinstance(item, np.ndarray) for item in data):
         if len(data) != len(names):
             raise DataError(f"{len(data)} arrays are given for the columns {list(names)}. Give one each, in this order.")
@@ -135,11 +143,9 @@ def _read_npz(path: Path) -> Batch:
     if not path.is_file():
         raise DataError(f"there is no file {str(path)!r}.")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, OSError, AttributeError, TypeError) as error:
-        # What numpy says of other files is about pickles.
-        raise DataError(f"{str(path)!r} is not an .npz file of plain arrays. Write it with numpy.savez.") from error
+        return read_arrays(path)
+    except (FileError, ModelError) as error:
+        raise DataError(str(error)) from error
 
 
 class _End:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.ir.operator import Role
-from onnxgrad.ir.program import Program
-from onnxgrad.runtime.executor import Executor
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.runtime.executor import Executor
 
 __all__ = ["bad_weight", "first_bad_operator"]
 
@@ -27,8 +27,8 @@ def first_bad_operator(program: Program, feed: dict[str, Any], executor: Executo
     copy.updates, copy.schedulers, copy.printers = {}, [], []
     forward = [op for op in copy.global_block().ops if op.role is Role.FORWARD]
     results = [(op, v) for op in forward for v in op.outputs if v is not None and v.is_float and v.value is None]
-    instead = {id(op): op.expansion for op in forward if op.expansion is not None}
-    results = [(op, v) for op, v in results if id(op) not in instead or not instead[id(op)].always]
+    instead = {op: op.expansion for op in forward if op.expansion is not None}
+    results = [(op, v) for op, v in results if op not in instead or not instead[op].always]
     for (op, v), value in zip(results, executor.run(copy, feed, [v for _, v in results]), strict=True):
         if not np.isfinite(np.asarray(value, np.float64)).all():
             return f"{v.name}, computed by {op.replaces or op}"

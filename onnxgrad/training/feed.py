@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from onnxgrad.errors import DataError
-from onnxgrad.ir.variable import Variable
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.training.data import Batch
 from onnxgrad.training.losses import Term
 
-__all__ = ["check_labels", "checked_batch"]
+__all__ = ["check_labels", "checked_batch", "doubted_logits", "output_shapes"]
 
 Array = np.ndarray[Any, Any]
 
@@ -84,6 +84,66 @@ def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any,
                 raise DataError(f"{said} Number the classes from 0, or give the model another head.")
         if term.loss == "ctc" and isinstance(dims[1], int):
             _check_sequences(labels, dims[1], name)
+
+
+def output_shapes(
+    terms: Sequence[Term],
+    layouts: Sequence[str | None],
+    outputs: Sequence[Variable],
+    feed: Batch,
+    run: Callable[[str, Batch], Array],
+) -> list[tuple[Any, ...]]:
+    """Shapes of the outputs of the terms, batch first: those of this batch where the model does not say how many classes there are.
+
+    Raises:
+        ArgumentError: if this batch shows that a ctc term takes the steps of its output for the batch.
+    """
+    found = []
+    for term, layout, v in zip(terms, layouts, outputs, strict=True):
+        dims = list(v.dims or (None, None, None))
+        axis = {"cross_entropy": 1, "ctc": -1}.get(str(term.loss))
+        if axis is not None and not isinstance(dims[axis], int):
+            dims[axis] = run(v.name, feed).shape[axis]
+        if layout is not None:
+            if term.layout is None:
+                _check_layout(layout, v, feed, feed[term.target or "target"], run)
+            batch = layout.index("N")
+            dims = [dims[batch], dims[1 - batch], dims[2]]
+        found.append(tuple(dims))
+    return found
+
+
+def _check_layout(layout: str, v: Variable, feed: Batch, labels: Array, run: Callable[[str, Batch], Array]) -> None:
+    """Whether the axis that was taken for the batch is as long as the labels, and longer for a longer batch"""
+    at = layout.index("N")
+    shape = run(v.name, feed).shape
+    if shape[0] != shape[1]:
+        wrong = shape[at] != len(labels)
+    elif isinstance(v.dims[at] if v.dims else None, int):
+        return
+    else:
+        twice = run(v.name, {name: np.concatenate([array, array]) if array.ndim else array for name, array in feed.items()})
+        wrong = twice.shape[at] == shape[at]
+    if wrong:
+        other = "TNC" if layout == "NTC" else "NTC"
+        raise ArgumentError(
+            f"ctc: the output {v.name} has shape {list(shape)} for {len(labels)} examples, so axis {at} is not the batch. "
+            f"Say layout='{other}' (--layout {other}) if the other is."
+        )
+
+
+def doubted_logits(outputs: Sequence[Any], names: Sequence[str], as_logits: Sequence[bool]) -> list[str]:
+    """A sentence for each output that is taken for logits and holds what looks like probabilities."""
+    found = []
+    for value, name, taken in zip(outputs, names, as_logits, strict=True):
+        array = np.asarray(value)
+        if taken and array.size and 0 <= array.min() < array.max() <= 1:
+            low, high = f"{array.min():.3g}", f"{array.max():.3g}"
+            found.append(
+                f"{name} is taken as logits, but all its values in the first batch lie between {low} and {high}. "
+                "If these are probabilities, name the tensor before the last activation as the output of the loss."
+            )
+    return found
 
 
 def _check_sequences(labels: Array, steps: int, name: str) -> None:

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from onnxgrad.errors import TrainingError
+from onnxgrad.errors import FileError, TrainingError
+from onnxgrad.files import write_whole
 
 __all__ = ["RunFolder", "write_atomically"]
 
@@ -22,18 +23,10 @@ LAST, BEST = "last.safetensors", "best.safetensors"
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file under a temporary name, flush it to the disk, and rename it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise TrainingError(
-            f"cannot write {str(path)!r}: {error.strerror or error}. What was there before is untouched."
-        ) from error
+        write_whole(path, data)
+    except FileError as error:
+        raise TrainingError(f"{error} What was there before is untouched.") from error
 
 
 class RunFolder:

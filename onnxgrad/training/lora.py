@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.transaction import all_or_nothing
+from onnxgrad.core.ir.traverse import all_operators_of
+from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError, ModelError, OnnxGradError, UnknownName
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.scope import Scope
-from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.traverse import all_operators_of
-from onnxgrad.ir.variable import Parameter, Variable
 from onnxgrad.training.folder import write_atomically
 from onnxgrad.training.surgery import insert_after, remove_unread_constants
 
@@ -39,6 +39,7 @@ class _Target(NamedTuple):
     name: str
 
 
+@all_or_nothing
 def add_lora(
     program: Program, layers: str | Sequence[str] = "*", *, rank: int = 8, alpha: float | None = None, seed: int = 0
 ) -> list[str]:
@@ -50,7 +51,7 @@ def add_lora(
             the name of the integers that DequantizeLinear reads; they stay as they are. A depthwise Conv is left alone.
         rank: of the branch.
         alpha: the branch is multiplied by alpha / rank; None for 2 * rank.
-        seed: of A, drawn from a normal distribution; B starts at 0, so that nothing changes at first.
+        seed: of A, sampled from a normal distribution; B starts at 0, so that nothing changes at first.
 
     Returns:
         Names of the new parameters, ``<weight>.lora_A`` and ``<weight>.lora_B``; they alone are trainable until they are merged.
@@ -62,13 +63,13 @@ def add_lora(
     if rank < 1:
         raise ArgumentError(f"the rank of LoRA is at least 1, not {rank}.")
     targets = _targets(program)
-    chosen: dict[int, _Target] = {}
+    chosen: dict[Operator, _Target] = {}
     for pattern in [layers] if isinstance(layers, str) else layers:
         fitting = [t for t in targets if fnmatchcase(t.name, pattern)]
         if not fitting:
             known = ", ".join(t.name for t in targets[:6]) or "none"
             raise UnknownName(f"lora: {pattern!r} fits no MatMul, Gemm or Conv weight. There are: {known}.")
-        chosen.update((id(t.op), t) for t in fitting)
+        chosen.update((t.op, t) for t in fitting)
     program.metadata.setdefault(KEY, "\n".join(p.name for p in program.parameters if p.stop_gradient))
     for p in program.parameters:
         p.trainable, p.stop_gradient = False, True
@@ -135,7 +136,7 @@ def _branch(target: _Target, a: Parameter, b: Parameter, scale: float) -> None:
     base = Variable(block, block.program.fresh_name(f"{y.name}/base"), y.type, op)
     block.register(base)
     op.outputs = [base]
-    before = {id(other) for other in block.ops}
+    before = set(block.ops)
 
     def write(build: Builder) -> Variable:
         if op.type == "Conv":
@@ -144,7 +145,7 @@ def _branch(target: _Target, a: Parameter, b: Parameter, scale: float) -> None:
         else:
             rows = build.Transpose(x, perm=[1, 0]) if op.type == "Gemm" and op.attr("transA") else x
             up = build.MatMul(build.MatMul(rows, a), b)
-        return build.Add(base, build.Mul(up, scale))  # type: ignore[no-any-return]
+        return build.Add(base, build.Mul(up, scale))
 
     total = insert_after(op, write, f"{target.name}.lora")
     added = total.op
@@ -152,7 +153,7 @@ def _branch(target: _Target, a: Parameter, b: Parameter, scale: float) -> None:
     block.vars.pop(total.name)
     added.outputs, y.op = [y], added
     for other in block.ops:
-        if id(other) not in before:
+        if other not in before:
             other.metadata = {KEY: target.name}
 
 
@@ -189,28 +190,27 @@ def merge_lora(program: Program) -> Program:
         A program with a scope of its own; for inference, as ``clone(for_test=True)``.
     """
     merged = program.clone(for_test=True)
-    merged.scope = Scope()
-    merged.scope.values = dict(program.active_scope().values)
+    merged.scope = program.active_scope().copy()
     block = merged.global_block()
-    reads = Counter(id(v) for op in all_operators_of(block) for v in op.inputs if v is not None)
+    reads = Counter(v for op in all_operators_of(block) for v in op.inputs if v is not None)
     for branch in _branches(merged):
         stored = _trail(branch.base.inputs[1])
         if stored is None:
             continue
-        weight, turned = stored
+        weight, transposed = stored
         change = _change(branch)
         if _is_read_once(branch.base.inputs[1], reads):
-            weight.set_value(np.asarray(weight.get_value() + (change.T if turned else change), weight.dtype.numpy))
+            weight.set_value(np.asarray(weight.get_value() + (change.T if transposed else change), weight.dtype.numpy))
         else:
-            value = weight.get_value().T if turned else weight.get_value()
+            value = weight.get_value().T if transposed else weight.get_value()
             branch.base.inputs = [*branch.base.inputs]
             branch.base.inputs[1] = _twin(weight, np.asarray(value + change, weight.dtype.numpy))
         _remove(branch)
-    used = {id(v) for op in block.ops for v in op.operands()}
-    gone = {id(p) for p in merged.parameters if ".lora_" in p.name and id(p) not in used}
-    merged.parameters = [p for p in merged.parameters if id(p) not in gone]
-    block.initializers = [v for v in block.initializers if id(v) not in gone]
-    block.vars = {name: v for name, v in block.vars.items() if id(v) not in gone}
+    used = {v for op in block.ops for v in op.operands()}
+    gone = {p for p in merged.parameters if ".lora_" in p.name and p not in used}
+    merged.parameters = [p for p in merged.parameters if p not in gone]
+    block.initializers = [v for v in block.initializers if v not in gone]
+    block.vars = {name: v for name, v in block.vars.items() if v not in gone}
     remove_unread_constants(merged)
     if KEY in merged.metadata and not _branches(merged):
         _thaw(merged)
@@ -226,19 +226,19 @@ def _thaw(program: Program) -> None:
 
 def _trail(weight: Variable | None) -> tuple[Variable, bool] | None:
     """The stored float weight and whether the layer reads it transposed; None where it cannot be changed"""
-    turned = False
+    transposed = False
     while weight is not None and weight.op is not None and weight.value is None:
         if weight.op.type == "Transpose" and weight.rank == 2:
-            turned = not turned
+            transposed = not transposed
         elif weight.op.type != "Identity":
             return None
         weight = weight.op.inputs[0]
-    return (weight, turned) if isinstance(weight, Parameter) else None
+    return (weight, transposed) if isinstance(weight, Parameter) else None
 
 
-def _is_read_once(weight: Variable | None, reads: Counter[int]) -> bool:
+def _is_read_once(weight: Variable | None, reads: Counter[Variable]) -> bool:
     """Whether nothing but one layer reads a stored weight, or what lies between the two"""
-    while weight is not None and reads[id(weight)] == 1:
+    while weight is not None and reads[weight] == 1:
         if weight.op is None or weight.value is not None:
             return True
         weight = weight.op.inputs[0]

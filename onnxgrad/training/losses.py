@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.transaction import all_or_nothing
+from onnxgrad.core.ir.types import Dim, TensorType, same_dim
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.lift import lift
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, UnknownName
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.types import Dim, TensorType
-from onnxgrad.ir.variable import Variable
-from onnxgrad.passes.lift import lift
-from onnxgrad.training.loss_formulas import LOSSES
+from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES, alignment_loss, takes_logits
 
 __all__ = ["Attached", "Term", "as_terms", "attach"]
 
@@ -26,6 +27,8 @@ class Term:
         target: name of the data column; None for ``target``.
         weight: factor of this term in the sum.
         dtype, shape: of the target column, for a function; None for those of the output.
+        layout: of the output, for ``ctc``: ``"NTC"`` for [batch, steps, classes], ``"TNC"`` for [steps, batch, classes]; None to
+            find it out: the batch is the axis that the inputs have first, or the free one, and the first batch must agree.
     """
 
     def __init__(
@@ -37,20 +40,24 @@ class Term:
         *,
         dtype: Any = None,
         shape: Sequence[int | str | None] | None = None,
+        layout: str | None = None,
     ) -> None:
         if isinstance(loss, str) and loss not in LOSSES:
             raise ArgumentError(f"there is no loss {loss!r}. Use one of {sorted(LOSSES)}, or a function.")
+        if layout is not None and (loss != "ctc" or layout not in LAYOUTS):
+            raise ArgumentError(f"layout is 'NTC' or 'TNC', and for the loss ctc only; not {layout!r} for {loss!r}.")
         self.loss = loss
         self.output = output
         self.target = target
+        self.layout = layout
         self.weight = float(weight)
         self.dtype = None if dtype is None else dtype_of(dtype)
         self.dims: tuple[Dim, ...] | None = None if shape is None else tuple(None if d == -1 else d for d in shape)
 
-    def target_type(self, output: Variable) -> TensorType:
+    def target_type(self, output: Variable, layout: str | None) -> TensorType:
         """Type of the target column for this output"""
         if not callable(self.loss):
-            return TensorType(*_target_type(self.loss, output))
+            return TensorType(*_target_type(self.loss, output, layout))
         return TensorType(self.dtype or output.dtype, output.dims if self.dims is None else self.dims)
 
 
@@ -71,15 +78,27 @@ def as_terms(loss: Any, target: str) -> list[Term]:
 
 
 class Attached:
-    """What was attached: the loss, the target inputs, and remarks for people."""
+    """What was attached: the loss, the target inputs and remarks for people; and for each term its output, the layout of that if
+    the loss is ctc, and whether it is taken for logits."""
 
-    def __init__(self, loss: Variable, targets: list[Variable], outputs: list[Variable], remarks: list[str]) -> None:
+    def __init__(self, loss: Variable, targets: list[Variable], terms: Sequence[_Understood], remarks: list[str]) -> None:
         self.loss = loss
         self.targets = targets
-        self.outputs = outputs
+        self.outputs = [term.output for term in terms]
+        self.layouts = [term.layout for term in terms]
+        self.as_logits = [term.as_logits for term in terms]
         self.remarks = remarks
 
 
+class _Understood(NamedTuple):
+    """What was found out about the output of one term"""
+
+    output: Variable
+    layout: str | None
+    as_logits: bool
+
+
+@all_or_nothing
 def attach(program: Program, terms: Sequence[Term]) -> Attached:
     """Append a weighted sum of losses to a program, with one input per target column.
 
@@ -87,37 +106,66 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
         UnknownName: if the program has no such output.
         ArgumentError: if a loss does not fit the output.
     """
-    from onnxgrad.ir.defaults import program_guard
+    from onnxgrad.core.ir.defaults import program_guard
 
     lift(program)
+    inputs = list(program.inputs)
     remarks: list[str] = []
     targets: dict[str, Variable] = {}
     total: Variable | None = None
-    outputs = []
+    understood = []
     with program_guard(program):
         op = Builder(program.global_block(), key="loss")
         for term in terms:
-            outputs.append(_output(program, term.output))
-            value = _value(op, term, outputs[-1], targets, remarks)
+            output = _output(program, term.output)
+            as_logits = isinstance(term.loss, str) and takes_logits(term.loss, output)
+            understood.append(_Understood(output, _layout(term, output, inputs), as_logits))
+            value = _value(op, term, understood[-1], targets, remarks)
             total = value if total is None else op.Add(total, value)
     if total is None:
         raise ArgumentError("a loss has at least one term.")
-    return Attached(total, list(targets.values()), outputs, remarks)
+    return Attached(total, list(targets.values()), understood, remarks)
 
 
-def _value(op: Builder, term: Term, output: Variable, targets: dict[str, Variable], remarks: list[str]) -> Variable:
+def _value(op: Builder, term: Term, found: _Understood, targets: dict[str, Variable], remarks: list[str]) -> Variable:
     """The weighted mean of one term; a target column that is new becomes an input"""
-    name = term.target or "target"
+    name, output = term.target or "target", found.output
     if name not in targets:
-        targets[name] = _new_target(op.block.program, name, term.target_type(output))
+        targets[name] = _new_target(op.block.program, name, term.target_type(output, found.layout))
     if callable(term.loss):
         value = term.loss(output, targets[name])
         if not isinstance(value, Variable):
             raise ArgumentError(f"the loss function returned {type(value).__name__}. Return a Variable of the program.")
+    elif found.layout is not None:
+        value = alignment_loss(op, output, targets[name], remarks, found.layout)
     else:
         value = LOSSES[term.loss](op, output, targets[name], remarks)
     value = value if value.rank == 0 else op.ReduceMean(value, keepdims=0)
     return value if term.weight == 1.0 else op.Mul(value, term.weight)
+
+
+def _layout(term: Term, output: Variable, inputs: Sequence[Variable]) -> str | None:
+    """Which axis of the output of a ctc term is the batch: that which inputs have first, or the only one that is free
+
+    Raises:
+        ArgumentError: if the output has not three axes, or they cannot be told apart.
+    """
+    if term.loss != "ctc":
+        return None
+    if output.dims is None or len(output.dims) != 3:
+        raise ArgumentError(f"ctc needs scores of shape [batch, steps, classes] or [steps, batch, classes], not {output!r}.")
+    if term.layout is not None:
+        return term.layout
+    ends = output.dims[:2]
+    first = [any(v.dims and same_dim(v.dims[0], dim) for v in inputs) for dim in ends]
+    free = [not isinstance(dim, int) for dim in ends]
+    signs = first if first[0] != first[1] else free
+    if ends[0] == ends[1] and not any(free):
+        raise ArgumentError(
+            f"ctc: which axis of {output!r} is the batch and which the steps cannot be told. "
+            "Say it by layout='NTC' or layout='TNC' (--layout)."
+        )
+    return LAYOUTS[1] if signs[1] and not signs[0] else LAYOUTS[0]
 
 
 def _output(program: Program, name: str | None) -> Variable:
@@ -131,15 +179,13 @@ def _output(program: Program, name: str | None) -> Variable:
     return found
 
 
-def _target_type(loss: str, output: Variable) -> tuple[DType, tuple[Dim, ...] | None]:
+def _target_type(loss: str, output: Variable, layout: str | None) -> tuple[DType, tuple[Dim, ...] | None]:
     """Element type and dimensions of the target column of a loss"""
     dims = output.dims
     if loss == "cross_entropy":
         return dtype_of("int64"), None if dims is None else (*dims[:1], *dims[2:])
     if loss == "ctc":
-        if output.rank != 3:
-            raise ArgumentError(f"ctc needs scores of shape [batch, steps, classes], not {output!r}.")
-        return dtype_of("int64"), None if dims is None else (dims[0], None)
+        return dtype_of("int64"), None if dims is None or layout is None else (dims[layout.index("N")], None)
     if loss == "triplet":
         return dtype_of("int64"), None if dims is None else dims[:1]
     return output.dtype, dims

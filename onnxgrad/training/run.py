@@ -15,7 +15,7 @@ Row: TypeAlias = "dict[str, Any]"
 
 @dataclass(frozen=True)
 class Plan:
-    """How to run; see ``Trainer.fit``."""
+    """How to run; see ``Trainer.fit``. ``epochs`` is how many there will be in all."""
 
     epochs: int
     batch_size: int

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.errors import UnknownName
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.variable import Parameter
 
 __all__ = ["choose_trainable", "matching"]
 

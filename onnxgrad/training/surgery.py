@@ -7,21 +7,23 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.transaction import all_or_nothing
+from onnxgrad.core.ir.traverse import all_operators_of, needed_operators, substitute
+from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.passes.modes import ADDED
 from onnxgrad.errors import ArgumentError, UnknownName
-from onnxgrad.ir.block import Block
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.traverse import all_operators_of, needed_operators, substitute
-from onnxgrad.ir.variable import Parameter, Variable
 
-__all__ = ["ADDED", "cut_at", "insert_dropout", "remove_added_dropout", "replace_head"]
+__all__ = ["cut_at", "insert_dropout", "remove_added_dropout", "replace_head"]
 
-ADDED = "onnxgrad.added"
 _PASSES_ON = ("Identity", "Cast", "Softmax", "LogSoftmax", "Sigmoid", "Flatten", "Reshape", "Squeeze", "Dropout")
 
 
+@all_or_nothing
 def cut_at(program: Program, tensors: str | Sequence[str]) -> Program:
     """End a program at inner tensors, which become its outputs; everything behind them is removed.
 
@@ -61,23 +63,24 @@ def remove_dead(program: Program) -> None:
     """Drop the operators, weights and constants that the outputs do not need."""
     block = program.global_block()
     block.ops = needed_operators(block.ops, block.outputs)
-    used = {id(v) for op in all_operators_of(block) for v in [*op.inputs, *op.outputs] if v is not None}
-    used |= {id(v) for op in block.ops for v in op.operands() if v is not None} | {id(v) for v in [*block.outputs, *block.inputs]}
-    block.vars = {name: v for name, v in block.vars.items() if id(v) in used}
-    block.initializers = [v for v in block.initializers if id(v) in used]
-    block.value_infos = [v for v in block.value_infos if id(v) in used]
-    program.parameters = [p for p in program.parameters if id(p) in used]
-    program._constants = {key: v for key, v in program._constants.items() if id(v) in used}
+    used = {v for op in all_operators_of(block) for v in [*op.inputs, *op.outputs] if v is not None}
+    used |= {v for op in block.ops for v in op.operands() if v is not None} | {*block.outputs, *block.inputs}
+    block.vars = {name: v for name, v in block.vars.items() if v in used}
+    block.initializers = [v for v in block.initializers if v in used]
+    block.value_infos = [v for v in block.value_infos if v in used]
+    program.parameters = [p for p in program.parameters if p in used]
+    program._constants = {key: v for key, v in program._constants.items() if v in used}
     program.version += 1
 
 
+@all_or_nothing
 def replace_head(program: Program, at: str | None = None, classes: int = 2, *, name: str = "head", seed: int = 0) -> Program:
-    """Put a fresh linear layer in the place of the last one.
+    """Replace the last layer by a new linear one.
 
     Args:
         program: a loaded program without a backward pass; it is changed.
         at: tensor that the new layer reads; None for what the last MatMul, Gemm or Conv before the first output reads. A
-            tensor of rank 4 and more is averaged over its places first.
+            tensor of rank 4 and more is averaged over its positions first.
         classes: outputs of the new layer.
         name: the new weights are called ``<name>.weight`` ([classes, features]) and ``<name>.bias``.
         seed: of the weights, uniform in +-1/sqrt(features).
@@ -147,6 +150,7 @@ def insert_after(op: Operator, write: Callable[[Builder], Variable], key: str) -
     return made
 
 
+@all_or_nothing
 def insert_dropout(program: Program, after: str | Iterable[str], ratio: float = 0.1) -> list[str]:
     """Put Dropout behind tensors: exporters drop it, and fine-tuning may need it. Exports for inference leave it out again.
 
@@ -180,7 +184,7 @@ def _drop_after(v: Variable, ratio: float) -> None:
     assert v.op is not None
 
     def write(build: Builder) -> Variable:
-        return build.Dropout(v, ratio=np.float32(ratio))  # type: ignore[no-any-return]
+        return build.Dropout(v, ratio=np.float32(ratio))
 
     dropped = insert_after(v.op, write, f"{v.name}/dropout")
     assert dropped.op is not None
@@ -203,10 +207,10 @@ def remove_added_dropout(program: Program) -> None:
 def remove_unread_constants(program: Program) -> None:
     """Drop the constants that were made here and that nothing reads any more."""
     block = program.global_block()
-    used = {id(v) for op in block.ops for v in op.operands()}
-    gone = [v for v in program._constants.values() if id(v) not in used]
-    block.initializers = [v for v in block.initializers if not any(v is w for w in gone)]
+    used = {v for op in block.ops for v in op.operands()}
+    gone = {v for v in program._constants.values() if v not in used}
+    block.initializers = [v for v in block.initializers if v not in gone]
     for v in gone:
         block.vars.pop(v.name, None)
-    program._constants = {key: v for key, v in program._constants.items() if id(v) in used}
+    program._constants = {key: v for key, v in program._constants.items() if v in used}
     program.version += 1

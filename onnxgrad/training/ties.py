@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.transaction import all_or_nothing
+from onnxgrad.core.ir.traverse import all_operators_of
+from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.errors import ArgumentError, UnknownName
-from onnxgrad.ir.operator import Operator
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.traverse import all_operators_of
-from onnxgrad.ir.variable import Parameter
 
 __all__ = ["Ties", "find_ties", "tie", "untie"]
 
@@ -35,8 +36,8 @@ class Ties(NamedTuple):
             for name, readers in self.merged
         ]
         split = [
-            f"{a} and {b} are equal{' but transposed' if turned else ''}. If they were one tied weight, use tie."
-            for a, b, turned in self.split
+            f"{a} and {b} are equal{' but transposed' if transposed else ''}. If they were one tied weight, use tie."
+            for a, b, transposed in self.split
         ]
         return merged + split
 
@@ -44,8 +45,8 @@ class Ties(NamedTuple):
 def find_ties(program: Program | Sequence[Parameter]) -> Ties:
     """Weights of a program, or of a list, that several operators read, and pairs of equal ones."""
     parameters = program.parameters if isinstance(program, Program) else program
-    uses = {id(p): [str(op) for op in _readers(p.block.program, p)] for p in parameters}
-    merged = [(p.name, uses[id(p)]) for p in parameters if len(uses[id(p)]) > 1]
+    uses = {p: [str(op) for op in _readers(p.block.program, p)] for p in parameters}
+    merged = [(p.name, uses[p]) for p in parameters if len(uses[p]) > 1]
     seen: dict[str, str] = {}
     split = []
     for p in parameters:
@@ -55,9 +56,9 @@ def find_ties(program: Program | Sequence[Parameter]) -> Ties:
         array = p.get_value()
         if np.all(array == array.reshape(-1)[0]):
             continue
-        for one, turned in ((array, False), (array.T, True)):
+        for one, transposed in ((array, False), (array.T, True)):
             if _digest(one) in seen:
-                split.append((seen[_digest(one)], p.name, turned))
+                split.append((seen[_digest(one)], p.name, transposed))
                 break
         seen.setdefault(_digest(array), p.name)
     return Ties(merged, split)
@@ -78,6 +79,7 @@ def _parameter(program: Program, name: str) -> Parameter:
     return found
 
 
+@all_or_nothing
 def untie(program: Program, name: str) -> list[str]:
     """Give each operator that reads a weight its own copy; returns the names, the first being the old one.
 
@@ -103,6 +105,7 @@ def untie(program: Program, name: str) -> list[str]:
     return names
 
 
+@all_or_nothing
 def tie(program: Program, kept: str, replaced: str) -> None:
     """Let everything that reads ``replaced`` read ``kept``, transposed if the shapes say so.
 
@@ -112,9 +115,9 @@ def tie(program: Program, kept: str, replaced: str) -> None:
     """
     a, b = _parameter(program, kept), _parameter(program, replaced)
     x, y = a.get_value(), b.get_value()
-    same, turned = np.array_equal(x, y), x.ndim == 2 and np.array_equal(x.T, y)
+    same, transposed = np.array_equal(x, y), x.ndim == 2 and np.array_equal(x.T, y)
     block = program.global_block()
-    if a is b or not (same or turned):
+    if a is b or not (same or transposed):
         raise ArgumentError(f"tie: {kept!r} and {replaced!r} hold different numbers, so they were not one weight.")
     if a.block is not block or b.block is not block or b.op is not None:
         raise ArgumentError(f"tie: {kept!r} and {replaced!r} must both be initializers of the main graph.")

@@ -1,38 +1,38 @@
-"""Trainer: from a model file and arrays to a trained model, resumable to the bit."""
+"""Trainer: from a model file and arrays to a trained model; a resumed run is bitwise the same."""
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from onnxgrad import state
-from onnxgrad.autodiff.api import Checkpoints
+from onnxgrad.core.autodiff.api import Checkpoints
+from onnxgrad.core.interop.onnx_export import save_onnx
+from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.interop.training_step import save_training_step, to_training_step
+from onnxgrad.core.ir.defaults import program_guard
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.sizes import SizesGiven
+from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.passes.modes import split_statistics
+from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, DataError, TrainingError
-from onnxgrad.interop.onnx_export import save_onnx
-from onnxgrad.interop.onnx_import import from_onnx
-from onnxgrad.interop.training_step import save_training_step, to_training_step
-from onnxgrad.ir.defaults import program_guard
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.sizes import SizesGiven
-from onnxgrad.ir.variable import Parameter, Variable
-from onnxgrad.nn.clip import ClipGradByGlobalNorm
+from onnxgrad.optimizer.average import ExponentialMovingAverage
+from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
-from onnxgrad.passes.modes import split_statistics
-from onnxgrad.runtime.executor import Executor
-from onnxgrad.static.average import ExponentialMovingAverage
 from onnxgrad.training.accumulation import accumulating, joined
-from onnxgrad.training.batch_norm import fold_added_batch_norm, fold_batch_norm
+from onnxgrad.training.batch_norm import fold_added_batch_norm, fold_batch_norm, prepare_batch_norm
 from onnxgrad.training.checkpoint import graph_hash, load_checkpoint, read_metadata, save_checkpoint
 from onnxgrad.training.curves import plot_history
 from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data, prefetched
 from onnxgrad.training.diagnose import bad_weight, first_bad_operator
-from onnxgrad.training.feed import check_labels, checked_batch
+from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
 from onnxgrad.training.folder import BEST, LAST, RunFolder
 from onnxgrad.training.lora import merge_lora
 from onnxgrad.training.losses import Term, as_terms, attach
@@ -70,10 +70,15 @@ class Trainer:
         clip_norm: limit of the global gradient norm.
         accumulate: micro-batches whose mean gradient makes one update.
         ema: decay of a moving average of the weights, which evaluation, prediction and export then use.
+        batch_norm: ``"frozen"`` to normalise by the statistics of the file, ``"train"`` to normalise by batch and replace them,
+            ``"insert"`` to put back what an exporter folded, with statistics of ``sample``. None for ``"frozen"`` where the file
+            holds statistics, which is right for small data; with some 10,000 examples and batches of 16 and more, ``"train"``
+            adapts better. ``remarks`` says what was chosen.
+        sample: inputs, as for ``predict``, for ``batch_norm="insert"``.
         seed: of the order of the data and of dropout.
-        checkpoints: tensors to keep, or ``"auto"``; what lies between is computed again in the backward pass, which takes less
+        checkpoints: tensors to keep, or ``"auto"``; what lies between is recomputed in the backward pass, which takes less
             memory and more time.
-        memory_budget: bytes that the results and gradients of a step may take; as little as possible is computed again.
+        memory_budget: bytes that the results and gradients of a step may take; as little as possible is recomputed.
         sizes: of unknown dimensions, for these two: see ``append_backward``. ``{"batch": 64}`` is often enough.
         place: ``CPUPlace()`` or ``CUDAPlace(i)``.
         threads: threads within an operator; None for onnxruntime's choice.
@@ -107,6 +112,8 @@ class Trainer:
         clip_norm: float | None = None,
         accumulate: int = 1,
         ema: float | None = None,
+        batch_norm: str | None = None,
+        sample: Data | None = None,
         seed: int = 0,
         checkpoints: Checkpoints = None,
         memory_budget: int | None = None,
@@ -119,11 +126,12 @@ class Trainer:
         self.program = model if isinstance(model, Program) else from_onnx(model)
         self.inputs = list(self.program.inputs)
         self.program.random_seed = seed
+        self.batch_norm, said = prepare_batch_norm(self.program, batch_norm, sample)
         split_statistics(self.program)
         self.inference = self.program.clone(for_test=True)
         self.chosen = choose_trainable(self.program, trainable, freeze)
         _warn_of_ties(self.chosen)
-        self.program.train()
+        self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
         self.metrics = [metric_named(metric) for metric in metrics]
         clip = None if clip_norm is None else ClipGradByGlobalNorm(float(clip_norm))
@@ -133,25 +141,27 @@ class Trainer:
         kept: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with state.fresh_names():
             self._append(ema, kept)
+        self.remarks += said
         self.executor = Executor(place, threads=threads)
         self._begin()
 
     # Building --------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self.step_number = self.epoch = self.batch = 0
+        self.step_number = self.epoch = self.batch = self._begun = 0
         self.history: list[Row] = []
         self.best: float | None = None
         self._means = Means()
         self._shapes: list[tuple[Any, ...]] | None = None
         self._interrupt = Interrupt()
+        self._unused: set[str] = set()
 
     def _append(self, ema: float | None, kept: dict[str, Any]) -> None:
         self.update: Program | None = None
         self.average: ExponentialMovingAverage | None = None
         attached = attach(self.program, self.terms)
         self.loss, self.targets, self.remarks = attached.loss, attached.targets, attached.remarks
-        self.outputs = attached.outputs
+        self.outputs, self._layouts, self._doubts = attached.outputs, attached.layouts, attached.as_logits
         self.evaluation = self.program.clone(for_test=True)
         for p in self.program.all_parameters():
             p.do_model_average = False
@@ -192,13 +202,12 @@ class Trainer:
                 weights are those before the step.
         """
         feed = self._checked(batch)
-        values = self.program.active_scope().values
-        before = dict(values)
-        loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self.outputs])
-        if not np.isfinite(loss):
-            values.clear()
-            values.update(before)
-            raise TrainingError(self._explain_loss(feed, float(loss)))
+        with self.program.active_scope().held() as put_back:
+            loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self.outputs])
+            if not np.isfinite(loss):
+                put_back()
+                raise TrainingError(self._explain_loss(feed, float(loss)))
+        self._say_doubts(outputs)
         self.step_number += 1
         if self.step_number % self.accumulate == 0:
             if self.update is not None:
@@ -207,27 +216,36 @@ class Trainer:
                 self.schedule.step()
         return {"loss": float(loss), **self._measure(outputs, feed)}
 
+    def _say_doubts(self, outputs: list[Any]) -> None:
+        """After the first batch: outputs that are taken for logits and look like probabilities"""
+        doubts, self._doubts = self._doubts, []
+        if any(doubts):
+            for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts):
+                warnings.warn(text, stacklevel=3)
+
     def _measure(self, outputs: list[Any], feed: Batch) -> Row:
         name = self.terms[0].target or "target"
         return {label: float(np.mean(metric(outputs[0], feed[name]))) for label, metric in self.metrics}
 
+    def _name_unused(self, names: Iterable[str]) -> None:
+        """Say, once, which columns of the data nothing reads"""
+        found = sorted(set(names) - self._unused)
+        self._unused.update(found)
+        if found:
+            said = f"nothing reads the data's {', '.join(map(repr, found))}: the columns of model and loss are {self.columns}"
+            warnings.warn(f"{said}. Leave out what is not used, or rename it.", stacklevel=3)
+
     def _checked(self, batch: dict[str, Any]) -> Batch:
+        self._name_unused(batch.keys() - set(self.columns))
         feed = checked_batch(batch, [*self.inputs, *self.targets])
         if self._shapes is None:
-            self._shapes = self._output_shapes(feed)
+            self._shapes = output_shapes(self.terms, self._layouts, self.outputs, feed, self._evaluated)
         check_labels(feed, self.terms, self._shapes)
         return feed
 
-    def _output_shapes(self, feed: Batch) -> list[tuple[Any, ...]]:
-        """Shapes of the outputs, those of this batch where the model does not say how many classes there are"""
-        place = {"cross_entropy": 1, "ctc": -1}
-        found = [list(v.dims or (None, None, None)) for v in self.outputs]
-        for dims, term, v in zip(found, self.terms, self.outputs, strict=True):
-            at = place.get(str(term.loss))
-            if at is not None and not isinstance(dims[at], int):
-                (value,) = self.executor.run(self.evaluation, feed, [v.name])
-                dims[at] = value.shape[at]
-        return [tuple(dims) for dims in found]
+    def _evaluated(self, name: str, feed: Batch) -> Any:
+        (value,) = self.executor.run(self.evaluation, feed, [name])
+        return value
 
     def _explain_loss(self, feed: Batch, loss: float) -> str:
         """Step, batch and the first operator whose result is not finite"""
@@ -244,9 +262,10 @@ class Trainer:
     def fit(
         self,
         data: Data,
-        epochs: int = 1,
+        epochs: int | None = None,
         validation: Data | None = None,
         *,
+        total_epochs: int | None = None,
         batch_size: int = 32,
         shuffle: bool = True,
         drop_last: bool = False,
@@ -265,7 +284,9 @@ class Trainer:
         Args:
             data: a dict of arrays by column, an .npz path, a tuple of arrays in the order of ``columns``, an iterable of
                 batches, or a function of the epoch number that gives one.
-            epochs: how many in all; a resumed run goes on to that number.
+            epochs: how many more, 1 unless ``total_epochs`` is given. A second call goes on where the first one ended; a resumed
+                run finishes the call that it resumes.
+            total_epochs: instead of ``epochs``: how many in all, counted from the first call.
             validation: the same for the data that the model is judged by after each epoch.
             batch_size, shuffle, drop_last: for data given as arrays; the order depends on the seed and the epoch only.
             out: folder for history and checkpoints; Ctrl-C writes one there and returns.
@@ -282,34 +303,46 @@ class Trainer:
             DataError: if the data cannot be trained on.
             TrainingError: if the loss stops being a number, the folder is in use, or the checkpoint belongs to another model.
         """
-        if batch_size < 1 or epochs < 0:
-            raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {epochs}.")
+        if epochs is not None and total_epochs is not None:
+            raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
+        count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
+        if batch_size < 1 or count is None or count < 0:
+            raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {count}.")
         source = open_data(data, self.columns)
         held_out = None if validation is None else open_data(validation, self.columns)
-        plan = Plan(epochs, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
-        if isinstance(self.schedule, Planned):
-            count = source.count(batch_size, drop_last)
-            self.schedule.plan(None if count is None else count * epochs // self.accumulate)
-        if out is None:
-            if resume:
-                raise ArgumentError("resume=True needs out=, the folder of the run.")
-            self._run(source, held_out, None, plan)
-            return self.history
-        with RunFolder(out, keep) as folder:
-            if resume:
+        self._name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
+        if out is None and resume:
+            raise ArgumentError("resume=True needs out=, the folder of the run.")
+        with nullcontext() if out is None else RunFolder(out, keep) as folder:
+            if folder is not None and resume:
                 self.load(folder.last())
+                if self.history:
+                    folder.write_history(self.history)
             else:
-                folder.check_new()
+                self._begun = self.epoch
+                if folder is not None:
+                    folder.check_new()
+            goal = count if total_epochs is not None else self._begun + count
+            plan = Plan(goal, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
+            if count and self.epoch >= goal:
+                said = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
+                warnings.warn(f"{said}. Give a larger total_epochs (--epochs).", stacklevel=2)
             self._run(source, held_out, folder, plan)
         return self.history
 
     def _run(self, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: Plan) -> None:
+        if isinstance(self.schedule, Planned):
+            count = source.count(plan.batch_size, plan.drop_last)
+            self.schedule.plan(None if count is None else count * plan.epochs // self.accumulate)
         with self._interrupt:
             ended = self._out_of_patience(plan.patience)
+            if ended:
+                said = f"nothing is trained: no epoch was better for {plan.patience} epochs"
+                warnings.warn(f"{said}. Give another patience.", stacklevel=3)
             while self.epoch < plan.epochs and not ended and not self._interrupt.requested:
                 ended = not self._train_epoch(source, held_out, folder, plan)
             if self._interrupt.requested and folder is not None:
-                self._write(folder, False)
+                self._write(folder)
 
     def _train_epoch(
         self, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: Plan
@@ -327,8 +360,7 @@ class Trainer:
         self.epoch, self.batch, self._means = self.epoch + 1, 0, Means()
         better = self._is_better(row)
         if folder is not None:
-            self._write(folder, better)
-            folder.write_history(self.history)
+            self._write(folder, better, ends_epoch=True)
             if plan.curves:
                 plot_history(self.history, folder.path / "curves.png")
         answers = [callback(self, row) for callback in plan.callbacks]
@@ -348,7 +380,7 @@ class Trainer:
             if self._interrupt.requested:
                 return False
             if folder is not None and every is not None and self.step_number % every == 0:
-                self._write(folder, False)
+                self._write(folder)
         if self._means.count == 0:
             raise DataError("the data has no batch in this epoch. Is the iterable used up? Give a list or a function.")
         return True
@@ -370,16 +402,17 @@ class Trainer:
         return better
 
     def _out_of_patience(self, patience: int | None) -> bool:
-        if patience is None or len(self.history) <= patience:
+        rows = self.history[self._begun :]
+        if patience is None or len(rows) <= patience:
             return False
-        judged = [self._judged(row) for row in self.history]
+        judged = [self._judged(row) for row in rows]
         return len(judged) - 1 - int(np.argmin(judged)) >= patience
 
     # Using the model ---------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
-        """With the averages of the weights in their place, if there are any"""
+        """With the averages of the weights instead of the weights, if there are any"""
         if self.average is None or self.step_number < self.accumulate:
             yield
             return
@@ -395,7 +428,9 @@ class Trainer:
         means = Means()
         fetch = [self.loss.name, *(v.name for v in self.outputs)]
         with self._averaged():
-            for batch in open_data(data, self.columns).batches(batch_size, shuffle=False):
+            opened = open_data(data, self.columns)
+            self._name_unused(opened.unused)
+            for batch in opened.batches(batch_size, shuffle=False):
                 feed = self._checked(batch)
                 loss, *outputs = self.executor.run(self.evaluation, feed, fetch)
                 means.add({"loss": float(loss), **self._measure(outputs, feed)}, len(next(iter(feed.values()))))
@@ -480,6 +515,7 @@ class Trainer:
             raise TrainingError(f"{weight} is not finite after step {self.step_number}. Lower the learning rate or set clip_norm.")
         position = {
             "epoch": self.epoch,
+            "begun": self._begun,
             "batch": self.batch,
             "step": self.step_number,
             "seed": self.seed,
@@ -510,17 +546,21 @@ class Trainer:
                 )
         load_checkpoint(self.programs, path)
         self.epoch, self.batch, self.step_number = position["epoch"], position["batch"], position["step"]
-        self.best, self.history = position["best"], position["history"]
+        self.best, self.history, self._begun = position["best"], position["history"], position.get("begun", 0)
         self._means = Means(position["totals"], position["examples"])
         if self.schedule is not None and position["schedule"] is not None:
             self.schedule.set_state_dict(position["schedule"])
 
-    def _write(self, folder: RunFolder, better: bool) -> None:
+    def _write(self, folder: RunFolder, better: bool = False, ends_epoch: bool = False) -> None:
+        """Write a checkpoint. ``last`` is published last: a process that is killed before does this epoch again, with the same
+        result, and one that is killed after has lost neither the best checkpoint nor a row."""
         path = folder.checkpoint(self.step_number)
         self.save(path)
-        folder.publish(path, LAST)
         if better:
             folder.publish(path, BEST)
+        if ends_epoch:
+            folder.write_history(self.history)
+        folder.publish(path, LAST)
         folder.drop_old()
 
 

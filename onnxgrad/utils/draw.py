@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from onnxgrad.ir.block import Block
-from onnxgrad.ir.operator import Role
-from onnxgrad.ir.printing import type_text
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.variable import Parameter, Variable
+from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.printing import type_text
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.files import write_whole
 
 __all__ = ["draw_program"]
 
@@ -47,9 +47,7 @@ def draw_program(program: Program, path: str | Path | None = None) -> str:
     lines += _Drawing(program).lines()
     text = "\n".join([*lines, "}"])
     if path is not None:
-        temporary = Path(f"{path}.partial")
-        temporary.write_text(text + "\n")
-        os.replace(temporary, path)
+        write_whole(Path(path), f"{text}\n".encode())
     return text
 
 
@@ -58,49 +56,49 @@ class _Drawing:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.makers: dict[int, str] = {}
+        self.makers: dict[Variable, str] = {}
         self.operators = 0
         self.values = 0
 
     def lines(self) -> Iterator[str]:
         yield from self._block(self.program.global_block(), "  ")
         for old, new in self.program.updates.items():
-            if id(new) in self.makers and id(old) in self.makers:
-                yield f'  {self.makers[id(new)]} -> {self.makers[id(old)]} [style=dashed, constraint=false, label="replaces"];'
+            if new in self.makers and old in self.makers:
+                yield f'  {self.makers[new]} -> {self.makers[old]} [style=dashed, constraint=false, label="replaces"];'
 
     def _block(self, block: Block, indent: str) -> Iterator[str]:
-        read: set[int] = set()
+        read: set[Variable] = set()
         for v in block.inputs:
             yield self._leaf(v, indent)
         for op in block.ops:
             operands = [v for v in op.inputs if v is not None]
             for v in operands:
-                if id(v) not in self.makers and not _is_small_constant(v):
+                if v not in self.makers and not _is_small_constant(v):
                     yield self._leaf(v, indent)
             name = f"o{self.operators}"
             self.operators += 1
             colour = _COLOURS[op.role]
             yield f'{indent}{name} [label="{_escaped(op.type)}", shape=box, style=filled, fillcolor="{colour}"];'
             for v in operands:
-                if id(v) in self.makers:
-                    read.add(id(v))
-                    yield f"{indent}{self.makers[id(v)]} -> {name}{self._label(v)};"
-            self.makers.update((id(v), name) for v in op.outputs if v is not None)
+                if v in self.makers:
+                    read.add(v)
+                    yield f"{indent}{self.makers[v]} -> {name}{self._label(v)};"
+            self.makers.update((v, name) for v in op.outputs if v is not None)
             for number, body in enumerate(op.blocks()):
                 yield f'{indent}subgraph cluster_{name}_{number} {{ label="{_escaped(op.type)}: {_escaped(body.name)}";'
                 yield from self._block(body, indent + "  ")
                 yield f"{indent}}}"
-        inside = {id(v) for op in block.ops for body in op.blocks() for inner in body.ops for v in inner.inputs}
+        inside = {v for op in block.ops for body in op.blocks() for inner in body.ops for v in inner.inputs}
         for op in block.ops:
             for result in op.outputs:
-                if result is not None and id(result) not in read and id(result) not in inside:
-                    maker, end = self.makers[id(result)], f"v{self.values}"
+                if result is not None and result not in read and result not in inside:
+                    maker, end = self.makers[result], f"v{self.values}"
                     self.values += 1
                     yield f'{indent}{end} [label="{_described(result)}", shape=plaintext];'
                     yield f"{indent}{maker} -> {end};"
 
     def _leaf(self, v: Variable, indent: str) -> str:
-        name = self.makers[id(v)] = f"v{self.values}"
+        name = self.makers[v] = f"v{self.values}"
         self.values += 1
         style = ", style=filled, fillcolor=lightgrey" if isinstance(v, Parameter) else ""
         return f'{indent}{name} [label="{_described(v)}", shape=ellipse{style}];'

@@ -25,7 +25,8 @@ def generate(key: str) -> str:
 
 def switch(new_generator: NameCounters | None = None) -> NameCounters:
     """Replace the counters, by new ones unless given; returns the old ones."""
-    old, state.current.names = state.current.names, new_generator if new_generator is not None else NameCounters()
+    old: NameCounters = state.current.names
+    state.current.names = new_generator if new_generator is not None else NameCounters()
     return old
 
 

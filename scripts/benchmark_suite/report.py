@@ -27,9 +27,9 @@ def plot(results: dict[str, Any], path: str) -> None:
 
     figure, axes = plt.subplots(figsize=(10, 4))
     systems = list(dict.fromkeys(s for r in results.values() for s in r["systems"]))
-    for place, system in enumerate(systems):
+    for index, system in enumerate(systems):
         heights = [r["systems"].get(system, {}).get("ratio", 0.0) for r in results.values()]
-        positions = [i + (place - len(systems) / 2) * 0.8 / len(systems) for i in range(len(results))]
+        positions = [i + (index - len(systems) / 2) * 0.8 / len(systems) for i in range(len(results))]
         axes.bar(positions, heights, 0.8 / len(systems), label=system)
     axes.axhline(1.0, color="black", linewidth=0.5)
     axes.set_xticks(range(len(results)), list(results))
@@ -40,13 +40,13 @@ def plot(results: dict[str, Any], path: str) -> None:
 
 def machine(threads: int, device: str, versions: dict[str, dict[str, str]]) -> dict[str, Any]:
     """What the numbers were taken on."""
-    found: dict[str, Any] = {"processor": _processor(), "cores": os.cpu_count(), "threads": threads}
+    found: dict[str, Any] = {"processor": _cpu(), "cores": os.cpu_count(), "threads": threads}
     if device == "cuda":
         found["gpu"] = _gpu()
     return found | {"device": device, "system": platform.system(), "versions": versions}
 
 
-def _processor() -> str:
+def _cpu() -> str:
     try:
         with open("/proc/cpuinfo") as lines:
             return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))

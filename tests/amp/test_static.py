@@ -10,7 +10,7 @@ import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError
-from onnxgrad.reference_ops import CORRECTED
+from onnxgrad.testing.reference_ops import CORRECTED
 
 CLASSES = 4
 
@@ -57,7 +57,7 @@ def losses(network, optimizer, steps=20, **options):
 
 
 def reference_losses(network, optimizer, given, **options):
-    """Losses on onnx.reference, which rounds after every operator; onnxruntime's processor drops Casts that cancel."""
+    """Losses on onnx.reference, which rounds after every operator; onnxruntime's CPU provider drops Casts that cancel."""
     program, loss, _, _ = build(network, optimizer, **options)
     model, manifest = paddle.to_training_step(program, [loss])
     onnx.checker.check_model(model, full_check=True)
@@ -324,7 +324,7 @@ def test_a_program_with_a_backward_pass_is_refused():
         static.amp.decorate(paddle.optimizer.SGD(0.1)).minimize(loss)
 
 
-def test_bfloat16_has_no_scale_and_runs_on_no_processor():
+def test_bfloat16_has_no_scale_and_does_not_run_on_the_cpu():
     program, loss, _optimizer, executor = build(mlp, paddle.optimizer.SGD(0.1), dtype="bfloat16")
     assert not any(v.name.startswith(("num_", "loss_scaling")) for v in program.updates)
     assert {kind for kinds in operands(program, "MatMul")[:2] for kind in kinds} == {"bfloat16"}

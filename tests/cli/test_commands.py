@@ -15,6 +15,7 @@ import pytest
 from onnx import numpy_helper
 from onnx.parser import parse_model
 
+from onnxgrad.cli.main import main
 from tests.training.small import data, model
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +66,47 @@ class TestHelp:
         assert "invalid choice" in command("dance", code=2)
         assert "required" in command(code=2)
         assert "onnxgrad 0." in command("--version")
+
+
+class TestErrors:
+    """One line and an exit code, whatever a file holds."""
+
+    def test_a_damaged_file_of_arrays(self, files):
+        (files / "bad.npz").write_bytes(b"PK\3\4 and then nothing")
+        assert "is not an .npz file of plain arrays" in command("check", files / "m.onnx", "--feeds", files / "bad.npz", code=1)
+        (files / "train.npz").write_bytes((files / "bad.npz").read_bytes())
+        said = train(files, "--out", files / "run", code=1)
+        assert said.startswith("error:") and said.count("\n") == 1
+
+    def test_a_damaged_model(self, files):
+        data = (files / "m.onnx").read_bytes()
+        (files / "cut.onnx").write_bytes(data[: len(data) // 2])
+        said = command("info", files / "cut.onnx", code=1)
+        assert said.startswith("error:") and said.count("\n") == 1
+
+    def test_damaged_settings(self, files):
+        (files / "run").mkdir()
+        for content in ("[]", "{", "{}"):
+            (files / "run" / "settings.json").write_text(content)
+            assert "is damaged" in command("train", "--resume", files / "run", code=2)
+
+    @pytest.mark.parametrize("debug", [[], ["--debug"]])
+    def test_an_error_of_our_own_is_one_line_unless_it_is_debugged(self, files, debug, monkeypatch, capsys):
+        def broken(path, expand=None):
+            raise KeyError("shape")
+
+        monkeypatch.setattr("onnxgrad.cli.common.from_onnx", broken)
+        arguments = ["info", str(files / "m.onnx"), *debug]
+        if debug:
+            with pytest.raises(KeyError):
+                main(arguments)
+            return
+        assert main(arguments) == 1
+        said = capsys.readouterr().err
+        assert said.startswith("error: onnxgrad failed (KeyError: 'shape'). Run it again with --debug") and said.count("\n") == 1
+        monkeypatch.setenv("ONNXGRAD_DEBUG", "1")
+        with pytest.raises(KeyError):
+            main(arguments)
 
 
 class TestInfo:
@@ -128,7 +170,7 @@ class TestCheck:
         onnx.save(parse_model(text), tmp_path / "m.onnx")
         code = f"""
 import onnxgrad
-from onnxgrad.autodiff.registry import TABLE
+from onnxgrad.core.rules.registry import TABLE
 for key in [key for key in TABLE if "Tanh" in str(key)]: del TABLE[key]
 @onnxgrad.gradient("Tanh")
 def wrong(op, node, gy):
@@ -169,6 +211,31 @@ class TestGrad:
     def test_real_file(self, tmp_path):
         command("grad", REAL / "model.onnx", "-o", tmp_path / "g.onnx")
         onnx.checker.check_model(tmp_path / "g.onnx")
+
+    @pytest.mark.parametrize("behind", ["p = Softmax (z)  y = Identity (p)", "y = Softmax (z)"])
+    def test_the_sum_of_probabilities_is_not_differentiated(self, files, behind):
+        text = f"""<ir_version: 8, opset_import: ["": 17]> f (float[N, 2] x) => (float[N, 3] y) <float[2, 3] w = {{1, 2, -1, 0.5, 0, 1}}>
+                   {{ z = MatMul (x, w)  {behind} }}"""
+        onnx.save(parse_model(text), files / "p.onnx")
+        x, w = np.array([[0.5, -1.0]], np.float32), np.array([[1, 2, -1], [0.5, 0, 1]])
+        p = np.exp(x @ w) / np.exp(x @ w).sum()
+
+        def found(*more):
+            shown = command("grad", files / "p.onnx", "--wrt", "x", "-o", files / "g.onnx", *more)
+            session = onnxruntime.InferenceSession(files / "g.onnx")
+            return shown, dict(zip([v.name for v in session.get_outputs()], session.run(None, {"x": x}), strict=True))
+
+        shown, results = found()
+        assert "note: y comes from Softmax, so its sum is constant" in shown and list(results) == ["y", "z", "x@GRAD"]
+        np.testing.assert_allclose(results["x@GRAD"], w.sum(1)[None], rtol=1e-5)
+        np.testing.assert_allclose(results["y"], p, rtol=1e-5)
+        shown, results = found("--class", "2", "--of", "y")
+        assert "note" not in shown
+        np.testing.assert_allclose(results["x@GRAD"], (p[0, 2] * (np.eye(3)[2] - p)) @ w.T, rtol=1e-4)
+        wrong = ["grad", files / "p.onnx", "-o", files / "g.onnx", "--class"]
+        assert "y has the classes 0 to 2" in command(*wrong, "3", code=2)
+        assert "Give one of them" in command(*wrong, "1", "--cotangent", code=2)
+        assert "nothing called 'q'" in command(*wrong, "1", "--of", "q", "y", code=2)
 
     def test_unknown_names(self, files):
         assert "nothing called 'z'" in command("grad", files / "m.onnx", "--wrt", "z", "-o", files / "g.onnx", code=2)
@@ -213,6 +280,16 @@ class TestTrain:
         assert (files / "whole.onnx").read_bytes() == (files / "part.onnx").read_bytes()
         assert (files / "whole" / "history.csv").read_text() == (files / "part" / "history.csv").read_text()
 
+    def test_a_finished_run_says_so_and_goes_on_if_asked(self, files):
+        train(files, "--epochs", "2", "--out", files / "run")
+        process = start("train", "--resume", files / "run")
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0 and err.startswith("note: nothing is trained: 2 epochs are done, and 2 in all")
+        assert "epoch 3/3" in command("train", "--resume", files / "run", "--more-epochs", "1")
+        assert "epoch 4/4" in command("train", "--resume", files / "run", "--epochs", "4")
+        assert "Give one of them" in command("train", "--resume", files / "run", "--epochs", "4", "--more-epochs", "1", code=2)
+        assert "--more-epochs goes with --resume" in train(files, "--more-epochs", "1", "--out", files / "new", code=2)
+
     def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(self, files):
         process = start("train", files / "m.onnx", "--data", files / "train.npz", "--target", "y", "--loss", "cross_entropy",
                         "--epochs", "100000", "--out", files / "run")  # fmt: skip
@@ -236,7 +313,7 @@ class TestTrain:
 
     def test_memory_budget(self, files):
         shown = train(files, "--memory-budget", "16kB", "--batch-size", "64", "--epochs", "2", "--out", files / "run")
-        assert "operators run twice" in shown and "kB without recomputation" in shown
+        assert "operators are recomputed" in shown and "kB without recomputation" in shown
         command("train", "--resume", files / "run", "--epochs", "3")
         err = train(files, "--memory-budget", "0.5kB", "--epochs", "1", "--out", files / "other", code=2)
         assert "smallest peak" in err and "Traceback" not in err
@@ -262,6 +339,34 @@ class TestTrain:
         command("export", files / "whole", "--inference", files / "same.onnx")
         assert (files / "same.onnx").read_bytes() == (files / "tuned.onnx").read_bytes()
 
+    def test_what_is_done_with_stored_statistics(self, files):
+        made = model()
+        for tensor in made.graph.initializer:
+            if tensor.name == "body.mean":
+                tensor.CopyFrom(numpy_helper.from_array(np.full(8, 0.3, np.float32), "body.mean"))
+        onnx.save(made, files / "m.onnx")
+
+        def means(run):
+            command("export", files / run, "--checkpoint", "last", "--inference", files / "t.onnx")
+            held = {i.name: numpy_helper.to_array(i) for i in onnx.load(files / "t.onnx").graph.initializer}
+            return held["body.mean"]
+
+        assert "note: BatchNormalization (1 operators) normalises by the statistics of the file" in train(
+            files, "--epochs", "1", "--out", files / "small"
+        )
+        assert (means("small") == np.float32(0.3)).all()
+        assert "learns new statistics" in train(files, "--epochs", "1", "--batch-norm", "train", "--out", files / "asked")
+        assert (means("asked") != np.float32(0.3)).all()
+        assert "takes no names" in train(files, "--batch-norm", "frozen", "hidden", "--out", files / "none", code=2)
+        rows = data(10_000)
+        np.savez(files / "train.npz", x=rows["x"], y=rows["target"])
+        assert "learns new statistics" in train(files, "--epochs", "1", "--batch-size", "500", "--out", files / "large")
+        assert "of the file" in train(files, "--epochs", "0", "--batch-size", "8", "--out", files / "narrow")
+        # A run of a version that always trained them goes on doing so.
+        settings = json.loads((files / "asked" / "settings.json").read_text())
+        (files / "asked" / "settings.json").write_text(json.dumps({**settings, "batch_norm": None}))
+        assert "learns new statistics" in command("train", "--resume", files / "asked", "--epochs", "2")
+
     def test_the_models_own_normalization_is_folded_if_asked(self, files):
         train(files, "--epochs", "1", "--out", files / "run")
         command("export", files / "run", "--inference", files / "tuned.onnx", "--fold")
@@ -280,6 +385,34 @@ class TestTrain:
         (hidden,) = onnxruntime.InferenceSession(files / "m.onnx").run(["hidden"], {"x": data()["x"]})
         assert shown["0.5"] - shown["0"] == pytest.approx(0.5 * (hidden**2).mean(), rel=1e-3)
         command("train", "--resume", files / "run0.5", "--epochs", "2")
+
+    def test_the_layout_of_ctc(self, files):
+        text = """<ir_version: 10, opset_import: ["": 21]> f (float[4, 4, 3] x) => (float[4, 4, 3] scores) <float[3] w = {1, 1, 1}>
+                  { z = Mul (x, w)  scores = Transpose <perm = [1, 0, 2]> (z) }"""
+        onnx.save(parse_model(text), files / "m.onnx")
+        np.savez(files / "d.npz", x=np.ones((8, 4, 3), "f4"), y=np.tile([[1, 2]], (8, 1)))
+        what = ["train", files / "m.onnx", "--data", files / "d.npz", "--target", "y", "--batch-size", "4", "--epochs", "1"]
+        what += ["--out", files / "run"]
+        assert "(--layout)" in command(*what, "--loss", "ctc", code=2)
+        assert "--layout is for the loss ctc" in command(*what, "--loss", "mse", "--layout", "TNC", code=2)
+        assert "of shape [steps, batch, classes]" in command(*what, "--loss", "ctc", "--layout", "TNC")
+
+    def test_an_array_that_nothing_reads_is_named(self, files):
+        with np.load(files / "train.npz") as given:
+            np.savez(files / "train.npz", **given, weight=np.ones(200))
+        what = ["--target", "y", "--loss", "cross_entropy", "--epochs", "1", "--out", files / "run"]
+        _, err = start("train", files / "m.onnx", "--data", files / "train.npz", *what).communicate(timeout=120)
+        assert err.startswith("note: nothing reads the data's 'weight'") and len(err.splitlines()) == 1
+
+    def test_what_looks_like_probabilities_is_pointed_out(self, files):
+        text = """<ir_version: 10, opset_import: ["": 21]> f (float[N, 4] x) => (float[N, 3] y) <float[4, 3] w = {1,0,0, 0,1,0, 0,0,1, 0,0,0}>
+                  { z = MatMul (x, w)  p = Softmax (z)  y = Relu (p) }"""
+        onnx.save(parse_model(text), files / "m.onnx")
+        what = ["--data", files / "train.npz", "--target", "y_", "--loss", "cross_entropy", "--epochs", "1", "--out", files / "run"]
+        with np.load(files / "train.npz") as given:
+            np.savez(files / "train.npz", x=given["x"], y_=given["y"])
+        _, err = start("train", files / "m.onnx", *what).communicate(timeout=120)
+        assert err.startswith("note: y is taken as logits") and len(err.splitlines()) == 1
 
     def test_merged_weights_are_named_and_taken_apart(self, files):
         made = model()
@@ -347,7 +480,7 @@ class TestTrain:
             (["--train", "tail.*"], "fits no parameter", 2),
             (["--head", "2"], "holds the label 2; the output has classes 0 to 1", 1),
             (["--loss", "mse"], "column 'y' has shape", 1),
-            (["--term", "mse", "scores", "y", "1"], "--term stands for --loss", 2),
+            (["--term", "mse", "scores", "y", "1"], "--term replaces --loss", 2),
             (["--tie", "body.weight", "head.weight"], "hold different numbers", 2),
             (["--untie", "nowhere"], "no weight 'nowhere'", 2),
             (["--dropout", "0.1"], "--dropout needs --dropout-after", 2),
@@ -365,8 +498,8 @@ class TestTrain:
         train(files, "--epochs", "1", "--out", files / "run")
         assert "holds a run already" in train(files, "--epochs", "1", "--out", files / "run", code=1)
         assert "there is no settings.json" in command("train", "--resume", files / "none", code=2)
-        assert "leave the model away" in command("train", files / "m.onnx", "--resume", files / "run", code=2)
-        assert "leave --lr away" in command("train", "--resume", files / "run", "--lr", "0.1", code=2)
+        assert "leave out the model" in command("train", files / "m.onnx", "--resume", files / "run", code=2)
+        assert "leave out --lr" in command("train", "--resume", files / "run", "--lr", "0.1", code=2)
         nowhere = command("export", files / "run", "--inference", files / "no" / "x.onnx", code=1)
         assert nowhere == f"error: cannot use '{files}/no/x.onnx': No such file or directory.\n"
         (files / "text.npz").write_text("hello")

@@ -107,3 +107,13 @@ def test_minimize_after_backward_and_the_missing_parameters():
     assert w.tolist() == [0.0]
     with pytest.raises(ValueError, match="holds no eager tensors"):
         paddle.optimizer.SGD(0.5).step()
+
+
+def test_a_float16_parameter_is_updated_in_float32():
+    w = paddle.to_tensor(np.ones(2, np.float16), stop_gradient=False)
+    adam = paddle.optimizer.Adam(2e-5, parameters=[w])
+    for _ in range(100):
+        (paddle.sum(paddle.cast(w, "float32")) * 1e-4).backward()
+        adam.step()
+        adam.clear_grad()
+    np.testing.assert_array_equal(w.numpy(), np.float16(1.0 - 100 * 2e-5))

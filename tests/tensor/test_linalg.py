@@ -6,8 +6,8 @@ import pytest
 import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import static
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, NotOffered
-from onnxgrad.ir.variable import Variable
 from onnxgrad.nn.functional.refused import FUNCTIONAL
 from onnxgrad.tensor.methods import METHODS
 from onnxgrad.tensor.refused import FFT, LINALG, TENSOR
@@ -28,7 +28,7 @@ def p_norm(p, axis=None, keepdims=False):
 
 CASES = [
     Case("matmul", paddle.matmul, [A, B], np.matmul),
-    Case("matmul-turned", lambda x, y: paddle.matmul(x, y, True, True), [real(2, 4, 3), real(2, 4)], lambda x, y: x.swapaxes(1, 2) @ y.T),
+    Case("matmul-transposed", lambda x, y: paddle.matmul(x, y, True, True), [real(2, 4, 3), real(2, 4)], lambda x, y: x.swapaxes(1, 2) @ y.T),
     Case("mm", paddle.mm, [A, B], np.matmul),
     Case("bmm", paddle.bmm, [real(2, 3, 4), real(2, 4, 2)], np.matmul),
     Case("mv", paddle.mv, [A, real(4)], np.matmul),
@@ -173,7 +173,7 @@ def test_operators():
 # Random numbers ------------------------------------------------------------------------------------------------------
 
 
-def draw(make):
+def sample(make):
     paddle.seed(5)
     return paddle.Executor().run(fetch_list=[make()])[0]
 
@@ -187,28 +187,28 @@ def test_uniform_and_normal_numbers_have_their_moments():
         (lambda: paddle.gaussian([100, 100], 2.0, 3.0), 2.0, 3.0),
         (lambda: paddle.normal(paddle.full([100, 100], 2.0), 0.5), 2.0, 0.5),
     ):
-        found = draw(make)
+        found = sample(make)
         assert found.shape == (100, 100) and found.dtype == np.float32
         assert abs(found.mean() - mean) < 0.05 * max(std, 1) and abs(found.std() - std) < 0.05 * std
 
 
 def test_integers_permutations_and_choices():
     paddle.enable_static()
-    found = draw(lambda: paddle.randint(2, 6, [2000]))
+    found = sample(lambda: paddle.randint(2, 6, [2000]))
     assert found.dtype == np.int64 and set(found) == {2, 3, 4, 5}
-    assert sorted(draw(lambda: paddle.randperm(9))) == list(range(9))
-    assert sorted(draw(lambda: paddle.shuffle(paddle.arange(7)))) == list(range(7))
-    assert abs(draw(lambda: paddle.bernoulli(paddle.full([4000], 0.3))).mean() - 0.3) < 0.03
-    assert abs(draw(lambda: paddle.binomial(paddle.full([4000], 10, "int64"), paddle.full([4000], 0.3))).mean() - 3) < 0.1
+    assert sorted(sample(lambda: paddle.randperm(9))) == list(range(9))
+    assert sorted(sample(lambda: paddle.shuffle(paddle.arange(7)))) == list(range(7))
+    assert abs(sample(lambda: paddle.bernoulli(paddle.full([4000], 0.3))).mean() - 0.3) < 0.03
+    assert abs(sample(lambda: paddle.binomial(paddle.full([4000], 10, "int64"), paddle.full([4000], 0.3))).mean() - 3) < 0.1
     weights = paddle.assign(np.array([0.0, 1.0, 3.0], np.float32))
-    drawn = draw(lambda: paddle.multinomial(paddle.assign(np.array([0.0, 1.0, 3.0], np.float32)), 4000, True))
-    assert 0 not in drawn and abs((drawn == 2).mean() - 0.75) < 0.03
-    assert sorted(draw(lambda: paddle.multinomial(weights, 2))) == [1, 2]
+    sampled = sample(lambda: paddle.multinomial(paddle.assign(np.array([0.0, 1.0, 3.0], np.float32)), 4000, True))
+    assert 0 not in sampled and abs((sampled == 2).mean() - 0.75) < 0.03
+    assert sorted(sample(lambda: paddle.multinomial(weights, 2))) == [1, 2]
 
 
 def test_a_seed_makes_draws_reproducible():
     paddle.enable_static()
-    first = draw(lambda: paddle.rand([8]))
+    first = sample(lambda: paddle.rand([8]))
     with static.program_guard(paddle.Program()):
-        again = draw(lambda: paddle.rand([8]))
+        again = sample(lambda: paddle.rand([8]))
     np.testing.assert_array_equal(first, again)

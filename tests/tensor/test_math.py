@@ -29,10 +29,10 @@ def running(combine):
     return lambda x: combine.accumulate(x, axis=1)
 
 
-def last_place(x, reduce):
+def last_index(x, reduce):
     best = reduce.accumulate(x, axis=1)
-    place = np.where(x == best, np.arange(x.shape[1]), -1)
-    return best, np.maximum.accumulate(place, axis=1)
+    index = np.where(x == best, np.arange(x.shape[1]), -1)
+    return best, np.maximum.accumulate(index, axis=1)
 
 
 UNARY = [
@@ -118,8 +118,8 @@ DIFFERENTIABLE += [
     Case("cumsum-flat", paddle.cumsum, [X], lambda x: np.cumsum(x)),
     Case("cumprod", lambda x: paddle.cumprod(x, 1), [real(3, 5)], lambda x: np.cumprod(x, 1), unknown=False),
     Case("logcumsumexp", lambda x: paddle.logcumsumexp(x, 1), [real(3, 5)], running(np.logaddexp), unknown=False),
-    Case("cummax", lambda x: paddle.cummax(x, 1), [real(3, 5)], lambda x: last_place(x, np.maximum), unknown=False),
-    Case("cummin", lambda x: paddle.cummin(x, 1), [real(3, 5)], lambda x: last_place(x, np.minimum), unknown=False),
+    Case("cummax", lambda x: paddle.cummax(x, 1), [real(3, 5)], lambda x: last_index(x, np.maximum), unknown=False),
+    Case("cummin", lambda x: paddle.cummin(x, 1), [real(3, 5)], lambda x: last_index(x, np.minimum), unknown=False),
     Case("diff", lambda x: paddle.diff(x, 2), [X], lambda x: np.diff(x, 2)),
     Case("diff-joined", lambda x, y: paddle.diff(x, axis=0, prepend=y), [X, real(1, 4)], lambda x, y: np.diff(x, axis=0, prepend=y)),
     Case("var-biased", lambda x: paddle.var(x, 0, unbiased=False), [X], lambda x: np.var(x, 0)),

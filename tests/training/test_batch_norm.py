@@ -229,3 +229,83 @@ class TestMergedStatistics:
         (found,) = run(str(tmp_path / "m.onnx"), {"x": x})
         np.testing.assert_allclose(found, t.predict({"x": x})["y"], rtol=1e-5)
         np.testing.assert_allclose(found, (k - k.mean(axis=0)) / k.std(axis=0), atol=1e-3)
+
+
+class TestChoice:
+    """What training does with the statistics of a file."""
+
+    @staticmethod
+    def file(stored=True):
+        found = model()
+        for tensor in found.graph.initializer:
+            if stored and tensor.name in ("body.mean", "body.var"):
+                start = np.linspace(0.1, 0.8, 8) + (tensor.name == "body.var")
+                tensor.CopyFrom(numpy_helper.from_array(start.astype(np.float32), tensor.name))
+            if tensor.name == "rate":
+                tensor.CopyFrom(numpy_helper.from_array(np.array(0.0, np.float32), "rate"))
+        return found
+
+    @staticmethod
+    def trained(found, **options):
+        t = Trainer(found, loss="cross_entropy", learning_rate=0.02, **options)
+        before = t.evaluate(data())["loss"]
+        first = t.step(data())["loss"]
+        t.fit(data(), 3, batch_size=8)
+        return t, before, first, [t.program.global_block().vars[f"body.{n}"].get_value() for n in ("mean", "var")]
+
+    @pytest.mark.parametrize("options", [{}, {"batch_norm": "frozen"}])
+    def test_statistics_of_a_file_are_kept(self, options, tmp_path):
+        t, before, first, (mean, var) = self.trained(self.file(), **options)
+        assert first == pytest.approx(before, rel=1e-6), "a step sees what evaluation sees"
+        start = np.linspace(0.1, 0.8, 8, dtype=np.float32)
+        np.testing.assert_array_equal(mean, start)
+        np.testing.assert_allclose(var, start + 1)
+        assert [r for r in t.remarks if "BatchNormalization" in r] == [
+            "BatchNormalization (1 operators) normalises by the statistics of the file (batch_norm 'frozen'); "
+            "'train' normalises by batch and learns them anew."
+        ]
+        assert {"body.scale", "body.shift"} <= {p.name for p in t.trained}
+        t.export(tmp_path / "tuned.onnx")
+        held = {i.name: numpy_helper.to_array(i) for i in onnx.load(tmp_path / "tuned.onnx").graph.initializer}
+        np.testing.assert_array_equal(held["body.mean"], start)
+
+    def test_a_file_without_statistics_learns_them(self):
+        t, before, first, (mean, _) = self.trained(self.file(stored=False))
+        assert abs(first - before) > 1e-3 and (mean != 0).all()
+        assert "since the file has none of its own" in t.remarks[-1]
+
+    def test_statistics_are_learned_if_asked(self):
+        t, before, first, (mean, _) = self.trained(self.file(), batch_norm="train")
+        assert abs(first - before) > 1e-3 and (mean != np.linspace(0.1, 0.8, 8, dtype=np.float32)).all()
+        assert "learns new statistics (batch_norm 'train')" in t.remarks[-1]
+
+    def test_insert_is_insert_batch_norm(self):
+        by_hand = og.from_onnx(FOLDED)
+        insert_batch_norm(by_hand, None, (IMAGES,))
+        a = Trainer(by_hand, loss="cross_entropy", seed=1)
+        b = Trainer(FOLDED, loss="cross_entropy", seed=1, batch_norm="insert", sample=(IMAGES,))
+        batch = {by_hand.inputs[0].name: IMAGES, "target": LABELS}
+        assert a.step(batch)["loss"] == b.step(batch)["loss"]
+        assert a.remarks == b.remarks and "that was inserted" in b.remarks[-1]
+
+    def test_what_was_inserted_is_trained_beside_frozen_statistics(self):
+        text = """<ir_version: 8, opset_import: ["": 17]> f (float[N, 2, 5] x) => (float[N, 2] y)
+                  <float[2, 2, 1] w = {1, 2, -1, 1}, float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = {1, 2}, float[2] v = {3, 4}>
+                  { n = BatchNormalization (x, s, b, m, v)  h = Conv (n, w)  a = Relu (h)  g = GlobalAveragePool (a)  y = Flatten (g) }"""
+        program = og.from_onnx(parse_model(text))
+        x = np.random.default_rng(2).normal(0, 1, (16, 2, 5)).astype(np.float32)
+        insert_batch_norm(program, None, (x,))
+        t = Trainer(program, loss="mse")
+        before = {name: t.program.global_block().vars[name].get_value() for name in ("m", "h.norm.mean")}
+        t.step({"x": 2 * x, "target": np.zeros((16, 2), np.float32)})
+        after = {name: t.program.global_block().vars[name].get_value() for name in before}
+        np.testing.assert_array_equal(after["m"], before["m"])
+        assert (after["h.norm.mean"] != before["h.norm.mean"]).all()
+
+    @pytest.mark.parametrize(("options", "message"), [
+        ({"batch_norm": "both"}, "batch_norm is one of 'frozen', 'train', 'insert', not 'both'"),
+        ({"batch_norm": "insert"}, "Give sample="),
+    ])  # fmt: skip
+    def test_wrong_arguments(self, options, message):
+        with pytest.raises(ArgumentError, match=message):
+            Trainer(self.file(), loss="cross_entropy", **options)

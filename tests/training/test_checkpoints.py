@@ -1,14 +1,17 @@
-"""Stopping and going on: to the bit, after Ctrl-C, after kill -9, and with what is foreign or broken."""
+"""Stopping and going on: bitwise the same, after Ctrl-C, after kill -9, and with what is foreign or broken."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.training import Trainer, folder
@@ -77,8 +80,28 @@ class TestResume:
         t = trainer()
         t.fit(data(), 1, out=tmp_path)
         again = trainer()
-        again.fit(data(), 1, out=tmp_path, resume=True)
+        with pytest.warns(UserWarning, match="nothing is trained: 1 epochs are done, and 1 in all were asked for"):
+            again.fit(data(), 1, out=tmp_path, resume=True)
         assert_equal(weights(again), weights(t))
+
+    def test_a_resumed_run_finishes_the_call_that_it_resumes(self, tmp_path):
+        """Also one that began after other epochs."""
+        whole = trainer()
+        whole.fit(data(), 2, batch_size=8)
+        whole.fit(data(), 2, batch_size=8)
+        t = trainer()
+        t.fit(data(), 2, batch_size=8)
+        with pytest.raises(Stop):
+            stopped_after(16, t).fit(data(), 2, batch_size=8, out=tmp_path, checkpoint_every=1)
+        again = trainer()
+        rows = again.fit(data(), 2, batch_size=8, out=tmp_path, resume=True)
+        assert [row["epoch"] for row in rows] == [1, 2, 3, 4]
+        assert_equal(weights(again), weights(whole))
+
+    def test_a_run_in_a_folder_is_continued_by_its_total(self, tmp_path):
+        t = trainer()
+        t.fit(data(), 1, out=tmp_path)
+        assert len(t.fit(data(), out=tmp_path, resume=True, total_epochs=3)) == 3
 
     def test_save_and_load_alone(self, tmp_path):
         t = trainer()
@@ -163,6 +186,47 @@ class TestInterruption:
             return True
 
         assert len(trainer().fit(data(), 3, out=tmp_path, callbacks=[second])) == 1
+
+
+class Killed(BaseException):
+    pass
+
+
+class TestKilledWhilePublishing:
+    @pytest.mark.parametrize("done", range(12))
+    @pytest.mark.parametrize("epochs", [2, 3])
+    def test_nothing_is_lost_whatever_was_done(self, done, epochs, tmp_path, monkeypatch):
+        """The process ends before one of the operations on files that follow the second epoch; loss falls in each."""
+        run = {"data": data(), "validation": data(30, seed=2), "batch_size": 20}
+        whole = trainer()
+        whole.fit(**run, epochs=epochs, out=tmp_path / "whole")
+        t, left = trainer(), [done]
+
+        def dying(call):
+            def instead(*args):
+                if t.epoch >= 2:
+                    left[0] -= 1
+                    if left[0] < 0:
+                        raise Killed
+                return call(*args)
+
+            return instead
+
+        with monkeypatch.context() as patch, contextlib.suppress(Killed):
+            for name in ("replace", "link", "fsync"):
+                patch.setattr(folder.os, name, dying(getattr(os, name)))
+            t.fit(**run, epochs=epochs, out=tmp_path / "part")
+        again = trainer()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            again.fit(**run, epochs=epochs, out=tmp_path / "part", resume=True)
+        assert_equal(weights(again), weights(whole))
+        for name in ("history.csv", "history.jsonl"):
+            assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+        for name in ("best.safetensors", "last.safetensors"):
+            part, same = (tmp_path / run / name for run in ("part", "whole"))
+            assert read_metadata(part) == read_metadata(same), name
+            assert_equal(load_file(part), load_file(same))
 
 
 class TestRefusals:

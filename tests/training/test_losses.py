@@ -8,7 +8,7 @@ from onnx.parser import parse_model
 
 import onnxgrad as og
 import onnxgrad.nn.functional as F
-from onnxgrad.interop.onnx_export import to_onnx
+from onnxgrad.core.interop.onnx_export import to_onnx
 from onnxgrad.testing import evaluate
 from onnxgrad.training import Term, Trainer
 from onnxgrad.training.losses import attach
@@ -146,6 +146,116 @@ def test_probabilities_are_detected_and_said(loss, text, remark):
     assert remark in attached.remarks[0]
 
 
+MOVED = [
+    ("cross_entropy", "p = Softmax <axis = 1> (x) y = Identity (p)", (5, 3), lambda y: y),
+    ("cross_entropy", "p = Softmax <axis = 1> (x) q = Cast <to = 11> (p) y = Identity (q)", (5, 3), lambda y: y),
+    ("cross_entropy", "p = LogSoftmax <axis = 1> (x) y = Identity (p)", (5, 3), lambda y: y),
+    ("cross_entropy", "p = Softmax (x) y = Transpose <perm = [0, 2, 1]> (p)", (2, 4, 3), lambda y: y.transpose(0, 2, 1)),
+    ("cross_entropy", "p = Softmax <axis = 1> (x) y = Flatten (p)", (5, 3, 1), lambda y: y[..., 0]),
+    (
+        "cross_entropy",
+        "a = Constant <value_ints = [2]> () p = Softmax <axis = 1> (x) y = Squeeze (p, a)",
+        (5, 3, 1),
+        lambda y: y[..., 0],
+    ),
+    (
+        "cross_entropy",
+        "s = Constant <value_ints = [6, 3]> () p = Softmax (x) y = Reshape (p, s)",
+        (2, 3, 3),
+        lambda y: y.reshape(6, 3),
+    ),
+    (
+        "cross_entropy",
+        "a = Constant <value_ints = [0]> () p = Softmax <axis = 0> (x) y = Unsqueeze (p, a)",
+        (3, 4),
+        lambda y: y[None],
+    ),
+    ("cross_entropy", "r = Constant <value_float = 0.5> () p = Softmax (x) q = Dropout (p) y = Identity (q)", (5, 3), lambda y: y),
+    ("bce_with_logits", "p = Sigmoid (x) y = Identity (p)", (4, 3), lambda y: y),
+    ("bce_with_logits", "p = Sigmoid (x) y = Transpose (p)", (4, 3), lambda y: y.T),
+    ("bce_with_logits", "p = Sigmoid (x) y = Flatten (p)", (4, 3, 2), lambda y: y.reshape(4, 6)),
+    ("bce_with_logits", "a = Constant <value_ints = [1]> () p = Sigmoid (x) y = Squeeze (p, a)", (4, 1), lambda y: y[:, 0]),
+    ("kl", "p = Softmax (x) y = Identity (p)", (3, 3), lambda y: y),
+    ("kl", "p = Softmax <axis = 0> (x) y = Transpose (p)", (3, 3), lambda y: y.T),
+    ("ctc", "p = Softmax (x) y = Identity (p)", (3, 4, 3), lambda y: y),
+]
+
+
+@pytest.mark.parametrize(("loss", "text", "dims", "move"), MOVED)
+def test_an_activation_is_found_through_operators_that_only_move_elements(loss, text, dims, move):
+    x = real(*dims)
+    _, formula, _, target = next(case for case in CASES.values() if case[0] == loss)
+    y = move(x)
+    if loss == "cross_entropy":
+        target = RNG.integers(0, 3, (y.shape[0], *y.shape[2:]))
+    elif loss == "bce_with_logits":
+        target = RNG.integers(0, 2, y.shape).astype(float)
+    program, attached = moved_program(text, dims, y.shape, loss)
+    (gradient,) = og.gradients([attached.loss], [program.inputs[0]])
+    value, found = evaluate(to_onnx(program, [attached.loss, gradient]), {"x": x, "target": target})
+    assert value == pytest.approx(formula(y, target), rel=1e-9)
+    assert "probabilities" in attached.remarks[0]
+    for i in np.ndindex(x.shape):
+        step = np.zeros_like(x)
+        step[i] = 1e-5
+        expected = (formula(move(x + step), target) - formula(move(x - step), target)) / 2e-5
+        assert found[i] == pytest.approx(expected, abs=2e-8, rel=1e-5)
+
+
+def moved_program(text, dims, out, loss):
+    shapes = [", ".join(map(str, d)) for d in (dims, out)]
+    made = og.from_onnx(
+        parse_model(f'<ir_version: 10, opset_import: ["": 21]> f (double[{shapes[0]}] x) => (double[{shapes[1]}] y) {{ {text} }}')
+    )
+    made.is_oracle = True
+    made.inputs[0].stop_gradient = False
+    return made, attach(made, [Term(loss)])
+
+
+REFUSED = [
+    ("cross_entropy", "y = Sigmoid (x)", "each class has a probability of its own. Use bce_with_logits, or name the tensor .* 'x'"),
+    ("bce_with_logits", "y = Softmax (x)", "the classes exclude each other. Use cross_entropy"),
+    ("kl", "p = Sigmoid (x) y = Identity (p)", "kl does not fit y: it comes from Sigmoid"),
+    ("ctc", "y = Sigmoid (x)", "do not add up to 1"),
+    ("cross_entropy", "y = Softmax (x)", "reads the classes along axis 1 .* but Softmax normalises along another"),
+    ("kl", "p = Softmax <axis = 1> (x) y = Identity (p)", "reads the classes along the last axis"),
+    ("ctc", "y = LogSoftmax <axis = 1> (x)", "LogSoftmax normalises along another"),
+]
+
+
+@pytest.mark.parametrize(("loss", "text", "message"), REFUSED)
+def test_an_activation_that_does_not_fit_the_loss_is_refused(loss, text, message):
+    with pytest.raises(og.errors.ArgumentError, match=message):
+        program_of((2, 4, 3), loss, text)
+
+
+def test_dropout_that_trains_behind_an_activation_is_refused():
+    text = '<ir_version: 10, opset_import: ["": 21]> f (float[N, 3] x) => (float[N, 3] y) { z = Neg (x) p = Softmax (z) y = Dropout (p) }'
+    with pytest.raises(og.errors.ArgumentError, match=r"drops probabilities while the model is trained.*'z'"):
+        Trainer(parse_model(text), loss="cross_entropy")
+
+
+DIAGONAL = {"x": np.eye(3, dtype="f4"), "target": np.array([0, 1, 2])}
+
+
+class TestDoubt:
+    TEXT = """<ir_version: 10, opset_import: ["": 21]> f (float[N, 3] x) => (float[N, 3] y) <float[3, 3] w = {1, 0, 0, 0, 1, 0, 0, 0, 1}>
+              { z = MatMul (x, w)  p = Softmax (z)  y = Relu (p) }"""
+
+    def test_probabilities_taken_as_logits_are_pointed_out_once(self):
+        t = Trainer(parse_model(self.TEXT), loss="cross_entropy", learning_rate=0.0)
+        with pytest.warns(UserWarning, match="y is taken as logits, but all its values in the first batch lie between"):
+            t.step(DIAGONAL)
+        t.step(DIAGONAL)
+
+    def test_logits_beyond_1_are_not(self):
+        t = Trainer(parse_model(self.TEXT), loss=Term("cross_entropy", "z"))
+        t.step({**DIAGONAL, "x": 3 * DIAGONAL["x"]})
+
+    def test_a_squared_error_is_not(self):
+        Trainer(parse_model(self.TEXT), loss="mse").step({**DIAGONAL, "target": np.eye(3, dtype="f4")})
+
+
 def test_large_logits_stay_finite():
     x = np.array([[-1000.0, 1000.0]], np.float32)
     for loss, target in (("bce_with_logits", np.ones((1, 2), np.float32)), ("cross_entropy", np.array([0]))):
@@ -196,6 +306,55 @@ def test_an_impossible_sequence_stops_the_run_where_the_number_of_steps_is_open(
     assert t.step({"x": real(1, 5, 4), "target": np.array([[1, 1]])})["loss"] < 100
     with pytest.raises(og.errors.TrainingError, match="loss is inf at step 2"):
         t.step({"x": real(1, 2, 4), "target": np.array([[1, 1]])})
+
+
+def time_major(batch, steps, **options):
+    text = f"""<ir_version: 10, opset_import: ["": 21]> f (float[{batch}, {steps}, 3] x) => (float[{steps}, {batch}, 3] y)
+               <float[3] w = {{1, 1, 1}}> {{ z = Mul(x, w)  y = Transpose <perm = [1, 0, 2]> (z) }}"""
+    return Trainer(parse_model(text), loss=Term("ctc", **options), learning_rate=0.0)
+
+
+class TestLayout:
+    @pytest.mark.parametrize("sizes", [("N", 4), (2, 4), ("N", "T")])
+    def test_the_batch_is_found_where_the_steps_come_first(self, sizes):
+        x, labels = real(2, 4, 3).astype("f4"), np.array([[1, 2], [1, -1]])
+        t = time_major(*sizes)
+        assert "[steps, batch, classes]" in t.remarks[0]
+        assert t.step({"x": x, "target": labels})["loss"] == pytest.approx(ctc(x, labels), rel=1e-5)
+
+    def test_as_many_steps_as_examples(self):
+        x, labels = real(4, 4, 3).astype("f4"), np.array([[1, 2], [1, -1], [2, 1], [2, 2]])
+        assert time_major("N", 4).step({"x": x, "target": labels})["loss"] == pytest.approx(ctc(x, labels), rel=1e-5)
+        with pytest.raises(og.errors.ArgumentError, match=r"which axis of .* is the batch .* layout='TNC'"):
+            time_major(4, 4)
+        t = time_major(4, 4, layout="TNC")
+        assert t.step({"x": x, "target": labels})["loss"] == pytest.approx(ctc(x, labels), rel=1e-5)
+
+    @pytest.mark.parametrize("examples", [2, 4])
+    def test_a_layout_that_the_first_batch_contradicts_is_refused(self, examples):
+        """Nothing in the file says that the steps come first: Max hides what is known of the shape."""
+        text = """<ir_version: 10, opset_import: ["": 21]> f (float[A, 4, 3] x) => (float[B, D, 3] y)
+                  <float[3] w = {1, 1, 1}, int64[1] zero = {0}, int64[1] one = {1}, int64[1] rest = {-1}, int64[1] three = {3}>
+                  { z = Mul (x, w)  a = Transpose <perm = [1, 0, 2]> (z)  n = Shape (z)  m = Slice (n, zero, one)
+                    s = Concat <axis = 0> (rest, m, three)  hidden = Max (s, s)  y = Reshape (a, hidden) }"""
+        x, labels = real(examples, 4, 3).astype("f4"), np.tile([[1, 2]], (examples, 1))
+        t = Trainer(parse_model(text), loss=Term("ctc", layout="TNC"), learning_rate=0.0)
+        assert t.step({"x": x, "target": labels})["loss"] == pytest.approx(ctc(x, labels), rel=1e-5)
+        t = Trainer(parse_model(text), loss="ctc")
+        with pytest.raises(og.errors.ArgumentError, match=r"axis 0 is not the batch. Say layout='TNC'"):
+            t.step({"x": x, "target": labels})
+
+    def test_labels_are_checked_against_steps_and_classes(self):
+        t = time_major("N", 4)
+        with pytest.raises(og.errors.DataError, match="example 1 of the batch needs 5 steps, the model has 4"):
+            t.step({"x": real(2, 4, 3), "target": np.array([[1, 2, 1], [1, 1, 1]])})
+        with pytest.raises(og.errors.DataError, match="classes 0 to 2"):
+            t.step({"x": real(1, 4, 3), "target": np.array([[1, 3]])})
+
+    @pytest.mark.parametrize("options", [{"loss": "ctc", "layout": "CNT"}, {"loss": "mse", "layout": "NTC"}])
+    def test_a_layout_that_is_none(self, options):
+        with pytest.raises(og.errors.ArgumentError, match="layout is 'NTC' or 'TNC', and for the loss ctc only"):
+            Term(**options)
 
 
 def test_ctc_learns_a_sequence():

@@ -75,7 +75,7 @@ class TestHead:
         assert [p.name for p in t.trained] == ["mine.weight", "mine.bias"]
         assert rows[-1]["loss"] < 0.7 * rows[0]["loss"]
 
-    def test_pictures_are_averaged_over_their_places(self):
+    def test_pictures_are_averaged_over_their_positions(self):
         program = og.from_onnx(DIGITS)
         pooled = next(op.outputs[0].name for op in program.global_block().ops if op.type == "MaxPool")
         (found,) = of(replace_head(program, at=pooled, classes=4), {"image": np.zeros((2, 1, 8, 8), "f4")})
@@ -168,10 +168,10 @@ class TestLora:
             feed = {"c": np.array(c), "x": x}
             np.testing.assert_allclose(run(after, feed)[0], t.executor.run(t.inference, feed, ["y"])[0], rtol=1e-4, atol=1e-5)
 
-    @pytest.mark.parametrize("turned", [False, True])
-    def test_a_weight_that_others_read_keeps_its_numbers_for_them(self, turned, tmp_path):
+    @pytest.mark.parametrize("transposed", [False, True])
+    def test_a_weight_that_others_read_keeps_its_numbers_for_them(self, transposed, tmp_path):
         """Each layer that reads it gets a branch of its own, and a weight of its own when they are merged."""
-        text = MERGED if not turned else MERGED.replace("a = MatMul(x, w)", "t = Transpose(w) a = MatMul(x, t)")
+        text = MERGED if not transposed else MERGED.replace("a = MatMul(x, w)", "t = Transpose(w) a = MatMul(x, t)")
         program = og.from_onnx(tied(text, w=np.random.default_rng(0).normal(0, 1, (4, 4))))
         assert len(add_lora(program, "w", rank=2)) == 4
         rng = np.random.default_rng(1)

@@ -200,6 +200,36 @@ class TestSchedule:
 
 
 class TestRunning:
+    def test_a_second_call_goes_on(self):
+        whole, parts = trainer(seed=3), trainer(seed=3)
+        whole.fit(data(), 3, batch_size=8)
+        parts.fit(data(), 1, batch_size=8)
+        parts.fit(data(), 1, batch_size=8)
+        rows = parts.fit(data(), batch_size=8)
+        assert [row["epoch"] for row in rows] == [1, 2, 3]
+        assert_equal(weights(parts), weights(whole))
+
+    def test_total_epochs_count_those_before(self):
+        t = trainer()
+        t.fit(data(), 2)
+        assert len(t.fit(data(), total_epochs=3)) == 3
+        with pytest.warns(UserWarning, match="3 epochs are done, and 3 in all were asked for. Give a larger total_epochs"):
+            t.fit(data(), total_epochs=3)
+        with pytest.raises(ArgumentError, match="epochs says how many more, total_epochs how many in all"):
+            t.fit(data(), 1, total_epochs=3)
+
+    def test_patience_begins_anew_with_each_call(self):
+        t = Trainer(line(), loss="mse", optimizer="sgd", learning_rate=0.0)
+        rows = {"x": np.ones((4, 2), "f4"), "target": np.ones((4, 1), "f4")}
+        assert len(t.fit(rows, 50, rows, patience=2)) == 3
+        assert len(t.fit(rows, 50, rows, patience=2)) == 6
+
+    def test_a_schedule_goes_over_all_epochs(self):
+        t = trainer(schedule="linear", learning_rate=1.0, optimizer="sgd")
+        t.fit(data(), 2, batch_size=40)
+        rows = t.fit(data(), 2, batch_size=40)
+        assert [row["learning_rate"] for row in rows] == pytest.approx([0.5, 0.0, 0.25, 0.0])
+
     def test_early_stop(self):
         rows = trainer(learning_rate=0.0).fit(data(), 20, data(), patience=2, batch_size=40)
         assert len(rows) <= 20 and len(rows) - 1 - int(np.argmin([r["val_loss"] for r in rows])) == 2
@@ -279,6 +309,7 @@ def test_progress_shows_loss_metric_speed_and_time_left(monkeypatch):
 
 
 class TestData:
+    @pytest.mark.filterwarnings("ignore:nothing reads the data's 'more'")
     def test_every_form_gives_the_same_weights(self, tmp_path):
         columns = data()
         np.savez(tmp_path / "d.npz", **columns, more=np.zeros(3))
@@ -336,6 +367,24 @@ class TestBadInput:
         with pytest.raises(DataError, match=message) as caught:
             trainer().fit(change(data()), 1)
         assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize("how", ["fit", "validation", "evaluate", "stream", "step"])
+    def test_columns_that_nothing_reads_are_named_once(self, how):
+        t, more = trainer(), {**data(), "weight": np.ones(40), "id": np.arange(40)}
+        run = {
+            "fit": lambda: t.fit(more),
+            "validation": lambda: t.fit(data(), 1, more),
+            "evaluate": lambda: t.evaluate(more),
+            "stream": lambda: t.fit([more], prefetch=0),
+            "step": lambda: t.step(more),
+        }[how]
+        with pytest.warns(UserWarning, match=r"nothing reads the data's 'id', 'weight': .*are \['x', 'target'\]") as caught:
+            run()
+        assert len(caught) == 1
+        run()
+
+    def test_predicting_needs_no_targets_and_minds_none(self):
+        trainer().predict(data())
 
     def test_files_that_are_no_data(self, tmp_path):
         (tmp_path / "d.npz").write_text("nothing")

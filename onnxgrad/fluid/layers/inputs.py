@@ -8,14 +8,21 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import static
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import NotOffered
-from onnxgrad.ir.variable import Parameter, Variable
-from onnxgrad.nn.initializer import Initializer
-from onnxgrad.static.input import create_global_var
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.fluid.renamed import renamed
+from onnxgrad.static.input import create_global_var, create_parameter
+from onnxgrad.tensor import creation
+from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.manipulation import cast
 
 __all__ = ["assign", "cast", "create_global_var", "create_parameter", "data", "fill_constant", "ones", "shape", "zeros"]
+
+fill_constant = renamed(
+    "fill_constant(shape, dtype, value, force_cpu=False, out=None, name=None)", creation.full, fill_value="value"
+)
+zeros = renamed("zeros(shape, dtype, force_cpu=False, name=None)", creation.zeros)
+ones = renamed("ones(shape, dtype, force_cpu=False)", creation.ones)
 
 
 def data(
@@ -49,25 +56,6 @@ def data(
     return variable
 
 
-def fill_constant(
-    shape: Sequence[int], dtype: Any, value: Any, force_cpu: bool = False, out: Variable | None = None, name: str | None = None
-) -> Variable:
-    """A tensor of one value."""
-    layer = Layer("fill_constant", name=name)
-    filled = layer.op.constant(np.asarray(value), dtype_of(dtype))
-    return layer.emit("Expand", filled, np.asarray(list(shape), np.int64))  # type: ignore[no-any-return]
-
-
-def zeros(shape: Sequence[int], dtype: Any, force_cpu: bool = False, name: str | None = None) -> Variable:
-    """A tensor of zeros."""
-    return fill_constant(shape, dtype, 0, name=name)
-
-
-def ones(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
-    """A tensor of ones."""
-    return fill_constant(shape, dtype, 1)
-
-
 def assign(input: Variable | np.ndarray[Any, Any], output: Variable | None = None) -> Variable:
     """A copy of a variable, or an array as a constant.
 
@@ -76,30 +64,10 @@ def assign(input: Variable | np.ndarray[Any, Any], output: Variable | None = Non
     """
     if output is not None:
         raise NotOffered("fluid.layers.assign(output=...): variables are assigned once. Use the returned variable.")
-    if isinstance(input, Variable):
-        return Layer("assign", input).emit("Identity", input)  # type: ignore[no-any-return]
-    layer = Layer("assign")
-    return layer.emit("Identity", layer.op.constant(np.asarray(input)))  # type: ignore[no-any-return]
-
-
-def cast(x: Variable, dtype: Any) -> Variable:
-    """The same numbers in another element type."""
-    return Layer("cast", x).emit("Cast", x, to=dtype_of(dtype).number)  # type: ignore[no-any-return]
+    return creation.assign(input)
 
 
 def shape(input: Variable) -> Variable:
     """The dimensions, as int32."""
-    layer = Layer("shape", input)
-    return layer.emit("Cast", layer.op.Shape(input), to=6)  # type: ignore[no-any-return]
-
-
-def create_parameter(
-    shape: Sequence[int],
-    dtype: Any,
-    name: str | None = None,
-    attr: Any = None,
-    is_bias: bool = False,
-    default_initializer: Initializer | None = None,
-) -> Parameter:
-    """A parameter of its own."""
-    return static.create_parameter(shape, dtype, name, attr, is_bias, default_initializer)
+    layer = LayerHelper("shape", input)
+    return layer.result("Cast", layer.op.Shape(input), to=6)

@@ -9,31 +9,25 @@ import numpy as np
 
 import onnxgrad.nn.functional as functional
 from onnxgrad import static
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
-from onnxgrad.static.nn import (
-    batch_norm,
-    bilinear_tensor_product,
-    conv2d,
-    conv2d_transpose,
-    conv3d,
-    conv3d_transpose,
-    data_norm,
-    group_norm,
-    instance_norm,
-    layer_norm,
+from onnxgrad.fluid.renamed import renamed
+from onnxgrad.losses import huber, logistic_of_scores
+from onnxgrad.nn.functional import elu, sigmoid, softsign, square_error_cost
+from onnxgrad.static import accuracy, auc
+from onnxgrad.static.nn.common import bilinear_tensor_product, prelu, row_conv
+from onnxgrad.static.nn.conv import conv2d, conv2d_transpose, conv3d, conv3d_transpose
+from onnxgrad.static.nn.norm import batch_norm, data_norm, group_norm, instance_norm, layer_norm, spectral_norm
+from onnxgrad.static.nn.refused import (
     nce,
-    prelu,
-    row_conv,
     sequence_conv,
     sequence_expand,
     sequence_first_step,
     sequence_last_step,
     sequence_pool,
     sequence_softmax,
-    spectral_norm,
 )
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = [
     "accuracy",
@@ -85,7 +79,6 @@ __all__ = [
     "swish",
 ]
 
-accuracy, auc = static.accuracy, static.auc
 Attr = Any
 
 
@@ -117,7 +110,7 @@ def embedding(
     param_attr: Attr = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """Rows of a new table. The last axis of ``input`` is 1 and is taken off; ``fluid.embedding`` keeps all axes.
+    """Rows of a new embedding. The last axis of ``input`` is 1 and is taken off; ``fluid.embedding`` keeps all axes.
 
     Example:
         >>> fluid.layers.embedding(fluid.layers.data("ids", shape=[1], dtype="int64"), size=[100, 8]).shape
@@ -125,7 +118,7 @@ def embedding(
     """
     if input.shape[-1] != 1:
         raise ArgumentError(f"fluid.layers.embedding: the last axis of {input!r} must be 1. Use fluid.embedding.")
-    flat = Layer("squeeze2", input).emit("Squeeze", input, [-1])
+    flat = LayerHelper("squeeze2", input).result("Squeeze", input, [-1])
     return static.nn.embedding(flat, size, is_sparse, is_distributed, padding_idx, param_attr, dtype)
 
 
@@ -155,22 +148,14 @@ def pool2d(
         raise ArgumentError(f"pool2d: pool_type is 'max' or 'avg', not {pool_type!r}.")
     if data_format != "NCHW":
         raise ArgumentError("pool2d: only data_format='NCHW' is offered. Transpose before and after.")
-    layer = Layer("pool2d", input, name=name)
     if global_pooling:
-        return layer.emit("GlobalMaxPool" if pool_type == "max" else "GlobalAveragePool", input)  # type: ignore[no-any-return]
-    attrs: dict[str, Any] = {"kernel_shape": _two(pool_size), "strides": _two(pool_stride), "ceil_mode": int(ceil_mode)}
-    if isinstance(pool_padding, str):
-        attrs["auto_pad"] = {"SAME": "SAME_UPPER", "VALID": "VALID"}[pool_padding.upper()]
-    else:
-        pads = _two(pool_padding)
-        attrs["pads"] = [*pads, *pads] if len(pads) == 2 else [pads[0], pads[2], pads[1], pads[3]]
+        kind = "GlobalMaxPool" if pool_type == "max" else "GlobalAveragePool"
+        return LayerHelper("pool2d", input, name=name).result(kind, input)
+    window = (input, pool_size, pool_stride, pool_padding)
     if pool_type == "avg":
-        attrs["count_include_pad"] = int(not exclusive)
-    return layer.emit("MaxPool" if pool_type == "max" else "AveragePool", input, **attrs)  # type: ignore[no-any-return]
-
-
-def _two(value: int | Sequence[int]) -> list[int]:
-    return [value, value] if isinstance(value, int) else [int(n) for n in value]
+        return functional.avg_pool2d(*window, ceil_mode, exclusive, name=name)
+    largest: Variable = functional.max_pool2d(*window, ceil_mode=ceil_mode, name=name)
+    return largest
 
 
 def dropout(
@@ -198,77 +183,37 @@ def dropout(
 # Activations --------------------------------------------------------------------------------------------------------------
 
 
-def _simple(kind: str, op_type: str, x: Variable, name: str | None, **attrs: Any) -> Variable:
-    return Layer(kind, x, name=name).emit(op_type, x, **attrs)  # type: ignore[no-any-return]
+softplus = renamed("softplus(x, name=None)", functional.softplus, "log(1 + exp(x)).")
+leaky_relu = renamed("leaky_relu(x, alpha=0.02, name=None)", functional.leaky_relu, negative_slope="alpha")
+gelu = renamed("gelu(x, approximate=False)", functional.gelu)
+softmax = renamed("softmax(input, use_cudnn=False, name=None, axis=-1)", functional.softmax, x="input")
 
 
 def relu(x: Variable, name: str | None = None) -> Variable:
-    """max(x, 0)."""
-    return _simple("relu", "Relu", x, name)
-
-
-def sigmoid(x: Variable, name: str | None = None) -> Variable:
-    """1 / (1 + exp(-x))."""
-    return _simple("sigmoid", "Sigmoid", x, name)
-
-
-def softplus(x: Variable, name: str | None = None) -> Variable:
-    """log(1 + exp(x))."""
-    return _simple("softplus", "Softplus", x, name)
-
-
-def softsign(x: Variable, name: str | None = None) -> Variable:
-    """x / (1 + abs(x))."""
-    return _simple("softsign", "Softsign", x, name)
-
-
-def leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) -> Variable:
-    """x where positive, else ``alpha * x``."""
-    return _simple("leaky_relu", "LeakyRelu", x, name, alpha=alpha)
-
-
-def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
-    """x where positive, else ``alpha * (exp(x) - 1)``."""
-    return _simple("elu", "Elu", x, name, alpha=alpha)
+    """max(x, 0), in the element type of x."""
+    return LayerHelper("relu", x, name=name).result("Relu", x)
 
 
 def relu6(x: Variable, threshold: float = 6.0, name: str | None = None) -> Variable:
     """x limited to [0, threshold]."""
-    return Layer("relu6", x, name=name).emit("Clip", x, 0.0, threshold)  # type: ignore[no-any-return]
-
-
-def gelu(x: Variable, approximate: bool = False) -> Variable:
-    """x times the normal distribution function of x, exact or by tanh."""
-    return _simple("gelu", "Gelu", x, None, approximate="tanh" if approximate else "none")
+    return functional.hardtanh(x, 0.0, threshold, LayerHelper("relu6", x, name=name).name)
 
 
 def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
     """x * sigmoid(beta * x)."""
-    layer = Layer("swish", x, name=name)
-    return layer.emit("Mul", x, layer.op.Sigmoid(layer.op.Mul(x, beta)))  # type: ignore[no-any-return]
-
-
-def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1) -> Variable:
-    """exp(x) divided by its sum over ``axis``."""
-    return _simple("softmax", "Softmax", input, name, axis=axis)
+    layer = LayerHelper("swish", x, name=name)
+    return layer.result("Mul", x, layer.op.Sigmoid(layer.op.Mul(x, beta)))
 
 
 def log_softmax(input: Variable, axis: int = -1, dtype: Any = None, name: str | None = None) -> Variable:
     """Logarithm of ``softmax``."""
-    return _simple("log_softmax", "LogSoftmax", input if dtype is None else input.astype(dtype), name, axis=axis)
+    return functional.log_softmax(input if dtype is None else input.astype(dtype), axis, name=name)
 
 
 # Losses -------------------------------------------------------------------------------------------------------------------
 
 
-def square_error_cost(input: Variable, label: Variable) -> Variable:
-    """(input - label)^2, element by element."""
-    return functional.square_error_cost(input, label)
-
-
-def mse_loss(input: Variable, label: Variable) -> Variable:
-    """Mean of (input - label)^2."""
-    return functional.mse_loss(input, label)
+mse_loss = renamed("mse_loss(input, label)", functional.mse_loss, "Mean of (input - label)^2.")
 
 
 def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100) -> Variable:
@@ -279,9 +224,7 @@ def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ig
         >>> fluid.layers.cross_entropy(input=fluid.layers.softmax(x), label=label).shape
         (-1, 1)
     """
-    return functional.cross_entropy(
-        input, label, ignore_index=ignore_index, reduction="none", soft_label=soft_label, use_softmax=False
-    )
+    return functional.cross_entropy(input, label, None, ignore_index, "none", soft_label, use_softmax=False)
 
 
 def softmax_with_cross_entropy(
@@ -302,13 +245,13 @@ def sigmoid_cross_entropy_with_logits(
     x: Variable, label: Variable, ignore_index: int = -100, name: str | None = None, normalize: bool = False
 ) -> Variable:
     """max(x, 0) - x * label + log(1 + exp(-|x|)), 0 where the label is ``ignore_index``."""
-    layer = Layer("sigmoid_cross_entropy_with_logits", x, label, name=name)
+    layer = LayerHelper("sigmoid_cross_entropy_with_logits", x, label, name=name)
     op = layer.op
     kept = op.Cast(op.Not(op.Equal(label, op.constant(ignore_index, label.dtype))), to=x.dtype.number)
-    losses = op.Sub(op.Softplus(x), op.Mul(x, label))
+    found = logistic_of_scores(op, x, label)
     if not normalize:
-        return layer.emit("Mul", losses, kept)  # type: ignore[no-any-return]
-    return layer.emit("Div", op.Mul(losses, kept), op.Max(op.ReduceSum(kept, keepdims=0), 1.0))  # type: ignore[no-any-return]
+        return layer.result("Mul", found, kept)
+    return layer.result("Div", op.Mul(found, kept), op.Max(op.ReduceSum(kept, keepdims=0), 1.0))
 
 
 def smooth_l1(
@@ -319,15 +262,13 @@ def smooth_l1(
     sigma: float | None = None,
 ) -> Variable:
     """Sum over all but the first axis of 0.5 (sigma d)^2 where abs(d) < 1 / sigma^2, else abs(d) - 0.5 / sigma^2."""
-    layer = Layer("smooth_l1_loss", x, y)
+    layer = LayerHelper("smooth_l1_loss", x, y)
     op, square = layer.op, 1.0 if sigma is None else float(sigma) ** 2
     d = op.Sub(x, y) if inside_weight is None else op.Mul(op.Sub(x, y), inside_weight)
-    size = op.Abs(d)
-    near = op.Less(size, op.constant(1.0 / square, x.dtype))
-    losses = op.Where(near, op.Mul(op.Mul(d, d), 0.5 * square), op.Sub(size, 0.5 / square))
-    losses = losses if outside_weight is None else op.Mul(losses, outside_weight)
-    flat = op.Flatten(losses, axis=1)
-    return layer.emit("ReduceSum", flat, [1], keepdims=1)  # type: ignore[no-any-return]
+    found = huber(op, d, 1.0 / square)
+    found = found if sigma is None else op.Mul(found, square)
+    found = found if outside_weight is None else op.Mul(found, outside_weight)
+    return layer.result("ReduceSum", op.Flatten(found, axis=1), [1], keepdims=1)
 
 
 # Others -------------------------------------------------------------------------------------------------------------------
@@ -335,28 +276,28 @@ def smooth_l1(
 
 def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Variable:
     """1 at each index and 0 elsewhere; a last axis of size 1 is replaced. Indices outside are all zeros."""
-    layer = Layer("one_hot", input)
+    layer = LayerHelper("one_hot", input)
     op = layer.op
     index = op.Squeeze(input, [-1]) if input.ndim > 1 and input.shape[-1] == 1 else input
     same = op.Equal(op.Unsqueeze(op.Cast(index, to=7), [-1]), np.arange(depth))
-    return layer.emit("Cast", same, to=1)  # type: ignore[no-any-return]
+    return layer.result("Cast", same, to=1)
 
 
 def label_smooth(
     label: Variable, prior_dist: Variable | None = None, epsilon: float = 0.1, dtype: Any = "float32", name: str | None = None
 ) -> Variable:
     """(1 - epsilon) * label + epsilon * prior, the uniform distribution unless given."""
-    layer = Layer("label_smooth", label, name=name)
+    layer = LayerHelper("label_smooth", label, name=name)
     prior: Any = 1.0 / label.shape[-1] if prior_dist is None else prior_dist
-    return layer.emit("Add", layer.op.Mul(label, 1.0 - epsilon), prior * epsilon)  # type: ignore[no-any-return]
+    return layer.result("Add", layer.op.Mul(label, 1.0 - epsilon), prior * epsilon)
 
 
 def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | None = None) -> Variable:
     """x divided by its norm along ``axis``: x / sqrt(sum(x^2) + epsilon)."""
-    layer = Layer("l2_normalize", x, name=name)
+    layer = LayerHelper("l2_normalize", x, name=name)
     op = layer.op
     length = op.Sqrt(op.Add(op.ReduceSumSquare(x, [axis], keepdims=1), epsilon))
-    return layer.emit("Div", x, length)  # type: ignore[no-any-return]
+    return layer.result("Div", x, length)
 
 
 def lrn(
@@ -369,4 +310,5 @@ def lrn(
     data_format: str = "NCHW",
 ) -> Variable:
     """x / (k + alpha * sum of squares of n neighbouring channels)^beta. Krizhevsky et al. 2012."""
-    return _simple("lrn", "LRN", input, name, size=n, bias=float(k), alpha=float(alpha) * n, beta=float(beta))
+    layer = LayerHelper("lrn", input, name=name)
+    return layer.result("LRN", input, size=n, bias=float(k), alpha=float(alpha) * n, beta=float(beta))

@@ -1,4 +1,4 @@
-"""The functional forms of automatic differentiation, at the place where Paddle has them."""
+"""The functional forms of automatic differentiation, under the names that Paddle has here."""
 
 from onnxgrad.autograd.functional import Hessian, Jacobian, jvp, vjp
 

@@ -131,9 +131,9 @@ from onnxgrad.nn.functional.vision import (
     temporal_shift,
     upsample,
 )
+from onnxgrad.refusals import refusals
 from onnxgrad.tensor.creation import diag_embed
 from onnxgrad.tensor.inplace import in_place
-from onnxgrad.tensor.refused import refusals
 
 __all__ = [
     "adaptive_avg_pool1d",

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import as_dtype, floating, normal_axis, shape_of, unary
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.random import next_seed
 
 __all__ = [
@@ -58,7 +58,7 @@ def relu(x: Variable, name: str | None = None) -> Variable:
 
 def relu6(x: Variable, name: str | None = None) -> Variable:
     """min(max(x, 0), 6); gradient 0 at 0 and at 6."""
-    layer = Layer("relu6", x, name=name)
+    layer = LayerHelper("relu6", x, name=name)
     six = layer.op.constant(6.0, x.dtype)
     return layer.result("Where", layer.op.GreaterOrEqual(x, six), six, layer.op.Relu(x))
 
@@ -75,13 +75,13 @@ def tanh(x: Variable, name: str | None = None) -> Variable:
 
 def log_sigmoid(x: Variable, name: str | None = None) -> Variable:
     """Logarithm of ``sigmoid``: -softplus(-x)."""
-    layer = Layer("logsigmoid", x, name=name)
+    layer = LayerHelper("logsigmoid", x, name=name)
     return layer.result("Neg", layer.op.Softplus(layer.op.Neg(x)))
 
 
 def softplus(x: Variable, beta: float = 1, threshold: float = 20, name: str | None = None) -> Variable:
     """log(1 + exp(beta x)) / beta, and ``x`` itself where beta x is above the threshold."""
-    layer = Layer("softplus", x, name=name)
+    layer = LayerHelper("softplus", x, name=name)
     op = layer.op
     if beta == 1 and threshold >= _SOFTPLUS_IS_LINEAR:
         return layer.result("Softplus", x)
@@ -143,13 +143,13 @@ def gelu(x: Variable, approximate: bool = False, name: str | None = None) -> Var
 
 def silu(x: Variable, name: str | None = None) -> Variable:
     """x sigmoid(x)."""
-    layer = Layer("silu", x, name=name)
+    layer = LayerHelper("silu", x, name=name)
     return layer.result("Mul", x, layer.op.Sigmoid(x))
 
 
 def swish(x: Variable, name: str | None = None) -> Variable:
     """x sigmoid(x)."""
-    layer = Layer("swish", x, name=name)
+    layer = LayerHelper("swish", x, name=name)
     return layer.result("Mul", x, layer.op.Sigmoid(x))
 
 
@@ -176,13 +176,13 @@ def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
 
 def tanhshrink(x: Variable, name: str | None = None) -> Variable:
     """x - tanh(x)."""
-    layer = Layer("tanh_shrink", x, name=name)
+    layer = LayerHelper("tanh_shrink", x, name=name)
     return layer.result("Sub", x, layer.op.Tanh(x))
 
 
 def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
     """x limited to [min, max]."""
-    return Layer("hardtanh", x, name=name).result("Clip", x, float(min), float(max))
+    return LayerHelper("hardtanh", x, name=name).result("Clip", x, float(min), float(max))
 
 
 def hardsigmoid(x: Variable, slope: float = 0.1666667, offset: float = 0.5, name: str | None = None) -> Variable:
@@ -197,7 +197,7 @@ def hardswish(x: Variable, name: str | None = None) -> Variable:
 
 def thresholded_relu(x: Variable, threshold: float = 1.0, value: float = 0.0, name: str | None = None) -> Variable:
     """x where above the threshold, else ``value``."""
-    layer = Layer("thresholded_relu", x, name=name)
+    layer = LayerHelper("thresholded_relu", x, name=name)
     above = layer.op.Greater(x, layer.op.constant(float(threshold), x.dtype))
     return layer.result("Where", above, x, layer.op.constant(float(value), x.dtype))
 
@@ -210,7 +210,7 @@ def prelu(x: Variable, weight: Variable, data_format: str = "NCHW", name: str | 
         weight: vector of 1 element or one per channel.
         data_format: channels are on axis 1 if its second letter is C, else on the last axis.
     """
-    layer = Layer("prelu", x, weight, name=name)
+    layer = LayerHelper("prelu", x, weight, name=name)
     if weight.shape != (1,) and data_format[1] == "C" and x.ndim > 2:
         weight = layer.op.Reshape(weight, np.array([-1] + [1] * (x.ndim - 2)))
     return layer.result("PRelu", x, weight)
@@ -220,7 +220,7 @@ def rrelu(
     x: Variable, lower: float = 1.0 / 8.0, upper: float = 1.0 / 3.0, training: bool = True, name: str | None = None
 ) -> Variable:
     """x where positive, else x times a slope: random in [lower, upper] for each element in training, else their mean."""
-    layer = Layer("rrelu", x, name=name)
+    layer = LayerHelper("rrelu", x, name=name)
     op = layer.op
     if not training:
         return layer.result("LeakyRelu", x, alpha=(lower + upper) / 2.0)
@@ -239,7 +239,7 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
         >>> F.maxout(static.data("x", [None, 4, 3, 3]), groups=2).shape
         (-1, 2, 3, 3)
     """
-    layer = Layer("maxout", x, name=name)
+    layer = LayerHelper("maxout", x, name=name)
     axis = normal_axis(axis, x.ndim, "maxout")
     channels = x.shape[axis]
     if channels < 0 or channels % groups:
@@ -266,7 +266,7 @@ def log_softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None
 
 
 def _normalised(kind: str, op_type: str, x: Variable, axis: int, dtype: Any, name: str | None) -> Variable:
-    layer = Layer(kind, x, name=name)
+    layer = LayerHelper(kind, x, name=name)
     x = floating(layer.op, as_dtype(layer.op, x, dtype))
     if x.rank == 0:
         whole = getattr(layer.op, op_type)(layer.op.Reshape(x, np.array([1])), axis=0)
@@ -276,14 +276,14 @@ def _normalised(kind: str, op_type: str, x: Variable, axis: int, dtype: Any, nam
 
 def glu(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
     """The first half of ``x`` along ``axis`` times the sigmoid of the second half."""
-    layer = Layer("glu", x, name=name)
+    layer = LayerHelper("glu", x, name=name)
     first, second = layer.op.emit("Split", (x,), {"axis": axis, "num_outputs": 2}, outputs=2)
     return layer.result("Mul", first, layer.op.Sigmoid(second))
 
 
 def swiglu(x: Variable, y: Variable | None = None, name: str | None = None) -> Variable:
     """silu(x) y; without ``y``, of the two halves of ``x`` along the last axis."""
-    layer = Layer("swiglu", x, *([] if y is None else [y]), name=name)
+    layer = LayerHelper("swiglu", x, *([] if y is None else [y]), name=name)
     op = layer.op
     if y is None:
         x, y = op.emit("Split", (x,), {"axis": -1, "num_outputs": 2}, outputs=2)
@@ -291,17 +291,17 @@ def swiglu(x: Variable, y: Variable | None = None, name: str | None = None) -> V
 
 
 def gumbel_softmax(x: Variable, temperature: float = 1.0, hard: bool = False, axis: int = -1, name: str | None = None) -> Variable:
-    """Softmax of ``x`` plus Gumbel noise: a soft draw of one class (Jang, Gu and Poole 2017).
+    """Softmax of ``x`` plus Gumbel noise: a soft sample of one class (Jang, Gu and Poole 2017).
 
     Args:
-        temperature: the lower, the nearer to a hard draw.
-        hard: give the drawn class as ones and zeros, with the gradient of the soft draw.
+        temperature: the lower, the nearer to a hard sample.
+        hard: give the sampled class as ones and zeros, with the gradient of the soft sample.
     """
-    layer = Layer("gumbel_softmax", x, name=name)
+    layer = LayerHelper("gumbel_softmax", x, name=name)
     op = layer.op
     zeros = op.Expand(np.float32(0.0), shape_of(op, x))
-    drawn = op.RandomUniformLike(zeros, low=1e-20, high=1.0, seed=next_seed(op), dtype=1)
-    noise = op.Neg(op.Log(op.Neg(op.Log(op.Min(drawn, np.float32(1.0 - 2.0**-24))))))
+    sampled = op.RandomUniformLike(zeros, low=1e-20, high=1.0, seed=next_seed(op), dtype=1)
+    noise = op.Neg(op.Log(op.Neg(op.Log(op.Min(sampled, np.float32(1.0 - 2.0**-24))))))
     soft = op.Softmax(op.Div(op.Add(x, as_dtype(op, noise, x.dtype)), float(temperature)), axis=axis)
     if not hard:
         return layer.result("Identity", soft)

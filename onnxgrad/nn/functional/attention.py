@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
 from onnxgrad.nn.functional.common import dropout
 from onnxgrad.tensor.common import known_dim
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = ["flash_attention", "scaled_dot_product_attention"]
 
@@ -31,7 +31,7 @@ def scaled_dot_product_attention(
         query, key, value: variables of shape [batch, length, heads, size].
         attn_mask: added to the scores, or bool (True takes part); broadcasts to [batch, heads, length, length of key].
         dropout_p: dropout of the weights in training.
-        is_causal: a place sees itself and earlier ones only.
+        is_causal: a position attends to itself and earlier ones only.
 
     Raises:
         ArgumentError: if the operands do not have four axes.
@@ -41,7 +41,7 @@ def scaled_dot_product_attention(
         >>> F.scaled_dot_product_attention(q, q, q, is_causal=True).shape
         (-1, 5, 2, 8)
     """
-    layer = Layer("scaled_dot_product_attention", query, key, value, *([] if attn_mask is None else [attn_mask]), name=name)
+    layer = LayerHelper("scaled_dot_product_attention", query, key, value, *([] if attn_mask is None else [attn_mask]), name=name)
     op = layer.op
     if any(v.ndim != 4 for v in (query, key, value)):
         raise ArgumentError("scaled_dot_product_attention takes [batch, length, heads, size] operands.")

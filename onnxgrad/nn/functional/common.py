@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import attach_training
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
+from onnxgrad.losses import cosine_parts
 from onnxgrad.nn.functional.windows import numbers, pads_of
-from onnxgrad.passes.modes import attach_training
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
-from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable
 from onnxgrad.tensor.linalg import vector_norm
 from onnxgrad.tensor.random import next_seed
 
@@ -46,7 +47,7 @@ def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: st
         >>> F.linear(static.data("x", [None, 3]), static.data("w", [3, 4])).shape
         (-1, 4)
     """
-    layer = Layer("linear", x, weight, *([] if bias is None else [bias]), name=name)
+    layer = LayerHelper("linear", x, weight, *([] if bias is None else [bias]), name=name)
     y = layer.result("MatMul", x, weight)
     return y if bias is None else layer.result("Add", y, bias)
 
@@ -59,7 +60,7 @@ def bilinear(x1: Variable, x2: Variable, weight: Variable, bias: Variable | None
         >>> F.bilinear(a, b, w).shape
         (-1, 2)
     """
-    layer = Layer("bilinear", x1, x2, weight, *([] if bias is None else [bias]), name=name)
+    layer = LayerHelper("bilinear", x1, x2, weight, *([] if bias is None else [bias]), name=name)
     op = layer.op
     y = layer.result("Transpose", op.ReduceSum(op.Mul(op.MatMul(x1, weight), x2), [-1], keepdims=0), perm=[1, 0])
     return y if bias is None else layer.result("Add", y, bias)
@@ -81,7 +82,7 @@ def dropout(
     ``Program.clone(for_test=True)`` and ``Program.eval()`` switch it off.
 
     Args:
-        axis: zero whole slices: one draw for each place along these axes.
+        axis: zero whole slices: one sample for each index along these axes.
         training: False for inference.
         mode: 'downscale_in_infer' does not scale in training, but multiplies by 1 - p in inference.
 
@@ -92,7 +93,7 @@ def dropout(
         >>> F.dropout(static.data("x", [None, 3]), 0.2).shape
         (-1, 3)
     """
-    layer = Layer("dropout", x, name=name)
+    layer = LayerHelper("dropout", x, name=name)
     op = layer.op
     if not is_variable(p) and not 0 <= p <= 1:
         raise ArgumentError(f"dropout: p must lie in [0, 1], not {p}.")
@@ -115,7 +116,7 @@ def dropout(
     return layer.result("Mul", x, _dropped(layer, ones, ratio, training))
 
 
-def _dropped(layer: Layer, x: Variable, ratio: Any, training: bool) -> Variable:
+def _dropped(layer: LayerHelper, x: Variable, ratio: Any, training: bool) -> Variable:
     if x.is_eager and training:
         op = layer.op
         keep = op.Sub(1.0, ratio) if is_variable(ratio) else 1.0 - float(ratio)
@@ -155,7 +156,7 @@ def feature_alpha_dropout(x: Variable, p: float = 0.5, training: bool = True, na
 
 
 def _alpha_dropout(kind: str, x: Variable, p: float, training: bool, lead: int | None, name: str | None) -> Variable:
-    layer = Layer(kind, x, name=name)
+    layer = LayerHelper(kind, x, name=name)
     op = layer.op
     if not 0 <= p <= 1:
         raise ArgumentError(f"{kind}: p must lie in [0, 1], not {p}.")
@@ -166,8 +167,8 @@ def _alpha_dropout(kind: str, x: Variable, p: float, training: bool, lead: int |
     shape: Any = op.Shape(x)
     if lead is not None:
         shape = op.Where(np.arange(x.ndim) < lead, shape, np.array(1))
-    drawn = op.RandomUniformLike(op.Expand(np.float32(0.0), shape), low=0.0, high=1.0, seed=next_seed(op), dtype=1)
-    kept = op.GreaterOrEqual(drawn, np.float32(p))
+    sampled = op.RandomUniformLike(op.Expand(np.float32(0.0), shape), low=0.0, high=1.0, seed=next_seed(op), dtype=1)
+    kept = op.GreaterOrEqual(sampled, np.float32(p))
     a = ((1 - p) * (1 + p * _SELU_LIMIT**2)) ** -0.5
     y = op.Where(kept, x, op.constant(_SELU_LIMIT, x.dtype))
     return layer.result("Add", op.Mul(y, a), -a * _SELU_LIMIT * p)
@@ -203,7 +204,7 @@ def pad(
         >>> F.pad(static.data("x", [None, 3, 4, 4]), [1, 2, 0, 1]).shape
         (-1, 3, 5, 7)
     """
-    layer = Layer("pad3d", x, *([pad] if is_variable(pad) else []), name=name)
+    layer = LayerHelper("pad3d", x, *([pad] if is_variable(pad) else []), name=name)
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode not in modes:
         raise ArgumentError(f"pad: mode is one of {list(modes)}, not {mode!r}.")
@@ -228,7 +229,7 @@ def pad(
     return layer.result("Pad", x, pads, border, np.array([a for a, _ in ordered]), mode=modes[mode])
 
 
-def op_constant(layer: Layer, value: Any, like: Variable) -> Variable:
+def op_constant(layer: LayerHelper, value: Any, like: Variable) -> Variable:
     return layer.op.constant(np.asarray(value), like.dtype)
 
 
@@ -250,30 +251,30 @@ def embedding(
     scale_grad_by_freq: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Rows of a table, looked up by integer.
+    """Rows of an embedding, looked up by integer.
 
     Args:
         x: int32 or int64 indices of any shape.
-        weight: table of shape [rows, columns].
+        weight: embedding of shape [rows, columns].
         padding_idx: index whose row reads as zeros and receives no gradient; a negative one counts from the end.
         max_norm, norm_type: rows read are scaled down to this norm.
         sparse: accepted for compatibility.
 
     Raises:
-        ArgumentError: if ``padding_idx`` is outside the table, or for ``scale_grad_by_freq``, which is not offered.
+        ArgumentError: if ``padding_idx`` is outside the embedding, or for ``scale_grad_by_freq``, which is not offered.
 
     Example:
-        >>> F.embedding(static.data("ids", [None, 5], "int64"), static.data("table", [10, 4])).shape
+        >>> F.embedding(static.data("ids", [None, 5], "int64"), static.data("weight", [10, 4])).shape
         (-1, 5, 4)
     """
-    layer = Layer("embedding", x, weight, name=name)
+    layer = LayerHelper("embedding", x, weight, name=name)
     op = layer.op
     if scale_grad_by_freq:
         raise ArgumentError("embedding: scale_grad_by_freq is not offered. Divide the learning rate of rare rows instead.")
-    places = x if x.dtype.name in ("int32", "int64") else op.Cast(x, to=7)
+    indices = x if x.dtype.name in ("int32", "int64") else op.Cast(x, to=7)
     if max_norm is None and padding_idx is None:
-        return layer.result("Gather", weight, places)
-    rows = op.Gather(weight, places)
+        return layer.result("Gather", weight, indices)
+    rows = op.Gather(weight, indices)
     if max_norm is not None:
         length = vector_norm(rows, norm_type, -1, keepdim=True)
         longer = op.Greater(length, op.constant(float(max_norm), weight.dtype))
@@ -283,19 +284,19 @@ def embedding(
         return layer.result("Identity", rows)
     size = known_dim(weight, 0, "embedding with padding_idx")
     if not -size <= padding_idx < size:
-        raise ArgumentError(f"embedding: padding_idx {padding_idx} is outside the table of {size} rows.")
+        raise ArgumentError(f"embedding: padding_idx {padding_idx} is outside the embedding of {size} rows.")
     wanted = op.Not(op.Equal(x, op.constant(padding_idx % size, x.dtype)))
     return layer.result("Mul", rows, op.Unsqueeze(op.Cast(wanted, to=weight.dtype.number), [-1]))
 
 
 def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
-    """A new last axis with 1 at the place that ``x`` names, else 0, in float32.
+    """A new last axis with 1 at the index that ``x`` gives, else 0, in float32.
 
     Example:
         >>> F.one_hot(static.data("ids", [None, 5], "int64"), 7).shape
         (-1, 5, 7)
     """
-    layer = Layer("one_hot_v2", x, *([num_classes] if is_variable(num_classes) else []), name=name)
+    layer = LayerHelper("one_hot_v2", x, *([num_classes] if is_variable(num_classes) else []), name=name)
     op = layer.op
     if num_classes == -1 and not is_variable(num_classes):
         num_classes = op.Add(op.ReduceMax(as_dtype(op, x, "int64"), keepdims=0), np.array(1))
@@ -304,20 +305,20 @@ def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
 
 
 def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: str | None = None) -> Variable:
-    """A new last axis with 1 at the first ``x`` places, else 0.
+    """A new last axis with 1 at the first ``x`` indices, else 0.
 
     Args:
         x: lengths.
         maxlen: size of the new axis; the largest length unless given.
     """
-    layer = Layer("sequence_mask", x, *([maxlen] if is_variable(maxlen) else []), name=name)
+    layer = LayerHelper("sequence_mask", x, *([maxlen] if is_variable(maxlen) else []), name=name)
     op = layer.op
     lengths = as_dtype(op, x, "int64")
     if maxlen is None:
         maxlen = op.ReduceMax(lengths, keepdims=0)
     end: Any = op.Reshape(as_dtype(op, maxlen, "int64"), np.empty(0, np.int64)) if is_variable(maxlen) else np.array(maxlen)
-    places = op.Range(np.array(0), end, np.array(1))
-    return layer.result("Cast", op.Less(places, op.Unsqueeze(lengths, [-1])), to=dtype_of(dtype).number)
+    indices = op.Range(np.array(0), end, np.array(1))
+    return layer.result("Cast", op.Less(indices, op.Unsqueeze(lengths, [-1])), to=dtype_of(dtype).number)
 
 
 def label_smooth(label: Variable, prior_dist: Variable | None = None, epsilon: float = 0.1, name: str | None = None) -> Variable:
@@ -328,7 +329,7 @@ def label_smooth(label: Variable, prior_dist: Variable | None = None, epsilon: f
     """
     if not 0 <= epsilon <= 1:
         raise ArgumentError(f"label_smooth: epsilon must lie in [0, 1], not {epsilon}.")
-    layer = Layer("label_smooth", label, *([] if prior_dist is None else [prior_dist]), name=name)
+    layer = LayerHelper("label_smooth", label, *([] if prior_dist is None else [prior_dist]), name=name)
     op = layer.op
     prior: Any = op.Mul(prior_dist, float(epsilon)) if prior_dist is not None else epsilon / known_dim(label, -1, "label_smooth")
     return layer.result("Add", op.Mul(label, 1.0 - epsilon), prior)
@@ -344,24 +345,23 @@ def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e
         >>> F.cosine_similarity(static.data("x", [None, 3]), static.data("y", [None, 3])).shape
         (-1,)
     """
-    layer = Layer("cosine_similarity", x1, x2)
+    layer = LayerHelper("cosine_similarity", x1, x2)
     op = layer.op
-    product = op.ReduceSum(op.Mul(x1, x2), [axis], keepdims=0)
-    squares = op.Mul(op.ReduceSumSquare(x1, [axis], keepdims=0), op.ReduceSumSquare(x2, [axis], keepdims=0))
-    return layer.result("Div", product, op.Sqrt(op.Clip(squares, float(eps) ** 2)))
+    product, first, second = cosine_parts(op, x1, x2, axis)
+    return layer.result("Div", product, op.Sqrt(op.Clip(op.Mul(first, second), float(eps) ** 2)))
 
 
 def pairwise_distance(
     x: Variable, y: Variable, p: float = 2.0, epsilon: float = 1e-6, keepdim: bool = False, name: str | None = None
 ) -> Variable:
     """p-norm of ``x - y + epsilon`` along the last axis."""
-    op = Layer("pairwise_distance", x, y, name=name).op
+    op = LayerHelper("pairwise_distance", x, y, name=name).op
     return vector_norm(op.Add(op.Sub(x, y), float(epsilon)), float(p), -1, keepdim)
 
 
 def pdist(x: Variable, p: float = 2.0, name: str | None = None) -> Variable:
     """Distances of all pairs of rows, first with all later ones, as a vector; the number of rows must be known."""
-    layer = Layer("pdist", x, name=name)
+    layer = LayerHelper("pdist", x, name=name)
     first, second = np.triu_indices(known_dim(x, 0, "pdist"), 1)
     difference = layer.op.Sub(layer.op.Gather(x, first), layer.op.Gather(x, second))
     return vector_norm(difference, float(p), -1)
@@ -375,7 +375,7 @@ def unfold(
 ) -> Variable:
     """The windows of an image as columns, of shape [N, C * height * width of a window, windows].
 
-    A convolution with filters that pick one element each.
+    A convolution with filters that select one element each.
 
     Args:
         x: variable of rank 4 with a known number of channels.
@@ -384,13 +384,13 @@ def unfold(
         >>> F.unfold(static.data("x", [None, 3, 4, 4]), 2).shape
         (-1, 12, 9)
     """
-    layer = Layer("unfold", x, name=name)
+    layer = LayerHelper("unfold", x, name=name)
     op = layer.op
     channels = known_dim(x, 1, "unfold")
     kernel = numbers(kernel_sizes, 2)
     taps = kernel[0] * kernel[1]
     filters = np.tile(np.eye(taps).reshape(taps, 1, *kernel), (channels, 1, 1, 1))
-    window = {"strides": numbers(strides, 2), "dilations": numbers(dilations, 2), "pads": _image_pads(paddings)}
+    window: dict[str, Any] = {"strides": numbers(strides, 2), "dilations": numbers(dilations, 2), "pads": _image_pads(paddings)}
     columns = op.Conv(x, op.constant(filters, x.dtype), group=channels, **window)
     return layer.result("Reshape", columns, np.array([0, 0, -1]))
 
@@ -422,7 +422,7 @@ def fold(
         >>> F.fold(static.data("x", [2, 12, 9]), [4, 4], 2).shape
         (2, 3, 4, 4)
     """
-    layer = Layer("fold", x, name=name)
+    layer = LayerHelper("fold", x, name=name)
     size, kernel = numbers(output_sizes, 2), numbers(kernel_sizes, 2)
-    window = {"strides": numbers(strides, 2), "dilations": numbers(dilations, 2), "pads": _image_pads(paddings)}
+    window: dict[str, Any] = {"strides": numbers(strides, 2), "dilations": numbers(dilations, 2), "pads": _image_pads(paddings)}
     return layer.result("Col2Im", x, np.array(size), np.array(kernel), **window)

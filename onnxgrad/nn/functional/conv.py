@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
-from onnxgrad.nn.functional.windows import (
-    Numbers,
-    Padding,
-    channels_last,
-    in_layout,
-    numbers,
-    pads_of,
-    to_channels_first,
-    window_pads,
-)
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.nn.functional.windows import Numbers, Padding, Window, numbers, window_pads
 
 __all__ = ["conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]
 
@@ -33,7 +23,8 @@ def conv1d(
     name: str | None = None,
 ) -> Variable:
     """``conv2d`` along one axis; the weight has shape [out, in / groups, k]."""
-    return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+    window = Window("conv1d", 1, x, data_format, weight, bias, name=name)
+    return _conv(window, weight, stride, padding, dilation, groups)
 
 
 def conv2d(
@@ -68,7 +59,8 @@ def conv2d(
         >>> F.conv2d(x, w, padding=1, stride=2).shape
         (-1, 4, 4, 4)
     """
-    return _conv("conv2d", 2, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+    window = Window("conv2d", 2, x, data_format, weight, bias, name=name)
+    return _conv(window, weight, stride, padding, dilation, groups)
 
 
 def conv3d(
@@ -83,37 +75,23 @@ def conv3d(
     name: str | None = None,
 ) -> Variable:
     """``conv2d`` along three axes; the weight has shape [out, in / groups, depth, height, width]."""
-    return _conv("conv3d", 3, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+    window = Window("conv3d", 3, x, data_format, weight, bias, name=name)
+    return _conv(window, weight, stride, padding, dilation, groups)
 
 
-def _conv(
-    kind: str,
-    axes: int,
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    data_format: str,
-    name: str | None,
-) -> Variable:
-    layer = Layer(kind, x, weight, *([] if bias is None else [bias]), name=name)
-    last = channels_last(data_format, axes)
-    x = to_channels_first(layer, x, last)
+def _conv(window: Window, weight: Variable, stride: Any, padding: Any, dilation: Any, groups: int) -> Variable:
+    kind, axes = window.kind, window.axes
     strides, dilations = numbers(stride, axes, f"{kind}: stride"), numbers(dilation, axes, f"{kind}: dilation")
     attrs: dict[str, Any] = {"strides": strides, "group": groups}
-    pads = pads_of(padding, axes, last)
+    pads = window.pads(padding)
     if isinstance(pads, str):
         kernel = _kernel(kind, weight)
         attrs["kernel_shape"] = kernel
         dilations = [1] * axes if pads == "SAME" else dilations
-        attrs.update(window_pads(x, pads, kernel, strides))
+        attrs.update(window_pads(window.x, pads, kernel, strides))
     else:
         attrs["pads"] = pads
-    operands = (x, weight) if bias is None else (x, weight, bias)
-    return in_layout(layer, layer.result("Conv", *operands, dilations=dilations, **attrs), last)
+    return window.result("Conv", window.x, *window.operands, dilations=dilations, **attrs)
 
 
 def _kernel(kind: str, weight: Variable) -> list[int]:
@@ -140,9 +118,8 @@ def conv1d_transpose(
     name: str | None = None,
 ) -> Variable:
     """``conv2d_transpose`` along one axis; the weight has shape [in, out / groups, k]."""
-    return _transposed(
-        "conv1d_transpose", 1, x, weight, bias, stride, padding, output_padding, groups, dilation, output_size, data_format, name
-    )
+    window = Window("conv1d_transpose", 1, x, data_format, weight, bias, name=name)
+    return _transposed(window, weight, stride, padding, output_padding, dilation, groups, output_size)
 
 
 def conv2d_transpose(
@@ -176,9 +153,8 @@ def conv2d_transpose(
         >>> F.conv2d_transpose(x, w, stride=2, padding=1, output_size=[8, 8]).shape
         (-1, 2, 8, 8)
     """
-    return _transposed(
-        "conv2d_transpose", 2, x, weight, bias, stride, padding, output_padding, groups, dilation, output_size, data_format, name
-    )
+    window = Window("conv2d_transpose", 2, x, data_format, weight, bias, name=name)
+    return _transposed(window, weight, stride, padding, output_padding, dilation, groups, output_size)
 
 
 def conv3d_transpose(
@@ -195,32 +171,23 @@ def conv3d_transpose(
     name: str | None = None,
 ) -> Variable:
     """``conv2d_transpose`` along three axes; the weight has shape [in, out / groups, depth, height, width]."""
-    return _transposed(
-        "conv3d_transpose", 3, x, weight, bias, stride, padding, output_padding, groups, dilation, output_size, data_format, name
-    )
+    window = Window("conv3d_transpose", 3, x, data_format, weight, bias, name=name)
+    return _transposed(window, weight, stride, padding, output_padding, dilation, groups, output_size)
 
 
 def _transposed(
-    kind: str,
-    axes: int,
-    x: Variable,
+    window: Window,
     weight: Variable,
-    bias: Variable | None,
     stride: Any,
     padding: Any,
     output_padding: Any,
-    groups: int,
     dilation: Any,
+    groups: int,
     output_size: Any,
-    data_format: str,
-    name: str | None,
 ) -> Variable:
-    layer = Layer(kind, x, weight, *([] if bias is None else [bias]), name=name)
-    last = channels_last(data_format, axes)
-    x = to_channels_first(layer, x, last)
+    kind, axes, x = window.kind, window.axes, window.x
     kernel, strides, dilations = _kernel(kind, weight), numbers(stride, axes), numbers(dilation, axes)
-    extra = numbers(output_padding, axes)
-    pads = pads_of(padding, axes, last)
+    extra, pads = numbers(output_padding, axes), window.pads(padding)
     if pads == "SAME":
         dilations = [1] * axes
         pads = window_pads(x, pads, kernel, strides).get("pads", pads)
@@ -232,18 +199,8 @@ def _transposed(
         if any(extra):
             raise ArgumentError(f"{kind}: give output_size or output_padding, not both.")
         extra = _missing(kind, x, kernel, strides, dilations, pads, numbers(output_size, axes))
-    operands = (x, weight) if bias is None else (x, weight, bias)
-    y = layer.result(
-        "ConvTranspose",
-        *operands,
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        group=groups,
-        output_padding=extra,
-        kernel_shape=kernel,
-    )
-    return in_layout(layer, y, last)
+    attrs = {"strides": strides, "dilations": dilations, "pads": pads, "kernel_shape": kernel}
+    return window.result("ConvTranspose", x, *window.operands, group=groups, output_padding=extra, **attrs)
 
 
 def _missing(

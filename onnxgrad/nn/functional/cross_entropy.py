@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis
-from onnxgrad.tensor.layer import Layer, require_variables
+from onnxgrad.tensor.layer import LayerHelper, require_variables
 
 __all__ = ["cross_entropy", "nll_loss", "softmax_with_cross_entropy"]
 
@@ -53,7 +53,7 @@ def cross_entropy(
     require_variables("cross_entropy", input, label)
     if reduction not in ("mean", "sum", "none"):
         raise ArgumentError(f"cross_entropy: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
-    layer = Layer("cross_entropy", input, label, *([] if weight is None else [weight]), name=name)
+    layer = LayerHelper("cross_entropy", input, label, *([] if weight is None else [weight]), name=name)
     rank = input.ndim
     axis = normal_axis(axis, rank, "cross_entropy")
     if soft_label or label_smoothing > 0.0:
@@ -68,7 +68,7 @@ def cross_entropy(
 
 
 def _classes(
-    layer: Layer, op_type: str, scores: Variable, label: Variable, weight: Any, ignore_index: int, reduction: str, axis: int
+    layer: LayerHelper, op_type: str, scores: Variable, label: Variable, weight: Any, ignore_index: int, reduction: str, axis: int
 ) -> Variable:
     """One of ONNX's losses for integer classes, which wants the class axis second"""
     op, rank = layer.op, scores.ndim
@@ -91,7 +91,7 @@ def _classes(
 
 
 def _soft(
-    layer: Layer,
+    layer: LayerHelper,
     input: Variable,
     label: Variable,
     weight: Variable | None,
@@ -147,7 +147,7 @@ def softmax_with_cross_entropy(
         >>> F.softmax_with_cross_entropy(logits, label).shape
         (-1, 1)
     """
-    layer = Layer("softmax_with_cross_entropy", logits, label)
+    layer = LayerHelper("softmax_with_cross_entropy", logits, label)
     axis = normal_axis(axis, logits.ndim, "softmax_with_cross_entropy")
     if soft_label:
         loss = _soft(layer, logits, label, None, ignore_index, "none", True, axis, True, 0.0)
@@ -175,7 +175,7 @@ def nll_loss(
         >>> F.nll_loss(static.data("x", [None, 3]), static.data("label", [None], "int64")).shape
         ()
     """
-    layer = Layer("nll_loss", input, label, *([] if weight is None else [weight]), name=name)
+    layer = LayerHelper("nll_loss", input, label, *([] if weight is None else [weight]), name=name)
     if reduction not in ("mean", "sum", "none"):
         raise ArgumentError(f"nll_loss: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
     return _classes(layer, "NegativeLogLikelihoodLoss", input, label, weight, ignore_index, reduction, 1)

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
+from onnxgrad.losses import absolute_error, cosine_parts, huber, kl_of_positive, logistic, squared_error
 from onnxgrad.tensor.common import as_dtype, known_dim
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.linalg import vector_norm
 
 __all__ = [
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 
-def reduced(layer: Layer, x: Variable, reduction: str) -> Variable:
+def reduced(layer: LayerHelper, x: Variable, reduction: str) -> Variable:
     """The losses as they are, their sum, or their mean.
 
     Raises:
@@ -53,11 +54,11 @@ def reduced(layer: Layer, x: Variable, reduction: str) -> Variable:
     return layer.result(op_type, x, keepdims=0)
 
 
-def _layer(kind: str, reduction: str, *items: Any, name: str | None = None) -> Layer:
+def _layer(kind: str, reduction: str, *items: Any, name: str | None = None) -> LayerHelper:
     """The layer of a loss, whose reduction is checked before anything is appended"""
     if reduction not in ("mean", "sum", "none"):
         raise ArgumentError(f"{kind}: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
-    return Layer(kind, *(item for item in items if item is not None), name=name)
+    return LayerHelper(kind, *(item for item in items if item is not None), name=name)
 
 
 # Distances -----------------------------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
         >>> F.square_error_cost(static.data("x", [None, 1]), static.data("y", [None, 1])).shape
         (-1, 1)
     """
-    layer = Layer("square_error_cost", input, label)
+    layer = LayerHelper("square_error_cost", input, label)
     difference = layer.result("Sub", input, label)
     return layer.result("Mul", difference, difference)
 
@@ -78,14 +79,13 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
 def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """Squared difference."""
     layer = _layer("mse_loss", reduction, input, label, name=name)
-    difference = layer.op.Sub(input, label)
-    return reduced(layer, layer.op.Mul(difference, difference), reduction)
+    return reduced(layer, squared_error(layer.op, input, label), reduction)
 
 
 def l1_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """Absolute difference."""
     layer = _layer("l1_loss", reduction, input, label, name=name)
-    return reduced(layer, layer.op.Abs(layer.op.Sub(input, label)), reduction)
+    return reduced(layer, absolute_error(layer.op, input, label), reduction)
 
 
 def smooth_l1_loss(
@@ -103,9 +103,7 @@ def smooth_l1_loss(
     """
     layer = _layer("smooth_l1_loss", reduction, input, label, name=name)
     op = layer.op
-    size = op.Abs(op.Sub(input, label))
-    near = op.Less(size, op.constant(float(delta), input.dtype))
-    loss = op.Where(near, op.Mul(op.Mul(size, size), 0.5), op.Mul(op.Sub(size, delta / 2), float(delta)))
+    loss = huber(op, op.Sub(input, label), delta)
     return reduced(layer, loss if is_huber else op.Div(loss, float(delta)), reduction)
 
 
@@ -153,16 +151,8 @@ def binary_cross_entropy_with_logits(
         pos_weight: a factor for the part of positive labels.
     """
     layer = _layer("sigmoid_cross_entropy_with_logits", reduction, logit, label, weight, pos_weight, name=name)
-    loss = _logistic(layer.op, logit, label, pos_weight)
+    loss = logistic(layer.op, logit, label, pos_weight)
     return reduced(layer, loss if weight is None else layer.op.Mul(loss, weight), reduction)
-
-
-def _logistic(op: Any, logit: Variable, label: Variable, pos_weight: Variable | None = None) -> Any:
-    """(1 - t) x + (1 + (w - 1) t) softplus(-x)"""
-    smooth = op.Softplus(op.Neg(logit))
-    if pos_weight is not None:
-        smooth = op.Mul(smooth, op.Add(op.Mul(op.Sub(pos_weight, 1.0), label), 1.0))
-    return op.Add(op.Mul(op.Sub(1.0, label), logit), smooth)
 
 
 def sigmoid_focal_loss(
@@ -184,7 +174,7 @@ def sigmoid_focal_loss(
     op = layer.op
     p = op.Sigmoid(logit)
     wrong = op.Sub(op.Add(p, label), op.Mul(op.Mul(p, label), 2.0))
-    loss = op.Mul(_logistic(op, logit, label), op.Pow(wrong, op.constant(float(gamma), logit.dtype)))
+    loss = op.Mul(logistic(op, logit, label), op.Pow(wrong, op.constant(float(gamma), logit.dtype)))
     if alpha > 0:
         loss = op.Mul(loss, op.Add(op.Mul(label, 2 * alpha - 1), 1 - alpha))
     return reduced(layer, loss if normalizer is None else op.Div(loss, normalizer), reduction)
@@ -192,7 +182,7 @@ def sigmoid_focal_loss(
 
 def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
     """-label log(input + epsilon) - (1 - label) log(1 - input + epsilon), element by element."""
-    layer = Layer("log_loss", input, label, name=name)
+    layer = LayerHelper("log_loss", input, label, name=name)
     op = layer.op
     hit = op.Mul(label, op.Log(op.Add(input, float(epsilon))))
     miss = op.Mul(op.Sub(1.0, label), op.Log(op.Sub(1.0 + epsilon, input)))
@@ -235,9 +225,7 @@ def kl_div(
     if log_target:
         loss = op.Mul(op.Exp(label), op.Sub(label, input))
     else:
-        positive = op.Greater(label, op.constant(0.0, label.dtype))
-        log = op.Log(op.Where(positive, label, op.constant(1.0, label.dtype)))
-        loss = op.Where(positive, op.Mul(label, op.Sub(log, input)), op.constant(0.0, input.dtype))
+        loss = kl_of_positive(op, input, label)
     if reduction != "batchmean":
         return reduced(layer, loss, reduction)
     rows = op.Cast(op.Squeeze(op.Shape(input, start=0, end=1), [0]), to=input.dtype.number)
@@ -293,8 +281,7 @@ def gaussian_nll_loss(
     if variance.ndim == input.ndim - 1:
         variance = op.Unsqueeze(variance, [-1])
     v = op.Clip(variance, float(epsilon))
-    difference = op.Sub(input, label)
-    loss = op.Mul(op.Add(op.Log(v), op.Div(op.Mul(difference, difference), v)), 0.5)
+    loss = op.Mul(op.Add(op.Log(v), op.Div(squared_error(op, input, label), v)), 0.5)
     return reduced(layer, op.Add(loss, 0.5 * math.log(2 * math.pi)) if full else loss, reduction)
 
 
@@ -333,8 +320,8 @@ def cosine_embedding_loss(
     op = layer.op
     if label.ndim != input1.ndim - 1:
         raise ArgumentError(f"cosine_embedding_loss: the label has {label.ndim} axes; it needs {input1.ndim - 1}.")
-    squares = [op.Add(op.ReduceSumSquare(v, [-1], keepdims=0), 1e-12) for v in (input1, input2)]
-    cosine = op.Div(op.ReduceSum(op.Mul(input1, input2), [-1], keepdims=0), op.Sqrt(op.Mul(*squares)))
+    product, first, second = cosine_parts(op, input1, input2, -1)
+    cosine = op.Div(product, op.Sqrt(op.Mul(op.Add(first, 1e-12), op.Add(second, 1e-12))))
     zero = op.constant(0.0, input1.dtype)
     near = op.Where(op.Equal(label, op.constant(1, label.dtype)), op.Sub(1.0, cosine), zero)
     far = op.Where(op.Equal(label, op.constant(-1, label.dtype)), op.Relu(op.Sub(cosine, float(margin))), zero)
@@ -360,7 +347,7 @@ def triplet_margin_loss(
     """
 
     def distance(a: Variable, b: Variable) -> Variable:
-        op = Layer("pairwise_distance", a, b).op
+        op = LayerHelper("pairwise_distance", a, b).op
         return vector_norm(op.Add(op.Sub(a, b), float(epsilon)), float(p), -1)
 
     return triplet_margin_with_distance_loss(input, positive, negative, distance, margin, swap, reduction, name)
@@ -397,7 +384,7 @@ def multi_label_soft_margin_loss(
     """
     layer = _layer("multi_label_soft_margin_loss", reduction, input, label, weight, name=name)
     op = layer.op
-    loss = _logistic(op, input, as_dtype(op, label, input.dtype))
+    loss = logistic(op, input, as_dtype(op, label, input.dtype))
     loss = loss if weight is None else op.Mul(loss, weight)
     return reduced(layer, op.ReduceMean(loss, [-1], keepdims=0), reduction)
 
@@ -425,8 +412,8 @@ def multi_margin_loss(
         excess = op.Mul(excess, op.Gather(weight, column))
     wrong = op.Not(op.Equal(column, op.constant(np.arange(classes))))
     powers = op.Relu(excess) if p == 1 else op.Pow(op.Relu(excess), op.constant(float(p), input.dtype))
-    losses = op.Where(wrong, powers, op.constant(0.0, input.dtype))
-    return reduced(layer, op.ReduceMean(losses, [1], keepdims=0), reduction)
+    counted = op.Where(wrong, powers, op.constant(0.0, input.dtype))
+    return reduced(layer, op.ReduceMean(counted, [1], keepdims=0), reduction)
 
 
 # Others --------------------------------------------------------------------------------------------------------------
@@ -439,7 +426,7 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
         input: variable of shape [N, ..., classes].
         label: integers of shape [N, ..., 1].
     """
-    layer = Layer("dice_loss", input, label, name=name)
+    layer = LayerHelper("dice_loss", input, label, name=name)
     op = layer.op
     classes = known_dim(input, -1, "dice_loss")
     values = op.constant([0.0, 1.0], input.dtype)
@@ -458,7 +445,7 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
         anchor, positive: variables of shape [N, features].
         labels: one number per row.
     """
-    layer = Layer("npair_loss", anchor, positive, labels)
+    layer = LayerHelper("npair_loss", anchor, positive, labels)
     op = layer.op
     column = op.Reshape(labels, np.array([-1, 1]))
     same = op.Cast(op.Equal(column, op.Transpose(column, perm=[1, 0])), to=anchor.dtype.number)

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.ir.variable import Variable
-from onnxgrad.passes.modes import attach_training
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import attach_training
+from onnxgrad.nn.functional.layout import in_layout, is_last, to_channels_first
 from onnxgrad.tensor.common import shape_of
-from onnxgrad.tensor.layer import Layer, overwritten
+from onnxgrad.tensor.layer import LayerHelper, overwritten
 from onnxgrad.tensor.linalg import vector_norm
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
@@ -35,7 +36,7 @@ def batch_norm(
         x: variable of rank 2 to 5.
         running_mean, running_var: one number per channel. If they are parameters, a training run replaces them by
             ``momentum * old + (1 - momentum) * batch``, with the biased variance of the batch.
-        weight, bias: scale and shift per channel (1 and 0).
+        weight, bias: scale and bias per channel (1 and 0).
         training: normalise by the batch.
         data_format: channels are on axis 1 if its second letter is C, else on the last axis.
         use_global_stats: True for the running statistics in training too.
@@ -47,11 +48,10 @@ def batch_norm(
         (-1, 3, 4, 4)
     """
     given = [v for v in (weight, bias) if v is not None]
-    layer = Layer("batch_norm", x, running_mean, running_var, *given, name=name)
+    layer = LayerHelper("batch_norm", x, running_mean, running_var, *given, name=name)
     op = layer.op
-    last = x.ndim > 2 and data_format[1] != "C"
-    if last:
-        x = op.Transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])
+    last = is_last(data_format, x)
+    x = to_channels_first(layer, x, last)
     size = shape_of(op, running_mean)
     scale = op.Expand(op.constant(1.0, x.dtype), size) if weight is None else weight
     shift = op.Expand(op.constant(0.0, x.dtype), size) if bias is None else bias
@@ -68,7 +68,7 @@ def batch_norm(
         if x.is_eager:
             overwritten("batch_norm", running_mean, mean.detach())
             overwritten("batch_norm", running_var, variance.detach())
-    return layer.result("Transpose", y, perm=[0, *range(2, x.ndim), 1]) if last else y
+    return in_layout(layer, y, last)
 
 
 def layer_norm(
@@ -89,7 +89,7 @@ def layer_norm(
         >>> F.layer_norm(static.data("x", [None, 3, 4]), [3, 4]).shape
         (-1, 3, 4)
     """
-    layer = Layer("layer_norm", x, *(v for v in (weight, bias) if v is not None), name=name)
+    layer = LayerHelper("layer_norm", x, *(v for v in (weight, bias) if v is not None), name=name)
     op = layer.op
     shape = [normalized_shape] if isinstance(normalized_shape, int) else [int(n) for n in normalized_shape]
     scale = op.constant(np.ones(shape), x.dtype) if weight is None else weight
@@ -105,7 +105,7 @@ def rms_norm(
     name: str | None = None,
 ) -> Variable:
     """Divide by the root of the mean square over the last axes, then scale. Zhang and Sennrich 2019."""
-    layer = Layer("rms_norm", x, *([] if weight is None else [weight]), name=name)
+    layer = LayerHelper("rms_norm", x, *([] if weight is None else [weight]), name=name)
     op = layer.op
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     mean = op.ReduceMean(op.Mul(x, x), list(range(-count, 0)), keepdims=1)
@@ -129,7 +129,7 @@ def instance_norm(
 
     Args:
         x: variable of rank 2 to 5, channels on axis 1.
-        weight, bias: scale and shift per channel (1 and 0).
+        weight, bias: scale and bias per channel (1 and 0).
         use_input_stats: False to normalise by ``running_mean`` and ``running_var``.
         momentum: accepted for compatibility; the running statistics are never replaced, as in Paddle.
 
@@ -139,12 +139,12 @@ def instance_norm(
     """
     if not use_input_stats and running_mean is not None and running_var is not None:
         return batch_norm(x, running_mean, running_var, weight, bias, epsilon=eps, name=name)
-    layer = Layer("instance_norm", x, *(v for v in (weight, bias) if v is not None), name=name)
+    layer = LayerHelper("instance_norm", x, *(v for v in (weight, bias) if v is not None), name=name)
     scale, shift = _per_channel(layer, x, weight, 1.0), _per_channel(layer, x, bias, 0.0)
     return layer.result("InstanceNormalization", x, scale, shift, epsilon=float(eps))
 
 
-def _per_channel(layer: Layer, x: Variable, given: Variable | None, value: float) -> Any:
+def _per_channel(layer: LayerHelper, x: Variable, given: Variable | None, value: float) -> Any:
     if given is not None:
         return given
     op, channels = layer.op, x.shape[1]
@@ -172,14 +172,12 @@ def group_norm(
         >>> F.group_norm(static.data("x", [None, 4, 3, 3]), num_groups=2).shape
         (-1, 4, 3, 3)
     """
-    layer = Layer("group_norm", x, *(v for v in (weight, bias) if v is not None), name=name)
-    op = layer.op
+    layer = LayerHelper("group_norm", x, *(v for v in (weight, bias) if v is not None), name=name)
     last = data_format[1] != "C"
-    if last:
-        x = op.Transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])
+    x = to_channels_first(layer, x, last)
     scale, shift = _per_channel(layer, x, weight, 1.0), _per_channel(layer, x, bias, 0.0)
     y = layer.result("GroupNormalization", x, scale, shift, num_groups=num_groups, epsilon=float(epsilon))
-    return layer.result("Transpose", y, perm=[0, *range(2, x.ndim), 1]) if last else y
+    return in_layout(layer, y, last)
 
 
 def local_response_norm(
@@ -197,23 +195,21 @@ def local_response_norm(
         >>> F.local_response_norm(static.data("x", [None, 4, 3, 3]), size=3).shape
         (-1, 4, 3, 3)
     """
-    layer = Layer("lrn", x, name=name)
-    op = layer.op
-    last = x.ndim > 2 and data_format[1] != "C"
-    if last:
-        x = op.Transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])
+    layer = LayerHelper("lrn", x, name=name)
+    last = is_last(data_format, x)
+    x = to_channels_first(layer, x, last)
     if size % 2:
         y = layer.result("LRN", x, size=size, alpha=float(alpha), beta=float(beta), bias=float(k))
     else:
         y = layer.result("Div", x, _even_window(layer, x, size, alpha, beta, k))
-    return layer.result("Transpose", y, perm=[0, *range(2, x.ndim), 1]) if last else y
+    return in_layout(layer, y, last)
 
 
-def _even_window(layer: Layer, x: Variable, size: int, alpha: float, beta: float, k: float) -> Any:
+def _even_window(layer: LayerHelper, x: Variable, size: int, alpha: float, beta: float, k: float) -> Any:
     """The divisor for an even window, whose longer half lies before the channel in Paddle and behind it in ONNX"""
     op = layer.op
     planes = op.Unsqueeze(op.Reshape(op.Mul(x, x), np.array([0, 0, -1])), [1])
-    window = {"kernel_shape": [size, 1], "strides": [1, 1], "pads": [size // 2, 0, (size - 1) // 2, 0]}
+    window: dict[str, Any] = {"kernel_shape": [size, 1], "strides": [1, 1], "pads": [size // 2, 0, (size - 1) // 2, 0]}
     mean = op.Reshape(op.AveragePool(planes, count_include_pad=1, **window), op.Shape(x), allowzero=1)
     return op.Pow(op.Add(op.Mul(mean, float(alpha)), float(k)), op.constant(float(beta), x.dtype))
 
@@ -225,6 +221,6 @@ def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, 
         >>> F.normalize(static.data("x", [None, 3])).shape
         (-1, 3)
     """
-    layer = Layer("normalize", x, name=name)
+    layer = LayerHelper("normalize", x, name=name)
     length = vector_norm(x, float(p), axis if x.ndim > 1 else 0, keepdim=True)
     return layer.result("Div", x, layer.op.Max(length, float(epsilon)))

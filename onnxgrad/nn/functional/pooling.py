@@ -9,20 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, NotOffered
-from onnxgrad.ir.variable import Variable
-from onnxgrad.nn.functional.windows import (
-    Numbers,
-    Padding,
-    channels_last,
-    in_layout,
-    numbers,
-    pads_of,
-    to_channels_first,
-    window_pads,
-)
+from onnxgrad.nn.functional.layout import channels_last
+from onnxgrad.nn.functional.windows import Numbers, Padding, Window, numbers, pads_of
 from onnxgrad.tensor.common import known_dim, shape_of
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -43,13 +35,6 @@ __all__ = [
     "max_unpool2d",
     "max_unpool3d",
 ]
-
-
-def _windows(x: Variable, axes: int, kernel: Any, stride: Any, padding: Any, ceil: bool, last: bool) -> dict[str, Any]:
-    sizes = numbers(kernel, axes, "kernel_size")
-    strides = sizes if stride is None else numbers(stride, axes, "stride")
-    attrs = {"kernel_shape": sizes, "strides": strides, "ceil_mode": int(ceil)}
-    return {**attrs, **window_pads(x, pads_of(padding, axes, last), sizes, strides)}
 
 
 # Largest element -----------------------------------------------------------------------------------------------------
@@ -116,27 +101,25 @@ def max_pool3d(
 def _max_pool(
     axes: int, x: Variable, kernel: Any, stride: Any, padding: Any, mask: bool, ceil: bool, data_format: str, name: str | None
 ) -> Any:
-    layer = Layer("max_pool2d_with_index" if mask else f"pool{axes}d", x, name=name)
-    last = channels_last(data_format, axes)
-    if mask and last:
+    if mask and channels_last(data_format, axes):
         raise ArgumentError(f"max_pool{axes}d: return_mask needs channels first. Transpose before.")
-    first = to_channels_first(layer, x, last)
-    attrs = _windows(first, axes, kernel, stride, padding, ceil, last)
+    window = Window("max_pool2d_with_index" if mask else f"pool{axes}d", axes, x, data_format, name=name)
+    attrs = window.pool(kernel, stride, padding, ceil)
     if not mask:
-        return in_layout(layer, layer.result("MaxPool", first, **attrs), last)
-    y, indices = layer.op.emit("MaxPool", (first,), attrs, outputs=2)
-    return layer.result("Identity", y), _in_plane(layer, indices, x, axes)
+        return window.result("MaxPool", window.x, **attrs)
+    return _with_indices(window.layer, x, axes, attrs)
 
 
-def _in_plane(layer: Layer, indices: Variable, x: Variable, axes: int) -> Variable:
-    """Positions counted through the whole tensor, as positions in their planes"""
+def _with_indices(layer: LayerHelper, x: Variable, axes: int, attrs: dict[str, Any]) -> tuple[Variable, Variable]:
+    """The largest elements, and their positions: ONNX counts them through the whole tensor, Paddle through their planes"""
     op = layer.op
+    y, indices = op.emit("MaxPool", (x,), attrs, outputs=2)
     sizes = x.shape[2:]
     if all(size >= 0 for size in sizes):
         plane: Any = op.constant(np.array(math.prod(sizes)))
     else:
         plane = op.ReduceProd(op.Shape(x, start=2), keepdims=0)
-    return layer.result("Cast", op.Mod(indices, plane), to=6)
+    return layer.result("Identity", y), layer.result("Cast", op.Mod(indices, plane), to=6)
 
 
 def max_unpool1d(
@@ -204,7 +187,7 @@ def _max_unpool(
     output_size: Sequence[int] | None,
     name: str | None,
 ) -> Variable:
-    layer = Layer("unpool", x, indices, name=name)
+    layer = LayerHelper("unpool", x, indices, name=name)
     op = layer.op
     if channels_last(data_format, axes):
         raise ArgumentError(f"max_unpool{axes}d needs channels first. Transpose before and after.")
@@ -219,8 +202,8 @@ def _max_unpool(
         image = [(n - 1) * s + k - 2 * p for n, s, k, p in zip(pooled, strides, sizes, pads[:axes], strict=True)]
     lead = op.Shape(x, start=0, end=2)
     blank = op.Expand(op.constant(0, x.dtype), op.Concat(lead, np.array([math.prod(image)]), axis=0))
-    places, values = (op.Reshape(v, np.array([0, 0, -1])) for v in (op.Cast(indices, to=7), x))
-    filled = op.ScatterElements(blank, places, values, axis=2)
+    positions, values = (op.Reshape(v, np.array([0, 0, -1])) for v in (op.Cast(indices, to=7), x))
+    filled = op.ScatterElements(blank, positions, values, axis=2)
     return layer.result("Reshape", filled, np.array([0, 0, *image]))
 
 
@@ -296,17 +279,14 @@ def _avg_pool(
     data_format: str,
     name: str | None,
 ) -> Variable:
-    layer = Layer(f"pool{axes}d", x, name=name)
-    last = channels_last(data_format, axes)
-    first = to_channels_first(layer, x, last)
-    attrs = _windows(first, axes, kernel, stride, padding, ceil, last)
+    window = Window(f"pool{axes}d", axes, x, data_format, name=name)
+    attrs = window.pool(kernel, stride, padding, ceil)
     if divisor is None:
-        y = layer.result("AveragePool", first, count_include_pad=int(not exclusive), **attrs)
-        return in_layout(layer, y, last)
+        return window.result("AveragePool", window.x, count_include_pad=int(not exclusive), **attrs)
     if ceil:
         raise NotOffered(f"avg_pool{axes}d: divisor_override with ceil_mode is not offered. Pad the input instead.")
-    mean = layer.op.AveragePool(first, count_include_pad=1, **attrs)
-    return in_layout(layer, layer.result("Mul", mean, math.prod(attrs["kernel_shape"]) / divisor), last)
+    mean = window.layer.op.AveragePool(window.x, count_include_pad=1, **attrs)
+    return window.result("Mul", mean, math.prod(attrs["kernel_shape"]) / divisor)
 
 
 def lp_pool1d(
@@ -349,14 +329,11 @@ def _lp_pool(
         return found
     if ceil:
         raise NotOffered(f"lp_pool{axes}d with ceil_mode is not offered. Pad the input instead.")
-    layer = Layer(f"lp_pool{axes}d", x, name=name)
-    op = layer.op
-    last = channels_last(data_format, axes)
-    first = to_channels_first(layer, x, last)
-    attrs = _windows(first, axes, kernel, stride, padding, ceil, last)
-    power = op.Pow(first, op.constant(float(p), x.dtype))
+    window = Window(f"lp_pool{axes}d", axes, x, data_format, name=name)
+    op, attrs = window.layer.op, window.pool(kernel, stride, padding, ceil)
+    power = op.Pow(window.x, op.constant(float(p), x.dtype))
     total = op.Mul(op.AveragePool(power, count_include_pad=1, **attrs), float(math.prod(attrs["kernel_shape"])))
-    return in_layout(layer, layer.result("Pow", total, op.constant(1.0 / p, x.dtype)), last)
+    return window.result("Pow", total, op.constant(1.0 / p, x.dtype))
 
 
 # Adaptive pools ------------------------------------------------------------------------------------------------------
@@ -394,20 +371,19 @@ def _sizes(value: Any, axes: int) -> list[int | None]:
 
 
 def _adaptive_avg(axes: int, x: Variable, output_size: Any, data_format: str, name: str | None) -> Variable:
-    layer = Layer("adaptive_pool2d", x, name=name)
-    last = channels_last(data_format, axes)
-    y = to_channels_first(layer, x, last)
+    window = Window("adaptive_pool2d", axes, x, data_format, name=name)
+    y = window.x
     wanted = _sizes(output_size, axes)
     if all(size == 1 for size in wanted):
-        return in_layout(layer, layer.result("GlobalAveragePool", y), last)
+        return window.result("GlobalAveragePool", y)
     sizes = [y.shape[2 + i] if m is None else m for i, m in enumerate(wanted)]
     if all(n >= 0 and m > 0 and n % m == 0 for n, m in zip(y.shape[2:], sizes, strict=True)):
-        window = [n // m for n, m in zip(y.shape[2:], sizes, strict=True)]
-        return in_layout(layer, layer.result("AveragePool", y, kernel_shape=window, strides=window), last)
+        each = [n // m for n, m in zip(y.shape[2:], sizes, strict=True)]
+        return window.result("AveragePool", y, kernel_shape=each, strides=each)
     for i, size in enumerate(wanted):
         if size is not None:
-            y = _means_along(layer, y, 2 + i, size)
-    return in_layout(layer, layer.result("Identity", y), last)
+            y = _means_along(window.layer, y, 2 + i, size)
+    return window.result("Identity", y)
 
 
 def _bounds(n: int, m: int) -> list[tuple[int, int]]:
@@ -415,7 +391,7 @@ def _bounds(n: int, m: int) -> list[tuple[int, int]]:
     return [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
 
 
-def _means_along(layer: Layer, x: Variable, axis: int, size: int) -> Any:
+def _means_along(layer: LayerHelper, x: Variable, axis: int, size: int) -> Any:
     """Means of the windows along one axis: a product with a matrix of weights"""
     op = layer.op
     n = known_dim(x, axis, "adaptive_avg_pool")
@@ -456,7 +432,7 @@ def adaptive_max_pool3d(x: Variable, output_size: Any, return_mask: bool = False
 
 
 def _adaptive_max(axes: int, x: Variable, output_size: Any, mask: bool, name: str | None) -> Any:
-    layer = Layer("adaptive_pool2d", x, name=name)
+    layer = LayerHelper("adaptive_pool2d", x, name=name)
     op = layer.op
     image = [known_dim(x, 2 + i, f"adaptive_max_pool{axes}d") for i in range(axes)]
     sizes = [n if m is None else m for n, m in zip(image, _sizes(output_size, axes), strict=True)]
@@ -465,21 +441,20 @@ def _adaptive_max(axes: int, x: Variable, output_size: Any, mask: bool, name: st
         window["strides"] = window["kernel_shape"]
         if not mask:
             return layer.result("MaxPool", x, **window)
-        y, indices = op.emit("MaxPool", (x,), window, outputs=2)
-        return layer.result("Identity", y), _in_plane(layer, indices, x, axes)
-    places = _window_places(image, sizes)
-    candidates = op.Gather(op.Reshape(x, np.array([0, 0, -1])), places, axis=2)
+        return _with_indices(layer, x, axes, window)
+    indices = _window_indices(image, sizes)
+    candidates = op.Gather(op.Reshape(x, np.array([0, 0, -1])), indices, axis=2)
     if not mask:
         return layer.result("Reshape", op.ReduceMax(candidates, [3], keepdims=0), np.array([0, 0, *sizes]))
     best = op.ArgMax(candidates, axis=3, keepdims=1)
     found = op.GatherElements(candidates, best, axis=3)
-    where = op.GatherElements(op.Expand(op.constant(places), shape_of(op, candidates)), best, axis=3)
+    where = op.GatherElements(op.Expand(op.constant(indices), shape_of(op, candidates)), best, axis=3)
     y = layer.result("Reshape", found, np.array([0, 0, *sizes]))
     return y, layer.result("Reshape", op.Cast(where, to=6), np.array([0, 0, *sizes]))
 
 
-def _window_places(image: list[int], sizes: list[int]) -> np.ndarray[Any, Any]:
-    """For each window, the positions of its elements in the plane; a small window repeats its last one"""
+def _window_indices(image: list[int], sizes: list[int]) -> np.ndarray[Any, Any]:
+    """For each window, the indices of its elements in the plane; a small window repeats its last one"""
     numbered = np.arange(math.prod(image)).reshape(image)
     windows = []
     for bounds in itertools.product(*(_bounds(n, m) for n, m in zip(image, sizes, strict=True))):

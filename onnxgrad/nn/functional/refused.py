@@ -14,7 +14,7 @@ FUNCTIONAL: dict[str, str] = {
         _KERNEL,
     ),
     **dict.fromkeys(
-        ("fractional_max_pool2d", "fractional_max_pool3d"), "its windows are drawn anew in every run; use adaptive_max_pool"
+        ("fractional_max_pool2d", "fractional_max_pool3d"), "its windows are sampled anew in every run; use adaptive_max_pool"
     ),
     "adaptive_log_softmax_with_loss": "each sample takes another branch; use cross_entropy, or a hierarchy of your own",
     "class_center_sample": "the number of sampled classes depends on the data and the devices",

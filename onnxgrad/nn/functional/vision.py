@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
+from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
 from onnxgrad.nn.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from onnxgrad.tensor.common import as_dtype, as_operand, integers, known_dim, shape_operand
-from onnxgrad.tensor.layer import Layer, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
     "affine_grid",
@@ -61,16 +62,15 @@ def interpolate(
         raise ArgumentError("interpolate: give either size or scale_factor.")
     if align_corners and mode in ("nearest", "area"):
         raise ArgumentError(f"interpolate: align_corners does not go with mode {mode!r}.")
-    layer = Layer(f"{mode.lower()}_interp_v2", x, name=name)
+    layer = LayerHelper(f"{mode.lower()}_interp_v2", x, name=name)
     last = data_format is not None and data_format[1] != "C"
-    if last:
-        x = layer.op.Transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])
+    x = to_channels_first(layer, x, last)
     y = _resized(layer, x, size, scale_factor, mode.lower(), align_corners, align_mode, all_axes=last)
-    return layer.result("Transpose", y, perm=[0, *range(2, x.ndim), 1]) if last else y
+    return in_layout(layer, y, last)
 
 
 def _resized(
-    layer: Layer, x: Variable, size: Any, scale: Any, mode: str, align_corners: bool, align_mode: int, all_axes: bool
+    layer: LayerHelper, x: Variable, size: Any, scale: Any, mode: str, align_corners: bool, align_mode: int, all_axes: bool
 ) -> Variable:
     op, axes = layer.op, list(range(2, x.ndim))
     if size is None and not is_variable(scale):
@@ -143,11 +143,11 @@ def grid_sample(
     align_corners: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """Elements of images at places between -1 and 1 along each axis, x before y.
+    """Elements of images at points between -1 and 1 along each axis, x before y.
 
     Args:
         x: variable of shape [N, C, H, W] or [N, C, D, H, W].
-        grid: places, of shape [N, H', W', 2] or [N, D', H', W', 3].
+        grid: points, of shape [N, H', W', 2] or [N, D', H', W', 3].
         mode: 'bilinear' or 'nearest'.
         padding_mode: what lies outside: 'zeros', the 'border', or the 'reflection' of the image.
         align_corners: -1 and 1 are the centres of the corner elements, rather than the outer edges.
@@ -163,13 +163,13 @@ def grid_sample(
         raise ArgumentError(f"grid_sample: mode is 'bilinear' or 'nearest', not {mode!r}.")
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ArgumentError(f"grid_sample: padding_mode is 'zeros', 'border' or 'reflection', not {padding_mode!r}.")
-    layer = Layer("grid_sample", x, grid, name=name)
+    layer = LayerHelper("grid_sample", x, grid, name=name)
     attrs = {"mode": "linear" if mode == "bilinear" else "nearest", "align_corners": int(align_corners)}
     return layer.result("GridSample", x, grid, padding_mode=padding_mode, **attrs)
 
 
 def affine_grid(theta: Variable, out_shape: Any, align_corners: bool = True, name: str | None = None) -> Variable:
-    """The places for ``grid_sample`` that an affine map gives.
+    """The points for ``grid_sample`` that an affine map gives.
 
     Args:
         theta: matrices of shape [N, 2, 3] for images, [N, 3, 4] for volumes.
@@ -179,21 +179,11 @@ def affine_grid(theta: Variable, out_shape: Any, align_corners: bool = True, nam
         >>> F.affine_grid(static.data("theta", [2, 2, 3]), [2, 3, 4, 5]).shape
         (2, 4, 5, 2)
     """
-    layer = Layer("affine_grid", theta, *([out_shape] if is_variable(out_shape) else []), name=name)
+    layer = LayerHelper("affine_grid", theta, *([out_shape] if is_variable(out_shape) else []), name=name)
     return layer.result("AffineGrid", theta, shape_operand(layer.op, out_shape), align_corners=int(align_corners))
 
 
 # Rearranging ---------------------------------------------------------------------------------------------------------
-
-
-def _first(layer: Layer, x: Variable, data_format: str) -> Variable:
-    if data_format not in ("NCHW", "NHWC"):
-        raise ArgumentError(f"data_format is 'NCHW' or 'NHWC', not {data_format!r}.")
-    return layer.op.Transpose(x, perm=[0, 3, 1, 2]) if data_format == "NHWC" else x
-
-
-def _back(layer: Layer, y: Variable, data_format: str) -> Variable:
-    return layer.result("Transpose", y, perm=[0, 2, 3, 1]) if data_format == "NHWC" else y
 
 
 def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
@@ -203,20 +193,22 @@ def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", n
         >>> F.pixel_shuffle(static.data("x", [None, 8, 2, 3]), 2).shape
         (-1, 2, 4, 6)
     """
-    layer = Layer("pixel_shuffle", x, name=name)
-    y = layer.result("DepthToSpace", _first(layer, x, data_format), blocksize=upscale_factor, mode="CRD")
-    return _back(layer, y, data_format)
+    layer = LayerHelper("pixel_shuffle", x, name=name)
+    last = channels_last(data_format, 2)
+    y = layer.result("DepthToSpace", to_channels_first(layer, x, last), blocksize=upscale_factor, mode="CRD")
+    return in_layout(layer, y, last)
 
 
 def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
     """The opposite of ``pixel_shuffle``."""
-    layer = Layer("pixel_unshuffle", x, name=name)
-    x = _first(layer, x, data_format)
+    layer = LayerHelper("pixel_unshuffle", x, name=name)
+    last = channels_last(data_format, 2)
+    x = to_channels_first(layer, x, last)
     channels, cells = known_dim(x, 1, "pixel_unshuffle"), downscale_factor**2
-    # ONNX puts the place in the square before the channel, Paddle behind it.
+    # ONNX puts the position in the square before the channel, Paddle behind it.
     order = np.arange(channels * cells).reshape(cells, channels).T.reshape(-1)
     y = layer.result("Gather", layer.op.SpaceToDepth(x, blocksize=downscale_factor), order, axis=1)
-    return _back(layer, y, data_format)
+    return in_layout(layer, y, last)
 
 
 def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
@@ -225,7 +217,7 @@ def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: s
     Raises:
         ArgumentError: if ``groups`` does not divide the number of channels.
     """
-    layer = Layer("channel_shuffle", x, name=name)
+    layer = LayerHelper("channel_shuffle", x, name=name)
     axis = 1 if data_format == "NCHW" else 3
     channels = known_dim(x, axis, "channel_shuffle")
     if channels % groups:
@@ -244,9 +236,10 @@ def temporal_shift(
         seg_num: frames per clip.
         shift_ratio: part of the channels that comes from each neighbour.
     """
-    layer = Layer("temporal_shift", x, name=name)
+    layer = LayerHelper("temporal_shift", x, name=name)
     op = layer.op
-    x = _first(layer, x, data_format)
+    last = channels_last(data_format, 2)
+    x = to_channels_first(layer, x, last)
     channels, (height, width) = known_dim(x, 1, "temporal_shift"), (known_dim(x, a, "temporal_shift") for a in (2, 3))
     first, second = int(channels * shift_ratio), int(channels * 2 * shift_ratio)
     clips = op.Reshape(x, np.array([-1, seg_num, channels, height, width]))
@@ -257,4 +250,4 @@ def temporal_shift(
         if high > low
     ]
     joined = op.Concat(*parts, axis=2) if len(parts) > 1 else parts[0]
-    return _back(layer, layer.result("Reshape", joined, np.array([-1, channels, height, width])), data_format)
+    return in_layout(layer, layer.result("Reshape", joined, np.array([-1, channels, height, width])), last)

@@ -1,15 +1,18 @@
-"""Arguments that convolutions and pools share: one number per spatial axis, paddings in all of Paddle's forms, layouts."""
+"""Arguments that convolutions and pools share: one number per spatial axis, paddings in all of Paddle's forms, their layer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from onnxgrad.errors import ArgumentError
-from onnxgrad.ir.variable import Variable
-from onnxgrad.tensor.layer import Layer
+import numpy as np
 
-__all__ = ["Numbers", "Padding", "channels_last", "in_layout", "numbers", "pads_of", "to_channels_first", "window_pads"]
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentError
+from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
+from onnxgrad.tensor.layer import LayerHelper
+
+__all__ = ["Numbers", "Padding", "Window", "numbers", "pads_of", "window_pads"]
 
 Numbers = int | Sequence[int]
 Padding = int | str | Sequence[Any]
@@ -31,24 +34,24 @@ def numbers(value: Any, axes: int, what: str = "a window argument") -> list[int]
     return found
 
 
-def pads_of(padding: Any, axes: int, channels_last: bool = False) -> list[int] | str:
+def pads_of(padding: Any, axes: int, channels_last: bool = False, what: str = "padding") -> list[int] | str:
     """Padding as ONNX writes it, all starts and then all ends; or 'SAME' or 'VALID'.
 
     Paddle takes one number, one per axis, [start, end] for each axis in turn, or pairs for all axes with batch and channels.
     """
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
-            raise ArgumentError(f"padding is numbers, 'SAME' or 'VALID', not {padding!r}.")
+            raise ArgumentError(f"{what} is numbers, 'SAME' or 'VALID', not {padding!r}.")
         return padding.upper()
     if isinstance(padding, int):
         return [padding] * (2 * axes)
     items = list(padding)
-    if items and not isinstance(items[0], int):
+    if items and not isinstance(items[0], (int, np.integer)):
         pairs = [[int(n) for n in pair] for pair in items]
         if len(pairs) == axes + 2:
             pairs = pairs[1:-1] if channels_last else pairs[2:]
         if len(pairs) != axes:
-            raise ArgumentError(f"padding takes {axes} pairs, or {axes + 2} with batch and channels, not {padding}.")
+            raise ArgumentError(f"{what} takes {axes} pairs, or {axes + 2} with batch and channels, not {padding}.")
         return [start for start, _ in pairs] + [end for _, end in pairs]
     found = [int(n) for n in items]
     if len(found) == 1:
@@ -57,7 +60,7 @@ def pads_of(padding: Any, axes: int, channels_last: bool = False) -> list[int] |
         return found * 2
     if len(found) == 2 * axes:
         return found[::2] + found[1::2]
-    raise ArgumentError(f"padding takes 1, {axes} or {2 * axes} numbers, not {padding}.")
+    raise ArgumentError(f"{what} takes 1, {axes} or {2 * axes} numbers, not {padding}.")
 
 
 def window_pads(x: Variable, pads: list[int] | str, kernel: list[int], strides: list[int]) -> dict[str, Any]:
@@ -73,24 +76,31 @@ def window_pads(x: Variable, pads: list[int] | str, kernel: list[int], strides: 
     return {"pads": [t // 2 for t in total] + [t - t // 2 for t in total]}
 
 
-def channels_last(data_format: str, axes: int) -> bool:
-    """Whether channels are the last axis.
+class Window:
+    """One use of a convolution or a pool: its input with channels first, and its results in the layout that was asked for.
 
-    Raises:
-        ArgumentError: if the layout does not fit the number of spatial axes.
+    Args:
+        kind: name of the layer.
+        axes: number of spatial axes.
+        operands: further variables, or None where one is not given.
     """
-    layouts = {1: ("NCL", "NLC", "NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}[axes]
-    if data_format not in layouts:
-        raise ArgumentError(f"data_format is one of {layouts}, not {data_format!r}.")
-    return data_format.endswith("C")
 
+    def __init__(self, kind: str, axes: int, x: Variable, data_format: str, *operands: Variable | None, name: str | None) -> None:
+        self.kind, self.axes = kind, axes
+        self.operands = [v for v in operands if v is not None]
+        self.layer = LayerHelper(kind, x, *self.operands, name=name)
+        self.last = channels_last(data_format, axes)
+        self.x = to_channels_first(self.layer, x, self.last)
 
-def to_channels_first(layer: Layer, x: Variable, last: bool) -> Variable:
-    if not last:
-        return x
-    return layer.op.Transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])  # type: ignore[no-any-return]
+    def pads(self, padding: Any) -> list[int] | str:
+        return pads_of(padding, self.axes, self.last, f"{self.kind}: padding")
 
+    def pool(self, kernel: Any, stride: Any, padding: Any, ceil: bool) -> dict[str, Any]:
+        """Attributes of a pool; without a stride, windows lie side by side."""
+        sizes = numbers(kernel, self.axes, "kernel_size")
+        strides = sizes if stride is None else numbers(stride, self.axes, "stride")
+        attrs = {"kernel_shape": sizes, "strides": strides, "ceil_mode": int(ceil)}
+        return {**attrs, **window_pads(self.x, self.pads(padding), sizes, strides)}
 
-def in_layout(layer: Layer, y: Variable, last: bool) -> Variable:
-    """A result computed with channels first, in the layout asked for."""
-    return layer.result("Transpose", y, perm=[0, *range(2, y.ndim), 1]) if last else y
+    def result(self, op_type: str, *operands: Any, **attrs: Any) -> Variable:
+        return in_layout(self.layer, self.layer.result(op_type, *operands, **attrs), self.last)

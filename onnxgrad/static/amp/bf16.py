@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.passes.mixed_precision import precision_guard, to_mixed_precision
+from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.ir.program import Program
 from onnxgrad.optimizer.optimizer import Optimizer
-from onnxgrad.passes.mixed_precision import precision_guard, to_mixed_precision
-from onnxgrad.passes.precision_lists import AutoMixedPrecisionLists
 from onnxgrad.refusals import refused
 from onnxgrad.static.amp.cast import cast_model_to_fp16
 from onnxgrad.static.amp.decorator import OptimizerWithMixedPrecision, decorate
@@ -92,4 +92,4 @@ def decorate_bf16(
     """``decorate`` for bfloat16, whose loss needs no scale."""
     guard = use_pure_bf16 if use_bf16_guard is None else use_bf16_guard
     level = "O2" if use_pure_bf16 else "O1"
-    return decorate(optimizer, amp_lists, level=level, dtype="bfloat16", use_amp_guard=guard)  # type: ignore[no-any-return]
+    return decorate(optimizer, amp_lists, level=level, dtype="bfloat16", use_amp_guard=guard)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.passes.mixed_precision import precision_guard, to_mixed_precision
+from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.ir.program import Program
-from onnxgrad.passes.mixed_precision import precision_guard, to_mixed_precision
-from onnxgrad.passes.precision_lists import AutoMixedPrecisionLists
 from onnxgrad.refusals import refused
 
 __all__ = ["cast_model_to_fp16", "cast_parameters_to_fp16", "fp16_guard"]

@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.autodiff.api import Checkpoints
+from onnxgrad.core.autodiff.api import Checkpoints
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.sizes import SizesGiven
+from onnxgrad.core.ir.transaction import transaction
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.mixed_precision import to_mixed_precision
+from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.operator import Operator, Role
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.sizes import SizesGiven
-from onnxgrad.ir.variable import Variable
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
-from onnxgrad.passes.mixed_precision import to_mixed_precision
-from onnxgrad.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
 from onnxgrad.static.amp.scaling import ScalePolicy, keep_state, overflow, update_scale
 
 __all__ = ["OptimizerWithMixedPrecision", "decorate"]
@@ -111,8 +112,9 @@ class OptimizerWithMixedPrecision:
             ArgumentError: if it does not have exactly one element, or its program has a backward pass in another type already.
         """
         chosen: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
-        pairs = self.backward(loss, startup_program, parameter_list, no_grad_set, **chosen)
-        return self.apply_optimize(loss, startup_program, pairs), pairs
+        with self._optimizer._changing(loss, startup_program), transaction(self):
+            pairs = self.backward(loss, startup_program, parameter_list, no_grad_set, **chosen)
+            return self.apply_optimize(loss, startup_program, pairs), pairs
 
     def backward(
         self,
@@ -203,7 +205,9 @@ class _NotBuilt(ArgumentError, AssertionError):
     """minimize was not called; an AssertionError too, as Paddle has it."""
 
 
-def decorate(optimizer: Optimizer, amp_lists: AutoMixedPrecisionLists | None = None, *args: Any, **kwargs: Any) -> Any:
+def decorate(
+    optimizer: Optimizer, amp_lists: AutoMixedPrecisionLists | None = None, *args: Any, **kwargs: Any
+) -> OptimizerWithMixedPrecision:
     """An optimizer that trains in mixed precision.
 
     Weights and the optimizer's state stay in float32 at every level. Gradients are those of the loss times a scale, which

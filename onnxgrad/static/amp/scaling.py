@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.operator import Operator, Role
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.variable import Variable
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["ScalePolicy", "keep_state", "overflow", "update_scale"]
 
@@ -28,7 +28,7 @@ class ScalePolicy(NamedTuple):
 def overflow(op: Builder, gradients: list[Variable]) -> Variable:
     """Whether an element of any gradient is infinite or NaN: their sum times 0 is then NaN, else 0."""
     sums = [op.Cast(op.ReduceSum(op.Mul(g, 0.0), keepdims=0), to=1) for g in gradients]
-    return op.IsNaN(op.Sum(*sums))  # type: ignore[no-any-return]
+    return op.IsNaN(op.Sum(*sums))
 
 
 def update_scale(

@@ -1,4 +1,4 @@
-"""Products with new weights: fully connected layers, tables, bilinear forms, PReLU."""
+"""Products with new weights: fully connected layers, embeddings, bilinear forms, PReLU."""
 
 from __future__ import annotations
 
@@ -8,23 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError
-from onnxgrad.ir.variable import Variable
-from onnxgrad.nn.initializer import Constant, XavierUniform
-from onnxgrad.nn.param_attr import ParamAttr
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.tensor.initializer import Constant, XavierUniform
+from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.param_attr import ParamAttr
 
-__all__ = ["Attr", "bilinear_tensor_product", "embedding", "fc", "prelu", "row_conv", "skip_names"]
+__all__ = ["Attr", "bilinear_tensor_product", "embedding", "fc", "prelu", "row_conv"]
 
 Attr = ParamAttr | str | bool | None
-
-
-def skip_names(layer: Layer, count: int) -> None:
-    """Count names of results that Paddle computes in between and ONNX does not, so that the next result has Paddle's name."""
-    for _ in range(count):
-        state.generate_name(f"{layer.name}.tmp")
 
 
 def fc(
@@ -59,7 +52,7 @@ def fc(
         (-1, 1)
     """
     items = [x] if isinstance(x, Variable) else list(x)
-    layer = Layer("fc", *items, name=name)
+    layer = LayerHelper("fc", *items, name=name)
     products = []
     for item in items:
         tail = item.shape[num_flatten_dims:]
@@ -69,11 +62,11 @@ def fc(
         weight = layer.parameter(weight_attr, "w", [features, size], item.dtype, XavierUniform())
         if len(tail) > 1:
             item = layer.op.Reshape(item, np.array([*[0] * num_flatten_dims, features]))
-        products.append(layer.emit("MatMul", item, weight))
-    y = products[0] if len(products) == 1 else layer.emit("Sum", *products)
+        products.append(layer.result("MatMul", item, weight))
+    y = products[0] if len(products) == 1 else layer.result("Sum", *products)
     bias = layer.parameter(bias_attr, "b", [size], items[0].dtype, Constant(0.0))
     if bias is not None:
-        y = layer.emit("Add", y, bias)
+        y = layer.result("Add", y, bias)
     return layer.activate(y, activation)
 
 
@@ -86,14 +79,14 @@ def embedding(
     param_attr: Attr = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """Rows of a new table, looked up by integer.
+    """Rows of a new embedding, looked up by integer.
 
     Args:
         input: int64 or int32 indices of any shape; negative ones count from the end.
-        size: [rows, columns] of the table.
+        size: [rows, columns] of the embedding.
         padding_idx: index whose row reads as zeros and receives no gradient.
-        param_attr: attributes of the table (Xavier uniform by default).
-        dtype: element type of the table.
+        param_attr: attributes of the embedding (Xavier uniform by default).
+        dtype: element type of the embedding.
         is_sparse, is_distributed: accepted for compatibility.
 
     Returns:
@@ -103,16 +96,16 @@ def embedding(
         >>> static.nn.embedding(static.data("ids", [None, 13], "int64"), size=[100, 256]).shape
         (-1, 13, 256)
     """
-    layer = Layer("embedding", input)
+    layer = LayerHelper("embedding", input)
     rows, columns = (int(n) for n in size)
-    table = layer.parameter(param_attr, "w", [rows, columns], dtype_of(dtype), XavierUniform())
+    weight = layer.parameter(param_attr, "w", [rows, columns], dtype_of(dtype), XavierUniform())
     if padding_idx is None:
-        return layer.emit("Gather", table, input)  # type: ignore[no-any-return]
+        return layer.result("Gather", weight, input)
     if not -rows <= padding_idx < rows:
-        raise ArgumentError(f"embedding: padding_idx {padding_idx} is outside the table of {rows} rows.")
+        raise ArgumentError(f"embedding: padding_idx {padding_idx} is outside the embedding of {rows} rows.")
     wanted = layer.op.Not(layer.op.Equal(input, layer.op.constant(padding_idx % rows, input.dtype)))
     mask = layer.op.Unsqueeze(layer.op.Cast(wanted, to=dtype_of(dtype).number), [-1])
-    return layer.emit("Mul", layer.op.Gather(table, input), mask)  # type: ignore[no-any-return]
+    return layer.result("Mul", layer.op.Gather(weight, input), mask)
 
 
 def bilinear_tensor_product(
@@ -138,14 +131,14 @@ def bilinear_tensor_product(
         >>> static.nn.bilinear_tensor_product(x, y, size=5).shape
         (-1, 5)
     """
-    layer = Layer("bilinear_tensor_product", x, y, name=name)
+    layer = LayerHelper("bilinear_tensor_product", x, y, name=name)
     weight = layer.parameter(param_attr, "w", [size, x.shape[1], y.shape[1]], x.dtype, XavierUniform())
     rows = layer.op.MatMul(layer.op.Unsqueeze(x, [1, 2]), weight)
     terms = layer.op.Mul(layer.op.Squeeze(rows, [2]), layer.op.Unsqueeze(y, [1]))
-    out: Variable = layer.emit("ReduceSum", terms, [-1], keepdims=0)
+    out = layer.result("ReduceSum", terms, [-1], keepdims=0)
     bias = layer.parameter(bias_attr, "b", [1, size], x.dtype, Constant(0.0))
     if bias is not None:
-        out = layer.emit("Add", out, bias)
+        out = layer.result("Add", out, bias)
     return layer.activate(out, act)
 
 
@@ -159,7 +152,7 @@ def prelu(x: Variable, mode: str, param_attr: Attr = None, data_format: str = "N
     """
     if mode not in ("all", "channel", "element"):
         raise ArgumentError(f"prelu: mode is 'all', 'channel' or 'element', not {mode!r}.")
-    layer = Layer("prelu", x, name=name)
+    layer = LayerHelper("prelu", x, name=name)
     rank = x.ndim
     shape, spread = [1], [1]
     if mode == "channel":
@@ -170,10 +163,10 @@ def prelu(x: Variable, mode: str, param_attr: Attr = None, data_format: str = "N
         shape = spread = [1, *x.shape[1:]]
     if any(dim < 0 for dim in shape):
         raise ProgramError(f"prelu: the axes of {x!r} that have slopes must be known. Declare them in data().")
-    slope = layer.parameter(param_attr, "w", shape, x.dtype, Constant(0.25))
+    slope: Variable | None = layer.parameter(param_attr, "w", shape, x.dtype, Constant(0.25))
     if shape != spread:
         slope = layer.op.Reshape(slope, np.array(spread))
-    return layer.emit("PRelu", x, slope)  # type: ignore[no-any-return]
+    return layer.result("PRelu", x, slope)
 
 
 def row_conv(input: Variable, future_context_size: int, param_attr: Attr = None, act: str | None = None) -> Variable:
@@ -187,11 +180,11 @@ def row_conv(input: Variable, future_context_size: int, param_attr: Attr = None,
         param_attr: attributes of the weight [future_context_size + 1, C].
         act: activation applied last.
     """
-    layer = Layer("row_conv", input)
+    layer = LayerHelper("row_conv", input)
     op, channels = layer.op, input.shape[-1]
     if channels < 0 or input.ndim != 3:
         raise ProgramError(f"row_conv: {input!r} must have shape [N, T, C] with a known C.")
     weight = layer.parameter(param_attr, "w", [future_context_size + 1, channels], input.dtype, XavierUniform())
     filters = op.Unsqueeze(op.Transpose(weight, perm=[1, 0]), [1])
     steps = op.Conv(op.Transpose(input, perm=[0, 2, 1]), filters, group=channels, pads=[0, future_context_size])
-    return layer.activate(layer.emit("Transpose", steps, perm=[0, 2, 1]), act)
+    return layer.activate(layer.result("Transpose", steps, perm=[0, 2, 1]), act)

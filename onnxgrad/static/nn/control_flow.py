@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import state
+from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.bodies import as_tuple, finish_body
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.defaults import default_main_program
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.types import TensorType, Type, join_types
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.lift import lift
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.ir.block import Block
-from onnxgrad.ir.bodies import as_tuple, finish_body
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.defaults import default_main_program
-from onnxgrad.ir.program import Program
-from onnxgrad.ir.types import TensorType, Type, join_types
-from onnxgrad.ir.variable import Variable
-from onnxgrad.passes.lift import lift
 
 __all__ = ["case", "cond", "switch_case", "while_loop"]
 
@@ -287,7 +287,7 @@ def _check_predicate(function: str, pred: Any) -> None:
 def _condition(build: Builder, pred: Any) -> Variable:
     """A predicate as Loop wants it, without axes."""
     _check_predicate("while_loop", pred)
-    return pred if pred.rank == 0 else build.Reshape(pred, np.zeros(0, np.int64))  # type: ignore[no-any-return]
+    return pred if pred.rank == 0 else build.Reshape(pred, np.zeros(0, np.int64))
 
 
 def _as_variable(build: Builder, value: Any, like: Any) -> Variable:

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ProgramError
-from onnxgrad.ir.variable import Variable
-from onnxgrad.nn.initializer import Constant, Initializer, Normal, XavierUniform
-from onnxgrad.static.nn.common import Attr, skip_names
-from onnxgrad.static.nn.norm import channels_back, channels_first
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.nn.functional.layout import in_layout, to_channels_first
+from onnxgrad.nn.functional.windows import Numbers, Padding, numbers, pads_of, window_pads
+from onnxgrad.static.nn.common import Attr
+from onnxgrad.tensor.initializer import Constant, Initializer, Normal, XavierUniform
+from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "deform_conv2d"]
-
-Size = int | Sequence[int]
-Padding = int | str | Sequence[Any]
 
 
 def conv2d(
     input: Variable,
     num_filters: int,
-    filter_size: Size,
-    stride: Size = 1,
+    filter_size: Numbers,
+    stride: Numbers = 1,
     padding: Padding = 0,
-    dilation: Size = 1,
+    dilation: Numbers = 1,
     groups: int | None = None,
     param_attr: Attr = None,
     bias_attr: Attr = None,
@@ -64,10 +61,10 @@ def conv2d(
 def conv3d(
     input: Variable,
     num_filters: int,
-    filter_size: Size,
-    stride: Size = 1,
+    filter_size: Numbers,
+    stride: Numbers = 1,
     padding: Padding = 0,
-    dilation: Size = 1,
+    dilation: Numbers = 1,
     groups: int | None = None,
     param_attr: Attr = None,
     bias_attr: Attr = None,
@@ -89,11 +86,11 @@ def conv3d(
 def conv2d_transpose(
     input: Variable,
     num_filters: int,
-    output_size: Size | None = None,
-    filter_size: Size | None = None,
+    output_size: Numbers | None = None,
+    filter_size: Numbers | None = None,
     padding: Padding = 0,
-    stride: Size = 1,
-    dilation: Size = 1,
+    stride: Numbers = 1,
+    dilation: Numbers = 1,
     groups: int | None = None,
     param_attr: Attr = None,
     bias_attr: Attr = None,
@@ -126,11 +123,11 @@ def conv2d_transpose(
 def conv3d_transpose(
     input: Variable,
     num_filters: int,
-    output_size: Size | None = None,
-    filter_size: Size | None = None,
+    output_size: Numbers | None = None,
+    filter_size: Numbers | None = None,
     padding: Padding = 0,
-    stride: Size = 1,
-    dilation: Size = 1,
+    stride: Numbers = 1,
+    dilation: Numbers = 1,
     groups: int | None = None,
     param_attr: Attr = None,
     bias_attr: Attr = None,
@@ -149,10 +146,10 @@ def deform_conv2d(
     offset: Variable,
     mask: Variable | None,
     num_filters: int,
-    filter_size: Size,
-    stride: Size = 1,
+    filter_size: Numbers,
+    stride: Numbers = 1,
     padding: Padding = 0,
-    dilation: Size = 1,
+    dilation: Numbers = 1,
     groups: int = 1,
     deformable_groups: int = 1,
     im2col_step: int = 1,
@@ -160,71 +157,56 @@ def deform_conv2d(
     bias_attr: Attr = None,
     name: str | None = None,
 ) -> Variable:
-    """``conv2d`` that reads each tap at a place moved by ``offset``, between pixels too, times ``mask``. Zhu et al. 2019.
+    """``conv2d`` that reads each tap at a point shifted by ``offset``, between pixels too, times ``mask``. Zhu et al. 2019.
 
     Args:
         x: variable of shape [N, C, H, W].
-        offset: [N, 2 * deformable_groups * kh * kw, H_out, W_out]: a vertical and a horizontal move for each tap.
+        offset: [N, 2 * deformable_groups * kh * kw, H_out, W_out]: a vertical and a horizontal shift for each tap.
         mask: [N, deformable_groups * kh * kw, H_out, W_out], or None for ones.
         num_filters, filter_size, stride, padding, dilation, groups: as in ``conv2d``.
         weight_attr, bias_attr: attributes of filters and bias.
     """
     window = _Window("deformable_conv", 2, filter_size, stride, padding, dilation, "NCHW")
-    layer = Layer(window.kind, x, offset, name=name)
+    layer = LayerHelper(window.kind, x, offset, name=name)
     weight, bias = window.filters(layer, x, num_filters, groups, weight_attr, bias_attr)
     attrs = window.attributes(groups)
     if "auto_pad" in attrs:
         raise ArgumentError("deform_conv2d: padding is numbers.")
-    return layer.emit("DeformConv", x, weight, offset, bias, mask, offset_group=deformable_groups, **attrs)  # type: ignore[no-any-return]
+    return layer.result("DeformConv", x, weight, offset, bias, mask, offset_group=deformable_groups, **attrs)
 
 
 class _Window:
     """Filter size, stride, padding and dilation of a convolution over ``axes`` spatial axes."""
 
     def __init__(
-        self, kind: str, axes: int, size: Size | None, stride: Size, padding: Padding, dilation: Size, data_format: str
+        self, kind: str, axes: int, size: Numbers | None, stride: Numbers, padding: Padding, dilation: Numbers, data_format: str
     ) -> None:
         if data_format not in ("NCHW", "NHWC", "NCDHW", "NDHWC"):
             raise ArgumentError(f"{kind}: the data_format is 'NCHW' or 'NHWC' ('NCDHW', 'NDHWC'), not {data_format!r}.")
-        self.kind, self.axes, self.data_format = kind, axes, data_format
-        self.size = None if size is None else self._each(size)
-        self.stride, self.dilation = self._each(stride), self._each(dilation)
-        self.mode = padding.upper() if isinstance(padding, str) else None
-        if self.mode not in (None, "SAME", "VALID"):
-            raise ArgumentError(f"{kind}: padding is numbers, 'SAME' or 'VALID', not {padding!r}.")
+        self.kind, self.axes, self.last = kind, axes, data_format[1] != "C"
+        self.size = None if size is None else numbers(size, axes, f"{kind}: filter_size")
+        self.stride, self.dilation = numbers(stride, axes, f"{kind}: stride"), numbers(dilation, axes, f"{kind}: dilation")
+        pads = pads_of(padding, axes, self.last, f"{kind}: padding")
+        self.mode = pads if isinstance(pads, str) else None
         if self.mode == "SAME":
             self.dilation = [1] * axes
-        self.begins, self.ends = ([0] * axes, [0] * axes) if isinstance(padding, str) else self._pads(padding)
-
-    def _each(self, value: Size) -> list[int]:
-        found = [value] * self.axes if isinstance(value, int) else [int(n) for n in value]
-        if len(found) != self.axes:
-            raise ArgumentError(f"{self.kind}: {found} should be one number or {self.axes}.")
-        return found
-
-    def _pads(self, padding: int | Sequence[Any]) -> tuple[list[int], list[int]]:
-        """Before and after each axis, from one number, one per axis, two per axis, or pairs for all axes."""
-        if isinstance(padding, int):
-            return [padding] * self.axes, [padding] * self.axes
-        if padding and isinstance(padding[0], (list, tuple)):
-            pairs = [list(pair) for pair in padding]
-            spatial = pairs[2:] if self.data_format[1] == "C" else pairs[1:-1]
-            return [pair[0] for pair in spatial], [pair[1] for pair in spatial]
-        numbers = [int(n) for n in padding]
-        if len(numbers) == 2 * self.axes:
-            return numbers[0::2], numbers[1::2]
-        if len(numbers) == self.axes:
-            return numbers, numbers
-        raise ArgumentError(f"{self.kind}: padding {numbers} should have {self.axes} or {2 * self.axes} numbers.")
+        self.pads = [0] * (2 * axes) if isinstance(pads, str) else pads
 
     def attributes(self, groups: int) -> dict[str, Any]:
         found: dict[str, Any] = {"kernel_shape": self.size, "strides": self.stride, "dilations": self.dilation, "group": groups}
         if self.mode is not None:
             return found | {"auto_pad": "SAME_UPPER" if self.mode == "SAME" else "VALID"}
-        return found | {"pads": [*self.begins, *self.ends]}
+        return found | {"pads": self.pads}
 
     def filters(
-        self, layer: Layer, x: Variable, num_filters: int, groups: int, param_attr: Attr, bias_attr: Attr, transposed: bool = False
+        self,
+        layer: LayerHelper,
+        x: Variable,
+        num_filters: int,
+        groups: int,
+        param_attr: Attr,
+        bias_attr: Attr,
+        transposed: bool = False,
     ) -> tuple[Any, Any]:
         """New filters and a new bias."""
         assert self.size is not None
@@ -251,43 +233,43 @@ def _conv(
     act: str | None,
     name: str | None,
 ) -> Variable:
-    layer = Layer(window.kind, input, name=name)
-    x = channels_first(layer.op, input, window.data_format)
+    layer = LayerHelper(window.kind, input, name=name)
+    x = to_channels_first(layer, input, window.last)
     groups = groups or 1
     weight, bias = window.filters(layer, x, num_filters, groups, param_attr, bias_attr)
-    skip_names(layer, 0 if bias is None else 1)
-    y = layer.emit("Conv", x, weight, bias, **window.attributes(groups))
-    return layer.activate(channels_back(layer.op, y, window.data_format), act)
+    layer.skip_names(0 if bias is None else 1)
+    y = layer.result("Conv", x, weight, bias, **window.attributes(groups))
+    return layer.activate(in_layout(layer, y, window.last, named=False), act)
 
 
 def _conv_transpose(
     window: _Window,
     input: Variable,
     num_filters: int,
-    output_size: Size | None,
+    output_size: Numbers | None,
     groups: int | None,
     param_attr: Attr,
     bias_attr: Attr,
     act: str | None,
     name: str | None,
 ) -> Variable:
-    layer = Layer(window.kind, input, name=name)
-    x = channels_first(layer.op, input, window.data_format)
+    layer = LayerHelper(window.kind, input, name=name)
+    x = to_channels_first(layer, input, window.last)
     groups = groups or 1
     if window.mode == "SAME":
         _pad_same(window, x)
-    wanted = None if output_size is None else window._each(output_size)
+    wanted = None if output_size is None else numbers(output_size, window.axes, f"{window.kind}: output_size")
     if window.size is None:
         window.size = _size_for(window, x, wanted)
     weight, bias = window.filters(layer, x, num_filters, groups, param_attr, bias_attr, transposed=True)
     attrs = window.attributes(groups)
     attrs.pop("auto_pad", None)
-    attrs["pads"] = [*window.begins, *window.ends]
+    attrs["pads"] = window.pads
     if wanted is not None:
         attrs["output_padding"] = _output_padding(window, x, wanted)
-    skip_names(layer, 0 if bias is None else 1)
-    y = layer.emit("ConvTranspose", x, weight, bias, **attrs)
-    return layer.activate(channels_back(layer.op, y, window.data_format), act)
+    layer.skip_names(0 if bias is None else 1)
+    y = layer.result("ConvTranspose", x, weight, bias, **attrs)
+    return layer.activate(in_layout(layer, y, window.last, named=False), act)
 
 
 def _spatial(window: _Window, x: Variable) -> list[int]:
@@ -301,23 +283,24 @@ def _pad_same(window: _Window, x: Variable) -> None:
     """The padding that would give a convolution of ``x`` the size ceil(n / stride)."""
     if window.size is None:
         raise ArgumentError(f"{window.kind}: padding 'SAME' needs a filter_size.")
-    for i, (n, k, s) in enumerate(zip(_spatial(window, x), window.size, window.stride, strict=True)):
-        total = max((-(-n // s) - 1) * s + k - n, 0)
-        window.begins[i], window.ends[i] = total // 2, total - total // 2
+    _spatial(window, x)
+    window.pads = window_pads(x, "SAME", window.size, window.stride)["pads"]
+
+
+def _total_pads(window: _Window) -> list[int]:
+    return [before + after for before, after in zip(window.pads[: window.axes], window.pads[window.axes :], strict=True)]
 
 
 def _size_for(window: _Window, x: Variable, wanted: list[int] | None) -> list[int]:
     if wanted is None:
         raise ArgumentError(f"{window.kind}: give output_size or filter_size.")
-    pads = [b + e for b, e in zip(window.begins, window.ends, strict=True)]
-    parts = zip(wanted, _spatial(window, x), window.stride, pads, window.dilation, strict=True)
+    parts = zip(wanted, _spatial(window, x), window.stride, _total_pads(window), window.dilation, strict=True)
     return [(out - (n - 1) * s + pad - 1) // d + 1 for out, n, s, pad, d in parts]
 
 
 def _output_padding(window: _Window, x: Variable, wanted: list[int]) -> list[int]:
     assert window.size is not None
-    pads = [b + e for b, e in zip(window.begins, window.ends, strict=True)]
-    parts = zip(wanted, _spatial(window, x), window.size, window.stride, pads, window.dilation, strict=True)
+    parts = zip(wanted, _spatial(window, x), window.size, window.stride, _total_pads(window), window.dilation, strict=True)
     extra = [out - ((n - 1) * s - pad + d * (k - 1) + 1) for out, n, k, s, pad, d in parts]
     if any(not 0 <= more < max(s, d) for more, s, d in zip(extra, window.stride, window.dilation, strict=True)):
         raise ArgumentError(f"{window.kind}: output_size {wanted} is out of reach of this filter, stride and padding.")

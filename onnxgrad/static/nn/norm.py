@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import attach_training
 from onnxgrad.errors import ArgumentError, ProgramError
-from onnxgrad.ir.builder import Builder
-from onnxgrad.ir.operator import Role
-from onnxgrad.ir.tensor import Tensor
-from onnxgrad.ir.variable import Variable
-from onnxgrad.nn.initializer import Constant, Normal
-from onnxgrad.nn.param_attr import ParamAttr
-from onnxgrad.passes.modes import attach_training
-from onnxgrad.static.nn.common import Attr, skip_names
-from onnxgrad.tensor.layer import Layer
+from onnxgrad.nn.functional.layout import in_layout, is_last, to_channels_first
+from onnxgrad.static.nn.common import Attr
+from onnxgrad.tensor.initializer import Constant, Normal
+from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.param_attr import ParamAttr
 
 __all__ = ["batch_norm", "data_norm", "group_norm", "instance_norm", "layer_norm", "spectral_norm"]
 
@@ -45,13 +46,14 @@ def batch_norm(
     Args:
         input: variable of rank 2 to 5, channels on axis 1 (``NCHW``) or on the last (``NHWC``).
         is_test, use_global_stats: use the running statistics.
-        param_attr, bias_attr: attributes of scale (1) and shift (0).
+        param_attr, bias_attr: attributes of scale (1) and bias (0).
 
     Raises:
         ProgramError: if the number of channels is not known.
     """
-    layer = Layer("batch_norm", input, name=name)
-    input = channels_first(layer.op, input, data_layout)
+    layer = LayerHelper("batch_norm", input, name=name)
+    last = is_last(data_layout, input)
+    input = to_channels_first(layer, input, last)
     if input.shape[1] < 0:
         raise ProgramError(f"batch_norm: the number of channels of {input!r} must be known. Declare it in data().")
     size, dtype = [input.shape[1]], input.dtype
@@ -59,11 +61,12 @@ def batch_norm(
     shift = layer.parameter(bias_attr, "b", size, dtype, Constant(0.0))
     mean = layer.parameter(ParamAttr(moving_mean_name, Constant(0.0), trainable=False), "w", size, dtype, Constant(0.0))
     variance = layer.parameter(ParamAttr(moving_variance_name, Constant(1.0), trainable=False), "w", size, dtype, Constant(1.0))
-    skip_names(layer, 3)
-    y = layer.emit("BatchNormalization", input, scale, shift, mean, variance, momentum=momentum, epsilon=epsilon)
+    layer.skip_names(3)
+    y = layer.result("BatchNormalization", input, scale, shift, mean, variance, momentum=momentum, epsilon=epsilon)
     if not is_test and not use_global_stats:
+        assert y.op is not None
         attach_training(y.op)
-    return layer.activate(channels_back(layer.op, y, data_layout), act)
+    return layer.activate(in_layout(layer, y, last, named=False), act)
 
 
 def layer_norm(
@@ -82,7 +85,7 @@ def layer_norm(
     Raises:
         ProgramError: if one of those axes has no known size.
     """
-    layer = Layer("layer_norm", input, name=name)
+    layer = LayerHelper("layer_norm", input, name=name)
     shape = input.shape[begin_norm_axis:]
     if any(dim < 0 for dim in shape):
         raise ProgramError(f"layer_norm: axes {begin_norm_axis} and up of {input!r} must be known. Declare them in data().")
@@ -93,24 +96,9 @@ def layer_norm(
         gain = layer.op.constant(Tensor.of(np.ones(size, input.dtype.numpy)).numpy())  # type: ignore[assignment]
     target = np.array(shape)
     operands = [v if v is None or len(shape) == 1 else layer.op.Reshape(v, target) for v in (gain, bias)]
-    skip_names(layer, 2)
-    y: Variable = layer.emit("LayerNormalization", input, *operands, axis=begin_norm_axis, epsilon=epsilon)
+    layer.skip_names(2)
+    y = layer.result("LayerNormalization", input, *operands, axis=begin_norm_axis, epsilon=epsilon)
     return layer.activate(y, act)
-
-
-def channels_first(op: Builder, x: Variable, data_format: str) -> Variable:
-    """``x`` with its channels on axis 1."""
-    if data_format[1] == "C" or x.ndim <= 2:
-        return x
-    last = x.ndim - 1
-    return op.Transpose(x, perm=[0, last, *range(1, last)])  # type: ignore[no-any-return]
-
-
-def channels_back(op: Builder, x: Variable, data_format: str) -> Variable:
-    """The opposite of ``channels_first``."""
-    if data_format[1] == "C" or x.ndim <= 2:
-        return x
-    return op.Transpose(x, perm=[0, *range(2, x.ndim), 1])  # type: ignore[no-any-return]
 
 
 def instance_norm(
@@ -121,7 +109,7 @@ def instance_norm(
     Args:
         input: variable of rank 2 to 5, channels on axis 1.
         epsilon: added to the variance.
-        param_attr, bias_attr: attributes of scale (1) and shift (0), which exist only where both are given, as in Paddle.
+        param_attr, bias_attr: attributes of scale (1) and bias (0), which exist only where both are given, as in Paddle.
 
     Raises:
         ArgumentError: if one of the two is False and the other is not.
@@ -130,14 +118,14 @@ def instance_norm(
         raise ArgumentError("instance_norm: param_attr and bias_attr are False together or not at all.")
     if not (param_attr and bias_attr):
         param_attr = bias_attr = False
-    layer = Layer("instance_norm", input, name=name)
+    layer = LayerHelper("instance_norm", input, name=name)
     size, dtype = [_channels("instance_norm", input)], input.dtype
     scale: Any = layer.parameter(param_attr, "w", size, dtype, Constant(1.0))
     shift: Any = layer.parameter(bias_attr, "b", size, dtype, Constant(0.0))
     if scale is None:
         scale, shift = np.ones(size, dtype.numpy), np.zeros(size, dtype.numpy)
-    skip_names(layer, 2)
-    return layer.emit("InstanceNormalization", input, scale, shift, epsilon=epsilon)  # type: ignore[no-any-return]
+    layer.skip_names(2)
+    return layer.result("InstanceNormalization", input, scale, shift, epsilon=epsilon)
 
 
 def group_norm(
@@ -155,7 +143,7 @@ def group_norm(
     Args:
         input: variable of rank 2 or more with a known number of channels.
         groups: divides the number of channels.
-        param_attr, bias_attr: attributes of scale (1) and shift (0), each of which exists only where it is given, as in Paddle.
+        param_attr, bias_attr: attributes of scale (1) and bias (0), each of which exists only where it is given, as in Paddle.
         act: activation applied last.
         data_layout: ``"NCHW"`` or ``"NHWC"``.
 
@@ -163,9 +151,10 @@ def group_norm(
         >>> static.nn.group_norm(static.data("x", [None, 6, 4, 4]), groups=3).shape
         (-1, 6, 4, 4)
     """
-    layer = Layer("group_norm", input, name=name)
+    layer = LayerHelper("group_norm", input, name=name)
     op = layer.op
-    x = channels_first(op, input, data_layout)
+    last = is_last(data_layout, input)
+    x = to_channels_first(layer, input, last)
     channels, dtype = _channels("group_norm", x), x.dtype
     if groups <= 0 or channels % groups:
         raise ArgumentError(f"group_norm: {groups} groups do not divide {channels} channels.")
@@ -174,14 +163,14 @@ def group_norm(
     each = np.array([channels, *[1] * (x.ndim - 2)])
     scale = layer.parameter(param_attr or False, "w", [channels], dtype, Constant(1.0))
     shift = layer.parameter(bias_attr or False, "b", [channels], dtype, Constant(0.0))
-    skip_names(layer, 2)
+    layer.skip_names(2)
     steps: list[tuple[str, Any]] = [("Reshape", op.Shape(x) if x.static_shape is None else np.array(x.static_shape))]
     steps += [(kind, op.Reshape(v, each)) for kind, v in (("Mul", scale), ("Add", shift)) if v is not None]
     y = parts
     for kind, operand in steps[:-1]:
         y = op.emit(kind, (y, operand), {})
-    y = layer.emit(steps[-1][0], y, steps[-1][1])
-    return layer.activate(channels_back(op, y, data_layout), act)
+    y = layer.result(steps[-1][0], y, steps[-1][1])
+    return layer.activate(in_layout(layer, y, last, named=False), act)
 
 
 def _channels(function: str, x: Variable) -> int:
@@ -217,7 +206,7 @@ def data_norm(
         enable_scale_and_shift: scale and shift by new parameters at the end.
         act: activation applied last.
     """
-    layer = Layer("data_norm", input, name=name)
+    layer = LayerHelper("data_norm", input, name=name)
     op, program = layer.op, layer.program
     features, dtype = [_channels("data_norm", input)], input.dtype
     given = param_attr if isinstance(param_attr, dict) else {}
@@ -231,10 +220,10 @@ def data_norm(
     squares = parameter("batch_square_sum", "batch_square", 1e4, False)
     mean = op.Div(total, size)
     centred = op.Sub(input, mean)
-    y = layer.emit("Mul", centred, op.Sqrt(op.Div(size, squares)))
+    y = layer.result("Mul", centred, op.Sqrt(op.Div(size, squares)))
     if enable_scale_and_shift:
-        y = layer.emit("Mul", y, parameter("scale_w", "scale_w", 1.0, True))
-        y = layer.emit("Add", y, parameter("bias", "bias", 0.0, True))
+        y = layer.result("Mul", y, parameter("scale_w", "scale_w", 1.0, True))
+        y = layer.result("Add", y, parameter("bias", "bias", 0.0, True))
     update = Builder(program.global_block(), role=Role.OPTIMIZE, key=f"{layer.name}@UPDATE")
     rows = update.Cast(update.Shape(input, start=0, end=1), to=dtype.number)
     spread = update.Add(update.ReduceSum(update.Mul(centred, centred), [0], keepdims=0), update.Mul(rows, epsilon))
@@ -252,7 +241,7 @@ def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: flo
         power_iters: how often both vectors are multiplied by the matrix; they count as constant in the gradient.
         eps: added to norms.
     """
-    layer = Layer("spectral_norm", weight, name=name)
+    layer = LayerHelper("spectral_norm", weight, name=name)
     op, shape = layer.op, weight.static_shape
     if shape is None:
         raise ProgramError(f"spectral_norm: the shape of {weight!r} must be known.")
@@ -267,8 +256,8 @@ def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: flo
         v = _unit(op, op.MatMul(u, fixed), eps)
         u = _unit(op, op.MatMul(fixed, v), eps)
     sigma = op.MatMul(u, op.MatMul(matrix, v))
-    return layer.emit("Div", weight, sigma)  # type: ignore[no-any-return]
+    return layer.result("Div", weight, sigma)
 
 
 def _unit(op: Builder, x: Variable, eps: float) -> Variable:
-    return op.Div(x, op.Add(op.ReduceL2(x, keepdims=0), eps))  # type: ignore[no-any-return]
+    return op.Div(x, op.Add(op.ReduceL2(x, keepdims=0), eps))

@@ -19,7 +19,7 @@ __all__ = [
 
 _LOD = "ONNX tensors have no levels of detail (LoD)"
 
-nce = refused("static.nn.nce", "its sampler draws from a table on the host", "Use functional.cross_entropy on all classes.")
+nce = refused("static.nn.nce", "its negative sampling runs on the host", "Use functional.cross_entropy on all classes.")
 py_func = refused(
     "static.py_func",
     "a program is run by stock onnxruntime, which cannot call Python",

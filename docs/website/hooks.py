@@ -1,0 +1,47 @@
+"""Pages of the website that stand at the top of the repository, and links to files that are pages here."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOB = "https://github.com/onnxgrad/onnxgrad/blob/main/"
+TREE = "https://github.com/onnxgrad/onnxgrad/tree/main/"
+# Files at the top, and their pages.
+PAGES = {
+    "README.md": "index.md",
+    "OPERATORS.md": "operators.md",
+    "COMPATIBILITY.md": "compatibility.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that docs/ does not hold."""
+    for name, page in PAGES.items():
+        files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Let links to files of the repository lead to their pages where there are any, else to the repository."""
+    here = page.file.src_uri
+
+    def address(link: str) -> str:
+        path, _, anchor = link.removeprefix(BLOB).partition("#")
+        if here in PAGES.values() or link.startswith(BLOB):
+            name = PAGES.get(path, path.removeprefix("docs/"))
+            if files.get_file_from_path(name) is not None:
+                return posixpath.relpath(name, posixpath.dirname(here) or ".") + (f"#{anchor}" if anchor else "")
+            if not link.startswith("http"):
+                return (TREE if (ROOT / path).is_dir() else BLOB) + link
+        return link
+
+    inline = re.sub(r"\]\(([^)\s#][^)\s]*)\)", lambda found: f"]({address(found[1])})", markdown)
+    return re.sub(r"^(\[[^\]]+\]: )(\S+)$", lambda found: found[1] + address(found[2]), inline, flags=re.MULTILINE)

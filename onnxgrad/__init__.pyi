@@ -1,0 +1,92 @@
+"""What ``onnxgrad`` offers. The package reads this file: a name is imported from its home when it is first asked for."""
+
+from onnxgrad import (
+    amp as amp,
+    autograd as autograd,
+    compat as compat,
+    errors as errors,
+    fft as fft,
+    fluid as fluid,
+    func as func,
+    incubate as incubate,
+    linalg as linalg,
+    nn as nn,
+    optimizer as optimizer,
+    regularizer as regularizer,
+    state as state,
+    static as static,
+    tensor as tensor,
+    testing as testing,
+    training as training,
+    utils as utils,
+)
+from onnxgrad.autograd import (
+    enable_grad as enable_grad,
+    grad as grad,
+    is_grad_enabled as is_grad_enabled,
+    no_grad as no_grad,
+    set_grad_enabled as set_grad_enabled,
+)
+from onnxgrad.core import rules as rules
+from onnxgrad.core.autodiff.api import append_backward as append_backward, gradients as gradients
+from onnxgrad.core.autodiff.explain import explain as explain
+from onnxgrad.core.autodiff.transforms import (
+    hessian as hessian,
+    hvp as hvp,
+    jacobian as jacobian,
+    jvp as jvp,
+    per_example_gradients as per_example_gradients,
+    vjp as vjp,
+)
+from onnxgrad.core.interop.onnx_export import save_onnx as save_onnx, to_onnx as to_onnx
+from onnxgrad.core.interop.onnx_import import explain_parameters as explain_parameters, from_onnx as from_onnx
+from onnxgrad.core.interop.split_step import (
+    save_split_training_step as save_split_training_step,
+    to_split_training_step as to_split_training_step,
+)
+from onnxgrad.core.interop.training_info import from_training_info as from_training_info, to_training_info as to_training_info
+from onnxgrad.core.interop.training_step import save_training_step as save_training_step, to_training_step as to_training_step
+from onnxgrad.core.ir.program import Program as Program
+from onnxgrad.core.ir.scope import Scope as Scope
+from onnxgrad.core.ir.variable import Parameter as Parameter, Variable as Variable
+from onnxgrad.core.rules.registry import (
+    expansion as expansion,
+    gradient as gradient,
+    stops_gradient as stops_gradient,
+    unsupported as unsupported,
+)
+from onnxgrad.core.runtime.executor import Executor as Executor
+from onnxgrad.core.runtime.places import (
+    CPUPlace as CPUPlace,
+    CUDAPlace as CUDAPlace,
+    is_compiled_with_cuda as is_compiled_with_cuda,
+)
+from onnxgrad.dtypes import (
+    DType as DType,
+    bfloat16 as bfloat16,
+    bool as bool,
+    dtype as dtype,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    int8 as int8,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    uint8 as uint8,
+)
+from onnxgrad.eager.creation import is_tensor as is_tensor, to_tensor as to_tensor
+from onnxgrad.eager.tensor import Tensor as Tensor
+from onnxgrad.func import value_and_grad as value_and_grad
+from onnxgrad.nn.parameter import create_parameter as create_parameter
+from onnxgrad.state import (
+    disable_static as disable_static,
+    enable_static as enable_static,
+    in_dynamic_mode as in_dynamic_mode,
+    seed as seed,
+    straight_through as straight_through,
+)
+from onnxgrad.tensor import *  # noqa: F403
+from onnxgrad.tensor.param_attr import ParamAttr as ParamAttr
+
+__version__: str

@@ -1,0 +1,90 @@
+"""The forward operator as a gradient rule sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from onnxgrad.core.ir.bodies import move_into
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.variable import Variable
+
+if TYPE_CHECKING:
+    from onnxgrad.core.autodiff.backward import Walk
+    from onnxgrad.core.ir.block import Block
+
+__all__ = ["Node"]
+
+
+class Node:
+    """``inputs``, ``outputs``, ``attr``, ``operand`` of a forward operator, and which gradients are wanted.
+
+    Under recomputation the variables are the recomputed ones. ``captures`` are the outer variables that bodies read;
+    their gradients follow those of the inputs in what a rule returns.
+    """
+
+    __slots__ = ("_walk", "_wanted", "captures", "inputs", "operator", "outputs", "wanted_captures")
+
+    def __init__(self, operator: Operator, walk: Walk, wanted: list[bool], captures: list[Variable]) -> None:
+        self.operator = operator
+        self._walk = walk
+        self._wanted = wanted
+        self.inputs = [walk.recomputed(v) for v in operator.inputs]
+        self.outputs = [walk.recomputed(v) for v in operator.outputs]
+        self.captures = captures
+        self.wanted_captures = wanted[len(operator.inputs) :]
+
+    @property
+    def type(self) -> str:
+        return self.operator.type
+
+    def attr(self, name: str) -> Any:
+        """Value of an attribute, or the schema's default."""
+        return self.operator.attr(name)
+
+    def operand(self, name: str) -> Any:
+        """An input by its ONNX name, or the attribute of that name; None when absent."""
+        found = self.operator.operand(name)
+        return self._walk.recomputed(found) if isinstance(found, Variable) else found
+
+    def wants(self, index: int) -> bool:
+        """Whether the gradient of input ``index`` is needed by anybody."""
+        return index < len(self._wanted) and self._wanted[index]
+
+    def extra_output(self, index: int) -> Variable:
+        """An output that the forward operator can give but did not declare: it is added to it.
+
+        Exports that do not read it leave it out again.
+        """
+        return self._walk.extend_outputs(self.operator, index)
+
+    def __str__(self) -> str:
+        return str(self.operator)
+
+    def differentiate_body(
+        self, body: Block, parent: Block, seeds: list[Variable | None], sources: list[Variable]
+    ) -> tuple[Block, list[Variable | None]]:
+        """A copy of ``body`` with its gradient appended, under ``parent``: (block, gradients of ``sources``)."""
+        return self._walk.differentiate_body(body, parent, seeds, sources)
+
+    def differentiate_into(
+        self,
+        shell: Block,
+        body: Block,
+        arguments: Sequence[Variable | None],
+        seeds: list[Variable | None],
+        sources: list[Variable],
+        known: Mapping[Variable, Variable] | None = None,
+    ) -> list[Variable | None]:
+        """The same written at the end of ``shell``, with ``arguments`` for the inputs of ``body``: gradients of ``sources``.
+
+        ``known`` holds values of the body that need not be recomputed.
+        """
+        inner, found = self._walk.differentiate_body(body, shell, seeds, sources, known)
+        replaced = move_into(shell, inner, arguments)
+        return [None if g is None else replaced.get(g, g) for g in found]
+
+    @property
+    def tape(self) -> Any:
+        """What the operator's ``prepare`` said about the values that it leaves behind."""
+        return self._walk.tapes.get(self.operator)

@@ -1,0 +1,60 @@
+"""In which order to write the operators of a training step, so that onnxruntime holds few tensors at a time.
+
+onnxruntime does not run a graph in the order of its file: it goes backwards from the operators that nobody reads, the last of them
+first, and at each operator to that operand first whose producer stands last. So of two operators that do not depend on each other,
+the one that stands later in the file runs first. A file in the natural order makes it run all gradients of activations before
+the gradient of the first weight, holding everything until then.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+from onnxgrad.core.ir.operator import Operator, Role
+
+__all__ = ["order_for_memory", "order_of_file"]
+
+
+def order_for_memory(operators: list[Operator]) -> list[Operator]:
+    """The same operators in an order that onnxruntime turns into: forward, then backward, each update as soon as it can be made.
+
+    Graphs without a backward pass keep their order.
+
+    Args:
+        operators: of the main graph, in an order that can be run.
+    """
+    if all(op.role is Role.FORWARD for op in operators):
+        return operators
+    maker = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
+    reads = [{maker[v] for v in op.operands() if v in maker} for op in operators]
+    return [operators[i] for i in order_of_file(reads, _positions(operators, reads))]
+
+
+def order_of_file(reads: Sequence[set[int]], position: Sequence[Any]) -> list[int]:
+    """In which order to write operators that are to run in the order of ``position``; ``reads`` are the operators before each."""
+    open_readers = [0] * len(reads)
+    for found in reads:
+        for i in found:
+            open_readers[i] += 1
+    ready = [(position[i], i) for i, count in enumerate(open_readers) if count == 0]
+    heapq.heapify(ready)
+    backwards: list[int] = []
+    while ready:
+        _, i = heapq.heappop(ready)
+        backwards.append(i)
+        for j in reads[i]:
+            open_readers[j] -= 1
+            if open_readers[j] == 0:
+                heapq.heappush(ready, (position[j], j))
+    return backwards[::-1]
+
+
+def _positions(operators: list[Operator], reads: list[set[int]]) -> list[tuple[int, int]]:
+    """When each operator is to run: as it stands, but an operator of the optimizer right after the gradients it reads"""
+    positions: list[tuple[int, int]] = []
+    for i, op in enumerate(operators):
+        after = max((positions[j][0] for j in reads[i]), default=-1)
+        positions.append((after, i) if op.role is Role.OPTIMIZE else (i, i))
+    return positions

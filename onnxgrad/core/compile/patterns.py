@@ -1,0 +1,39 @@
+"""What the operators of a backward pass are made of, as its rules write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["SWAPPED", "im2col_indices", "im2col_indices_of_image", "operand_of"]
+
+SWAPPED = [1, 0, 2, 3]
+"""The order of axes that swaps the batch and the channels of images."""
+
+
+def operand_of(v: Variable | None, op_type: str, perm: list[int] | None = None) -> Variable | None:
+    """The first operand of the operator that computes ``v``, if it has this type and, if given, this ``perm``."""
+    made = None if v is None else v.op
+    if made is None or made.type != op_type or (perm is not None and made.attr("perm") != perm):
+        return None
+    return made.inputs[0]
+
+
+def im2col_indices(dilation: int, stride: int, pad: int, taps: int, positions: int) -> np.ndarray[Any, Any]:
+    """Along one axis, the index that a tap reads at a position, [taps, positions]; below 0 or beyond the size in the padding."""
+    found: np.ndarray[Any, Any] = np.arange(taps)[:, None] * dilation + np.arange(positions) * stride - pad
+    return found
+
+
+def im2col_indices_of_image(
+    dilations: Sequence[int], strides: Sequence[int], kernel: Sequence[int], positions: Sequence[int], width: int
+) -> np.ndarray[Any, Any]:
+    """The flat index in an image, its padding included, that each tap reads at each position, [taps, positions]."""
+    axes = zip(dilations, strides, kernel, positions, strict=True)
+    down, across = (im2col_indices(dilation, stride, 0, *sizes) for dilation, stride, *sizes in axes)
+    found: np.ndarray[Any, Any] = down[:, None, :, None] * width + across[None, :, None, :]
+    return found.reshape(kernel[0] * kernel[1], positions[0] * positions[1])

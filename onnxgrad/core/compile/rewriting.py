@@ -1,0 +1,60 @@
+"""Rewriting operators of a graph one by one, each by the form that its type has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onnxgrad.core.compile.graph import Graph
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["Form", "name_results", "rewrite_operators", "stage_builder"]
+
+Form = Callable[[Any, Operator], "list[Variable | None] | None"]
+"""Writes an operator out by a Builder and returns what stands for its outputs, or None to leave it as it is."""
+
+
+def rewrite_operators(graph: Graph, forms: Mapping[str, Form]) -> None:
+    """Write out the operators whose type has a form, where the form applies."""
+    rewritten: list[Operator] = []
+    for op in graph.operators:
+        form = forms.get(op.type) if op.domain == "" else None
+        if form is None:
+            rewritten.append(op)
+            continue
+        build = stage_builder(graph, op)
+        results = form(build, op)
+        if results is None or build.stage is None:
+            rewritten.append(op)
+            continue
+        for old, new in zip(op.outputs, results, strict=False):
+            if old is not None and new is not None:
+                graph.replace(old, new)
+        name_results(graph, build.stage, build.key)
+        rewritten.extend(build.stage)
+    graph.operators = rewritten
+
+
+def stage_builder(graph: Graph, op: Operator | None, key: str = "") -> Builder:
+    """Writes operators into a list of its own, which is to replace ``op``."""
+    block = graph.program.global_block()
+    role = Role.FORWARD if op is None else op.role
+    return Builder(block, [], role, key=key or (op.name or _first_name(op) if op is not None else "outputs"))
+
+
+def _first_name(op: Operator) -> str:
+    return next((v.name for v in op.outputs if v is not None), op.type)
+
+
+def name_results(graph: Graph, stage: list[Operator], key: str) -> None:
+    """Give the operators of a stage, and those of their results that have no final name, names that nothing else has."""
+    program = graph.program
+    for op in stage:
+        for v in op.outputs:
+            if v is not None and v.name == "":
+                v._name = program.fresh_name(f"{key}/{op.type}")
+                program.global_block().register(v)
+                graph.helpers.add(v)
+        op.name = _first_name(op)

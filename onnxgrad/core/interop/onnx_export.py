@@ -1,0 +1,338 @@
+"""to_onnx, save_onnx: a Program as an ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
+
+from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.interop.external_data import embed, is_external, pack_external
+from onnxgrad.core.interop.messages import bodies_of
+from onnxgrad.core.interop.onnx_import import FROZEN_KEY, ROLE_KEY, Imported
+from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.infer import attribute_kind, fill_attribute, fill_type
+from onnxgrad.core.ir.newest import fits_newest
+from onnxgrad.core.ir.operator import AttributeReference, Operator, Role
+from onnxgrad.core.ir.opset import NEWEST, NEWEST_IR
+from onnxgrad.core.ir.program import Function, Program
+from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.types import shown_type
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ExternalDataError, FetchError, NotInitialized
+from onnxgrad.files import write_whole, writing
+
+__all__ = ["as_variables", "save_onnx", "to_onnx", "write_model"]
+
+_EXTERNAL_THRESHOLD = 1024
+_LARGEST_MESSAGE = 2**31 - 2**20
+
+
+def to_onnx(
+    program: Program, outputs: Sequence[Variable | str] | Variable | str | None = None, *, lowering: str | None = None
+) -> ModelProto:
+    """Write a program as an ONNX model that runs as it is: newest weights as initializers.
+
+    Args:
+        program: any program.
+        outputs: variables or names to compute; everything they do not need is left out. None for the program's own
+            outputs, which keeps its forward operators exactly as they were loaded.
+        lowering: ``"cpu"`` or ``"cuda"`` for the forms that onnxruntime runs faster there; None for plain ones.
+
+    Returns:
+        A model that passes ``onnx.checker`` whenever the one it came from did.
+
+    Raises:
+        ArgumentError: if ``outputs`` is None and the program has no outputs of its own, or no lowering has this name.
+        FetchError: if an output is not in the program.
+        NotInitialized: if a weight has no value yet.
+    """
+    chosen = None if outputs is None else as_variables(program, outputs)
+    return write_model(compile(program, chosen, lowering))
+
+
+def save_onnx(
+    program: Program,
+    path: str | Path,
+    outputs: Sequence[Variable | str] | Variable | str | None = None,
+    *,
+    lowering: str | None = None,
+) -> None:
+    """Write ``to_onnx(program, outputs, lowering=lowering)`` to a file, under a temporary name first.
+
+    External weights that stay beside the file are referred to; others, and models above 2 GB, are packed into
+    ``<path>.data``.
+
+    Raises:
+        the errors of ``to_onnx``; FileError (an OSError) if the file cannot be written, ExternalDataError if a weight
+            cannot be read.
+    """
+    path = Path(path)
+    _write_file(to_onnx(program, outputs, lowering=lowering), path, program)
+
+
+def as_variables(program: Program, outputs: Sequence[Variable | str] | Variable | str) -> list[Variable]:
+    items = [outputs] if isinstance(outputs, (Variable, str)) else list(outputs)
+    found = []
+    for item in items:
+        v = item if isinstance(item, Variable) else program.global_block().vars.get(item)
+        if v is None or v.block.program is not program:
+            name = item if isinstance(item, str) else item.name
+            raise FetchError(f"the program has no variable {name!r} in its main block. Check the name, or the program.")
+        found.append(v)
+    return found
+
+
+def write_model(graph: Graph, values: dict[Variable, np.ndarray[Any, Any]] | None = None, *, embeds: bool = False) -> ModelProto:
+    """The ONNX message of a graph.
+
+    Args:
+        graph: compiled from a program.
+        values: of initializers, by variable of the graph, instead of what the scope holds.
+        embeds: whether constants in external files come into the message, which then needs no files.
+    """
+    program = graph.source
+    model = ModelProto(ir_version=graph.program.ir_version)
+    _set_present(
+        model,
+        producer_name=program.producer[0],
+        producer_version=program.producer[1],
+        doc_string=program.doc,
+        domain=program.domain,
+        model_version=program.model_version,
+    )
+    _write_header(model, graph)
+    block = graph.program.global_block()
+    model.graph.name = block.name or "main"
+    _set_present(model.graph, doc_string=block.doc)
+    _write_metadata(model.graph, block.metadata)
+    _Writer(graph.scope, values or {}, keeps_sparse=graph.is_whole, embeds=embeds).write_main(model.graph, graph)
+    for function in graph.program.functions.values():
+        model.functions.append(_write_function(function))
+    return model
+
+
+def _write_header(model: ModelProto, graph: Graph) -> None:
+    program = graph.source
+    imports = list(graph.program.opset_imports)
+    for domain in sorted({op.domain for op in graph.operators}):
+        if all(domain != name for name, _ in imports) and not (domain == "" and any(n == "ai.onnx" for n, _ in imports)):
+            imports.append((domain, 1))
+    if not graph.is_whole and (graph.program.opset_version() or 1) > NEWEST and fits_newest(graph.operators):
+        # An expansion may have replaced the operator that kept the program in a newer opset.
+        imports = [(domain, NEWEST if domain in ("", "ai.onnx") else version) for domain, version in imports]
+        model.ir_version = min(model.ir_version, NEWEST_IR)
+    for domain, version in imports:
+        model.opset_import.add(domain=domain, version=version)
+    metadata = dict(program.metadata)
+    frozen = [p.name for p in program.parameters if p.stop_gradient]
+    if frozen:
+        metadata[FROZEN_KEY] = "\n".join(frozen)
+    _write_metadata(model, metadata)
+    if isinstance(program.imported, Imported):
+        model.configuration.extend(program.imported.configuration)
+        if graph.is_whole:
+            model.training_info.extend(program.imported.training_info)
+            model.graph.quantization_annotation.extend(program.imported.quantization_annotation)
+
+
+def _set_present(message: Any, **fields: Any) -> None:
+    """Set only what has a value, so that an absent field of the original stays absent."""
+    for name, value in fields.items():
+        if value:
+            setattr(message, name, value)
+
+
+def _write_metadata(message: Any, metadata: dict[str, str] | None) -> None:
+    for key, value in (metadata or {}).items():
+        entry = message.metadata_props.add()
+        entry.key, entry.value = key, value
+
+
+class _Writer:
+    """Writes the blocks of a graph; weights have their newest value in a scope."""
+
+    def __init__(
+        self, scope: Scope, values: dict[Variable, np.ndarray[Any, Any]], keeps_sparse: bool = True, embeds: bool = False
+    ) -> None:
+        self.scope = scope
+        self.values = values
+        self.keeps_sparse = keeps_sparse
+        self.embeds = embeds
+
+    def write_main(self, proto: GraphProto, graph: Graph) -> None:
+        for v in graph.inputs:
+            self._write_info(proto.input.add(), v, v.name)
+        for name, v in graph.outputs:
+            self._write_info(proto.output.add(), v, name)
+        for v in graph.initializers:
+            self._write_initializer(proto, v)
+        for op in graph.operators:
+            self._write_node(proto.node.add(), op)
+        for v in graph.program.global_block().value_infos:
+            proto.value_info.add().CopyFrom(v.declared)
+
+    def _write_info(self, info: ValueInfoProto, v: Variable, name: str) -> None:
+        if v.declared is not None and v.declared.name == name:
+            info.CopyFrom(v.declared)
+            return
+        info.name = name
+        _set_present(info, doc_string=v.doc)
+        shown = shown_type(v.type)
+        if shown is not None:
+            fill_type(info.type, shown)
+
+    def _write_initializer(self, proto: GraphProto, v: Variable) -> None:
+        array = self.values.get(v)
+        if array is None and v.persistable:
+            array = self.scope.get(v.name)
+        if array is None and v.value is not None:
+            origin = v.value.origin
+            if isinstance(origin, SparseTensorProto) and self.keeps_sparse:
+                proto.sparse_initializer.add().CopyFrom(origin)
+                proto.sparse_initializer[-1].values.name = v.name
+                return
+            if isinstance(origin, TensorProto):
+                proto.initializer.add().CopyFrom(origin)
+                proto.initializer[-1].name = v.name
+                if self.embeds and is_external(origin):
+                    embed(proto.initializer[-1], v.value)
+                return
+            array = v.value.numpy()
+        if array is None:
+            raise NotInitialized(f"parameter {v.name} has no value yet. Run the startup program first.")
+        proto.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), v.name))
+
+    def _write_node(self, node: NodeProto, op: Operator) -> None:
+        node.op_type = op.type
+        _set_present(node, domain=op.domain, name=op.name, doc_string=op.doc, overload=op.overload)
+        node.input.extend("" if v is None else v.name for v in op.inputs)
+        node.output.extend("" if v is None else v.name for v in op.outputs)
+        for key, value in op.attrs.items():
+            self._write_attribute(node.attribute.add(), op, key, value)
+        _write_metadata(node, op.metadata)
+        if op.role is not Role.FORWARD:
+            _write_metadata(node, {ROLE_KEY: op.role.name.lower()})
+        if op.type == "Constant" and op.outputs and op.outputs[0] is not None and op.outputs[0].persistable:
+            self._write_trained_constant(node, op.outputs[0])
+
+    def _write_trained_constant(self, node: NodeProto, v: Variable) -> None:
+        newest = self.scope.get(v.name)
+        if newest is not None:
+            del node.attribute[:]
+            attribute = node.attribute.add()
+            attribute.name, attribute.type = "value", AttributeProto.TENSOR
+            attribute.t.CopyFrom(numpy_helper.from_array(newest))
+
+    def _write_attribute(self, proto: AttributeProto, op: Operator, key: str, value: Any) -> None:
+        kind = attribute_kind(op, key, value)
+        if isinstance(value, AttributeReference):
+            proto.name, proto.ref_attr_name, proto.type = key, value.name, kind  # type: ignore[assignment]
+        elif isinstance(value, Block):
+            proto.name, proto.type = key, AttributeProto.GRAPH
+            self._write_body(proto.g, value)
+        elif isinstance(value, list) and value and isinstance(value[0], Block):
+            proto.name, proto.type = key, AttributeProto.GRAPHS
+            for body in value:
+                self._write_body(proto.graphs.add(), body)
+        else:
+            fill_attribute(proto, key, value, kind)
+        if op.attr_info is not None and key in op.attr_info:
+            _set_present(proto, doc_string=op.attr_info[key][1])
+
+    def _write_body(self, proto: GraphProto, body: Block) -> None:
+        proto.name = body.name or "body"
+        _set_present(proto, doc_string=body.doc)
+        _write_metadata(proto, body.metadata)
+        for v in body.inputs:
+            self._write_info(proto.input.add(), v, v.name)
+        for v in body.outputs:
+            self._write_info(proto.output.add(), v, v.name)
+        for v in body.initializers:
+            self._write_initializer(proto, v)
+        for op in body.ops:
+            self._write_node(proto.node.add(), op)
+        for v in body.value_infos:
+            proto.value_info.add().CopyFrom(v.declared)
+
+
+def _write_function(function: Function) -> Any:
+    if function.origin is not None:
+        return function.origin
+    proto = onnx.FunctionProto(name=function.name, domain=function.domain, overload=function.overload, doc_string=function.doc)
+    proto.input.extend(function.input_names)
+    proto.output.extend(v.name for v in function.body.outputs)
+    proto.attribute.extend(function.attribute_names)
+    for domain, version in function.body.program.opset_imports:
+        proto.opset_import.add(domain=domain, version=version)
+    writer = _Writer(Scope(), {})
+    for v in function.body.initializers:
+        if v.op is None and v.value is not None:
+            proto.node.append(helper.make_node("Constant", [], [v.name], value=numpy_helper.from_array(v.value.numpy(), v.name)))
+    for op in function.body.ops:
+        writer._write_node(proto.node.add(), op)
+    for key, value in function.attribute_defaults.items():
+        fill_attribute(proto.attribute_proto.add(), key, value, attribute_kind(Operator(function.body, "", [], []), key, value))
+    _write_metadata(proto, function.metadata)
+    return proto
+
+
+# Files -------------------------------------------------------------------------------------------------------------
+
+
+def _tensors_of(graph: GraphProto) -> Iterable[TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            for body in bodies_of(attribute):
+                yield from _tensors_of(body)
+
+
+def _write_file(model: ModelProto, path: Path, program: Program) -> None:
+    source = program.imported.folder if isinstance(program.imported, Imported) else None
+    tensors = list(_tensors_of(model.graph))
+    external = [t for t in tensors if is_external(t)]
+    moved = bool(external) and (source is None or source.resolve() != path.parent.resolve())
+    if moved or model.ByteSize() > _LARGEST_MESSAGE:
+        chosen = [t for t in tensors if is_external(t) or t.ByteSize() > _EXTERNAL_THRESHOLD]
+        arrays = [_bytes_of(t, source) for t in chosen]
+        location = path.name + ".data"
+        with writing(path.with_name(location)) as file:
+            pack_external(chosen, arrays, file, location)
+    write_whole(path, model.SerializeToString())
+
+
+def _bytes_of(tensor: TensorProto, folder: Path | None) -> bytes:
+    if not is_external(tensor):
+        return bytes(numpy_helper.to_array(tensor).tobytes() if not tensor.raw_data else tensor.raw_data)
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    if folder is None:
+        raise ExternalDataError(f"tensor {tensor.name!r} is stored in a file whose folder is not known. Load the model by path.")
+    try:
+        with (folder / entries["location"]).open("rb") as file:
+            file.seek(int(entries.get("offset", 0)))
+            length = int(entries["length"]) if "length" in entries else -1
+            data: bytes = file.read(length)
+            return data
+    except OSError as error:
+        reason = error.strerror or error
+        raise ExternalDataError(f"tensor {tensor.name!r}: cannot read {entries['location']!r}: {reason}.") from error

@@ -1,0 +1,75 @@
+"""Programs as bytes: an ONNX message without the values of parameters, which names the state and the updates."""
+
+from __future__ import annotations
+
+import json
+
+from onnxgrad.core.compile import compile
+from onnxgrad.core.interop.onnx_export import write_model
+from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traverse import substitute
+from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.late import provides
+
+__all__ = ["parse_program", "write_program"]
+
+_KEY = "onnxgrad.program"
+
+
+@provides("Program.serialize_to_string")
+def write_program(program: Program) -> bytes:
+    """A program as ONNX bytes without the values of its persistable variables; ``parse_program`` reads them."""
+    block = program.global_block()
+    read = {v for op in block.ops for v in op.operands()}
+    ends = [v for op in block.ops if op.replaces is None for v in op.outputs if v is not None and v not in read]
+    graph = compile(program, list(dict.fromkeys([*block.outputs, *ends])), state_as_inputs=True)
+    held = {v.name for v in graph.inputs}
+    # An input or parameter that nothing reads belongs to the program too.
+    graph.inputs += [graph.of(v) for v in [*block.inputs, *program.parameters] if v.name not in held and v.value is None]
+    model = write_model(graph)
+    state = [v for v in graph.inputs if v.persistable]
+    entry = model.metadata_props.add()
+    entry.key = _KEY
+    entry.value = json.dumps(
+        {
+            "parameters": {p.name: p.trainable for p in program.parameters if any(p.name == v.name for v in state)},
+            "state": [v.name for v in state],
+            "updates": {v.name: graph.name(new) for v, new in program.updates.items()},
+            "outputs": [v.name for v in block.outputs],
+        }
+    )
+    data: bytes = model.SerializeToString()
+    return data
+
+
+@provides("Program.parse_from_string")
+def parse_program(data: bytes) -> Program:
+    """A program from the bytes of ``serialize_program``; its values are in the global scope. Other ONNX models are read too.
+
+    Raises:
+        ModelError: if they are not ONNX.
+    """
+    program = from_onnx(data, parameters=[]) if _KEY.encode() in data else from_onnx(data)
+    described = program.metadata.pop(_KEY, None)
+    if described is None:
+        return program
+    details = json.loads(described)
+    block = program.global_block()
+    program.scope = None
+    twins: dict[Variable, Variable] = {}
+    for name, trainable in details["parameters"].items():
+        old = block.vars[name]
+        parameter = Parameter(block, name, old.type, trainable)
+        block.vars[name] = twins[old] = parameter
+        program.parameters.append(parameter)
+        block.initializers.append(parameter)
+    substitute(block.ops, twins)
+    states = set(details["state"])
+    block.inputs = [v for v in block.inputs if v.name not in states]
+    for name in states:
+        block.vars[name].persistable = True
+        block.vars[name].is_data = False
+    program.updates = {block.vars[old]: block.vars[new] for old, new in details["updates"].items()}
+    block.outputs = [block.vars[name] for name in details["outputs"]]
+    return program

@@ -1,0 +1,147 @@
+"""to_split_training_step: one step as two models, gradients and their application, for training on several machines."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from onnx import ModelProto
+
+from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.compile.plan import make_plan
+from onnxgrad.core.interop.onnx_export import as_variables, write_model
+from onnxgrad.core.interop.training_step import (
+    METADATA_KEY,
+    Fetch,
+    Manifest,
+    Values,
+    describe,
+    locate,
+    stem_of,
+)
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentError
+from onnxgrad.files import make_folder, write_whole
+
+__all__ = ["save_split_training_step", "to_split_training_step"]
+
+
+def to_split_training_step(
+    program: Program, fetch: Fetch, scope: Any = None, *, lowering: str | None = None
+) -> tuple[ModelProto, ModelProto, Manifest]:
+    """One training step as two models, so that gradients may be averaged, summed or sent elsewhere in between.
+
+    The first model computes gradients (and what running statistics become) from weights and a batch; the second applies gradients
+    to weights and optimizer state. Clipping, decay and the learning rate belong to the second: they see the averaged gradient.
+
+    Args:
+        program, fetch, scope, lowering: as for ``to_training_step``; the fetches are outputs of the first model.
+
+    Returns:
+        (gradients, apply, manifest). ``manifest["gradients"]`` and ``manifest["apply"]`` each describe their model as
+        ``to_training_step`` does; ``manifest["exchange"]`` pairs each ``gradient``, an output of the first and an input of the
+        second model, with its ``parameter`` (None for what is no parameter's gradient).
+
+    Raises:
+        ArgumentError: if ``minimize`` was not called on the program.
+
+    Example:
+        >>> gradients, apply, manifest = to_split_training_step(program, [loss])  # doctest: +SKIP
+    """
+    first, second, values, manifest = _split(program, fetch, scope, lowering)
+    for graph in (first, second):
+        graph.initializers += [v for v in graph.inputs if v in values]
+    models = [_message(graph, values, manifest) for graph in (first, second)]
+    return models[0], models[1], manifest
+
+
+def save_split_training_step(
+    program: Program, path: str | Path, fetch: Fetch, scope: Any = None, *, lowering: str | None = None
+) -> Manifest:
+    """Write ``<path>_gradients.onnx``, ``<path>_apply.onnx``, the manifest ``<path>.json`` and the first values ``<path>.bin``.
+
+    Args:
+        program, fetch, scope, lowering: as for ``to_split_training_step``.
+        path: of the files; a suffix ``.onnx`` is dropped.
+
+    Returns:
+        The manifest, whose entries say where in the .bin file their value lies.
+
+    Raises:
+        ArgumentError: if ``minimize`` was not called; NotInitialized if a weight has no value; FileError if writing fails.
+
+    Example:
+        >>> manifest = save_split_training_step(program, "out/step", [loss])  # doctest: +SKIP
+    """
+    first, second, values, manifest = _split(program, fetch, scope, lowering)
+    stem = stem_of(path)
+    parts = [manifest["gradients"], manifest["apply"]]
+    content = locate([entry for part in parts for entry in part["state"] + part["constants"]], values)
+    manifest["values"] = f"{stem.name}.bin"
+    for part, kind in zip(parts, ("gradients", "apply"), strict=True):
+        part["model"] = f"{stem.name}_{kind}.onnx"
+    models = [_message(graph, values, manifest) for graph in (first, second)]
+    make_folder(stem.parent)
+    write_whole(Path(f"{stem}.bin"), content)
+    for part, model in zip(parts, models, strict=True):
+        write_whole(stem.with_name(part["model"]), model.SerializeToString())
+    write_whole(Path(f"{stem}.json"), (json.dumps(manifest, indent=1) + "\n").encode())
+    return manifest
+
+
+def _message(graph: Graph, values: Values, manifest: Manifest) -> ModelProto:
+    model = write_model(graph, values)
+    entry = model.metadata_props.add()
+    entry.key, entry.value = METADATA_KEY, json.dumps(manifest)
+    return model
+
+
+def _split(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> tuple[Graph, Graph, Values, Manifest]:
+    applied = [new for new in program.updates.values() if _is_applied(new)]
+    if not applied:
+        raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
+    exchanged = _exchanged(program, applied)
+    forward = [new for new in program.updates.values() if not _is_applied(new)]
+    fetched = as_variables(program, fetch)
+    part = partial(compile, provider=lowering, state_as_inputs=True, updates=False, ordered=True)
+    first = part(program, [*fetched, *exchanged, *forward])
+    second = part(program, applied, given=exchanged)
+    values = {v: v.get_value(scope or first.scope) for v in [*first.inputs, *second.inputs] if v.persistable}
+    described = describe(first, _held_by(first, values))
+    between = {first.name(v) for v in exchanged} - {first.name(v) for v in fetched}
+    described["fetches"] = [entry for entry in described["fetches"] if entry["name"] not in between]
+    manifest = {
+        "gradients": described,
+        "apply": describe(second, _held_by(second, values)),
+        "exchange": [{"gradient": v.name, "parameter": _parameter_of(program, v)} for v in exchanged],
+    }
+    return first, second, values, manifest
+
+
+def _is_applied(new: Variable) -> bool:
+    return new.op is not None and new.op.role is Role.OPTIMIZE
+
+
+def _held_by(graph: Graph, values: Values) -> Values:
+    return {v: values[v] for v in graph.inputs if v.persistable}
+
+
+def _exchanged(program: Program, applied: list[Variable]) -> list[Variable]:
+    """What the optimizer's operators read of the passes before them: the gradients."""
+    plan = make_plan(program, applied)
+    found: dict[Variable, None] = {}
+    for op in plan.operators:
+        if op.role is Role.OPTIMIZE:
+            for v in op.operands():
+                if v is not None and v.op is not None and v.op.role is not Role.OPTIMIZE and not v.persistable and v.value is None:
+                    found[plan.resolve(v)] = None
+    return list(found)
+
+
+def _parameter_of(program: Program, gradient: Variable) -> str | None:
+    named = [p.name for p in program.parameters if p.grad_name == gradient.name or gradient.name.endswith(f"/{p.grad_name}")]
+    return named[0] if named else None

@@ -1,0 +1,128 @@
+"""Which constant of a model file is a weight? Decided by what it feeds, and explained."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from typing import TypeAlias
+
+import numpy as np
+
+from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.traverse import all_operators_of
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentTypeError, UnknownName
+
+__all__ = ["Choice", "decide"]
+
+Choice: TypeAlias = "Iterable[str] | str | Callable[[Variable], bool]"
+"""Names, a pattern such as ``"head.*"``, or a predicate on the constant."""
+
+# Slots whose constants configure an operator or hold statistics; training must not touch them.
+_SETTINGS: dict[str, tuple[int, ...]] = {
+    "Resize": (1, 2, 3),
+    "Upsample": (1,),
+    "Clip": (1, 2),
+    "Pow": (1,),
+    "BatchNormalization": (3, 4),
+    "Pad": (2,),
+    "Dropout": (1, 2),
+    "OneHot": (1, 2),
+    "RoiAlign": (1,),
+    "Range": (0, 1, 2),
+    "QuantizeLinear": (1, 2),
+    "DequantizeLinear": (1, 2),
+    "NonMaxSuppression": (0, 1, 3, 4),
+    "STFT": (1, 2, 3),
+    **dict.fromkeys(("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Mod"), (0, 1)),
+}
+# Slots that hold a weight, bias, slope or scale whatever its size.
+_WEIGHT_SLOTS: dict[str, tuple[int, ...]] = {
+    "Gemm": (0, 1, 2),
+    "MatMul": (0, 1),
+    "Conv": (1, 2),
+    "ConvTranspose": (1, 2),
+    "DeformConv": (1, 3),
+    "PRelu": (1,),
+    "BatchNormalization": (1, 2),
+    "InstanceNormalization": (1, 2),
+    "LayerNormalization": (1, 2),
+    "GroupNormalization": (1, 2),
+    "RMSNormalization": (1,),
+    "LSTM": (1, 2, 3, 5, 6, 7),
+    "GRU": (1, 2, 3, 5),
+    "RNN": (1, 2, 3, 5),
+    "Gather": (0,),
+    "Einsum": tuple(range(8)),
+    **dict.fromkeys(("Exp", "Softplus", "Sigmoid", "Tanh"), (0,)),
+}
+_PASSES_ON = ("Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Expand", "Flatten")
+_MASK = -1e30
+
+
+def decide(constants: list[Variable], block: Block, choice: Choice | None) -> dict[Variable, tuple[bool, str]]:
+    """For each constant: whether it is a weight, and why.
+
+    Raises:
+        UnknownName: if ``choice`` names a tensor that the model does not hold.
+    """
+    if choice is not None:
+        return _chosen(constants, choice)
+    uses: defaultdict[Variable, list[tuple[Operator, int]]] = defaultdict(list)
+    for op in all_operators_of(block):
+        for index, v in enumerate(op.inputs):
+            if v is not None:
+                uses[v].append((op, index))
+    returned = {v for b in block.program.blocks for v in b.outputs}
+    return {v: _decide_one(v, uses, v in returned) for v in constants}
+
+
+def _chosen(constants: list[Variable], choice: Choice) -> dict[Variable, tuple[bool, str]]:
+    if callable(choice):
+        return {v: (bool(choice(v)), "chosen by the caller's predicate") for v in constants}
+    if isinstance(choice, str):
+        return {v: (fnmatchcase(v.name, choice), f"matched against {choice!r}") for v in constants}
+    names = list(choice)
+    if not all(isinstance(name, str) for name in names):
+        raise ArgumentTypeError("parameters= takes names, a pattern or a predicate.")
+    known = {v.name for v in constants}
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise UnknownName(f"parameters= names {missing[0]!r}, which is no float constant of the model.")
+    wanted = set(names)
+    return {v: (v.name in wanted, "named by the caller") for v in constants}
+
+
+def _decide_one(v: Variable, uses: dict[Variable, list[tuple[Operator, int]]], returned: bool) -> tuple[bool, str]:
+    if v.value is None or v.value.dtype.name not in ("float32", "float64", "float16", "bfloat16"):
+        return False, "not a floating-point tensor"
+    slots = _slots(v, uses, 0)
+    if not slots:
+        return (True, "returned by a branch") if returned and v.value.size > 1 else (False, "not used")
+    settings = [f"{op.type} input {i}" for op, i in slots if i in _SETTINGS.get(op.type, ())]
+    if len(settings) == len(slots):
+        return False, f"configures {settings[0]}"
+    weights = [f"{op.type} input {i}" for op, i in slots if i in _WEIGHT_SLOTS.get(op.type, ())]
+    if weights:
+        return True, f"weight of {weights[0]}"
+    if v.value.size <= 1:
+        return False, f"single number used by {slots[0][0].type}"
+    array = v.value.numpy()
+    if not array.any() and all(op.type in ("ScatterElements", "ScatterND") and i == 0 for op, i in slots):
+        return False, "the zeros that a scatter starts from"
+    if v.value.size and (not np.isfinite(array).all() or float(array.min()) <= _MASK):
+        return False, "a mask (holds infinite or huge negative entries)"
+    return True, f"float tensor used by {slots[0][0].type}"
+
+
+def _slots(v: Variable, uses: dict[Variable, list[tuple[Operator, int]]], depth: int) -> list[tuple[Operator, int]]:
+    """Where a constant is really used, looking through operators that only reshape it."""
+    found: list[tuple[Operator, int]] = []
+    for op, index in uses.get(v, ()):
+        if index == 0 and op.type in _PASSES_ON and depth < 4 and op.outputs[0] is not None:
+            found.extend(_slots(op.outputs[0], uses, depth + 1) or [(op, index)])
+        else:
+            found.append((op, index))
+    return found

@@ -1,0 +1,213 @@
+"""What Python's operators mean on variables: each appends one ONNX operator to the current block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.errors import ArgumentTypeError, NotOffered
+from onnxgrad.late import late, load_methods
+
+if TYPE_CHECKING:
+    from onnxgrad.core.ir.builder import Builder
+    from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["Arithmetic", "promote"]
+
+_function: Callable[[str], Callable[..., Variable]] = late
+
+
+def promote(x: DType, y: DType) -> DType:
+    """Common element type of two tensors, as numpy promotes, but int with float keeps the float's width."""
+    if x == y:
+        return x
+    if x.is_float != y.is_float:
+        return x if x.is_float else y
+    if {x.name, y.name} == {"float16", "bfloat16"}:
+        return dtype_of("float32")
+    return dtype_of(np.promote_types(x.numpy, y.numpy))
+
+
+class Arithmetic:
+    """Operators of a Variable. A Python number takes the tensor's dtype; an int tensor with a float becomes float32."""
+
+    __slots__ = ()
+
+    def _binary(self, op_type: str, other: Any, swap: bool = False, force_float: bool = False) -> Variable:
+        x: Any = self
+        op: Builder = x.block.program.current_block().build
+        if isinstance(other, Arithmetic):
+            y: Any = other
+            target = promote(x.dtype, y.dtype)
+        elif isinstance(other, (bool, int, float, np.generic)):
+            target = x.dtype
+            if isinstance(other, (float, np.floating)) and not x.dtype.is_float:
+                target = dtype_of("float32")
+            y = None
+        else:
+            raise ArgumentTypeError(f"{op_type} takes a Variable or a number, not {type(other).__name__}.")
+        if force_float and not target.is_float:
+            target = dtype_of("float32")
+        if x.dtype != target:
+            x = op.Cast(x, to=target.number)
+        if y is None:
+            y = op.constant(np.asarray(other, target.numpy))
+        elif y.dtype != target:
+            y = op.Cast(y, to=target.number)
+        return op.emit(op_type, (y, x) if swap else (x, y), {}, key="tmp")
+
+    def _unary(self, op_type: str, **attrs: Any) -> Variable:
+        variable: Any = self
+        op: Builder = variable.block.program.current_block().build
+        return op.emit(op_type, (variable,), attrs, key="tmp")
+
+    def __add__(self, other: Any) -> Variable:
+        return self._binary("Add", other)
+
+    def __radd__(self, other: Any) -> Variable:
+        return self._binary("Add", other, swap=True)
+
+    def __sub__(self, other: Any) -> Variable:
+        return self._binary("Sub", other)
+
+    def __rsub__(self, other: Any) -> Variable:
+        return self._binary("Sub", other, swap=True)
+
+    def __mul__(self, other: Any) -> Variable:
+        return self._binary("Mul", other)
+
+    def __rmul__(self, other: Any) -> Variable:
+        return self._binary("Mul", other, swap=True)
+
+    def __truediv__(self, other: Any) -> Variable:
+        return self._binary("Div", other, force_float=True)
+
+    def __rtruediv__(self, other: Any) -> Variable:
+        return self._binary("Div", other, swap=True, force_float=True)
+
+    def __pow__(self, other: Any) -> Variable:
+        return self._binary("Pow", other)
+
+    def __rpow__(self, other: Any) -> Variable:
+        return self._binary("Pow", other, swap=True)
+
+    def __matmul__(self, other: Any) -> Variable:
+        return self._binary("MatMul", other)
+
+    def __rmatmul__(self, other: Any) -> Variable:
+        return self._binary("MatMul", other, swap=True)
+
+    def __floordiv__(self, other: Any) -> Variable:
+        return _function("floor_divide")(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Variable:
+        return _function("floor_divide")(other, self)
+
+    def __mod__(self, other: Any) -> Variable:
+        return _function("remainder")(self, other)
+
+    def __rmod__(self, other: Any) -> Variable:
+        return _function("remainder")(other, self)
+
+    def __and__(self, other: Any) -> Variable:
+        return _function("bitwise_and")(self, other)
+
+    def __or__(self, other: Any) -> Variable:
+        return _function("bitwise_or")(self, other)
+
+    def __xor__(self, other: Any) -> Variable:
+        return _function("bitwise_xor")(self, other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __lshift__(self, other: Any) -> Variable:
+        return _function("bitwise_left_shift")(self, other)
+
+    def __rshift__(self, other: Any) -> Variable:
+        return _function("bitwise_right_shift")(self, other)
+
+    def __invert__(self) -> Variable:
+        return _function("bitwise_not")(self)
+
+    def __pos__(self) -> Variable:
+        return self._unary("Identity")
+
+    def __neg__(self) -> Variable:
+        return self._unary("Neg")
+
+    def __abs__(self) -> Variable:
+        return self._unary("Abs")
+
+    def __eq__(self, other: object) -> Variable:  # type: ignore[override]
+        return self._binary("Equal", other)
+
+    def __ne__(self, other: object) -> Variable:  # type: ignore[override]
+        return self._binary("Equal", other)._unary("Not")
+
+    def __lt__(self, other: Any) -> Variable:
+        return self._binary("Less", other)
+
+    def __le__(self, other: Any) -> Variable:
+        return self._binary("LessOrEqual", other)
+
+    def __gt__(self, other: Any) -> Variable:
+        return self._binary("Greater", other)
+
+    def __ge__(self, other: Any) -> Variable:
+        return self._binary("GreaterOrEqual", other)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Functions of tensors as methods, ``x.mean()``: they are attached when they are first asked for."""
+            if not name.startswith("__") and load_methods():
+                return getattr(self, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        raise ArgumentTypeError("a Variable has no length before it runs. Use .shape[0] for its first dimension.")
+
+    def __float__(self) -> float:
+        raise ArgumentTypeError("a Variable has no value before it runs. Fetch it with Executor.run.")
+
+    def __getitem__(self, item: Any) -> Variable:
+        """Ints, slices, ``...``, None, lists, arrays or variables of integers, and masks, as in numpy."""
+        return _function("getitem")(self, item)
+
+    def __setitem__(self, item: Any, value: Any) -> None:
+        raise NotOffered("a program's variable cannot be overwritten. Use y = static.setitem(x, index, value).")
+
+    def __iter__(self) -> Iterator[Variable]:
+        x: Any = self
+        if not x.ndim or x.shape[0] < 0:
+            raise ArgumentTypeError(f"{x!r} cannot be iterated over: its first dimension is not known.")
+        return (self[i] for i in range(x.shape[0]))
+
+    @property
+    def T(self) -> Variable:  # noqa: N802
+        """All axes reversed."""
+        return self._unary("Transpose")
+
+    @property
+    def mT(self) -> Variable:  # noqa: N802
+        """The last two axes exchanged."""
+        return _function("matrix_transpose")(self)
+
+    def astype(self, dtype: Any) -> Variable:
+        """The same numbers in another element type."""
+        return self._unary("Cast", to=dtype_of(dtype).number)
+
+    def clone(self) -> Variable:
+        return self._unary("Identity")
+
+    def detach(self) -> Variable:
+        """The same value, through which no gradient flows."""
+        copy = self._unary("Identity")
+        copy.stop_gradient = True
+        return copy

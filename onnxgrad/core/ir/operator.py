@@ -1,0 +1,256 @@
+"""One ONNX node: type, operands, results, attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from onnx import AttributeProto, SparseTensorProto, TypeProto
+
+from onnxgrad.core.ir.opset import Schema, find_schema
+from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.errors import IllTyped, UnknownName
+
+if TYPE_CHECKING:
+    from onnxgrad.core.ir.block import Block
+    from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["AttributeReference", "Expansion", "Operator", "Role", "is_of_kind", "resolve_reference"]
+
+
+class Role(IntEnum):
+    """What an operator is for; the numbers are Paddle's."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    OPTIMIZE = 2
+
+
+class AttributeReference:
+    """Inside a function body: the value of an attribute of the call."""
+
+    __slots__ = ("kind", "name")
+
+    def __init__(self, name: str, kind: int) -> None:
+        self.name = name
+        self.kind = kind
+
+
+_KINDS: dict[int, Any] = {
+    AttributeProto.FLOAT: (int, float),
+    AttributeProto.INT: int,
+    AttributeProto.STRING: (str, bytes),
+    AttributeProto.TENSOR: Tensor,
+    AttributeProto.SPARSE_TENSOR: SparseTensorProto,
+    AttributeProto.TYPE_PROTO: TypeProto,
+}
+_LISTS: dict[int, int] = {
+    AttributeProto.FLOATS: AttributeProto.FLOAT,
+    AttributeProto.INTS: AttributeProto.INT,
+    AttributeProto.STRINGS: AttributeProto.STRING,
+    AttributeProto.TENSORS: AttributeProto.TENSOR,
+}
+
+
+def is_of_kind(value: Any, kind: int) -> bool:
+    """Whether a value may stand for an attribute of this ONNX type; True for kinds that are not told apart."""
+    if kind in _LISTS:
+        return isinstance(value, (list, tuple)) and all(is_of_kind(entry, _LISTS[kind]) for entry in value)
+    if kind == AttributeProto.GRAPH:
+        return hasattr(value, "ops")
+    return isinstance(value, _KINDS[kind]) if kind in _KINDS else True
+
+
+def resolve_reference(value: Any, call: Operator, defaults: dict[str, Any]) -> Any:
+    """An attribute inside a function body, for one call of the function; None where the call leaves it out."""
+    if not isinstance(value, AttributeReference):
+        return value
+    if value.name in call.attrs:
+        found = call.attrs[value.name]
+        if not isinstance(found, AttributeReference) and not is_of_kind(found, value.kind):
+            raise IllTyped(f"{call}: the attribute {value.name!r} cannot be {found!r} in the function. Correct the call.")
+        return found
+    if value.name in defaults:
+        return defaults[value.name]
+    schema = call.schema
+    return schema.defaults.get(value.name) if schema is not None else None
+
+
+class Expansion:
+    """The same operator written out in others.
+
+    The operators stand in the block right after their original. Whoever runs or exports the program uses either the
+    original or, when something reads an inner value of the expansion, the expansion instead of it. One that says
+    ``always`` (the training form of an operator) is used whenever the original would be.
+    """
+
+    __slots__ = ("always", "operators", "outputs")
+
+    def __init__(self, operators: list[Operator], outputs: list[Variable | None], always: bool = False) -> None:
+        self.operators = operators
+        self.outputs = outputs
+        self.always = always
+
+
+class Operator:
+    """A node of the program. ``inputs`` and ``outputs`` hold None where an optional operand is absent.
+
+    ``loaded`` says that it came from a file, whose export keeps it even if nothing needs it.
+    """
+
+    __slots__ = (
+        "attr_info",
+        "attrs",
+        "block",
+        "declared_outputs",
+        "doc",
+        "domain",
+        "expansion",
+        "inputs",
+        "loaded",
+        "metadata",
+        "name",
+        "outputs",
+        "overload",
+        "replaces",
+        "role",
+        "type",
+    )
+
+    def __init__(
+        self,
+        block: Block,
+        type: str,
+        inputs: list[Variable | None],
+        outputs: list[Variable | None],
+        attrs: dict[str, Any] | None = None,
+        domain: str = "",
+    ) -> None:
+        self.block = block
+        self.type = type
+        self.domain = domain
+        self.overload = ""
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attrs: dict[str, Any] = {} if attrs is None else attrs
+        self.attr_info: dict[str, tuple[int, str]] | None = None
+        self.name = ""
+        self.doc = ""
+        self.metadata: dict[str, str] | None = None
+        self.role = Role.FORWARD
+        self.declared_outputs: int | None = None
+        self.expansion: Expansion | None = None
+        self.replaces: Operator | None = None
+        self.loaded = False
+
+    @property
+    def schema(self) -> Schema | None:
+        version = self.block.program.opset_version(self.domain)
+        return None if version is None else find_schema(self.type, self.domain, version)
+
+    def attr(self, name: str) -> Any:
+        """Value of an attribute, or the default that the operator's schema gives (None where it gives none).
+
+        Raises:
+            UnknownName: if this operator has no such attribute.
+        """
+        if name in self.attrs:
+            return self.attrs[name]
+        schema = self.schema
+        if schema is not None and name in schema.attributes:
+            return schema.defaults.get(name)
+        raise UnknownName(f"{self} has no attribute {name!r}.")
+
+    def operand(self, name: str) -> Any:
+        """The input called ``name`` in the schema, or the attribute of that name; None where it is absent."""
+        schema = self.schema
+        declared = schema.input_named(name) if schema is not None else None
+        if declared is not None:
+            return self.inputs[declared.index] if declared.index < len(self.inputs) else None
+        return self.attr(name)
+
+    def has_attr(self, name: str) -> bool:
+        return name in self.attrs
+
+    @property
+    def attr_names(self) -> list[str]:
+        return list(self.attrs)
+
+    def all_attrs(self) -> dict[str, Any]:
+        return dict(self.attrs)
+
+    @property
+    def input_arg_names(self) -> list[str]:
+        return [v.name for v in self.inputs if v is not None]
+
+    @property
+    def output_arg_names(self) -> list[str]:
+        return [v.name for v in self.outputs if v is not None]
+
+    @property
+    def input_names(self) -> list[str]:
+        return [operand.name for operand in self.schema.inputs] if self.schema else []
+
+    @property
+    def output_names(self) -> list[str]:
+        return [operand.name for operand in self.schema.outputs] if self.schema else []
+
+    def input(self, slot: str) -> list[str]:
+        """Names of the variables in an input slot of the schema."""
+        return self._slot(slot, self.inputs, self.schema.inputs if self.schema else [])
+
+    def output(self, slot: str) -> list[str]:
+        """Names of the variables in an output slot of the schema."""
+        return self._slot(slot, self.outputs, self.schema.outputs if self.schema else [])
+
+    def _slot(self, slot: str, variables: list[Variable | None], declared: list[Any]) -> list[str]:
+        for operand in declared:
+            if operand.name == slot:
+                end = len(variables) if operand.variadic else operand.index + 1
+                return [v.name for v in variables[operand.index : end] if v is not None]
+        raise UnknownName(f"{self} has no slot {slot!r}; it has {[operand.name for operand in declared]}.")
+
+    @property
+    def idx(self) -> int:
+        """Position in the block."""
+        return next(i for i, op in enumerate(self.block.ops) if op is self)
+
+    def blocks(self) -> Iterator[Block]:
+        """Bodies of If, Loop, Scan and SequenceMap."""
+        for value in self.attrs.values():
+            if hasattr(value, "ops"):
+                yield value
+            elif isinstance(value, list) and value and hasattr(value[0], "ops"):
+                yield from value
+
+    def operands(self) -> list[Variable | None]:
+        """Inputs, followed by the outer variables that its bodies read."""
+        if not any(True for _ in self.blocks()):
+            return self.inputs
+        from onnxgrad.core.ir.traverse import captured
+
+        return [*self.inputs, *captured(self)]
+
+    def __str__(self) -> str:
+        """``Gemm 'fc1' (-> logits)``: enough to find it in the program."""
+        label = f" {self.name!r}" if self.name else ""
+        results = ", ".join(self.output_arg_names)
+        prefix = f"{self.domain}:" if self.domain else ""
+        return f"{prefix}{self.type}{label} (-> {results})"
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        """One readable line: outputs, type, inputs, attributes sorted by name."""
+        results = ", ".join(v.name if v is not None else "''" for v in self.outputs)
+        operands = ", ".join(v.name if v is not None else "''" for v in self.inputs)
+        attrs = "".join(f", {name} = {_short(self.attrs[name])}" for name in sorted(self.attrs))
+        return f"{{{results}}} = {self.type}({operands}{attrs}, role = {self.role.name.lower()})"
+
+    def __repr__(self) -> str:
+        return self.to_string()
+
+
+def _short(value: Any) -> str:
+    if hasattr(value, "ops"):
+        return f"block[{value.idx}]"
+    return repr(value)

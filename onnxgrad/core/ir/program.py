@@ -1,0 +1,380 @@
+"""A Program: blocks of operators, weights, opsets, and which state a training step replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.copying import Copy
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
+from onnxgrad.core.ir.printing import program_text
+from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.errors import ArgumentError, UnknownName
+from onnxgrad.late import late
+
+__all__ = ["Function", "Program"]
+
+_IR_VERSION = 10
+
+
+class Function:
+    """A model-local function: an operator defined by a body of other operators."""
+
+    __slots__ = (
+        "attribute_defaults",
+        "attribute_names",
+        "body",
+        "doc",
+        "domain",
+        "input_names",
+        "metadata",
+        "name",
+        "origin",
+        "overload",
+    )
+
+    def __init__(self, domain: str, name: str, overload: str, body: Block) -> None:
+        self.domain = domain
+        self.name = name
+        self.overload = overload
+        self.body = body
+        self.input_names: list[str] = []
+        self.attribute_names: list[str] = []
+        self.attribute_defaults: dict[str, Any] = {}
+        self.doc = ""
+        self.metadata: dict[str, str] | None = None
+        self.origin: Any = None
+
+    def copy(self, functions: dict[tuple[str, str, str], Function]) -> Function:
+        """The function with a body of its own, which may call ``functions``."""
+        program = self.body.program.empty_copy()
+        program.functions = functions
+        _copy_main_block(self.body.program, program, for_test=False)
+        twin = Function(self.domain, self.name, self.overload, program.global_block())
+        twin.input_names, twin.attribute_names = list(self.input_names), list(self.attribute_names)
+        twin.attribute_defaults, twin.doc = dict(self.attribute_defaults), self.doc
+        twin.metadata, twin.origin = self.metadata, self.origin
+        return twin
+
+
+class Program:
+    """A graph of ONNX operators with its weights.
+
+    Attributes:
+        parameters: weights in the order they were made.
+        updates: for each persistable variable that a run replaces, the variable holding its new value.
+        opset_imports: (domain, version) pairs as written to a file.
+        functions: model-local functions by (domain, name, overload).
+        gradient_names: names that earlier backward passes used up, also of gradients that nobody asked for.
+        scope: values that belong to this program alone; a program built in Python uses the global scope.
+        memory_plan: which tensors the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes.
+        training_pending: whether Dropout and BatchNormalization get their training forms as soon as the program is lifted.
+        batch_norm: what ``train`` was told of BatchNormalization, for then.
+        is_oracle: for tests: also accept float64 where an operator declares float32 only, as onnx.reference does.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.version = 0
+        self.opset_imports: list[tuple[str, int]] = [("", OLDEST_WITH_RULES)]
+        self.ir_version = _IR_VERSION
+        self.blocks: list[Block] = []
+        self.parameters: list[Parameter] = []
+        self.updates: dict[Variable, Variable] = {}
+        self.functions: dict[tuple[str, str, str], Function] = {}
+        self.scope: Scope | None = None
+        self.metadata: dict[str, str] = {}
+        self.doc = ""
+        self.producer: tuple[str, str] = ("onnxgrad", "")
+        self.domain = ""
+        self.model_version = 0
+        self.imported: Any = None
+        self.random_seed = 0
+        self.schedulers: list[tuple[Variable, Any]] = []
+        self.printers: list[tuple[Variable, Any]] = []
+        self.decisions: dict[str, str] = {}
+        self.gradient_names: set[str] = set()
+        self.is_oracle = False
+        self.memory_plan: Any = None
+        self.training_pending = False
+        self.batch_norm = "train"
+        self.in_transaction = False
+        self._appending_grad_times = 0
+        self._constants: dict[Any, Variable] = {}
+        self._current: list[Block] = []
+        self.new_block(None, "main")
+
+    # Blocks ----------------------------------------------------------------------------------------------------------
+
+    def new_block(self, parent: Block | None, name: str) -> Block:
+        """A new block, entered into ``blocks``."""
+        block = Block(self, parent, name)
+        block.idx = len(self.blocks)
+        self.blocks.append(block)
+        return block
+
+    def global_block(self) -> Block:
+        return self.blocks[0]
+
+    def block(self, index: int) -> Block:
+        """Block number ``index``; raises IndexError when there is none."""
+        return self.blocks[index]
+
+    def current_block(self) -> Block:
+        """The block that appended operators go to."""
+        return self._current[-1] if self._current else self.blocks[0]
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.blocks)
+
+    # Names and opsets ------------------------------------------------------------------------------------------------
+
+    def fresh_name(self, wanted: str) -> str:
+        """``wanted``, or with a number appended if it is taken; the name counts as taken from now on."""
+        taken = self.names.get(wanted)
+        if taken is None:
+            self.names[wanted] = 0
+            return wanted
+        while True:
+            taken += 1
+            candidate = f"{wanted}_{taken}"
+            if candidate not in self.names:
+                self.names[wanted] = taken
+                self.names[candidate] = 0
+                return candidate
+
+    def generate_name(self, key: str) -> str:
+        """The next counted name for ``key`` that this program does not hold yet."""
+        while True:
+            name = state.generate_name(key)
+            if name not in self.names:
+                self.names[name] = 0
+                return name
+
+    def opset_version(self, domain: str = "") -> int | None:
+        """Imported version of an operator domain; None when it is not imported."""
+        for name, version in self.opset_imports:
+            if name == domain or (domain == "" and name == "ai.onnx"):
+                return version
+        return None
+
+    def set_opset_version(self, version: int, domain: str = "") -> None:
+        kept = [
+            (name, number) for name, number in self.opset_imports if name not in (domain, "ai.onnx" if domain == "" else domain)
+        ]
+        self.opset_imports = [(domain, version), *kept]
+        self.version += 1
+
+    # Variables -------------------------------------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> list[Variable]:
+        """Graph inputs to be fed, in order; those with a default value are left out."""
+        return [v for v in self.global_block().inputs if v.value is None]
+
+    @property
+    def outputs(self) -> list[Variable]:
+        """Graph outputs, in order."""
+        return self.global_block().outputs
+
+    def all_parameters(self) -> list[Parameter]:
+        """Weights in creation order, also those that are not trainable."""
+        return list(self.parameters)
+
+    def list_vars(self) -> Iterator[Variable]:
+        for block in self.blocks:
+            yield from block.vars.values()
+
+    def find(self, name: str) -> Variable:
+        """The variable called ``name``, the main block first, then the others in order.
+
+        Raises:
+            UnknownName: if no block has it.
+        """
+        for block in self.blocks:
+            found = block.vars.get(name)
+            if found is not None:
+                return found
+        raise UnknownName(f"the program has no variable {name!r}.")
+
+    def constant(self, array: np.ndarray[Any, Any], register: bool = True) -> Variable:
+        """A constant with these elements, shared by all that ask for equal ones."""
+        key = (array.dtype.str if array.dtype.kind != "V" else array.dtype.name, array.shape, array.tobytes())
+        found = self._constants.get(key)
+        if found is None:
+            block = self.global_block()
+            tensor = Tensor.of(array.copy())
+            found = Variable(block, self.fresh_name(_constant_name(array)), TensorType(tensor.dtype, array.shape))
+            found.value = tensor
+            if tensor.dtype.is_integer and array.ndim <= 1 and array.size <= 64:
+                found.entries = tuple(int(entry) for entry in array.reshape(-1))
+            block.register(found)
+            block.initializers.append(found)
+            self._constants[key] = found
+        return found
+
+    def create_global_var(self, name: str, value: np.ndarray[Any, Any]) -> Variable:
+        """A persistable variable with an initial value: optimizer state, a learning rate, a counter."""
+        block = self.global_block()
+        tensor = Tensor.of(value)
+        variable = Variable(block, self.fresh_name(name), TensorType(tensor.dtype, tensor.shape))
+        variable.persistable = True
+        variable.value = tensor
+        block.register(variable)
+        block.initializers.append(variable)
+        return variable
+
+    def active_scope(self) -> Scope:
+        """The program's own scope, or the global one."""
+        if self.scope is not None:
+            return self.scope
+        found: Scope = state.current.make_once("scope", Scope)
+        return found
+
+    def state_dict(self, mode: str = "all", scope: Scope | None = None) -> dict[str, Any]:
+        """Values of persistable variables by name: those of parameters ('param'), of the others ('opt'), or 'all'.
+
+        Raises:
+            ArgumentError: if the mode is another.
+            NotInitialized: if one has no value yet.
+        """
+        if mode not in ("all", "param", "opt"):
+            raise ArgumentError(f"state_dict: mode is 'all', 'param' or 'opt', not {mode!r}.")
+        found = dict.fromkeys(v for v in [*self.parameters, *self.list_vars()] if v.persistable)
+        chosen = [v for v in found if mode == "all" or isinstance(v, Parameter) == (mode == "param")]
+        return {v.name: v.get_value(scope) for v in chosen}
+
+    def set_state_dict(self, state_dict: dict[str, Any], scope: Scope | None = None) -> None:
+        """Set the persistable variables that a dictionary names; other names are ignored.
+
+        Raises:
+            ArgumentError: if an array does not have its variable's shape.
+        """
+        for v in self.list_vars():
+            if v.persistable and v.name in state_dict:
+                v.set_value(state_dict[v.name], scope)
+
+    def serialize_to_string(self) -> bytes:
+        """The program as bytes, without the values of its parameters; ``parse_from_string`` reads them."""
+        found: bytes = late("Program.serialize_to_string")(self)
+        return found
+
+    @property
+    def desc(self) -> Program:
+        """The program itself, for scripts that write ``program.desc.serialize_to_string()``."""
+        return self
+
+    @staticmethod
+    def parse_from_string(binary_str: bytes) -> Program:
+        """A program from the bytes of ``serialize_to_string``, or of any ONNX model.
+
+        Raises:
+            ModelError: if they are neither.
+        """
+        found: Program = late("Program.parse_from_string")(binary_str)
+        return found
+
+    # Modes -----------------------------------------------------------------------------------------------------------
+
+    def train(self, batch_norm: str = "train") -> Program:
+        """Switch Dropout and BatchNormalization to training, in place; returns the program.
+
+        Args:
+            batch_norm: ``"train"`` to normalise by batch and replace the running statistics, ``"frozen"`` to go on normalising by
+                those of the file, which is right for small batches and small data. What ``training.insert_batch_norm`` put in
+                normalises by batch in any case.
+
+        Raises:
+            ArgumentError: if it is another word.
+        """
+        late("Program.train")(self, True, batch_norm)
+        return self
+
+    def eval(self) -> Program:
+        """Switch Dropout and BatchNormalization to inference, in place; returns the program."""
+        late("Program.train")(self, False)
+        return self
+
+    # Copying ---------------------------------------------------------------------------------------------------------
+
+    def clone(self, for_test: bool = False) -> Program:
+        """A copy with the same names, which therefore shares its values through the scope.
+
+        Args:
+            for_test: leave out backward and optimizer operators and switch to inference.
+        """
+        return self.clone_with_variables(for_test)[0]
+
+    def clone_with_variables(self, for_test: bool = False) -> tuple[Program, dict[Variable, Variable]]:
+        """``clone``, and the copy of each variable."""
+        copy = self.empty_copy()
+        copies = {key: function.copy(copy.functions) for key, function in self.functions.items()}
+        copy.functions.clear()
+        copy.functions.update(copies)
+        copy.training_pending = self.training_pending and not for_test
+        copy.batch_norm = self.batch_norm
+        return copy, _copy_main_block(self, copy, for_test)
+
+    def empty_copy(self) -> Program:
+        """A program without operators that is otherwise like this one, with the same functions and the same scope."""
+        copy = Program()
+        for field in ("ir_version", "doc", "producer", "domain", "model_version", "imported", "random_seed", "scope", "is_oracle"):
+            setattr(copy, field, getattr(self, field))
+        copy.opset_imports = list(self.opset_imports)
+        copy.functions = dict(self.functions)
+        copy.metadata = dict(self.metadata)
+        copy.decisions = dict(self.decisions)
+        copy._appending_grad_times = self._appending_grad_times
+        copy.gradient_names = set(self.gradient_names)
+        return copy
+
+    def __str__(self) -> str:
+        return program_text(self)
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        """One operator a line, with types and shapes; with details, also whether gradients stop at each variable."""
+        return program_text(self, with_details)
+
+
+def _constant_name(array: np.ndarray[Any, Any]) -> str:
+    """``const_float32_0.5`` for a scalar, ``const_int64_0_-1`` for a short vector, else by shape."""
+    kind = dtype_of(array.dtype).name
+    if array.size <= 4 and array.ndim <= 1:
+        elements = "_".join(
+            f"{entry:.6g}" if dtype_of(array.dtype).is_float else str(entry) for entry in array.reshape(-1).tolist()
+        )
+        return f"const_{kind}_{elements or 'empty'}" if array.ndim == 0 else f"const_{kind}_[{elements}]"
+    return f"const_{kind}_{'x'.join(str(dim) for dim in array.shape)}"
+
+
+def _copy_main_block(source: Program, home: Program, for_test: bool) -> dict[Variable, Variable]:
+    """Fill a new program's main block; sub-blocks come along with their operators."""
+    old, new = source.global_block(), home.global_block()
+    copy = Copy(home, source)
+    ops = [op for op in old.ops if not for_test or (op.role is Role.FORWARD and op.replaces is None)]
+    computed = {v for op in old.ops for v in op.outputs if v is not None}
+    for v in old.vars.values():
+        if v not in computed and (not for_test or v.op is None):
+            copy.leaf(v)
+    for op in ops:
+        copy.operator(op, new)
+    home.parameters = [p for p in map(copy.leaf, source.parameters) if isinstance(p, Parameter)]
+    found = copy.variables
+    for field in ("inputs", "outputs", "initializers", "value_infos"):
+        setattr(new, field, [found[v] for v in getattr(old, field) if v in found])
+    home.printers = [(found[v], printer) for v, printer in source.printers if v in found]
+    if not for_test:
+        copy.expansions()
+        home.updates = {found[v]: found[new] for v, new in source.updates.items()}
+        home.schedulers = [(found[v], scheduler) for v, scheduler in source.schedulers]
+    return found

@@ -1,0 +1,246 @@
+"""Values of persistable variables by name: what lives between runs."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["Buffer", "Scope", "ScopeTensor", "ScopeVariable"]
+
+_LOCK = RLock()
+"""Guards the counts of all buffers; held for an addition at a time."""
+
+
+class Buffer:
+    """Memory of one value on a device. A run writes over it only while nobody holds it.
+
+    It is held by each scope that it is the present value in, by each run that reads it, and by each handle that was given to a
+    caller and is still alive.
+    """
+
+    __slots__ = ("__weakref__", "_holds", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self._holds = 0
+
+    @property
+    def is_free(self) -> bool:
+        return self._holds == 0
+
+    def hold(self) -> Buffer:
+        with _LOCK:
+            self._holds += 1
+        return self
+
+    def release(self) -> None:
+        with _LOCK:
+            self._holds -= 1
+
+    def lend(self) -> Any:
+        """A handle for callers: an OrtValue on the same memory, which stays as it is as long as the handle lives."""
+        handle = type(self.value)(self.value._ortvalue)
+        self.hold()
+        weakref.finalize(handle, self.release).atexit = False
+        _BUFFER_OF[handle] = self
+        return handle
+
+
+_BUFFER_OF: weakref.WeakKeyDictionary[Any, Buffer] = weakref.WeakKeyDictionary()
+"""The buffer of each handle that is alive."""
+
+
+class Scope:
+    """Weights, optimizer state and running statistics by name. The Executor keeps them on its device; reading gives numpy.
+
+    Several threads may use one scope: a run that replaces state has it for itself, others wait.
+
+    Attributes:
+        lock: held by whoever replaces values.
+    """
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self._present: dict[str, np.ndarray[Any, Any] | Buffer] = {}
+        self._spare: dict[str, Buffer] = {}
+
+    def get(self, name: str) -> Any:
+        """The value as a numpy array, or None when there is none."""
+        with self.lock:
+            value = self._present.get(name)
+            if not isinstance(value, Buffer):
+                return value
+            # OrtValue.numpy() is a view of memory that is written over later.
+            return np.array(value.value.numpy())
+
+    def set(self, name: str, value: Any, like: Variable | None = None) -> None:
+        """Store a value.
+
+        Raises:
+            ArgumentError: if it does not have the shape of the variable ``like``.
+        """
+        array = np.asarray(value)
+        if like is not None:
+            shape = like.static_shape
+            if shape is not None and array.shape != shape:
+                raise ArgumentError(f"{name} has shape {list(shape)}, the new value has {list(array.shape)}.")
+            array = array.astype(like.dtype.numpy, copy=False)
+        self.put(name, array.copy())
+
+    def find_var(self, name: str) -> ScopeVariable | None:
+        """Handle of a value, or None when the scope holds none of that name."""
+        return ScopeVariable(self, name) if name in self._present else None
+
+    def var(self, name: str) -> ScopeVariable:
+        """Handle of a value, which need not exist yet."""
+        return ScopeVariable(self, name)
+
+    def local_var_names(self) -> list[str]:
+        return list(self._present)
+
+    @property
+    def values(self) -> _Values:
+        """The values as they are: arrays, and OrtValues where the Executor has them on its device.
+
+        An OrtValue that is taken from here keeps its content for as long as the caller has it.
+        """
+        return _Values(self)
+
+    def copy(self) -> Scope:
+        """Another scope with the same values; no memory is copied."""
+        other = Scope()
+        with self.lock:
+            for name, value in self._present.items():
+                other.put(name, value)
+        return other
+
+    @contextmanager
+    def held(self) -> Iterator[Callable[[], None]]:
+        """Keep the present values as they are inside a ``with`` block; yields a function that puts them back."""
+        kept = self.copy()
+
+        def restore() -> None:
+            with self.lock:
+                for name in set(self._present) - set(kept._present):
+                    del self.values[name]
+                for name, value in kept._present.items():
+                    self.put(name, value)
+
+        try:
+            yield restore
+        finally:
+            kept.clear()
+
+    def clear(self) -> None:
+        """Forget all values."""
+        with self.lock:
+            present, self._present, self._spare = self._present, {}, {}
+            for value in present.values():
+                if isinstance(value, Buffer):
+                    value.release()
+
+    # What runs do ----------------------------------------------------------------------------------------------------
+
+    def present(self, name: str) -> np.ndarray[Any, Any] | Buffer | None:
+        """The value as it is stored."""
+        return self._present.get(name)
+
+    def put(self, name: str, value: np.ndarray[Any, Any] | Buffer) -> None:
+        """Make a value the present one."""
+        with self.lock:
+            before = self._present.get(name)
+            self._present[name] = value.hold() if isinstance(value, Buffer) else value
+            if isinstance(before, Buffer):
+                before.release()
+
+    def swap(self, written: Iterable[tuple[str, Buffer]]) -> None:
+        """Make what a run wrote the present values; what they replace may be written over in the next run."""
+        with self.lock, _LOCK:
+            for name, value in written:
+                before = self._present.get(name)
+                self._present[name] = value
+                value._holds += 1
+                if isinstance(before, Buffer):
+                    before._holds -= 1
+                    self._spare[name] = before
+
+    def spare(self, name: str) -> Buffer | None:
+        """The memory that the last run but one wrote this value to, if nobody holds it."""
+        found = self._spare.get(name)
+        return found if found is not None and found._holds == 0 else None
+
+    def __del__(self) -> None:
+        self.clear()
+
+
+class _Values(MutableMapping[str, Any]):
+    """``Scope.values``: reading an OrtValue lends it out."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def __getitem__(self, name: str) -> Any:
+        with self._scope.lock:
+            value = self._scope._present[name]
+            return value.lend() if isinstance(value, Buffer) else value
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if not isinstance(value, np.ndarray):
+            value = _BUFFER_OF.get(value) or _owned_by_caller(value)
+        self._scope.put(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        with self._scope.lock:
+            value = self._scope._present.pop(name)
+            if isinstance(value, Buffer):
+                value.release()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._scope._present))
+
+    def __len__(self) -> int:
+        return len(self._scope._present)
+
+
+def _owned_by_caller(value: Any) -> Buffer:
+    """An OrtValue that a caller made: it is never written over."""
+    return Buffer(value).hold()
+
+
+class ScopeVariable:
+    """One entry of a Scope."""
+
+    def __init__(self, scope: Scope, name: str) -> None:
+        self.scope = scope
+        self.name = name
+
+    def get_tensor(self) -> ScopeTensor:
+        return ScopeTensor(self.scope, self.name)
+
+
+class ScopeTensor:
+    """View of a value in a Scope: ``np.array(t)`` reads it, ``t.set(array, place)`` writes it."""
+
+    def __init__(self, scope: Scope, name: str) -> None:
+        self.scope = scope
+        self.name = name
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        value = np.asarray(self.scope.get(self.name))
+        return value if dtype is None else value.astype(dtype)
+
+    def set(self, array: Any, place: Any = None) -> None:
+        self.scope.set(self.name, array)
+
+    def shape(self) -> list[int]:
+        return list(np.asarray(self.scope.get(self.name)).shape)

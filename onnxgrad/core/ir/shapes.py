@@ -1,0 +1,336 @@
+"""Shape arithmetic on partly known dimensions: what onnx's inference forgets when a shape is computed at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.equation import parse_equation
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.types import Dim, Dims, Entries, TensorType, Type
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["FROM_ENTRIES", "OVERRULES", "broadcast_dims", "propagate_entries"]
+
+_LONGEST = 64
+
+
+def entries_of(v: Variable | None) -> Entries | None:
+    """Known elements of a small integer operand."""
+    if v is None:
+        return None
+    if v.entries is None and v.value is not None and not v.persistable:
+        value = v.value
+        if value.dtype.is_integer and value.size <= _LONGEST and len(value.shape) <= 1:
+            v.entries = tuple(int(e) for e in value.numpy().reshape(-1))
+    return v.entries
+
+
+def broadcast_dims(a: Dims, b: Dims) -> Dims:
+    """Dimensions of the result of numpy broadcasting."""
+    rank = max(len(a), len(b))
+    result: list[Dim] = []
+    for x, y in zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True):
+        if x == y or y == 1:
+            result.append(x)
+        elif x == 1:
+            result.append(y)
+        elif isinstance(x, int):
+            result.append(x)
+        else:
+            result.append(y if isinstance(y, int) else None)
+    return tuple(result)
+
+
+def _reshape(operator: Operator) -> Dims | None:
+    x, target = operator.inputs[0], entries_of(operator.inputs[1] if len(operator.inputs) > 1 else None)
+    if x is None or target is None:
+        return None
+    zero_copies = not operator.attrs.get("allowzero", 0)
+    dims: list[Dim] = []
+    for i, entry in enumerate(target):
+        if entry == 0 and zero_copies:
+            dims.append(x.dims[i] if x.dims is not None and i < len(x.dims) else None)
+        else:
+            dims.append(entry)
+    for i, entry in enumerate(dims):
+        if entry == -1:
+            dims[i] = _remaining(x.dims, [d for j, d in enumerate(dims) if j != i])
+    return tuple(dims)
+
+
+def _remaining(source: Dims | None, others: list[Dim]) -> Dim:
+    """The dimension that -1 stands for, when everything else cancels."""
+    if source is None:
+        return None
+    left = list(source)
+    for dim in [d for d in others if isinstance(d, str)]:
+        if dim not in left:
+            return None
+        left.remove(dim)
+    if any(d is None for d in others):
+        return None
+    symbols = [d for d in left if not isinstance(d, int)]
+    above = int(np.prod([d for d in left if isinstance(d, int)], dtype=np.int64))
+    below = int(np.prod([d for d in others if isinstance(d, int)], dtype=np.int64))
+    if below == 0:
+        return None
+    if not symbols:
+        return above // below if above % below == 0 else None
+    return symbols[0] if len(symbols) == 1 and above == below else None
+
+
+def _expand(operator: Operator) -> Dims | None:
+    x, target = operator.inputs[0], entries_of(operator.inputs[1])
+    if x is None or x.dims is None or target is None:
+        return None
+    return broadcast_dims(x.dims, target)
+
+
+def _as_first(operator: Operator) -> Dims | None:
+    x = operator.inputs[0]
+    return None if x is None else x.dims
+
+
+def _constant_of_shape(operator: Operator) -> Dims | None:
+    return entries_of(operator.inputs[0])
+
+
+def _tile(operator: Operator) -> Dims | None:
+    x, repeats = operator.inputs[0], entries_of(operator.inputs[1])
+    if x is None or x.dims is None or repeats is None:
+        return None
+    dims: list[Dim] = []
+    for dim, times in zip(x.dims, repeats, strict=True):
+        if isinstance(dim, int) and isinstance(times, int):
+            dims.append(dim * times)
+        else:
+            dims.append(dim if times == 1 else times if dim == 1 else None)
+    return tuple(dims)
+
+
+def _range(operator: Operator) -> Dims | None:
+    start, limit, delta = (entries_of(v) for v in operator.inputs)
+    if start == (0,) and delta == (1,) and limit is not None:
+        return limit
+    return None
+
+
+def _resize(operator: Operator) -> Dims | None:
+    sizes = entries_of(operator.inputs[3]) if len(operator.inputs) > 3 else None
+    final = not operator.attrs.get("axes") and operator.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+    return sizes if final else None
+
+
+def _slice(operator: Operator) -> Dims | None:
+    """Keeps the axes that are not sliced when the bounds of the others are unknown."""
+    x = operator.inputs[0]
+    if x is None or x.dims is None or len(operator.inputs) < 3:
+        return None
+    starts, ends = entries_of(operator.inputs[1]), entries_of(operator.inputs[2])
+    given_axes, given_steps = ([*operator.inputs, None, None][i] for i in (3, 4))
+    if given_axes is not None:
+        axes = entries_of(given_axes)
+    else:
+        length = operator.inputs[1].dims[0] if operator.inputs[1] is not None and operator.inputs[1].dims else None
+        axes = tuple(range(length)) if isinstance(length, int) else None
+    if axes is None or not all(isinstance(axis, int) for axis in axes):
+        return None
+    steps = entries_of(given_steps) if given_steps is not None else (1,) * len(axes)
+    dims = list(x.dims)
+    for i, axis in enumerate(axes):
+        assert isinstance(axis, int)
+        known = starts is not None and ends is not None and steps is not None
+        dims[axis] = _sliced(dims[axis], starts[i], ends[i], steps[i]) if known else None  # type: ignore[index]
+    return tuple(dims)
+
+
+def _sliced(dim: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
+    if start == 0 and step == 1 and isinstance(end, int) and end >= 2**31 - 1:
+        return dim
+    if start == 0 and step == 1 and end is not None and end == dim:
+        return dim
+    if isinstance(dim, int) and isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
+        return len(range(*slice(start, end if step > 0 or end >= -dim else None, step).indices(dim)))
+    return None
+
+
+def _pool(operator: Operator) -> Dims | None:
+    """With ceil_mode a window that would start behind the data is left out, which onnx's inference forgets."""
+    x, attrs = operator.inputs[0], operator.attrs
+    if x is None or x.dims is None or not attrs.get("ceil_mode", 0) or attrs.get("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    rank = len(x.dims) - 2
+    ones = [1] * rank
+    strides, dilations, pads = attrs.get("strides") or ones, attrs.get("dilations") or ones, attrs.get("pads") or [0] * 2 * rank
+    dims: list[Dim] = list(x.dims)
+    for i, size in enumerate(x.dims[2:]):
+        if not isinstance(size, int):
+            dims[2 + i] = None
+            continue
+        extent = dilations[i] * (attrs["kernel_shape"][i] - 1) + 1
+        outputs = -(-(size + pads[i] + pads[rank + i] - extent) // strides[i]) + 1
+        dims[2 + i] = outputs - 1 if (outputs - 1) * strides[i] >= size + pads[i] else outputs
+    return tuple(dims)
+
+
+def _einsum(operator: Operator) -> Dims | None:
+    """onnx's inference takes an index from the first operand that has it, also where its size of 1 is repeated."""
+    dims = [v.dims if v is not None else None for v in operator.inputs]
+    terms, output = parse_equation(operator.attrs["equation"], [None if d is None else len(d) for d in dims])
+    sizes: dict[str, Dim] = {}
+    for term, known in zip(terms, dims, strict=True):
+        for position, letter in enumerate(term):
+            dim = None if known is None else known[position]
+            sizes[letter] = broadcast_dims((sizes[letter],), (dim,))[0] if letter in sizes else dim
+    return tuple(sizes[letter] for letter in output) if "." not in "".join(terms) else None
+
+
+def _stft(operator: Operator) -> Dims | None:
+    """onnx's inference forgets that half of the frequencies are left out by default."""
+    window, length = ([*operator.inputs, None, None][i] for i in (2, 3))
+    known = entries_of(length)
+    size = known[0] if known else window.dims[0] if window is not None and window.dims else None
+    if not isinstance(size, int):
+        return None
+    return (None, None, size // 2 + 1 if operator.attrs.get("onesided", 1) else size, 2)
+
+
+FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
+    "Reshape": _reshape,
+    "Expand": _expand,
+    "GroupNormalization": _as_first,
+    "ConstantOfShape": _constant_of_shape,
+    "Tile": _tile,
+    "Range": _range,
+    "Resize": _resize,
+    "Slice": _slice,
+    "AveragePool": _pool,
+    "MaxPool": _pool,
+    "LpPool": _pool,
+    "Einsum": _einsum,
+    "STFT": _stft,
+}
+
+OVERRULES = ("Einsum",)
+"""Operators of which onnx's inference claims wrong sizes, so that nothing of it is kept."""
+
+
+# Small integer values -----------------------------------------------------------------------------------------------
+
+
+def propagate_entries(operator: Operator, type: Type | None) -> Entries | None:
+    """What is known of the elements of an integer result of rank 0 or 1."""
+    rule = _ENTRY_RULES.get(operator.type)
+    if rule is None or not isinstance(type, TensorType) or not type.dtype.is_integer:
+        return None
+    if type.dims is None or len(type.dims) > 1 or (type.dims and not isinstance(type.dims[0], int)):
+        return None
+    found = rule(operator)
+    return None if found is None or len(found) > _LONGEST else tuple(found)
+
+
+def _of_shape(operator: Operator) -> Entries | None:
+    x = operator.inputs[0]
+    if x is None or x.dims is None:
+        return None
+    start, end = operator.attrs.get("start", 0), operator.attrs.get("end")
+    return x.dims[start:end]
+
+
+def _of_constant(operator: Operator) -> Entries | None:
+    return entries_of(operator.outputs[0])
+
+
+def _same(operator: Operator) -> Entries | None:
+    return entries_of(operator.inputs[0])
+
+
+def _of_concat(operator: Operator) -> Entries | None:
+    parts: list[Dim] = []
+    for v in operator.inputs:
+        entries = entries_of(v)
+        if entries is None:
+            length = v.dims[0] if v is not None and v.dims else None
+            if not isinstance(length, int):
+                return None
+            entries = (None,) * length
+        parts.extend(entries)
+    return tuple(parts)
+
+
+def _of_gather(operator: Operator) -> Entries | None:
+    x, index = entries_of(operator.inputs[0]), entries_of(operator.inputs[1])
+    if x is None or index is None or operator.attrs.get("axis", 0) not in (0, -1):
+        return None
+    return tuple(x[i] if isinstance(i, int) and -len(x) <= i < len(x) else None for i in index)
+
+
+def _of_slice(operator: Operator) -> Entries | None:
+    x = entries_of(operator.inputs[0])
+    if len(operator.inputs) < 3:
+        return None
+    starts, ends = entries_of(operator.inputs[1]), entries_of(operator.inputs[2])
+    steps = entries_of(operator.inputs[4]) if len(operator.inputs) > 4 and operator.inputs[4] is not None else (1,)
+    if x is None or starts is None or ends is None or steps is None or len(starts) != 1:
+        return None
+    start, end, step = starts[0], ends[0], steps[0]
+    if not (isinstance(start, int) and isinstance(end, int) and isinstance(step, int)):
+        return None
+    return x[start : (None if step < 0 and end < -len(x) else end) : step]
+
+
+def _elementwise(function: Callable[[int, int], int]) -> Callable[[Operator], Entries | None]:
+    def rule(operator: Operator) -> Entries | None:
+        x, y = (entries_of(v) for v in operator.inputs)
+        if x is None or y is None:
+            return None
+        if len(x) == 1:
+            x = x * len(y)
+        if len(y) == 1:
+            y = y * len(x)
+        if len(x) != len(y):
+            return None
+        return tuple(_apply(function, operator.type, a, b) for a, b in zip(x, y, strict=True))
+
+    return rule
+
+
+def _apply(function: Callable[[int, int], int], name: str, a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return function(a, b) if name != "Div" or b != 0 else None
+    neutral = 0 if name in ("Add", "Sub") else 1
+    if b == neutral:
+        return a
+    return b if a == neutral and name in ("Add", "Mul") else None
+
+
+def _truncated_division(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a >= 0) == (b >= 0) else -1)
+
+
+def _of_size(operator: Operator) -> Entries | None:
+    x = operator.inputs[0]
+    shape: Any = x.static_shape if x is not None else None
+    return None if shape is None else (int(np.prod(shape, dtype=np.int64)),)
+
+
+_ENTRY_RULES: dict[str, Callable[[Operator], Entries | None]] = {
+    "Shape": _of_shape,
+    "Size": _of_size,
+    "Constant": _of_constant,
+    "Identity": _same,
+    "Cast": _same,
+    "Unsqueeze": _same,
+    "Squeeze": _same,
+    "Reshape": _same,
+    "Concat": _of_concat,
+    "Gather": _of_gather,
+    "Slice": _of_slice,
+    "Add": _elementwise(lambda a, b: a + b),
+    "Sub": _elementwise(lambda a, b: a - b),
+    "Mul": _elementwise(lambda a, b: a * b),
+    "Div": _elementwise(_truncated_division),
+}

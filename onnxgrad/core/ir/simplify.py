@@ -1,0 +1,126 @@
+"""Operators that known shapes make unnecessary. Used while gradients are written, never on what a user appends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxgrad.core.ir.types import Entries, same_dim
+from onnxgrad.core.ir.variable import Variable
+
+if TYPE_CHECKING:
+    from onnxgrad.core.ir.builder import Builder
+
+__all__ = ["SIMPLER", "known_ints"]
+
+
+def known_ints(value: Any) -> list[int] | None:
+    """The integers in a list, an array or a variable whose entries are all known; None where some are not."""
+    if isinstance(value, Variable):
+        if value.entries is None or not all(isinstance(entry, int) for entry in value.entries):
+            return None
+        return [entry for entry in value.entries if isinstance(entry, int)]
+    if value is None:
+        return None
+    return [int(entry) for entry in np.asarray(value).reshape(-1)]
+
+
+def _argument(args: Sequence[Any], kwargs: dict[str, Any], index: int, name: str) -> Any:
+    return args[index] if len(args) > index else kwargs.get(name)
+
+
+def _shape(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    dims = args[0].dims
+    part = None if dims is None else dims[kwargs.get("start", 0) : kwargs.get("end")]
+    if part is None or not all(isinstance(dim, int) for dim in part):
+        return None
+    return op.constant(np.array(part, np.int64))
+
+
+def _size(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    shape = args[0].static_shape
+    return None if shape is None else op.constant(np.array(np.prod(shape, dtype=np.int64)))
+
+
+def _concat(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    """A constant, where all the parts of a shape are known."""
+    parts: list[int] = []
+    for part in args:
+        known = known_ints(part) if isinstance(part, list) or _is_vector_of_int64(part) else None
+        if known is None:
+            return None
+        parts.extend(known)
+    return op.constant(np.array(parts, np.int64))
+
+
+def _is_vector_of_int64(x: Any) -> bool:
+    return isinstance(x, Variable) and x.rank == 1 and x.dtype.name == "int64" and x.entries is not None
+
+
+def _is_shape_of(x: Variable, target: Any) -> bool:
+    entries: Entries | None = target.entries if isinstance(target, Variable) else tuple(known_ints(target) or ())
+    dims = x.dims
+    if entries is None or dims is None or len(entries) != len(dims):
+        return False
+    return all(same_dim(a, b) for a, b in zip(dims, entries, strict=True))
+
+
+def _same_shape(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    x = args[0]
+    target = _argument(args, kwargs, 1, "shape")
+    return x if isinstance(x, Variable) and _is_shape_of(x, target) else None
+
+
+def _cast(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    x = args[0]
+    return x if x.type is not None and x.dtype.number == kwargs["to"] else None
+
+
+def _transpose(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    perm = kwargs.get("perm")
+    return args[0] if perm is not None and list(perm) == list(range(len(perm))) else None
+
+
+def _no_axes(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    axes = _argument(args, kwargs, 1, "axes")
+    return args[0] if axes is not None and known_ints(axes) == [] else None
+
+
+def _sum_over_no_axes(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    """The operand, where no axes do not stand for all of them"""
+    return _no_axes(op, args, kwargs) if kwargs.get("noop_with_empty_axes") else None
+
+
+def _times_one(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    """x * 1, when the result certainly has x's shape."""
+    for x, factor in ((args[0], args[1]), (args[1], args[0])):
+        if not isinstance(x, Variable):
+            continue
+        if isinstance(factor, (int, float)) and factor == 1:
+            return x
+        if isinstance(factor, Variable) and factor.value is not None and not factor.persistable and factor.value.size == 1:
+            if factor.rank == 0 and factor.value.numpy().item() == 1:
+                return x
+    return None
+
+
+def _no_pads(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    pads = known_ints(_argument(args, kwargs, 1, "pads"))
+    return args[0] if pads is not None and not any(pads) else None
+
+
+SIMPLER: dict[str, Callable[[Builder, Sequence[Any], dict[str, Any]], Variable | None]] = {
+    "Concat": _concat,
+    "Size": _size,
+    "Shape": _shape,
+    "Expand": _same_shape,
+    "Reshape": _same_shape,
+    "Cast": _cast,
+    "Transpose": _transpose,
+    "ReduceSum": _sum_over_no_axes,
+    "Unsqueeze": _no_axes,
+    "Mul": _times_one,
+    "Pad": _no_pads,
+}

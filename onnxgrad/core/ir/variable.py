@@ -1,0 +1,237 @@
+"""Values of a program: Variable, and Parameter for those that training changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from onnxgrad.core.ir.arithmetic import Arithmetic
+from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.types import Dims, Entries, TensorType, Type, shown_type
+from onnxgrad.dtypes import DType
+from onnxgrad.errors import NotInitialized, ProgramError
+
+if TYPE_CHECKING:
+    from onnxgrad.core.ir.block import Block
+    from onnxgrad.core.ir.operator import Operator
+    from onnxgrad.core.ir.scope import Scope
+
+__all__ = ["LEARNING_RATE", "Parameter", "Variable", "present_value"]
+
+LEARNING_RATE = "learning rate"  # the ``doc`` of a variable that holds one: a training step says which input it is
+
+
+class Variable(Arithmetic):
+    """One value of a program: an input, a constant, a weight, or the output of an operator.
+
+    ``op`` is the operator that computes it, or None. ``value`` is the array of a constant, and the initial value of a
+    parameter. ``entries`` says what is known of the elements of a small integer tensor.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_name",
+        "_stop",
+        "block",
+        "declared",
+        "doc",
+        "entries",
+        "is_data",
+        "metadata",
+        "op",
+        "persistable",
+        "type",
+        "value",
+    )
+    is_eager = False
+
+    def __init__(self, block: Block, name: str, type: Type | None = None, op: Operator | None = None) -> None:
+        self.block = block
+        self._name = name
+        self.type = type
+        self.op = op
+        self.value: Tensor | None = None
+        self.entries: Entries | None = None
+        self._stop: bool | None = None
+        self.persistable = False
+        self.is_data = False
+        self.declared: Any = None
+        self.doc = ""
+        self.metadata: dict[str, str] | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @name.setter
+    def name(self, new: str) -> None:
+        if new == self._name:
+            return
+        if self.block.vars.get(self._name) is self:
+            self.block.rename(self, new)
+        self._name = new
+
+    @property
+    def dtype(self) -> DType:
+        """Element type.
+
+        Raises:
+            ProgramError: if it is unknown, or the value is not a tensor.
+        """
+        if isinstance(self.type, TensorType):
+            return self.type.dtype
+        raise ProgramError(f"{self.name} has no known element type. Declare it in the model's value_info.")
+
+    @property
+    def dims(self) -> Dims | None:
+        """Dimensions as numbers, symbols or None; None when the rank is unknown."""
+        return self.type.dims if isinstance(self.type, TensorType) else None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions with -1 for each that is not known.
+
+        Raises:
+            ProgramError: if the rank is unknown.
+        """
+        dims = self.dims
+        if dims is None:
+            raise ProgramError(f"the rank of {self.name} is not known. Use .dims to test for that.")
+        return tuple(dim if isinstance(dim, int) else -1 for dim in dims)
+
+    @property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """The shape when every dimension is a number, else None."""
+        dims = self.dims
+        if dims is None:
+            return None
+        known = tuple(dim for dim in dims if isinstance(dim, int))
+        return known if len(known) == len(dims) else None
+
+    @property
+    def rank(self) -> int | None:
+        dims = self.dims
+        return None if dims is None else len(dims)
+
+    @property
+    def is_float(self) -> bool:
+        return isinstance(self.type, TensorType) and self.type.dtype.is_float
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def dim(self) -> int:
+        return self.ndim
+
+    ndimension = dim
+
+    @property
+    def lod_level(self) -> int:
+        return 0
+
+    @property
+    def is_parameter(self) -> bool:
+        return isinstance(self, Parameter)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no operator computes it."""
+        return self.op is None or self.value is not None
+
+    @property
+    def grad_name(self) -> str:
+        return f"{self.name}@GRAD"
+
+    @property
+    def stop_gradient(self) -> bool:
+        """Whether gradients stop here.
+
+        A leaf carries the flag; an inner variable has it when it was set, or when every leaf behind it has it.
+        """
+        if self._stop is not None or self.is_leaf:
+            return self._stop is not False
+        seen: set[Variable] = set()
+        stack: list[Variable] = [self]
+        while stack:
+            variable = stack.pop()
+            if variable in seen:
+                continue
+            seen.add(variable)
+            if variable._stop:
+                continue
+            if variable.is_leaf:
+                if variable._stop is False:
+                    return False
+            elif variable.op is not None:
+                stack.extend(v for v in variable.op.operands() if v is not None)
+        return True
+
+    @stop_gradient.setter
+    def stop_gradient(self, stop: bool) -> None:
+        self._stop = bool(stop)
+        self.block.program.version += 1
+
+    @property
+    def cuts(self) -> bool:
+        """Whether the flag was set here, so that a path through this variable ends."""
+        return self._stop is True
+
+    def get_value(self, scope: Any = None) -> Any:
+        """The value in a scope (default: the one the program uses) as numpy.
+
+        Raises:
+            NotInitialized: if neither the scope nor the program holds one.
+        """
+        return present_value(scope or self.block.program.active_scope(), self)
+
+    def set_value(self, value: Any, scope: Any = None) -> None:
+        """Set the value in a scope; the shape and dtype must be the variable's."""
+        (scope or self.block.program.active_scope()).set(self.name, value, like=self)
+
+    def __repr__(self) -> str:
+        if self.type is None:
+            described = "unknown type"
+        elif isinstance(self.type, TensorType):
+            shown = cast(TensorType, shown_type(self.type))
+            dims = "..." if shown.dims is None else ", ".join("?" if d is None else str(d) for d in shown.dims)
+            described = f"{shown.dtype.name}[{dims}]"
+        else:
+            described = type(self.type).__name__.removesuffix("Type").lower()
+        return f"{type(self).__name__}({self.name}: {described})"
+
+    # `==` appends an operator, but sets and dicts of variables never call it: they look at the identity first, and at `==` only
+    # where whole hashes are equal, which the addresses of two live objects are not.
+    __hash__ = object.__hash__
+
+
+def present_value(scope: Scope, v: Variable) -> np.ndarray[Any, Any]:
+    """The value of a state variable: what the scope holds, or its initial value.
+
+    Raises:
+        NotInitialized: if there is neither.
+    """
+    found = scope.get(v.name)
+    if found is None and v.value is not None:
+        found = v.value.numpy()
+    if found is None:
+        raise NotInitialized(f"{v.name} has no value. Run the startup program first: exe.run(default_startup_program()).")
+    return np.asarray(found)
+
+
+class Parameter(Variable):
+    """A weight. ``trainable`` and ``stop_gradient`` decide together whether it receives a gradient by default."""
+
+    __slots__ = ("do_model_average", "need_clip", "optimize_attr", "reason", "regularizer", "trainable")
+
+    def __init__(self, block: Block, name: str, type: Type | None, trainable: bool = True) -> None:
+        super().__init__(block, name, type)
+        self.persistable = True
+        self.trainable = trainable
+        self._stop = not trainable
+        self.optimize_attr: dict[str, Any] = {"learning_rate": 1.0}
+        self.regularizer: Any = None
+        self.need_clip = True
+        self.do_model_average = True
+        self.reason = ""

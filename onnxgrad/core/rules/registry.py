@@ -1,0 +1,158 @@
+"""The rule table: for every operator exactly one of four states.
+
+========================  ==============================================================================================
+``@gradient(...)``         a vector-Jacobian product is written
+``@expansion(...)``        differentiated as other operators: our own body, or ONNX's (``expands``)
+``stops_gradient(...)``    the derivative is zero or does not exist as a number; the reason is given
+``unsupported(...)``       asking for it is an error that says why
+========================  ==============================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.errors import ArgumentError
+
+__all__ = ["TABLE", "Entry", "expands", "expansion", "find_entry", "gradient", "stops_gradient", "unsupported"]
+
+_NEWEST = 1000
+
+
+class Entry:
+    """What the table says about one operator in a range of opsets."""
+
+    __slots__ = ("because", "broadcasts", "function", "moves", "prepare", "quantizes", "segments", "since", "state", "until")
+
+    def __init__(
+        self,
+        state: str,
+        function: Callable[..., Any] | None = None,
+        because: str = "",
+        broadcasts: bool | tuple[int, ...] = False,
+        since: int = 0,
+        until: int = _NEWEST,
+        prepare: Callable[..., Any] | None = None,
+        segments: Callable[..., Any] | None = None,
+        moves: bool = False,
+        quantizes: bool = False,
+    ) -> None:
+        self.state = state
+        self.function = function
+        self.because = because
+        self.broadcasts = broadcasts
+        self.since = since
+        self.until = until
+        self.prepare = prepare
+        self.segments = segments
+        self.moves = moves
+        self.quantizes = quantizes
+
+    @property
+    def formula(self) -> str:
+        return (self.function.__doc__ or "").strip() if self.function is not None else self.because
+
+
+TABLE: dict[tuple[str, str], list[Entry]] = {}
+
+
+def _enter(names: tuple[str, ...], domain: str, entry: Entry) -> None:
+    for name in names:
+        entries = TABLE.setdefault((domain, name), [])
+        for other in entries:
+            if other.since <= entry.until and entry.since <= other.until:
+                raise ArgumentError(
+                    f"{domain or 'ai.onnx'}:{name} is in the rule table already ({other.state}). Give since=/until=."
+                )
+        entries.append(entry)
+
+
+def gradient(
+    *names: str,
+    broadcasts: bool | tuple[int, ...] = False,
+    domain: str = "",
+    since: int = 0,
+    until: int = _NEWEST,
+    prepare: Callable[..., Any] | None = None,
+    segments: Callable[..., Any] | None = None,
+    moves: bool = False,
+    quantizes: bool = False,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare the vector-Jacobian product of operators.
+
+    The function takes ``(op, node, *gradients of the outputs)`` and returns one gradient per input; None means that the
+    input receives nothing. Its docstring is the formula and becomes the entry of the operator table.
+
+    Args:
+        names: operator types.
+        broadcasts: the inputs broadcast against each other; the walker sums the gradients back to their shapes. A tuple
+            names the positions of those that do.
+        domain: operator domain.
+        prepare: writes the forward operator so that it leaves behind what its gradient needs, its tape. It returns the
+            outputs, the new operator, and what the rule finds as ``node.tape``. Taped outputs that nobody reads are dropped.
+        segments: for an operator with a body, writes it so that only some of its states are held.
+        quantizes: its integer outputs stand for real numbers and carry gradients (in floating point), by convention.
+        moves: it passes such integers on unchanged, or makes real numbers of them.
+        since, until: opset versions (inclusive) for operators whose meaning changed after opset 21.
+
+    Raises:
+        ArgumentError: if an operator is in the table already.
+
+    Example:
+        >>> @gradient("Cube", domain="example.org")
+        ... def cube(op, node, gy):
+        ...     '''gx = 3 x^2 gy'''
+        ...     (x,) = node.inputs
+        ...     return op.Mul(gy, op.Mul(op.Mul(x, x), 3.0))
+    """
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        entry = Entry("rule", function, "", broadcasts, since, until, prepare, segments, moves, quantizes)
+        _enter(names, domain, entry)
+        return function
+
+    return enter
+
+
+def expansion(
+    *names: str, domain: str = "", since: int = 0, until: int = _NEWEST
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare that operators are differentiated as the operators that this function ``(op, node)`` writes.
+
+    It returns one variable per output of the node (None for those it leaves out). The expansion also replaces the forward
+    operator wherever gradients are computed, so nothing runs twice.
+    """
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        _enter(names, domain, Entry("expands", function, "", False, since, until))
+        return function
+
+    return enter
+
+
+def expands(*names: str, domain: str = "") -> None:
+    """Declare that operators are differentiated through the function body that ONNX defines for them."""
+    _enter(names, domain, Entry("expands", None, "through the function body that ONNX defines"))
+
+
+def stops_gradient(*names: str, because: str, domain: str = "") -> None:
+    """Declare operators through which no gradient flows, with the reason."""
+    _enter(names, domain, Entry("stops", None, because))
+
+
+def unsupported(*names: str, because: str, domain: str = "", quantizes: bool = False) -> None:
+    """Declare operators whose gradient is refused, with the reason; ``quantizes`` if their outputs are integers."""
+    _enter(names, domain, Entry("unsupported", None, because, quantizes=quantizes))
+
+
+def find_entry(operator: Operator) -> Entry | None:
+    """The entry for an operator in its program's opset; None for operators outside the table."""
+    entries = TABLE.get((operator.domain, operator.type))
+    if entries is None:
+        return None
+    if len(entries) == 1:
+        return entries[0]
+    version = operator.block.program.opset_version(operator.domain) or 0
+    return next((entry for entry in entries if entry.since <= version <= entry.until), None)

@@ -1,0 +1,262 @@
+"""Executor: runs programs; weights and optimizer state stay on its device between runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.defaults import default_main_program
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.scope import Buffer, Scope
+from onnxgrad.core.ir.variable import Variable, present_value
+from onnxgrad.core.runtime.binding import DoubleBinding
+from onnxgrad.core.runtime.places import Place, place_of
+from onnxgrad.core.runtime.session_cache import Prepared, SessionCache, prepare
+from onnxgrad.errors import ArgumentTypeError, ExecutionError, FeedError, FetchError
+
+__all__ = ["Executor"]
+
+
+class Executor:
+    """Runs programs on a device with stock onnxruntime.
+
+    Threads may share one: each run has its own binding, but that a training step has the scope whose state it replaces for itself.
+    Threads that train on scopes of their own run side by side; on one scope, one after another.
+
+    Args:
+        place: ``CPUPlace()`` (default) or ``CUDAPlace(i)``.
+        threads: threads within an operator; None for onnxruntime's choice. Tiny graphs run fastest on 1.
+        cache: folder for graphs as onnxruntime has optimised them, so that the next process starts large programs in a
+            fraction of the time. Files of other programs and versions of onnxruntime do no harm. On a CUDAPlace it has no effect.
+
+        shapes: for how many shapes of the feed a training step that convolves images gets a session of its own, in which their
+            number is known and which runs faster; each holds its own activations. 0 for one session for all.
+
+    Raises:
+        ArgumentTypeError: if ``place`` is not a place.
+
+    Example:
+        >>> x = static.data("x", [None, 2])
+        >>> y = x * 2.0
+        >>> Executor().run(feed={"x": np.ones((1, 2), np.float32)}, fetch_list=[y])
+        [array([[2., 2.]], dtype=float32)]
+    """
+
+    def __init__(
+        self, place: Place | None = None, *, threads: int | None = None, cache: str | Path | None = None, shapes: int = 4
+    ) -> None:
+        self.place = place_of(place)
+        self.threads = threads
+        self._sessions = SessionCache(None if cache is None else Path(cache), shapes)
+        self._closed = False
+
+    def close(self) -> None:
+        """Drop all sessions; the executor cannot run anything afterwards."""
+        self._sessions.clear()
+        self._closed = True
+
+    def run(
+        self,
+        program: Program | None = None,
+        feed: dict[str, Any] | None = None,
+        fetch_list: Any = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        return_numpy: bool = True,
+        use_program_cache: bool = False,
+        use_prune: bool = False,
+    ) -> list[Any]:
+        """Run a program once: compute the fetches and replace the state that the program updates.
+
+        Args:
+            program: default: the default main program. A startup program initialises parameters and accumulators.
+            feed: arrays by input name, in the dtype of the input; lists are converted. Names it does not know are ignored.
+            fetch_list: variables or names (one or several). A fetched parameter is given as it is after the run.
+            scope: where state is read and written; default the program's own, else the global scope.
+            return_numpy: False for OrtValues that stay on the device.
+            feed_var_name, fetch_var_name, use_program_cache, use_prune: accepted for compatibility. Sessions are always
+                cached, and what nothing needs is never run.
+
+        Returns:
+            One array per fetch, in order.
+
+        Raises:
+            FeedError: if a feed is missing or has the wrong dtype or shape.
+            FetchError: if a fetched name is unknown.
+            NotInitialized: if a parameter has no value; run the startup program first.
+            ExecutionError: if onnxruntime refuses or fails; the state is then as before.
+            ProviderError: if the device's provider is not installed.
+        """
+        if self._closed:
+            raise ExecutionError("this Executor is closed. Make a new one.")
+        program = _program_of(program)
+        if feed is not None and not isinstance(feed, dict):
+            raise ArgumentTypeError(f"feed is a dict of arrays by name, not {type(feed).__name__}.")
+        fetches = _fetches(program, fetch_list)
+        scope = scope or program.active_scope()
+        for variable, scheduler in program.schedulers:
+            scope.set(variable.name, np.float32(scheduler()))
+        computed = [v for v in [*fetches, *(v for v, _ in program.printers)] if not v.persistable]
+        if computed or program.updates or program.training_pending:
+            results = self._compute(program, feed or {}, computed, scope, return_numpy)
+        else:
+            results = []
+        values = dict(zip(computed, results, strict=True))
+        for _, scheduler in program.schedulers:
+            if scheduler.steps_by_itself:
+                scheduler.step()
+        for v, printer in program.printers:
+            printer(values[v] if return_numpy else values[v].numpy(), self.place)
+        return [values[v] if v in values else present_value(scope, v) for v in fetches]
+
+    def _compute(
+        self, program: Program, feed: dict[str, Any], fetches: list[Variable], scope: Scope, return_numpy: bool
+    ) -> list[Any]:
+        if not program.inputs and any(_is_random(op) for op in program.global_block().ops):
+            # A seeded random operator continues its stream within a session, so initialisation gets a fresh one.
+            prepared = prepare(program, fetches, self.place, self.threads)
+        else:
+            prepared = self._sessions.get(program, fetches, self.place, self.threads, feed)
+        feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
+        if prepared.takes_turns:
+            with scope.lock:
+                bound = self._bind(prepared, scope, return_numpy)
+                fetched, state = _run(prepared, bound, feeds, scope)
+                scope.swap([(name, state[output]) for name, output in prepared.replaced])
+                if not return_numpy and fetched:
+                    # The caller gets what this binding returns, which its next run would replace.
+                    prepared.unbind(scope)
+        else:
+            with scope.lock:
+                bound = self._bind(prepared, scope, return_numpy)
+                # Another thread may train on this scope meanwhile.
+                read = [buffer.hold() for buffer in bound.present()]
+            try:
+                fetched, state = _run(prepared, bound, feeds, scope)
+            finally:
+                for buffer in read:
+                    buffer.release()
+            scope.swap([(name, state[output]) for name, output in prepared.replaced])
+        return [_given(fetched, state, name, return_numpy, name in prepared.reused) for name in prepared.fetch_names]
+
+    def _bind(self, prepared: Prepared, scope: Scope, return_numpy: bool) -> DoubleBinding:
+        """The binding of a run, with its state bound."""
+        bound = prepared.binding(scope)
+        bound.swap()
+        for index in bound.outdated(scope):
+            bound.read(index, self._on_device(scope, prepared.state[index]))
+        bound.make_room(scope if prepared.takes_turns else _NO_SCOPE, return_numpy)
+        return bound
+
+    def _on_device(self, scope: Scope, v: Variable) -> Buffer:
+        """The value of a state variable in memory of this executor's device."""
+        import onnxruntime
+
+        held = scope.present(v.name)
+        if isinstance(held, Buffer):
+            if held.value.device_name() == self.place.device:
+                return held
+            held = held.value.numpy()
+        array = held if held is not None else present_value(scope, v)
+        value = onnxruntime.OrtValue.ortvalue_from_numpy(np.array(array, order="C"), self.place.device, self.place.index)
+        buffer = Buffer(value)
+        scope.put(v.name, buffer)
+        return buffer
+
+
+_NO_SCOPE = Scope()
+
+
+def _run(
+    prepared: Prepared, bound: DoubleBinding, feeds: list[tuple[str, Any]], scope: Scope
+) -> tuple[dict[str, Any], dict[str, Buffer]]:
+    """Fetches and new state by output."""
+    binding = bound.binding
+    try:
+        for name, value in feeds:
+            binding.bind_cpu_input(name, value)
+        prepared.session.run_with_iobinding(binding)
+        return bound.results()
+    except Exception as error:
+        prepared.unbind(scope)
+        raise ExecutionError(f"onnxruntime failed while running the program: {error}") from error
+
+
+def _given(fetched: dict[str, Any], state: dict[str, Buffer], name: str, return_numpy: bool, is_reused: bool) -> Any:
+    """What a caller gets of a result; what the next runs write over is copied, or lent."""
+    if name in state:
+        return np.array(state[name].value.numpy()) if return_numpy else state[name].lend()
+    if not return_numpy:
+        return fetched[name]
+    if not fetched[name].has_value():
+        raise FetchError(f"{name!r} is an optional that holds nothing. Fetch OptionalHasElement of it.")
+    if not fetched[name].is_tensor():
+        kind = fetched[name].data_type()
+        raise FetchError(f"{name!r} is {kind}, no tensor. Fetch its elements (SequenceAt, OptionalGetElement).")
+    try:
+        return np.array(fetched[name].numpy()) if is_reused else fetched[name].numpy()
+    except RuntimeError as error:
+        kind = fetched[name].data_type()
+        raise FetchError(f"onnxruntime does not hand over {name!r}, a {kind}. Cast it before it is fetched.") from error
+
+
+def _program_of(program: Any) -> Program:
+    if program is None:
+        return default_main_program()
+    program = getattr(program, "program", program)
+    if not isinstance(program, Program):
+        raise ArgumentTypeError(f"Executor.run takes a Program, not {type(program).__name__}.")
+    return program
+
+
+def _fetches(program: Program, fetch_list: Any) -> list[Variable]:
+    if fetch_list is None:
+        return []
+    found: list[Variable] = []
+    items = [fetch_list] if isinstance(fetch_list, (Variable, str)) else fetch_list
+    if not isinstance(items, Sequence):
+        raise ArgumentTypeError(f"fetch_list holds Variables and names, not {type(items).__name__}.")
+    for item in items:
+        if isinstance(item, (list, tuple)):
+            found.extend(_fetches(program, item))
+        elif isinstance(item, Operator):
+            continue
+        elif isinstance(item, (Variable, str)):
+            found.append(_fetch(program, item))
+        else:
+            raise ArgumentTypeError(f"fetch_list holds Variables and names, not {type(item).__name__}.")
+    return found
+
+
+def _fetch(program: Program, item: Variable | str) -> Variable:
+    name = item if isinstance(item, str) else item.name
+    variable = program.global_block().vars.get(name) if isinstance(item, str) or item.block.program is not program else item
+    if variable is None:
+        raise FetchError(f"cannot fetch {name!r}: the program has no such variable. Check the name, or the program.")
+    return variable
+
+
+def _is_random(op: Operator) -> bool:
+    return op.type in ("RandomNormal", "RandomUniform") and bool(op.attrs.get("seed"))
+
+
+def _checked_feed(v: Variable, feed: dict[str, Any]) -> Any:
+    if v.name not in feed:
+        raise FeedError(f"the input {v.name!r} is not fed. Add it to feed=.")
+    given = feed[v.name]
+    dtype = v.dtype
+    if not isinstance(given, (np.ndarray, np.generic)):
+        given = np.asarray(given, dtype.numpy)
+    if given.dtype != dtype.numpy:
+        raise FeedError(f"the feed {v.name!r} is {given.dtype}, the program takes {dtype.name}. Use .astype({dtype.name!r}).")
+    dims = v.dims
+    if dims is not None:
+        fits = given.ndim == len(dims) and all(not isinstance(d, int) or d == n for d, n in zip(dims, given.shape, strict=True))
+        if not fits:
+            raise FeedError(f"the feed {v.name!r} has shape {list(given.shape)}, the program takes {list(v.shape)}.")
+    return np.ascontiguousarray(given) if given.ndim else np.array(given)

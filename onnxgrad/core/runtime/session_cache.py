@@ -1,0 +1,207 @@
+"""One onnxruntime session per program version, fetch list and device."""
+
+from __future__ import annotations
+
+import weakref
+from math import prod
+from pathlib import Path
+from threading import RLock
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.interop.onnx_export import write_model
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
+from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.runtime.saved import open_session
+from onnxgrad.errors import ExecutionError, ProviderError
+
+__all__ = ["Prepared", "SessionCache", "prepare"]
+
+Shapes: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
+"""Names of inputs and their shapes."""
+
+_QUIET = 3
+_LARGE = 4096
+_PLAIN = ("float32", "float64", "float16", "int32", "int64")
+
+
+def _size(v: Variable) -> int:
+    """Elements of a tensor of known shape whose type numpy has; 0 for any other."""
+    shape = v.static_shape
+    return prod(shape) if shape is not None and v.dtype.name in _PLAIN else 0
+
+
+class Prepared:
+    """A session, what flows in and out of it, and how it is bound to scopes.
+
+    Attributes:
+        feeds: inputs that are fed.
+        state: names and variables of the inputs that a scope holds.
+        replaces, replaced: the state that a run gives new values; names and outputs of it.
+        fetch_names: the output of each fetch.
+        takes_turns: whether it is a training step, which reads state and replaces it.
+        reused: outputs whose memory the next run but one writes over.
+    """
+
+    def __init__(self, session: Any, graph: Graph, fetches: list[Variable], place: Place) -> None:
+        self.session = session
+        self.feeds = [v for v in graph.inputs if not v.persistable]
+        self.state = [v for v in graph.inputs if v.persistable]
+        self.fetch_names = [graph.name(v) for v in fetches]
+        self.replaces = [
+            StateOutput(v.name, new.name, v.static_shape if v.dtype.name in _PLAIN else None, v.dtype.numpy)
+            for v, new in graph.updates.items()
+        ]
+        self.replaced = [(output.name, output.output) for output in self.replaces]
+        self.takes_turns = bool(self.state and self.replaces)
+        state_names = {output.output for output in self.replaces}
+        fetched = {graph.name(v): graph.of(v) for v in fetches}
+        self._small = [v for name, v in fetched.items() if 0 < _size(v) < _LARGE and name not in state_names]
+        self.reused = {v.name for v in self._small} if self.takes_turns else set()
+        self._outputs = [output.name for output in session.get_outputs()]
+        self._device = (place.device, place.index)
+        self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
+
+    def binding(self, scope: Scope) -> DoubleBinding:
+        """That of a training step on a scope; a new one for anything else, so that threads may share it."""
+        found = self._bindings.get(scope) if self.takes_turns else None
+        if found is None:
+            names, small = [v.name for v in self.state], self._small if self.takes_turns else ()
+            found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self._device)
+            if self.takes_turns:
+                self._bindings[scope] = found
+        return found
+
+    def unbind(self, scope: Scope) -> None:
+        """Forget how it is bound to a scope."""
+        self._bindings.pop(scope, None)
+
+
+def prepare(
+    program: Program,
+    fetches: list[Variable],
+    place: Place,
+    threads: int | None = None,
+    saved: Path | None = None,
+    shapes: Shapes = (),
+) -> Prepared:
+    """Build the graph for these fetches and open a session on it.
+
+    Args:
+        saved: a folder of optimised graphs.
+        shapes: of inputs whose dimensions are not all known; the session is then for these alone.
+
+    Raises:
+        ExecutionError: with onnxruntime's reason, if it refuses the graph.
+        ProviderError: if the device's provider is not installed or does not start.
+    """
+    has_forms = (program.opset_version() or 1) >= OLDEST_WITH_RULES and (place.device != "cpu" or program.updates)
+    provider = place.device if has_forms else None
+    graph = compile(program, fetches, provider, dict(shapes), state_as_inputs=True, ordered=True)
+    return Prepared(_open(graph, place, threads, saved, stops_spinning=bool(shapes)), graph, fetches, place)
+
+
+def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, stops_spinning: bool) -> Any:
+    import onnxruntime
+
+    providers = place.providers()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _QUIET
+    if graph.updates or any(op.role is Role.BACKWARD for op in graph.operators):
+        # Measured: with the memory pattern on, a training step holds its first arena and the planned block, a third more.
+        options.enable_mem_pattern = False
+    if stops_spinning:
+        # The threads of one session must not wait busily while another's compute.
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    message = write_model(graph, embeds=True).SerializeToString()
+    try:
+        if saved is not None and place.device == "cpu":
+            return open_session(message, options, providers, saved)
+        session = onnxruntime.InferenceSession(message, options, providers=providers)
+    except Exception as error:
+        raise ExecutionError(_refusal(graph, place, error)) from error
+    if place.device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
+        raise ProviderError(
+            "onnxruntime could not start CUDA and would silently compute on the CPU. "
+            "Install CUDA and cuDNN in the versions that it names, or use CPUPlace()."
+        )
+    return session
+
+
+def _refusal(graph: Graph, place: Place, error: Exception) -> str:
+    """What to say when onnxruntime does not open a session"""
+    results = (v for op in graph.operators for v in op.outputs if v is not None and isinstance(v.type, TensorType))
+    if place.device == "cpu" and any(v.dtype.name == "bfloat16" for v in results):
+        return f"onnxruntime's CPU provider does not compute in bfloat16: {error}. Use dtype='float16', or a CUDAPlace."
+    return f"onnxruntime refuses the program: {error}"
+
+
+class _Sessions:
+    """The sessions of one version of a program."""
+
+    def __init__(self, program: Program, place: Place) -> None:
+        self.version = program.version
+        self.prepared: dict[Any, Prepared] = {}
+        self.dynamic = _dynamic_inputs(program) if place.device == "cpu" and program.updates else []
+        """Inputs whose shapes make a training step faster when they are known."""
+
+    def shapes_of(self, feed: dict[str, Any]) -> Shapes:
+        """The shapes of these inputs; none if one does not fit its declaration, which is an error that is found later."""
+        found = []
+        for v in self.dynamic:
+            shape, dims = np.asarray(feed.get(v.name, 0)).shape, v.dims or ()
+            if len(shape) != len(dims) or not all(n == d for n, d in zip(shape, dims, strict=True) if isinstance(d, int)):
+                return ()
+            found.append((v.name, tuple(map(int, shape))))
+        return tuple(found)
+
+
+def _dynamic_inputs(program: Program) -> list[Variable]:
+    """Inputs with unknown dimensions, if the program convolves images whose number is unknown."""
+    convolves = any(op.type == "Conv" and not op.domain and _has_unknown_batch(op.inputs[0]) for op in program.global_block().ops)
+    return [v for v in program.inputs if v.dims is not None and v.static_shape is None] if convolves else []
+
+
+def _has_unknown_batch(v: Variable | None) -> bool:
+    dims = None if v is None else v.dims
+    return dims is not None and len(dims) == 4 and not isinstance(dims[0], int)
+
+
+class SessionCache:
+    """Sessions of one Executor, which threads may share; those of an older version of a program are dropped."""
+
+    def __init__(self, saved: Path | None = None, shapes: int = 0) -> None:
+        self.saved = saved
+        self.shapes = shapes
+        self._lock = RLock()
+        self._by_program: weakref.WeakKeyDictionary[Program, _Sessions] = weakref.WeakKeyDictionary()
+
+    def get(self, program: Program, fetches: list[Variable], place: Place, threads: int | None, feed: dict[str, Any]) -> Prepared:
+        """The session for these fetches; for the first few shapes of the feed one each, where that makes it faster."""
+        with self._lock:
+            sessions = self._by_program.get(program)
+            if sessions is None or sessions.version != program.version:
+                sessions = self._by_program[program] = _Sessions(program, place)
+            key = (tuple(map(id, fetches)), place)
+            shapes = sessions.shapes_of(feed) if self.shapes else ()
+            if shapes and (key, shapes) not in sessions.prepared:
+                own = sum(other == key and bool(known) for other, known in sessions.prepared)
+                shapes = shapes if own < self.shapes else ()
+            found = sessions.prepared.get((key, shapes))
+            if found is None:
+                found = sessions.prepared[key, shapes] = prepare(program, fetches, place, threads, self.saved, shapes)
+            return found
+
+    def clear(self) -> None:
+        with self._lock:
+            self._by_program.clear()

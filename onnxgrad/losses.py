@@ -1,0 +1,169 @@
+"""Formulas of losses, one function each, which ``nn.functional``, ``fluid`` and ``training`` write down with their Builder.
+
+Each gives one value per element or per example; who calls it weights, sums or averages. Where two formulas have the same purpose,
+their docstrings say in what they differ. ONNX has cross-entropy with integer classes as one operator, so it is not here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.bodies import write_body
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = [
+    "absolute_error",
+    "bounded_logistic",
+    "cosine_parts",
+    "ctc",
+    "hardest_triplets",
+    "huber",
+    "kl_divergence",
+    "kl_of_positive",
+    "logistic",
+    "logistic_of_scores",
+    "squared_error",
+]
+
+
+# Distances -----------------------------------------------------------------------------------------------------------
+
+
+def squared_error(op: Builder, x: Variable, target: Variable) -> Any:
+    """(x - t)^2"""
+    difference = op.Sub(x, target)
+    return op.Mul(difference, difference)
+
+
+def absolute_error(op: Builder, x: Variable, target: Variable) -> Any:
+    """|x - t|"""
+    return op.Abs(op.Sub(x, target))
+
+
+def huber(op: Builder, difference: Variable, delta: float = 1.0) -> Any:
+    """c (|d| - c / 2) with c = min(|d|, delta): d^2 / 2 near 0, delta (|d| - delta / 2) beyond delta.
+
+    Huber 1964; Girshick, "Fast R-CNN", 2015.
+    """
+    size = op.Abs(difference)
+    inner = op.Min(size, float(delta))
+    return op.Mul(inner, op.Sub(size, op.Mul(inner, 0.5)))
+
+
+def cosine_parts(op: Builder, x: Variable, y: Variable, axis: int) -> tuple[Any, Any, Any]:
+    """x y, |x|^2 and |y|^2 along ``axis``. The cosine is x y / (|x| |y|); who asks for it says what that is near length 0"""
+    product = op.ReduceSum(op.Mul(x, y), [axis], keepdims=0)
+    return product, op.ReduceSumSquare(x, [axis], keepdims=0), op.ReduceSumSquare(y, [axis], keepdims=0)
+
+
+def hardest_triplets(op: Builder, x: Variable, label: Variable) -> Any:
+    """Batch-hard triplets with soft margin: log(1 + exp(farthest of the class - nearest of another)), for each row
+
+    Hermans et al., "In Defense of the Triplet Loss", 2017.
+    """
+    square = op.ReduceSum(op.Mul(x, x), [1], keepdims=1)
+    product = op.MatMul(x, op.Transpose(x, perm=[1, 0]))
+    apart = op.Add(op.Sub(square, op.Mul(product, 2.0)), op.Transpose(square, perm=[1, 0]))
+    distance = op.Sqrt(op.Max(apart, 1e-12))
+    same = op.Cast(op.Equal(op.Unsqueeze(label, [1]), op.Unsqueeze(label, [0])), to=x.dtype.number)
+    farthest = op.ReduceMax(op.Mul(distance, same), [1], keepdims=0)
+    nearest = op.ReduceMin(op.Add(distance, op.Mul(same, 1e6)), [1], keepdims=0)
+    return op.Softplus(op.Sub(farthest, nearest))
+
+
+# Binary targets ------------------------------------------------------------------------------------------------------
+
+
+def bounded_logistic(op: Builder, x: Variable, target: Variable) -> Any:
+    """max(x, 0) - x t + log(1 + exp(-|x|)): no exponential overflows in any runtime, and small losses of both classes are exact"""
+    stable = op.Softplus(op.Neg(op.Abs(x)))
+    return op.Add(op.Sub(op.Relu(x), op.Mul(x, target)), stable)
+
+
+def logistic(op: Builder, x: Variable, target: Variable, weight_of_positive: Variable | None = None) -> Any:
+    """(1 - t) x + (1 + (w - 1) t) log(1 + exp(-x)): takes a weight, and leaves overflow to the runtime's Softplus"""
+    smooth = op.Softplus(op.Neg(x))
+    if weight_of_positive is not None:
+        smooth = op.Mul(smooth, op.Add(op.Mul(op.Sub(weight_of_positive, 1.0), target), 1.0))
+    return op.Add(op.Mul(op.Sub(1.0, target), x), smooth)
+
+
+def logistic_of_scores(op: Builder, x: Variable, target: Variable) -> Any:
+    """log(1 + exp(x)) - x t: the fewest operators; a small loss of a positive target is rounded to the precision of x"""
+    return op.Sub(op.Softplus(x), op.Mul(x, target))
+
+
+# Distributions -------------------------------------------------------------------------------------------------------
+
+
+def kl_divergence(op: Builder, log: Variable, target: Variable) -> Any:
+    """sum of t (log t - log p) over the last axis, for t >= 0; 0 log 0 = 0 (Kullback and Leibler 1951)"""
+    entropy = op.Mul(target, op.Log(op.Clip(target, 1e-12)))
+    return op.ReduceSum(op.Sub(entropy, op.Mul(target, log)), [-1], keepdims=0)
+
+
+def kl_of_positive(op: Builder, log: Variable, target: Variable) -> Any:
+    """t (log t - log p) for each element, and 0 where t is not positive, even where log p is infinite"""
+    positive = op.Greater(target, op.constant(0.0, target.dtype))
+    own = op.Log(op.Where(positive, target, op.constant(1.0, target.dtype)))
+    return op.Where(positive, op.Mul(target, op.Sub(own, log)), op.constant(0.0, log.dtype))
+
+
+# Sequences -----------------------------------------------------------------------------------------------------------
+
+
+def ctc(op: Builder, scores: Variable, labels: Variable) -> Any:
+    """-log of the summed probability of all alignments; class 0 is the blank, negative labels fill up the rows; inf if none fits
+
+    Graves et al., "Connectionist Temporal Classification", 2006: forward variables in log space, by a Scan over the steps.
+
+    Args:
+        scores: logarithms of probabilities [batch, steps, classes].
+        labels: classes [batch, labels].
+    """
+    never = op.constant(-1e30, scores.dtype)
+    path = _with_blanks(op, labels)
+    size = op.Concat(op.Shape(labels, start=0, end=1), op.Shape(scores, start=1, end=2), op.Shape(path, start=1), axis=0)
+    emitted = op.GatherElements(scores, op.Expand(op.Unsqueeze(path, [1]), size), axis=2)
+    again = op.Equal(path, _moved(op, path, 2, op.constant(0, path.dtype)))
+    skip = op.Where(op.Or(op.Equal(path, np.array(0)), again), never, op.constant(0.0, scores.dtype))
+    start = op.Where(op.Equal(op.CumSum(op.Add(op.Mul(path, np.array(0)), np.array(1)), np.array(1)), np.array(1)), 0.0, never)
+
+    def step(build: Builder, a: Variable, e: Variable) -> tuple[Variable]:
+        reached = _log_add(build, a, _moved(build, a, 1, never), build.Add(_moved(build, a, 2, never), skip))
+        return (build.Add(reached, e),)
+
+    at = TensorType(scores.dtype, (None, None))
+    body = write_body(op, "ctc", [("reached", at), ("emitted", at)], step)
+    final = op.Scan(start, op.Transpose(emitted, perm=[1, 0, 2]), body=body, num_scan_inputs=1)
+    count = op.ReduceSum(op.Cast(op.GreaterOrEqual(labels, np.array(0)), to=7), [1], keepdims=1)
+    last = op.Mul(count, np.array(2))
+    on_blank = op.GatherElements(final, last, axis=1)
+    on_label = op.GatherElements(final, op.Max(op.Sub(last, np.array(1)), np.array(0)), axis=1)
+    on_label = op.Where(op.Equal(count, np.array(0)), never, on_label)
+    found = op.Neg(_log_add(op, on_blank, on_label))
+    return op.Where(op.GreaterOrEqual(found, 1e29), float("inf"), found)
+
+
+def _with_blanks(op: Builder, labels: Variable) -> Any:
+    """blank, label, blank, label, ..., blank for each row"""
+    real = op.Unsqueeze(op.Max(labels, np.array(0)), [2])
+    pairs = op.Concat(op.Mul(real, np.array(0)), real, axis=2)
+    return op.Pad(op.Flatten(pairs, axis=1), np.array([0, 0, 0, 1]))
+
+
+def _moved(op: Builder, x: Variable, steps: int, fill: Variable) -> Any:
+    """The columns moved to the right, the first ones filled"""
+    wider = op.Pad(x, np.array([0, steps, 0, 0]), fill)
+    return op.Slice(wider, np.array([0]), np.array([-steps]), np.array([1]))
+
+
+def _log_add(op: Builder, *terms: Variable) -> Any:
+    """log of the sum of exponentials; finite where all terms are"""
+    largest = op.Max(*terms)
+    parts = [op.Exp(op.Sub(term, largest)) for term in terms]
+    return op.Add(largest, op.Log(op.Sum(*parts)))

@@ -1,1 +1,0 @@
-"""Forms of operators chosen for one execution provider, applied to a graph just before it is written."""

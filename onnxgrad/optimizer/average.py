@@ -1,0 +1,120 @@
+"""ExponentialMovingAverage: averages of the parameters, for evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.defaults import create_global_var, default_main_program
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.errors import ArgumentError
+from onnxgrad.optimizer.master import is_narrow, master_of
+
+__all__ = ["ExponentialMovingAverage"]
+
+
+class ExponentialMovingAverage:
+    """ema = decay * ema + (1 - decay) * parameter, and ema / (1 - decay^t) in place of the parameter when asked.
+
+    Args:
+        decay: close to 1.
+        thres_steps: a variable that counts steps; the decay is then at most (1 + steps) / (10 + steps).
+        name: put before the names of the averages.
+
+    Example:
+        >>> loss = paddle.mean(static.nn.fc(static.data("x", [None, 2]), 1))
+        >>> operators, pairs = paddle.optimizer.SGD(0.1).minimize(loss)
+        >>> ema = static.ExponentialMovingAverage(0.999)
+        >>> ema.update()
+        >>> executor = Executor()
+        >>> executor.run(static.default_startup_program())
+        []
+        >>> losses = executor.run(feed={"x": np.ones((1, 2), np.float32)}, fetch_list=[loss])
+        >>> with ema.apply(executor):
+        ...     evaluated = executor.run(feed={"x": np.ones((1, 2), np.float32)}, fetch_list=[loss])
+    """
+
+    def __init__(self, decay: float = 0.999, thres_steps: Variable | None = None, name: str | None = None) -> None:
+        if not 0.0 <= float(decay) < 1.0:
+            raise ArgumentError(f"ExponentialMovingAverage: decay lies in [0, 1), not {decay}.")
+        self._decay = float(decay)
+        self._threshold = thres_steps
+        self._prefix = name or ""
+        self._averages: list[tuple[Parameter, Variable]] = []
+        self._steps: Variable | None = None
+        self._rate: Variable | None = None
+        self._backup: dict[str, Any] = {}
+
+    def update(self) -> None:
+        """Append the update of the averages to the main program; call it once, after ``minimize``."""
+        program = default_main_program()
+        op = Builder(program.global_block(), role=Role.OPTIMIZE, key=f"{self._prefix}ema")
+        # Close to 1 a float32 holds 1 - decay to three digits only, so it is never computed from decay.
+        fresh: Any = 1.0 - self._decay
+        if self._threshold is not None:
+            steps = op.Cast(op.Reshape(self._threshold, np.zeros(0, np.int64)), to=1)
+            fresh = op.Max(op.Div(op.constant(9.0, steps.dtype), op.Add(steps, 10.0)), fresh)
+            self._rate = self._state("decay", [], self._decay, "float32")
+            program.updates[self._rate] = op.Sub(op.constant(1.0, steps.dtype), fresh)
+        self._steps = self._state("step", [], 0, "int64")
+        program.updates[self._steps] = op.Add(self._steps, np.array(1))
+        for p in program.all_parameters():
+            if not p.trainable or p.stop_gradient or not p.do_model_average:
+                continue
+            dtype = dtype_of("float32") if is_narrow(p) else p.dtype
+            average = self._state(f"{p.name}.ema", list(p.shape), 0.0, dtype)
+            own = op.Cast(fresh, to=dtype.number) if isinstance(fresh, Variable) else fresh
+            program.updates[average] = op.Add(average, op.Mul(op.Sub(self._present(op, p), average), own))
+            self._averages.append((p, average))
+        program.version += 1
+
+    @staticmethod
+    def _present(op: Builder, p: Parameter) -> Variable:
+        """The parameter after its update; of a 16-bit one the master weight, if an optimizer has made one"""
+        updates = p.block.program.updates
+        master = master_of(p) if is_narrow(p) else None
+        found = updates.get(p, p) if master is None else updates.get(master, master)
+        wide: Variable = op.Cast(found, to=1) if is_narrow(found) else found
+        return wide
+
+    def _state(self, name: str, shape: list[int], value: float, dtype: Any) -> Variable:
+        return create_global_var(shape, value, dtype, persistable=True, name=f"{self._prefix}{name}_0")
+
+    @contextmanager
+    def apply(self, executor: Any = None, need_restore: bool = True) -> Iterator[None]:
+        """Put the averages in place of the parameters inside a ``with`` block.
+
+        Args:
+            executor: accepted for compatibility.
+            need_restore: put the parameters back at the end; if False, call ``restore``.
+
+        Raises:
+            ArgumentError: if ``update`` was not called.
+        """
+        if self._steps is None:
+            raise ArgumentError("ExponentialMovingAverage: call update() while the program is built.")
+        steps = int(self._steps.get_value())
+        decay = self._decay if self._rate is None else float(self._rate.get_value())
+        if np.float32(decay) == np.float32(self._decay):
+            decay = self._decay
+        correction = 1.0 - decay**steps if steps else 1.0
+        for p, average in self._averages:
+            self._backup[p.name] = np.array(p.get_value())
+            p.set_value(np.asarray(average.get_value() / correction, p.dtype.numpy))
+        try:
+            yield
+        finally:
+            if need_restore:
+                self.restore(executor)
+
+    def restore(self, executor: Any = None) -> None:
+        """Put the parameters back."""
+        for p, _ in self._averages:
+            if p.name in self._backup:
+                p.set_value(self._backup.pop(p.name))

@@ -1,0 +1,49 @@
+"""Penalties on parameters, added to their gradients after clipping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentTypeError
+
+__all__ = ["L1Decay", "L2Decay", "WeightDecay", "as_decay"]
+
+
+class WeightDecay:
+    """Base of the penalties."""
+
+    def __init__(self, coeff: float = 0.0) -> None:
+        self.coeff = float(coeff)
+
+    def apply(self, op: Builder, p: Variable, g: Variable) -> Variable:
+        """The gradient ``g`` of ``p`` with the penalty's added."""
+        raise NotImplementedError
+
+
+class L2Decay(WeightDecay):
+    """Adds ``coeff * parameter`` to the gradient."""
+
+    def apply(self, op: Builder, p: Variable, g: Variable) -> Variable:
+        return op.Add(g, op.Mul(p, self.coeff))
+
+
+class L1Decay(WeightDecay):
+    """Adds ``coeff * sign(parameter)`` to the gradient."""
+
+    def apply(self, op: Builder, p: Variable, g: Variable) -> Variable:
+        return op.Add(g, op.Mul(op.Sign(p), self.coeff))
+
+
+def as_decay(given: Any) -> WeightDecay | None:
+    """What an optimizer was given as ``weight_decay``: a number means L2.
+
+    Raises:
+        ArgumentTypeError: if it is something else.
+    """
+    if given is None or isinstance(given, WeightDecay):
+        return given
+    if isinstance(given, (int, float)):
+        return L2Decay(given)
+    raise ArgumentTypeError(f"weight_decay is a number, an L1Decay or an L2Decay, not {type(given).__name__}.")

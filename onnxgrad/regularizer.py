@@ -1,0 +1,5 @@
+"""paddle.regularizer: penalties on parameters."""
+
+from onnxgrad.optimizer.regularizer import L1Decay, L2Decay, WeightDecay
+
+__all__ = ["L1Decay", "L2Decay", "WeightDecay"]

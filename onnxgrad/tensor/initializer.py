@@ -1,0 +1,342 @@
+"""Initial values of parameters, as constant and random operators of the startup program.
+
+Sources: Glorot and Bengio 2010 (Xavier); He et al. 2015 (Kaiming); Saxe et al. 2014 (orthogonal); Giles 2010 (inverse of erf).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DType
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
+
+__all__ = [
+    "Assign",
+    "Bilinear",
+    "Constant",
+    "Dirac",
+    "Initializer",
+    "KaimingNormal",
+    "KaimingUniform",
+    "NormOf",
+    "Normal",
+    "Orthogonal",
+    "TruncatedNormal",
+    "Uniform",
+    "XavierNormal",
+    "XavierUniform",
+    "calculate_gain",
+    "global_initializer",
+    "set_global_initializer",
+]
+
+
+class Initializer:
+    """Base: ``append`` writes operators that compute the initial value."""
+
+    def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
+        raise NotImplementedError
+
+
+def _next_seed(op: Builder) -> float:
+    """A seed for one random operator: counted from the program's or the global seed, else from the system; 0 in eager mode."""
+    if op.block.is_eager:
+        return 0.0
+    base = op.block.program.random_seed or state.current.seed
+    if base is None or (base == 0 and state.current.seed is None):
+        return float(random.SystemRandom().randrange(1, 2**24))
+    state.current.count("seeds_given")
+    earlier = sum(1 for other in op.block.ops if other.type.startswith("Random"))
+    return float(np.random.SeedSequence([base, earlier]).generate_state(1)[0] % (2**24 - 1) + 1)
+
+
+def _fans(shape: list[int]) -> tuple[int, int]:
+    """(inputs, outputs) of a weight: [in, out] for a matrix, [out, in, *kernel] for a filter"""
+    if len(shape) < 2:
+        size = shape[0] if shape else 1
+        return size, size
+    if len(shape) == 2:
+        return shape[0], shape[1]
+    taps = math.prod(shape[2:])
+    return shape[1] * taps, shape[0] * taps
+
+
+def _uniform(op: Builder, shape: list[int], dtype: DType, low: float, high: float) -> Variable:
+    attrs = {"shape": shape, "low": low, "high": high, "dtype": 1, "seed": _next_seed(op)}
+    return op.Cast(op.emit("RandomUniform", (), attrs), to=dtype.number)
+
+
+def _normal(op: Builder, shape: list[int], dtype: DType, mean: float, std: float) -> Variable:
+    attrs = {"shape": shape, "mean": mean, "scale": std, "dtype": 1, "seed": _next_seed(op)}
+    return op.Cast(op.emit("RandomNormal", (), attrs), to=dtype.number)
+
+
+class Constant(Initializer):
+    """Every element ``value``."""
+
+    def __init__(self, value: float = 0.0) -> None:
+        self.value = value
+
+    def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
+        return op.Expand(op.constant(self.value, dtype), np.array(shape, np.int64))
+
+
+class Assign(Initializer):
+    """The given array."""
+
+    def __init__(self, value: Any, name: str | None = None) -> None:
+        self.value = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+
+    def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
+        if list(self.value.shape) != shape:
+            raise ArgumentError(f"Assign holds shape {list(self.value.shape)}, the parameter has {shape}.")
+        return op.Identity(op.constant(self.value, dtype))
+
+
+class Uniform(Initializer):
+    """Uniform on [low, high)."""
+
+    def __init__(self, low: float = -1.0, high: float = 1.0, name: str | None = None) -> None:
+        self.low, self.high = low, high
+
+    def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
+        return _uniform(op, shape, dtype, self.low, self.high)
+
+
+class Normal(Initializer):
+    """Normal with a mean and a standard deviation."""
+
+    def __init__(self, mean: float = 0.0, std: float = 1.0, name: str | None = None) -> None:
+        self.mean, self.std = mean, std
+
+    def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
+        return _normal(op, shape, dtype, self.mean, self.std)
+
+
+class TruncatedNormal(Initializer):
+    """Normal, with what lies outside ``[mean + a * std, mean + b * std]`` sampled again."""
+
+    def __init__(self, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, name: str | None = None) -> None:
+        self.mean, self.std, self.a, self.b = mean, std, a, b
+
+    def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
+        low, high = (math.erf(limit / math.sqrt(2.0)) for limit in (self.a, self.b))
+        attrs = {"shape": shape, "low": low, "high": high, "dtype": 1, "seed": _next_seed(op)}
+        normal = op.Mul(_inverse_erf(op, op.emit("RandomUniform", (), attrs)), math.sqrt(2.0))
+        kept = op.Clip(normal, self.a, self.b)
+        return op.Cast(op.Add(op.Mul(kept, self.std), self.mean), to=dtype.number)
+
+
+# Coefficients of the polynomials of Giles, "Approximating the erfinv function", highest power first.
+_CENTRAL: tuple[float, ...] = (
+    2.81022636e-08,
+    3.43273939e-07,
+    -3.5233877e-06,
+    -4.39150654e-06,
+    0.00021858087,
+    -0.00125372503,
+    -0.00417768164,
+)
+_CENTRAL += (0.246640727, 1.50140941)
+_TAIL: tuple[float, ...] = (
+    -0.000200214257,
+    0.000100950558,
+    0.00134934322,
+    -0.00367342844,
+    0.00573950773,
+    -0.0076224613,
+    0.00943887047,
+)
+_TAIL += (1.00167406, 2.83297682)
+
+
+def _inverse_erf(op: Builder, x: Variable) -> Variable:
+    w = op.Neg(op.Log(op.Mul(op.Sub(1.0, x), op.Add(1.0, x))))
+    central, tail = op.Sub(w, 2.5), op.Sub(op.Sqrt(w), 3.0)
+    values = []
+    for at, coefficients in ((central, _CENTRAL), (tail, _TAIL)):
+        value: Any = coefficients[0]
+        for coefficient in coefficients[1:]:
+            value = op.Add(op.Mul(at, value), coefficient)
+        values.append(value)
+    return op.Mul(x, op.Where(op.Less(w, 5.0), *values))
+
+
+class _Scaled(Initializer):
+    """Base of those whose standard deviation follows from the shape."""
+
+    def _std(self, shape: list[int]) -> float:
+        raise NotImplementedError
+
+
+class _ScaledUniform(_Scaled):
+    def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
+        limit = math.sqrt(3.0) * self._std(shape)
+        return _uniform(op, shape, dtype, -limit, limit)
+
+
+class _ScaledNormal(_Scaled):
+    def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
+        return _normal(op, shape, dtype, 0.0, self._std(shape))
+
+
+class _Xavier(_Scaled):
+    """Base of those that scale with the number of inputs and outputs."""
+
+    def __init__(
+        self, fan_in: float | None = None, fan_out: float | None = None, gain: float = 1.0, name: str | None = None
+    ) -> None:
+        self.fan_in, self.fan_out, self.gain = fan_in, fan_out, gain
+
+    def _std(self, shape: list[int]) -> float:
+        fan_in, fan_out = _fans(shape)
+        fan_in = fan_in if self.fan_in is None else self.fan_in  # type: ignore[assignment]
+        fan_out = fan_out if self.fan_out is None else self.fan_out  # type: ignore[assignment]
+        return self.gain * math.sqrt(2.0 / (fan_in + fan_out))
+
+
+class XavierUniform(_Xavier, _ScaledUniform):
+    """Uniform within gain * sqrt(6 / (fan_in + fan_out))."""
+
+
+class XavierNormal(_Xavier, _ScaledNormal):
+    """Normal with standard deviation gain * sqrt(2 / (fan_in + fan_out))."""
+
+
+class _Kaiming(_Scaled):
+    """Base of those that scale with the number of inputs and the gain of an activation."""
+
+    def __init__(
+        self, fan_in: float | None = None, negative_slope: float = 0.0, nonlinearity: str = "relu", name: str | None = None
+    ) -> None:
+        self.fan_in = fan_in
+        self.gain = calculate_gain(nonlinearity, negative_slope)
+
+    def _std(self, shape: list[int]) -> float:
+        return self.gain / math.sqrt(_fans(shape)[0] if self.fan_in is None else self.fan_in)
+
+
+class KaimingUniform(_Kaiming, _ScaledUniform):
+    """Uniform within gain * sqrt(3 / fan_in); for ReLU sqrt(6 / fan_in)."""
+
+
+class KaimingNormal(_Kaiming, _ScaledNormal):
+    """Normal with standard deviation gain / sqrt(fan_in); for ReLU sqrt(2 / fan_in)."""
+
+
+class Orthogonal(Initializer):
+    """Orthonormal rows or columns, whichever are fewer, times ``gain``; axes after the first count as columns."""
+
+    def __init__(self, gain: float = 1.0, name: str | None = None) -> None:
+        self.gain = gain
+
+    def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
+        if len(shape) < 2:
+            raise ArgumentError(f"Orthogonal needs at least 2 axes; the parameter has shape {shape}.")
+        rows, columns = shape[0], math.prod(shape[1:])
+        sample = np.random.default_rng(int(_next_seed(op))).normal(size=(max(rows, columns), min(rows, columns)))
+        q, r = np.linalg.qr(sample)
+        # The signs make the distribution uniform over all orthogonal matrices (Mezzadri 2007).
+        q = q * np.sign(np.diag(r))
+        value = self.gain * (q if rows >= columns else q.T).reshape(shape)
+        return op.Identity(op.constant(value, dtype))
+
+
+class NormOf(Initializer):
+    """The length of another parameter's initial value over some axes."""
+
+    def __init__(self, parameter: str, axes: list[int]) -> None:
+        self.parameter, self.axes = parameter, axes
+
+    def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
+        other = op.block.find(self.parameter)
+        value = op.block.program.updates.get(other) if other is not None else None
+        if value is None:
+            raise ArgumentError(f"{self.parameter} has no initial value in this startup program. Use the same one for both.")
+        return op.ReduceL2(value, self.axes, keepdims=1)
+
+
+class Dirac(Initializer):
+    """Filters that pass their channels on: 1 in the middle for output channel i from input channel i, within each group."""
+
+    def __init__(self, groups: int = 1, name: str | None = None) -> None:
+        if not isinstance(groups, int) or groups < 1:
+            raise ArgumentError(f"Dirac: groups is a positive int, not {groups!r}.")
+        self.groups = groups
+
+    def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
+        if len(shape) not in (3, 4, 5) or shape[0] % self.groups:
+            raise ArgumentError(f"Dirac needs 3 to 5 axes, the first divisible by {self.groups}; the parameter has {shape}.")
+        value = np.zeros(shape)
+        middle = tuple(size // 2 for size in shape[2:])
+        each = shape[0] // self.groups
+        for group in range(self.groups):
+            for i in range(min(each, shape[1])):
+                value[(group * each + i, i, *middle)] = 1.0
+        return op.Identity(op.constant(value, dtype))
+
+
+class Bilinear(Initializer):
+    """Filters [C_out, C_in, K, K] for a transposed convolution that enlarges by linear interpolation."""
+
+    def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
+        if len(shape) != 4 or shape[2] != shape[3]:
+            raise ArgumentError(f"Bilinear needs square filters of 4 axes; the parameter has shape {shape}.")
+        size = shape[3]
+        factor = math.ceil(size / 2.0)
+        centre = (2 * factor - 1 - factor % 2) / (2.0 * factor)
+        slope = 1 - np.abs(np.arange(size) / factor - centre)
+        value = np.broadcast_to(np.outer(slope, slope), shape)
+        return op.Identity(op.constant(value, dtype))
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor by which an activation shrinks a signal, to be made up for by the weights.
+
+    Args:
+        nonlinearity: 'linear', 'sigmoid', 'conv2d' and its like (1), 'tanh' (5/3), 'relu' (sqrt 2), 'leaky_relu', 'selu' (3/4).
+        param: negative slope of 'leaky_relu', 0.01 unless given.
+
+    Raises:
+        ArgumentError: if the activation is unknown.
+
+    Example:
+        >>> paddle.nn.initializer.calculate_gain("tanh")
+        1.6666666666666667
+    """
+    slope = 0.01 if param is None else float(param)
+    gains = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "leaky_relu": math.sqrt(2.0 / (1 + slope**2)), "selu": 3.0 / 4}
+    plain = ("sigmoid", "linear", *(f"conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")))
+    if nonlinearity not in (*gains, *plain):
+        raise ArgumentError(f"calculate_gain: there is no activation {nonlinearity!r}; there are {sorted([*gains, *plain])}.")
+    return gains.get(nonlinearity, 1.0)
+
+
+def set_global_initializer(weight_init: Initializer | None, bias_init: Initializer | None = None) -> None:
+    """Initialise all parameters made from now on with these, unless their ParamAttr says otherwise; None to end that.
+
+    Raises:
+        ArgumentTypeError: if one is not an initializer.
+    """
+    for initializer in (weight_init, bias_init):
+        if initializer is not None and not isinstance(initializer, Initializer):
+            raise ArgumentTypeError(f"set_global_initializer takes initializers, not {type(initializer).__name__}.")
+    state.current.initializers = {"w": weight_init, "b": bias_init}
+
+
+def global_initializer(suffix: str) -> Initializer | None:
+    """What ``set_global_initializer`` set for weights ('w') or biases ('b')."""
+    found: Initializer | None = state.current.initializers.get(suffix)
+    return found
+
+
+def usual_initializer(is_bias: bool) -> Initializer:
+    """What ``create_parameter`` starts from unless told otherwise."""
+    return Constant(0.0) if is_bias else XavierUniform()

@@ -1,0 +1,113 @@
+"""ParamAttr: name, initial value and training options of a parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from onnxgrad import state
+from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.tensor.initializer import Initializer
+
+__all__ = ["ParamAttr", "WeightNormParamAttr"]
+
+
+class ParamAttr:
+    """How to make a parameter.
+
+    Args:
+        name: its name; one that exists is shared. None to count one.
+        initializer: None for the layer's own.
+        learning_rate: factor on the optimizer's learning rate.
+        regularizer: ``L1Decay`` or ``L2Decay``; replaces the optimizer's.
+        trainable: whether it receives gradients.
+        do_model_average: kept for compatibility.
+        need_clip: whether gradient clipping applies to it.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: Any = None,
+        trainable: bool = True,
+        do_model_average: bool = True,
+        need_clip: bool = True,
+    ) -> None:
+        self.name = name
+        self.initializer = initializer
+        self.learning_rate = learning_rate
+        self.regularizer = regularizer
+        self.trainable = trainable
+        self.do_model_average = do_model_average
+        self.need_clip = need_clip
+
+    @staticmethod
+    def of(attr: Any) -> ParamAttr | None:
+        """What a layer was given as ParamAttr: None for the default, a name, an initializer, or False for no parameter."""
+        if attr is None or attr is True:
+            return ParamAttr()
+        if attr is False:
+            return None
+        if isinstance(attr, ParamAttr):
+            return attr
+        if isinstance(attr, str):
+            return ParamAttr(name=attr)
+        if isinstance(attr, Initializer):
+            return ParamAttr(initializer=attr)
+        raise ArgumentTypeError(
+            f"a parameter attribute is a ParamAttr, a name, an initializer or False, not {type(attr).__name__}."
+        )
+
+    def name_in(self, layer: str, suffix: str, generate: Callable[[str], str] = state.generate_name) -> str:
+        """The name given, or else the next of the layer, such as ``fc_0.w_0``."""
+        return self.name if self.name is not None else generate(f"{layer}.{suffix}")
+
+    def under(self, name: str, initializer: Initializer | None = None) -> ParamAttr:
+        """The same attributes under another name, and with another initializer if one is given."""
+        return ParamAttr(
+            name,
+            initializer or self.initializer,
+            self.learning_rate,
+            self.regularizer,
+            self.trainable,
+            self.do_model_average,
+            self.need_clip,
+        )
+
+    def describe(self, parameter: Any) -> None:
+        """Let a parameter know how it is to be trained."""
+        parameter.optimize_attr = {"learning_rate": self.learning_rate}
+        parameter.regularizer, parameter.need_clip = self.regularizer, self.need_clip
+        parameter.do_model_average = self.do_model_average
+
+
+class WeightNormParamAttr(ParamAttr):
+    """A weight made as g * v / |v| from two parameters, ``<name>_g`` and ``<name>_v``. Salimans and Kingma 2016.
+
+    Args:
+        dim: the axis along which g has one entry each; None for one number g.
+        name, initializer, learning_rate, regularizer, trainable, do_model_average, need_clip: as in ParamAttr; the initializer
+            is that of v.
+
+    Example:
+        >>> x = static.data("x", [None, 3])
+        >>> y = static.nn.fc(x, 4, weight_attr=static.WeightNormParamAttr(dim=1, name="line"), bias_attr=False)
+        >>> [(p.name, p.shape) for p in static.default_main_program().all_parameters()]
+        [('line_v', (3, 4)), ('line_g', (1, 4))]
+    """
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: Any = None,
+        trainable: bool = True,
+        do_model_average: bool = False,
+        need_clip: bool = True,
+    ) -> None:
+        super().__init__(name, initializer, learning_rate, regularizer, trainable, do_model_average, need_clip)
+        self.dim = dim

@@ -1,0 +1,240 @@
+"""com.microsoft operators written out compute what onnxruntime's own kernels do, and have right gradients."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxgrad
+from onnxgrad import errors
+from onnxgrad.core.passes.contrib import CONTRIB
+
+RNG = np.random.default_rng(7)
+B, S, T, N, H = 2, 3, 4, 2, 4
+D = N * H
+IDS = np.array([[1, 4, 0], [2, 2, 3]], np.int32)
+
+
+def real(*shape):
+    return RNG.normal(size=shape).astype(np.float32) * 0.5
+
+
+def positive(*shape):
+    return RNG.uniform(0.5, 1.5, shape).astype(np.float32)
+
+
+def packed(n, k, bits, block):
+    blocks = -(-k // block)
+    return RNG.integers(0, 256, (n, blocks, block * bits // 8), dtype=np.uint8), positive(n * blocks)
+
+
+WEIGHT4, SCALES4 = packed(5, 20, 4, 16)
+WEIGHT8, SCALES8 = packed(5, 32, 8, 16)
+ROTARY = (np.array([[0, 2, 1], [3, 1, 0]], np.int64), real(6, H // 2), real(6, H // 2))
+EMBED = (real(5, D), real(6, D), real(2, D), positive(D), real(D))
+KINDS = np.array([[0, 1, 1], [0, 0, 1]], np.int32)
+PADDING = np.array([[1, 1, 1], [1, 1, 0]], np.int32)
+LONG_PADDING = np.array([[1, 1, 1, 0], [1, 1, 0, 1]], np.int32)
+
+# name: (operator, operands, number of outputs, attributes). None is an absent operand; integers are constants.
+CASES = {
+    "fused_mat_mul": ("FusedMatMul", [real(2, 3, 4), real(2, 5, 4)], 1, {"transB": 1, "alpha": 0.3}),
+    "fused_mat_mul_batches": ("FusedMatMul", [real(3, 2, 4), real(2, 5, 4)], 1, {"transBatchA": 1, "transB": 1}),
+    "fused_mat_mul_both": ("FusedMatMul", [real(3, 2, 4), real(2, 5, 3)], 1, {"transBatchA": 1, "transA": 1, "transB": 1}),
+    "gelu": ("Gelu", [real(3, 4)], 1, {}),
+    "bias_gelu": ("BiasGelu", [real(3, 4), real(4)], 1, {}),
+    "fast_gelu": ("FastGelu", [real(3, 4)], 1, {}),
+    "fast_gelu_bias": ("FastGelu", [real(3, 4), real(4)], 1, {}),
+    "quick_gelu": ("QuickGelu", [real(3, 4)], 1, {}),
+    "quick_gelu_alpha": ("QuickGelu", [real(3, 4)], 1, {"alpha": 1.1}),
+    "fused_gemm": ("FusedGemm", [real(4, 3), real(4, 5), real(5)], 1, {"transA": 1, "alpha": 0.7, "beta": 0.4, "activation": "Tanh"}),
+    "fused_gemm_leaky": ("FusedGemm", [real(3, 4), real(4, 5), real(5)], 1, {"activation": "LeakyRelu", "activation_alpha": 0.2}),
+    "fused_conv": ("FusedConv", [real(1, 2, 5, 5), real(3, 2, 3, 3), real(3)], 1, {"activation": "Sigmoid", "pads": [1, 1, 1, 1]}),
+    "fused_conv_sum": (
+        "FusedConv", [real(1, 2, 5, 5), real(3, 2, 3, 3), real(3), real(1, 3, 3, 3)], 1,
+        {"activation": "HardSigmoid", "activation_params": [0.05, 0.4]},  # small, so that no difference crosses a corner
+    ),
+    "skip_layer_norm": ("SkipLayerNormalization", [real(B, S, D), real(B, S, D), positive(D), real(D), real(D)], 1, {"epsilon": 1e-5}),
+    "skip_layer_norm_sum": ("SkipLayerNormalization", [real(B, S, D), real(S, D), positive(D)], (0, 3), {}),
+    "skip_simplified": ("SkipSimplifiedLayerNormalization", [real(B, S, D), real(B, S, D), positive(D)], (0, 3), {"epsilon": 1e-5}),
+    "embed": ("EmbedLayerNormalization", [IDS, KINDS, *EMBED, PADDING], 2, {"epsilon": 1e-5}),
+    "embed_plain": ("EmbedLayerNormalization", [IDS, None, EMBED[0], EMBED[1], None, *EMBED[3:]], 2, {}),
+    "attention": ("Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D)], 1, {"num_heads": N}),
+    "attention_causal": ("Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D)], 1, {"num_heads": N, "unidirectional": 1}),
+    "attention_mask": ("Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D), PADDING], 1, {"num_heads": N}),
+    "attention_lengths": ("Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D), np.array([3, 2], np.int32)], 1, {"num_heads": N}),
+    "attention_past": (
+        "Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D), None, real(2, B, N, 2, H)], 2, {"num_heads": N, "unidirectional": 1},
+    ),
+    "attention_bias": (
+        "Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D), None, None, real(1, N, S, S)], 1, {"num_heads": N, "scale": 0.3},
+    ),
+    "attention_sizes": ("Attention", [real(B, S, 6), real(6, 20), real(20)], 1, {"num_heads": N, "qkv_hidden_sizes": [8, 8, 4]}),
+    "multi_head": ("MultiHeadAttention", [real(B, S, D), real(B, T, D), real(B, T, 6)], 1, {"num_heads": N}),
+    "multi_head_bias": (
+        "MultiHeadAttention", [real(B, S, D), real(B, T, D), real(B, T, D), real(3 * D), LONG_PADDING, real(1, N, S, T)], 1,
+        {"num_heads": N, "scale": 0.4},
+    ),
+    "multi_head_past": (
+        "MultiHeadAttention",
+        [real(B, S, D), real(B, T, D), real(B, T, D), None, None, None, real(B, N, 2, H), real(B, N, 2, H)], 3, {"num_heads": N},
+    ),
+    "multi_head_causal": ("MultiHeadAttention", [real(B, S, D)] * 3, 1, {"num_heads": N, "unidirectional": 1}),
+    "multi_head_heads": ("MultiHeadAttention", [real(B, S, D), real(B, N, T, H), real(B, N, T, H)], 1, {"num_heads": N}),
+    "rotary": ("RotaryEmbedding", [real(B, N, S, H), *ROTARY], 1, {}),
+    "rotary_interleaved": ("RotaryEmbedding", [real(B, S, D), *ROTARY], 1, {"interleaved": 1}),
+    "rotary_offset": ("RotaryEmbedding", [real(B, S, D), np.array([2], np.int64), *ROTARY[1:]], 1, {"num_heads": N}),
+    "rotary_part": ("RotaryEmbedding", [real(B, S, N * 6), *ROTARY], 1, {"num_heads": N, "rotary_embedding_dim": H}),
+    "n_bits_4": ("MatMulNBits", [real(2, 3, 20), WEIGHT4, SCALES4], 1, {"bits": 4, "block_size": 16, "N": 5, "K": 20}),
+    "n_bits_4_zero": (
+        "MatMulNBits", [real(3, 20), WEIGHT4, SCALES4, RNG.integers(0, 256, 5, dtype=np.uint8)], 1,
+        {"bits": 4, "block_size": 16, "N": 5, "K": 20},
+    ),
+    "n_bits_8": ("MatMulNBits", [real(3, 32), WEIGHT8, SCALES8], 1, {"bits": 8, "block_size": 16, "N": 5, "K": 32}),
+}  # fmt: skip
+FROZEN = {"MatMulNBits"}
+
+
+def model_of(case, opset=17):
+    """The model, and the float operands that are its inputs"""
+    kind, operands, outputs, attrs = CASES[case]
+    shown = range(outputs) if isinstance(outputs, int) else outputs
+    names = ["" if i not in shown else f"y{i}" for i in range(max(shown) + 1)]
+    feeds = {f"x{i}": v for i, v in enumerate(operands) if v is not None and v.dtype == np.float32 and not (kind in FROZEN and i)}
+    constants = [numpy_helper.from_array(v, f"x{i}") for i, v in enumerate(operands) if v is not None and f"x{i}" not in feeds]
+    node = helper.make_node(
+        kind, ["" if v is None else f"x{i}" for i, v in enumerate(operands)], names, domain="com.microsoft", **attrs
+    )
+    found = [
+        helper.make_tensor_value_info(n, TensorProto.INT32 if (kind, n) == ("EmbedLayerNormalization", "y1") else 1, None)
+        for n in names
+        if n
+    ]
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, v.shape) for n, v in feeds.items()]
+    graph = helper.make_graph([node], "g", inputs, found, constants)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10), feeds
+
+
+def differentiable(program, feeds):
+    """The inputs of a program, each asking for a gradient"""
+    inputs = [v for v in program.inputs if v.name in feeds]
+    for v in inputs:
+        v.stop_gradient = False
+    return inputs
+
+
+def session_of(model):
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_expansion_computes_what_the_kernel_does(case):
+    model, feeds = model_of(case)
+    kernel = session_of(model).run(None, feeds)
+    for declared, value in zip(model.graph.output, kernel, strict=True):
+        declared.CopyFrom(helper.make_tensor_value_info(declared.name, declared.type.tensor_type.elem_type, value.shape))
+    expanded = onnxgrad.to_onnx(onnxgrad.from_onnx(model, expand="com.microsoft"))
+    assert {node.domain for node in expanded.graph.node} == {""}
+    onnx.checker.check_model(expanded, full_check=True)
+    for ours, theirs in zip(session_of(expanded).run(None, feeds), kernel, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradient_of_the_expansion_agrees_with_differences_of_the_kernel(case):
+    model, feeds = model_of(case)
+    program = onnxgrad.from_onnx(model, expand="com.microsoft")
+    outputs = [y for y in program.outputs if y.is_float]
+    names = [f"c_{y.name}" for y in outputs]
+    kernel = session_of(model)
+    rng = np.random.default_rng(1)
+    weights = [rng.normal(size=v.shape).astype(np.float32) for v in kernel.run([y.name for y in outputs], feeds)]
+    with onnxgrad.static.program_guard(program):
+        seeds = [onnxgrad.static.data(name, w.shape, "float32") for name, w in zip(names, weights, strict=True)]
+        inputs = differentiable(program, feeds)
+        found = onnxgrad.gradients(outputs, inputs, seeds)
+        values = onnxgrad.Executor().run(program, {**feeds, **dict(zip(names, weights, strict=True))}, found)
+    directions = {name: rng.normal(size=v.shape).astype(np.float32) for name, v in feeds.items()}
+    ends = []
+    for step in (1e-2, -1e-2):
+        moved = {name: v + np.float32(step) * directions[name] for name, v in feeds.items()}
+        results = kernel.run([y.name for y in outputs], moved)
+        ends.append(sum(float((y.astype(np.float64) * w).sum()) for y, w in zip(results, weights, strict=True)))
+    slope = sum(float((g * directions[v.name]).sum()) for g, v in zip(values, inputs, strict=True))
+    assert slope == pytest.approx((ends[0] - ends[1]) / 2e-2, rel=2e-2, abs=2e-2)
+    assert abs(slope) > 1e-2
+
+
+def test_every_expansion_is_checked():
+    assert set(CONTRIB) - {kind for kind, *_ in CASES.values()} == {
+        "LayerNormalization",
+        "SimplifiedLayerNormalization",
+        "TransposeMatMul",
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "operands"),
+    [("LayerNormalization", [real(2, 3, D), positive(D), real(D)]), ("SimplifiedLayerNormalization", [real(2, 3, D), positive(D)])],
+)
+def test_normalisations_that_onnxruntime_writes_in_the_standard_domain(kind, operands):
+    names = [f"x{i}" for i in range(len(operands))]
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x0"], ["h"]), helper.make_node(kind, ["h", *names[1:]], ["y"], axis=-1, epsilon=1e-5)], "g",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, v.shape) for n, v in zip(names, operands, strict=True)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    feeds = dict(zip(names, operands, strict=True))
+    program = onnxgrad.from_onnx(model, expand="com.microsoft")
+    expanded = session_of(onnxgrad.to_onnx(program)).run(None, feeds)[0]
+    np.testing.assert_allclose(expanded, session_of(model).run(None, feeds)[0], rtol=1e-4, atol=1e-5)
+    assert onnxgrad.gradients(program.outputs, differentiable(program, feeds))[0] is not None
+
+
+def test_packed_weight_stays_small_and_is_stored_once():
+    program = onnxgrad.from_onnx(model_of("n_bits_4_zero")[0], expand="com.microsoft")
+    stored = {(v.data_type, tuple(v.dims)) for v in onnxgrad.to_onnx(program).graph.initializer if v.data_type != TensorProto.INT64}
+    assert stored == {(TensorProto.UINT4, (5, 20)), (TensorProto.UINT4, (5, 2)), (TensorProto.FLOAT, (10,))}
+    assert program.parameters == []
+
+
+def test_without_expansion_the_operator_is_refused_with_advice():
+    model, feeds = model_of("bias_gelu")
+    program = onnxgrad.from_onnx(model)
+    inputs = differentiable(program, feeds)
+    program.outputs[0].type = inputs[0].type
+    with pytest.raises(errors.UnsupportedGradient, match=r"BiasGelu.*expand='com.microsoft'"):
+        onnxgrad.gradients(program.outputs, inputs)
+
+
+def test_form_without_expansion_is_refused_by_name():
+    model, _ = model_of("rotary")
+    model.graph.node[0].attribute.append(helper.make_attribute("is_packed_batching", 1))
+    with pytest.raises(errors.ModelError, match=r"RotaryEmbedding.*packed batches"):
+        onnxgrad.from_onnx(model, expand="com.microsoft")
+
+
+def test_other_domains_are_refused():
+    with pytest.raises(errors.ArgumentError, match=r"com\.microsoft"):
+        onnxgrad.from_onnx(model_of("gelu")[0], expand="com.acme")
+
+
+def test_file_that_onnxruntime_optimised_trains_like_the_original(tmp_path):
+    text = """<ir_version: 8, opset_import: ["": 17]> f (float[N, 3, 8] x) => (float[N, 3, 4] y)
+        <float[8] g = {1, 1, 1, 1, 2, 1, 1, 1}, float[8] b = {0, 0, 0, 0, 0, 0, 0, 1}, float r = {1.4142135}, float one = {1}, float half = {0.5}>
+        { l = LayerNormalization <axis = -1> (x, g, b) m = MatMul (l, w) d = Div (m, r) e = Erf (d) a = Add (e, one) p = Mul (m, a) q = Mul (p, half)
+          t = Transpose <perm = [0, 2, 1]> (q) s = MatMul (t, q) z = MatMul (q, s) y = Relu (z) }"""
+    model = onnx.parser.parse_model(text.replace("(float[N, 3, 8] x)", "(float[N, 3, 8] x, float[8, 4] w)"))
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    assert "com.microsoft" in {node.domain for node in onnx.load(tmp_path / "optimised.onnx").graph.node}
+    feeds = {"x": real(2, 3, 8), "w": real(8, 4)}
+    found = []
+    for program in (onnxgrad.from_onnx(model), onnxgrad.from_onnx(tmp_path / "optimised.onnx", expand="com.microsoft")):
+        found.append(onnxgrad.Executor().run(program, feeds, onnxgrad.gradients(program.outputs, differentiable(program, feeds))))
+    for plain, optimised in zip(*found, strict=True):
+        np.testing.assert_allclose(optimised, plain, rtol=1e-3, atol=1e-4)

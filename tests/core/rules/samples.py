@@ -1,0 +1,45 @@
+"""Where samples are declared: ``@samples("Softmax")`` on a function that yields them."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+import tests.core.rules
+from onnxgrad.testing import Draw, Sample
+
+DECLARED: dict[str, list[Callable[[Draw], Iterator[Sample]]]] = {}
+
+
+def samples(*op_types: str):
+    """Register a function ``(draw)`` that yields samples of one or several operators."""
+
+    def enter(function):
+        for op_type in op_types:
+            DECLARED.setdefault(op_type, []).append(function)
+        return function
+
+    return enter
+
+
+def all_samples() -> list[Sample]:
+    """Every sample of the modules ``samples_*``, numbered within its operator."""
+    for module in pkgutil.iter_modules(tests.core.rules.__path__):
+        if module.name.startswith("samples_"):
+            importlib.import_module(f"tests.core.rules.{module.name}")
+    found = []
+    for op_type in sorted(DECLARED):
+        number = 0
+        for function in DECLARED[op_type]:
+            for sample in function(Draw(number)):
+                sample.op_type, sample.number = op_type, number
+                found.append(sample)
+                number += 1
+    return found
+
+
+def thoroughly(found: Iterable[Sample]) -> list[Any]:
+    """The samples as test parameters: the first two of each operator always, the others in the exhaustive suite only."""
+    return [pytest.param(s, id=str(s), marks=() if s.number < 2 else pytest.mark.exhaustive) for s in found]

@@ -1,0 +1,44 @@
+"""What finite differences can see of quantisation: scales of dequantisation, and saturated values. The rest: test_quantization."""
+
+import numpy as np
+
+from onnxgrad.testing import Sample
+from tests.core.rules.samples import samples
+from tests.core.rules.samples_indexing import rankless
+
+
+@samples("DequantizeLinear")
+def dequantize(draw):
+    levels = draw.integers(4, 3, low=-100, high=100).astype(np.int8)
+    yield Sample(levels, draw.positive())
+    yield Sample(levels, draw.positive(1), np.array([3], np.int8), axis=0)
+    for axis, size in ((0, 4), (1, 3), (-1, 3), (-2, 4)):
+        yield Sample(levels, draw.positive(size), draw.integers(size, low=-5, high=5).astype(np.int8), axis=axis)
+    yield Sample(levels, draw.positive(3), build=lambda op, q, s: op.DequantizeLinear(rankless(op, q), s))
+    yield Sample(levels, draw.positive(2, 3), None, axis=0, block_size=2)
+    yield Sample(levels, draw.positive(4, 2), np.ones((4, 2), np.int8), axis=-1, block_size=2)
+    yield Sample(levels.astype(np.int32), draw.positive(3))
+    yield Sample(levels[0], draw.positive(), opset=25)
+    yield Sample(np.array(4, np.uint8), draw.positive(), np.array(7, np.uint8))
+
+
+@samples("QuantizeLinear")
+def saturated(draw):
+    """The result of a saturated value does not depend on it, and is a bound times the scale"""
+
+    def pair(op, x, scale, zero, **attrs):
+        return op.DequantizeLinear(op.QuantizeLinear(x, scale, zero, **attrs), scale, zero, **attrs)
+
+    x = np.array([[900.0, -800.0], [700.0, 600.0], [-1000.0, -750.0]])
+    for dtype in (np.uint8, np.int8):
+        yield Sample(x, np.array(0.7), np.array(2, dtype), build=pair)
+        yield Sample(
+            x, np.array([0.7, 1.1]), np.array([2, -2 % 256], np.uint8).astype(dtype), build=lambda op, *v: pair(op, *v, axis=-1)
+        )
+        yield Sample(x, np.full((2, 2), 0.9), np.zeros((2, 2), dtype), build=lambda op, *v: pair(op, *v, axis=0, block_size=2))
+
+
+@samples("DynamicQuantizeLinear")
+def measured(draw):
+    for shift in (0.0, 3.0, -3.0):
+        yield Sample(draw.real(3, 4, apart=0.05) + shift, outputs=3, only=[1])

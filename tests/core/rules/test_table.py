@@ -1,0 +1,68 @@
+"""The rule table is complete and closed."""
+
+import itertools
+
+import pytest
+
+from onnxgrad import errors
+from onnxgrad.core.ir.opset import all_operators
+from onnxgrad.core.rules.registry import TABLE, gradient
+from onnxgrad.testing import Draw, Sample, gradient_model
+from tests.core.rules import test_gradients
+from tests.core.rules.samples import DECLARED
+
+
+def test_every_operator_of_onnx_has_exactly_one_state():
+    assert set(all_operators()) == set(TABLE)
+    assert all(entry.state in ("rule", "expands", "stops", "unsupported") for entries in TABLE.values() for entry in entries)
+
+
+def test_every_operator_without_a_rule_gives_its_reason():
+    for (_, name), entries in TABLE.items():
+        for entry in entries:
+            assert entry.formula, name
+
+
+def test_every_rule_has_samples():
+    written = {name for (domain, name), entries in TABLE.items() if not domain and entries[0].state in ("rule", "expands")}
+    assert written - set(DECLARED) == set()
+
+
+def emitted_types(model):
+    """Operator types of a model, bodies included."""
+    found = set()
+    stack = [model.graph]
+    while stack:
+        graph = stack.pop()
+        for node in graph.node:
+            assert node.domain == ""
+            found.add(node.op_type)
+            stack.extend(attribute.g for attribute in node.attribute if attribute.HasField("g"))
+    return found
+
+
+def test_rules_emit_only_operators_that_are_differentiable_or_stop_gradients():
+    used = set()
+    for sample in test_gradients.SAMPLES:
+        if sample.opset <= 26:
+            used |= emitted_types(gradient_model(sample, "float64")[0])
+    refused = {name for name in used if TABLE[("", name)][0].state == "unsupported"}
+    assert refused == set()
+
+
+def test_entering_an_operator_twice_is_refused():
+    with pytest.raises(errors.ArgumentError, match="Relu is in the rule table already"):
+        gradient("Relu")(lambda op, node, gy: gy)
+
+
+def test_numbers_drawn_apart_have_no_ties():
+    sampled = sorted(Draw().real(20, apart=0.05).tolist())
+    assert min(b - a for a, b in itertools.pairwise(sampled)) > 0.05
+
+
+@pytest.mark.parametrize("form", [{"dilations": [2]}, {"strides": [4]}])
+def test_pooling_windows_on_which_runtimes_disagree_are_refused(form):
+    sample = Sample(Draw().real(1, 1, 7), kernel_shape=[2], auto_pad="SAME_UPPER", **form)
+    sample.op_type = "AveragePool"
+    with pytest.raises(errors.UnsupportedGradient, match="Write the pads out"):
+        gradient_model(sample, "float32")

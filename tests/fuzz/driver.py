@@ -1,0 +1,143 @@
+"""Runs workers over a range of mutants, starts another where one dies, and adds up what they say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[2]
+_BATCH = 250
+
+
+class Finding(NamedTuple):
+    """A mutant that was neither worked with nor refused with a type of ours."""
+
+    number: int
+    seed: str
+    kind: str
+    where: str
+    text: str
+
+
+class Summary:
+    """Totals of a run; threads may add to it.
+
+    ``findings`` are ours. What onnxruntime does with a graph that it has accepted is counted apart, in ``runtime``: a loop of
+    2^24 iterations is no fault of the file, and that onnxruntime ends the process on some operands is a fault of its own.
+    ``rules`` are mutants that run although a gradient rule fails on them: refused by name, but worth a look.
+    """
+
+    def __init__(self) -> None:
+        self.tried = 0
+        self.runtime: list[Finding] = []
+        self.rules: list[Finding] = []
+        self.stages: dict[str, Counter[str]] = {}
+        self.findings: list[Finding] = []
+        self.slowest: list[tuple[float, int, str]] = []
+        self._lock = threading.Lock()
+
+    def add(self, number: int, seed: str, said: dict[str, Any]) -> None:
+        with self._lock:
+            self.tried += 1
+            for stage, result in said["stages"].items():
+                self.stages.setdefault(stage, Counter())[result] += 1
+            problem = said["problem"]
+            if said["rule"] and said["stages"].get("run") == "ok":
+                self.rules.append(Finding(number, seed, "RuleError", "", said["rule"]))
+            if problem:
+                where = f"{problem['stage']}: {problem['at']}"
+                self.findings.append(Finding(number, seed, problem["type"], where, problem["text"]))
+            self.slowest = sorted([*self.slowest, (said["took"], number, seed)], reverse=True)[:5]
+
+    def died(self, number: int, seed: str, code: int, said: str) -> None:
+        with self._lock:
+            self.tried += 1
+            lines = [line.strip() for line in said.splitlines() if line.strip().startswith("File")]
+            frame = next((line for line in lines if "/onnxgrad/" in line), "")
+            where = frame.rpartition("/onnxgrad/")[2]
+            kind = "hang" if "Timeout (" in said else f"abort ({code})"
+            in_runtime = where.startswith("core/runtime/executor.py") and where.endswith(" in _run")
+            text = "" if not in_runtime else "in onnxruntime"
+            (self.runtime if in_runtime else self.findings).append(Finding(number, seed, kind, where, text or said[-300:]))
+
+    def table(self) -> str:
+        kinds = Counter(finding.kind for finding in self.findings)
+        lines = [f"{self.tried} mutants, {len(self.findings)} without a typed outcome"]
+        lines += [f"in onnxruntime: {f.kind}, mutant {f.number} of {f.seed}" for f in self.runtime]
+        lines += [f"  {count:>6}  {kind}" for kind, count in kinds.most_common()]
+        places = Counter((f.kind, f.where) for f in self.findings)
+        first = {(f.kind, f.where): f for f in reversed(self.findings)}
+        for (kind, where), count in places.most_common():
+            example = first[kind, where]
+            text = " ".join(example.text.split())[:140]
+            lines.append(f"  {count:>6}  {kind} at {where}  [{example.number} of {example.seed}] {text}")
+        lines += [f"runs, but {' '.join(f.text.split())[:200]}  [{f.number} of {f.seed}]" for f in self.rules]
+        for stage, counter in self.stages.items():
+            lines.append(f"{stage}: " + ", ".join(f"{kind} {count}" for kind, count in counter.most_common()))
+        lines.append("slowest: " + ", ".join(f"{took:.1f} s ({number} of {seed})" for took, number, seed in self.slowest))
+        return "\n".join(lines)
+
+
+def fuzz(
+    seeds: Path,
+    count: int,
+    *,
+    key: str = "onnxgrad",
+    first: int = 0,
+    workers: int = 1,
+    seconds: float = 20,
+    megabytes: int = 4096,
+    progress: Callable[[Summary], None] = lambda summary: None,
+) -> Summary:
+    """Try ``count`` mutants of the models in ``seeds``."""
+    summary = Summary()
+    todo = [(start, min(start + _BATCH, first + count)) for start in range(first, first + count, _BATCH)][::-1]
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                if not todo:
+                    return
+                start, stop = todo.pop()
+            while start < stop:
+                start = _batch(seeds, key, start, stop, seconds, megabytes, summary, progress)
+
+    threads = [threading.Thread(target=work) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return summary
+
+
+def _batch(seeds: Path, key: str, start: int, stop: int, seconds: float, megabytes: int, summary: Summary, progress: Any) -> int:
+    """Let one process work; returns the first mutant that it did not try"""
+    command = [sys.executable, "-m", "tests.fuzz.worker", str(seeds), key, str(start), str(stop), str(seconds), str(megabytes)]
+    begun: tuple[int, str] | None = None
+    with tempfile.TemporaryFile("w+") as errors:
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                said = json.loads(line)
+                if "begin" in said:
+                    begun = (said["begin"], said["seed"])
+                    continue
+                assert begun is not None
+                summary.add(*begun, said)
+                start, begun = begun[0] + 1, None
+                progress(summary)
+        errors.seek(0)
+        if begun is not None:
+            summary.died(*begun, process.returncode, errors.read())
+            return begun[0] + 1
+        if start < stop:
+            raise RuntimeError(f"a worker ended with {process.returncode} between two mutants: {errors.read()[-2000:]}")
+    return start

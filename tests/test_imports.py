@@ -1,0 +1,145 @@
+"""The wall: every import points down, wherever it stands; a product loads no more of Paddle's surface than it names."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "onnxgrad"
+
+# Packages and modules, each allowed to use what stands before it. Those of one line may not use each other.
+FLOORS = """
+    errors  late  version
+    dtypes  refusals  state  files
+    core.ir
+    core.passes
+    core.compile
+    core.interop
+    core.rules
+    core.autodiff
+    core.runtime
+    core
+    losses
+    eager
+    autograd
+    tensor
+    linalg  fft
+    optimizer
+    regularizer  nn  utils
+    static
+    amp  fluid  incubate
+    func
+    training
+    testing  compat
+    cli
+    __init__
+    __main__
+"""
+FLOOR_OF = {name: floor for floor, line in enumerate(FLOORS.strip().splitlines()) for name in line.split()}
+MODULES = sorted(PACKAGE.rglob("*.py")) + sorted(PACKAGE.rglob("*.pyi"))
+
+# What looks at the whole package by name, as its purpose is to say what is there.
+BY_NAME = {"compat/__init__.py": {"onnxgrad"}}
+
+
+def place_of(module):
+    """The package, or the module beside the packages, that a dotted name belongs to."""
+    parts = module.split(".")[1:]
+    if not parts:
+        return "__init__"
+    return ".".join(parts[:2]) if parts[0] == "core" and len(parts) > 1 else parts[0]
+
+
+def annotations(tree):
+    """Imports that only type checkers read."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            yield from ast.walk(node)
+
+
+def imports_of(path):
+    """Modules of this package that a file imports: at its top, inside functions, and by strings."""
+    tree = ast.parse(path.read_text())
+    left_out = {id(node) for node in annotations(tree)}
+    for node in ast.walk(tree):
+        if id(node) in left_out:
+            continue
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            if node.module in ("onnxgrad", "onnxgrad.core"):
+                yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+            elif node.module is not None and node.module.startswith("onnxgrad."):
+                yield node.module, node.lineno
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names if alias.name.partition(".")[0] == "onnxgrad")
+        elif isinstance(node, ast.Call) and "import" in ast.unparse(node.func):
+            for argument in node.args:
+                text = ast.unparse(argument).removeprefix("f")[1:-1]
+                if text.partition(".")[0] == "onnxgrad":
+                    yield text, node.lineno
+
+
+def own_name(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_down(path):
+    own = "__init__" if path.parent == PACKAGE and path.stem == "__init__" else place_of(own_name(path))
+    by_name = BY_NAME.get(str(path.relative_to(PACKAGE)), set())
+    for module, line in imports_of(path):
+        used = place_of(module)
+        assert used in FLOOR_OF, f"{path.name}:{line} imports {module}, which has no floor"
+        below = used == own or FLOOR_OF[used] < FLOOR_OF[own] or module in by_name
+        assert below, f"{path.name}:{line}: {own} may not use {module}"
+
+
+def test_every_package_has_a_floor():
+    present = {place_of(own_name(path)) for path in MODULES if path.stem != "__init__" or path.parent != PACKAGE}
+    assert present | {"__init__"} == set(FLOOR_OF)
+
+
+def test_the_wall_sees_imports_in_functions_and_strings(tmp_path):
+    file = tmp_path / "module.py"
+    file.write_text(
+        "from typing import TYPE_CHECKING\n"
+        "from onnxgrad import state\n"
+        "if TYPE_CHECKING:\n    from onnxgrad.cli import main\n"
+        "def f():\n    import onnxgrad.nn.functional\n    import_module('onnxgrad.static')\n    import_module(f'onnxgrad.{x}')\n"
+    )
+    found = [module for module, _ in imports_of(file)]
+    assert found == ["onnxgrad.state", "onnxgrad.nn.functional", "onnxgrad.static", "onnxgrad.{x}"]
+
+
+@pytest.mark.parametrize(
+    ("product", "named"),
+    [("training", set()), ("func", set()), ("testing", set()), ("core", set()), ("cli.main", set())],
+)
+def test_a_product_loads_only_what_it_names_of_the_surface(product, named):
+    surface = {"tensor", "nn", "static", "autograd", "amp", "fluid", "linalg", "fft", "incubate", "compat", "utils"}
+    code = f"import sys, onnxgrad.{product}; print(*{{m.split('.')[1] for m in sys.modules if m.startswith('onnxgrad.')}})"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) & surface == named
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "p = onnxgrad.Program(); p.train(); p.eval(); p.serialize_to_string",
+        "p = onnxgrad.from_onnx('models/digits/digits.onnx'); p.train(); p.eval(); p.parse_from_string(p.serialize_to_string())",
+        "y = onnxgrad.from_onnx('models/digits/digits.onnx').outputs[0]; y // 2, y.mean(), y[:, 0], y.mT, y.astype('float64')",
+        "from onnxgrad import *; Executor, mean, training, testing, bool",
+        "import onnxgrad.training; onnxgrad.training.Trainer, onnxgrad.testing.Sample, onnxgrad.nn.functional.relu",
+        "import onnxgrad.nn.functional as F, onnxgrad.static.nn, onnxgrad.optimizer.lr, onnxgrad.nn.initializer, onnxgrad.regularizer",
+        "assert all(hasattr(onnxgrad, name) for name in dir(onnxgrad)); assert not hasattr(onnxgrad, 'nothing')",
+    ],
+)
+def test_names_and_methods_are_there_in_a_new_process(code):
+    """Whatever is used first, what it needs of the packages above is loaded"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"import onnxgrad\n{code}"], cwd=ROOT, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()

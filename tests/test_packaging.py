@@ -1,0 +1,85 @@
+"""The version has one source, and links lead somewhere."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import onnxgrad
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+REPOSITORY = PROJECT["project"]["urls"]["Source"]
+PAGES = sorted(
+    path for pattern in ("*.md", "docs/**/*.md", "models/*/*.md") for path in ROOT.glob(pattern) if "node_modules" not in path.parts
+)
+
+
+def links_of(text):
+    """Addresses that a page points to, but those in its code"""
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+    return re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(r"^\[[^\]]+\]: (\S+)$", prose, re.MULTILINE)
+
+
+def path_of(link):
+    """The path in the tree that an address in the repository stands for; None for addresses elsewhere"""
+    found = re.fullmatch(re.escape(REPOSITORY) + r"/(blob|tree)/main/([^#]+)(#.*)?", link)
+    return found and (found[1], ROOT / found[2])
+
+
+def test_the_version_has_one_source():
+    assert "version" not in PROJECT["project"]
+    assert PROJECT["project"]["dynamic"] == ["version"]
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "onnxgrad.version.__version__"}
+
+
+def test_the_changelog_begins_with_the_version():
+    first = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert re.fullmatch(re.escape(onnxgrad.__version__) + r" \(\d{4}-\d\d-\d\d\)", first[1])
+
+
+def test_the_command_prints_the_version():
+    done = subprocess.run([sys.executable, "-m", "onnxgrad", "--version"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == f"onnxgrad {onnxgrad.__version__}\n"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files_of_the_tree(page):
+    for link in links_of(page.read_text()):
+        if link.startswith("https://"):
+            kind, path = path_of(link) or ("tree", ROOT)
+            assert path.is_dir() if kind == "tree" else path.is_file(), link
+        elif not link.startswith("#"):
+            assert (page.parent / link.partition("#")[0]).exists(), link
+
+
+def test_links_of_the_readme_work_on_a_package_page():
+    text = (ROOT / "README.md").read_text()
+    links = links_of(text)
+    assert len(links) > 10
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+    named = set(re.findall(r"\[([^\]\n]+)\](?![(:])", prose))
+    assert named == set(re.findall(r"^\[([^\]]+)\]: ", prose, re.MULTILINE))
+
+
+def test_addresses_of_the_project_are_in_its_repository():
+    assert all(address.startswith(REPOSITORY) for address in PROJECT["project"]["urls"].values())
+    for name in ("Documentation", "Changelog"):
+        assert path_of(PROJECT["project"]["urls"][name])[1].exists()
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_paths_that_pages_name_exist(page):
+    """Modules, tests and scripts may be named from the root or within the package, with stars."""
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    named = re.findall(r"`((?:\w+/)+[\w*]+(?:\.\w+)?/?)[:`]", prose)
+    missing = [
+        name for name in named if not any(any(folder.glob(name.rstrip("/"))) for folder in (ROOT, ROOT / "onnxgrad", page.parent))
+    ]
+    assert missing == []
