@@ -194,7 +194,7 @@ def _attempt(op: Operator) -> list[tuple[Operator, OnnxGradError]]:
     walk = Walk(op.block, [op])
     try:
         walk.prepare(_moving(op), [v for v in op.outputs if v is not None])
-    except UnsupportedGradient as error:
+    except OnnxGradError as error:
         return [(op, error)]
     found: list[tuple[Operator, OnnxGradError]] = []
     for inner in walk.operators:

@@ -35,7 +35,7 @@ def check_form(operator: Operator) -> None:
         given -= 1
     declared = schema.inputs
     missing = [o for o in declared if not o.optional and not o.variadic and (o.index >= given or operator.inputs[o.index] is None)]
-    if missing or given < schema.min_input or (given > len(declared) and not (declared and declared[-1].variadic)):
+    if missing or len(operator.inputs) < schema.min_input or (given > len(declared) and not (declared and declared[-1].variadic)):
         raise IllTyped(f"{operator}: {given} operands given; its inputs are {[o.name for o in declared]}.")
 
 

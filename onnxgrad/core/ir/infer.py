@@ -232,7 +232,7 @@ def _infer(operator: Operator, strict: bool) -> _Result:
     if operator.type in _BODIES and operator.domain == "":
         try:
             return _BODIES[operator.type](operator)
-        except (IndexError, ValueError) as error:
+        except (IndexError, KeyError, ValueError) as error:
             if not strict:
                 return unknown
             raise IllTyped(f"{operator}: its body does not fit its operands ({error}). Correct its attributes.") from error

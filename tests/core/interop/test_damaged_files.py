@@ -353,6 +353,11 @@ class TestBehindTheDoor:
             og.gradients(program.outputs, program.inputs)
         assert isinstance(caught.value.__cause__, KeyError)
 
+    def test_an_operator_that_its_opset_does_not_have_is_explained(self):
+        found = model("(float[2] x) => (y) { y = SequenceMap(x) }", '<ir_version: 8, opset_import: ["": 11]> g ')
+        program = og.from_onnx(found)
+        assert "SequenceMap" in str(og.explain(program))
+
     def test_sizes_are_never_negative(self):
         program = og.from_onnx(
             model("(float[1, 1, 2, 2] x) => (float[A, B, C, D] y) { y = AveragePool <kernel_shape = [9, 9], ceil_mode = 1> (x) }")
