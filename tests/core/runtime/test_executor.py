@@ -282,3 +282,21 @@ def test_a_fetched_state_keeps_its_value_when_the_state_is_replaced():
         found.append(executor.run(feed={"x": np.ones((1, 1), np.float32)}, fetch_list=["learning_rate_0"])[0])
         rate.step()
     assert found == list(range(10))
+
+
+@pytest.mark.parametrize(("length", "reuses"), [(10, True), (2000, False)])
+def test_large_graphs_open_without_the_planner_that_compares_all_buffers(length, reuses, monkeypatch):
+    opened = []
+    session = onnxruntime.InferenceSession
+
+    def note(message, options, **further):
+        opened.append(options)
+        return session(message, options, **further)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", note)
+    y = static.data("x", [None])
+    for _ in range(length):
+        y = paddle.tanh(y)
+    value = static.Executor().run(feed={"x": np.zeros(2, np.float32)}, fetch_list=[y])[0]
+    assert value.tolist() == [0.0, 0.0]
+    assert [options.enable_mem_reuse for options in opened] == [reuses]
