@@ -14,6 +14,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.core.runtime.binding import DoubleBinding
+from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.runtime.places import Place, place_of
 from onnxgrad.core.runtime.session_cache import Prepared, SessionCache, prepare
 from onnxgrad.errors import ArgumentTypeError, ExecutionError, FeedError, FetchError
@@ -180,7 +181,8 @@ def _run(
     try:
         for name, value in feeds:
             binding.bind_cpu_input(name, value)
-        prepared.session.run_with_iobinding(binding)
+        with FloatingPointMode(flushes=prepared.flushes):
+            prepared.session.run_with_iobinding(binding)
         return bound.results()
     except Exception as error:
         prepared.unbind(scope)

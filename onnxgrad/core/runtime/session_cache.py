@@ -19,6 +19,7 @@ from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
+from onnxgrad.core.runtime.denormals import OPTION, FloatingPointMode, can_flush
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.runtime.saved import open_session
 from onnxgrad.errors import ExecutionError, ProviderError
@@ -49,6 +50,7 @@ class Prepared:
         replaces, replaced: the state that a run gives new values; names and outputs of it.
         fetch_names: the output of each fetch.
         takes_turns: whether it is a training step, which reads state and replaces it.
+        flushes: whether denormal numbers are zero in it.
         reused: outputs whose memory the next run but one writes over.
     """
 
@@ -63,6 +65,7 @@ class Prepared:
         ]
         self.replaced = [(output.name, output.output) for output in self.replaces]
         self.takes_turns = bool(self.state and self.replaces)
+        self.flushes = _trains(graph)
         state_names = {output.output for output in self.replaces}
         fetched = {graph.name(v): graph.of(v) for v in fetches}
         self._small = [v for name, v in fetched.items() if 0 < _size(v) < _LARGE and name not in state_names]
@@ -116,9 +119,11 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
     providers = place.providers()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _QUIET
-    if graph.updates or any(op.role is Role.BACKWARD for op in graph.operators):
+    if _trains(graph):
         # Measured: with the memory pattern on, a training step holds its first arena and the planned block, a third more.
         options.enable_mem_pattern = False
+        if can_flush():
+            options.add_session_config_entry(OPTION, "1")
     if len(graph.operators) > _MANY_OPERATORS:
         # Up to 1.28, the planner compares each result with every buffer that is free: 7,000 operators open in 10 seconds
         # instead of 1. The arena gives the same memory to later results anyway; the measured peaks are equal.
@@ -130,9 +135,11 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
         options.intra_op_num_threads = threads
     message = write_model(graph, embeds=True).SerializeToString()
     try:
-        if saved is not None and place.device == "cpu":
-            return open_session(message, options, providers, saved)
-        session = onnxruntime.InferenceSession(message, options, providers=providers)
+        # The option would change the mode of this thread for good.
+        with FloatingPointMode(flushes=False):
+            if saved is not None and place.device == "cpu":
+                return open_session(message, options, providers, saved)
+            session = onnxruntime.InferenceSession(message, options, providers=providers)
     except Exception as error:
         raise ExecutionError(_refusal(graph, place, error)) from error
     if place.device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
@@ -141,6 +148,10 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
             "Install CUDA and cuDNN in the versions that it names, or use CPUPlace()."
         )
     return session
+
+
+def _trains(graph: Graph) -> bool:
+    return bool(graph.updates) or any(op.role is Role.BACKWARD for op in graph.operators)
 
 
 def _refusal(graph: Graph, place: Place, error: Exception) -> str:
