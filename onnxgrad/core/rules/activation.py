@@ -164,10 +164,9 @@ def shrink(op, node, gy):
 def softmax(op, node, gy):
     """gx = y * (gy - sum(y * gy, axis)), 0 along lines of x that are all minus infinity, where y is NaN"""
     (y,) = node.outputs
-    y = _without_nan(op, y, node.inputs[0])
-    weighted = op.Mul(gy, y)
-    total = op.ReduceSum(weighted, axes=[_axis(node)], keepdims=1)
-    return op.Sub(weighted, op.Mul(y, total))
+    y = _without_nan(op, y, node)
+    total = op.ReduceSum(op.Mul(gy, y), axes=[_axis(node)], keepdims=1)
+    return op.Mul(y, op.Sub(gy, total))
 
 
 @gradient("LogSoftmax")
@@ -175,7 +174,7 @@ def log_softmax(op, node, gy):
     """gx = gy - exp(y) * sum(gy, axis), gy along lines of x that are all minus infinity, where y is NaN"""
     (y,) = node.outputs
     total = op.ReduceSum(gy, axes=[_axis(node)], keepdims=1)
-    return op.Sub(gy, op.Mul(_without_nan(op, op.Exp(y), node.inputs[0]), total))
+    return op.Sub(gy, op.Mul(_without_nan(op, op.Exp(y), node), total))
 
 
 def _axis(node: Any) -> Any:
@@ -184,9 +183,22 @@ def _axis(node: Any) -> Any:
     return axis if rank is None else axis % rank
 
 
-def _without_nan(op: Builder, y: Variable, x: Variable) -> Variable:
+def _without_nan(op: Builder, y: Variable, node: Any) -> Variable:
     """0 for NaN: a line that is masked altogether must not spoil the gradients of everything before it"""
-    return op.Where(op.IsNaN(y), 0.0, y) if _may_mask(x, _REACH) else y
+    return op.Where(op.IsNaN(y), 0.0, y) if _may_mask(_before_mask(node), _REACH) else y
+
+
+def _before_mask(node: Any) -> Variable:
+    """What a constant mask is added to, if every line of it has a finite number, as in a causal mask; else the operand itself"""
+    x: Variable = node.inputs[0]
+    if x.op is None or x.op.type != "Add" or x.op.domain or x.rank is None or _axis(node) != x.rank - 1:
+        return x
+    for mask, other in (x.op.inputs, x.op.inputs[::-1]):
+        if mask is not None and other is not None and mask.value is not None and not mask.persistable and mask.rank:
+            values = mask.value.numpy()
+            if (values < np.inf).all() and (values > -np.inf).any(-1).all():
+                return other
+    return x
 
 
 _REACH = 12

@@ -124,6 +124,20 @@ class TestMaskedLines:
         (g,), _ = gradients_and_cotangent(Sample(Sample.fixed(self.LINES), np.array([1.0]), build=masked))
         np.testing.assert_array_equal(g, [0.0])
 
+    @pytest.mark.parametrize("mask", [[[0.0, -INF], [0.0, 0.0]], [[0.0, -INF], [-INF, -INF]], [-INF, 1.0], [[-INF], [0.0]]])
+    def test_a_constant_mask_is_looked_at(self, mask):
+        """Zeros are only put for NaN where one may stand."""
+
+        def build(op, x):
+            return op.Softmax(op.Add(op.Tanh(x), mask))
+
+        sample = Sample(np.array([[1.0, 2.0], [3.0, 1.0]]), build=build)
+        (g,), _ = gradients_and_cotangent(sample)
+        whole = np.isinf(np.broadcast_to(mask, (2, 2))).all(-1)
+        assert np.isfinite(g).all() and not g[whole].any()
+        model, _ = gradient_model(sample, "float32")
+        assert any(node.op_type == "IsNaN" for node in model.graph.node) == whole.any()
+
     def test_logarithm_of_softmax(self):
         def build(op, x):
             y = op.LogSoftmax(x)
