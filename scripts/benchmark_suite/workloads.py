@@ -76,6 +76,24 @@ def resnet(op: Any) -> Any:
     return op.cross_entropy(op.linear(op.average_map(h), "fc", 512, 10), op.input("label"))
 
 
+def resnet50(op: Any) -> Any:
+    def layer(h: Any, name: str, *args: Any) -> Any:
+        return op.batch_norm(op.conv(h, name, *args, bias=False), f"{name}.n", args[1])
+
+    h = op.max_pool(op.relu(layer(op.input("x"), "stem", 3, 64, 7, 2, 3)), 3, 2, 1)
+    width = 64
+    for stage, (inner, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3))):
+        for block in range(blocks):
+            stride, name = (2 if stage and not block else 1), f"s{stage}.{block}"
+            y = op.relu(layer(h, f"{name}.c1", width, inner, 1, 1, 0))
+            y = op.relu(layer(y, f"{name}.c2", inner, inner, 3, stride, 1))
+            y = layer(y, f"{name}.c3", inner, 4 * inner, 1, 1, 0)
+            if block == 0:
+                h = layer(h, f"{name}.down", width, 4 * inner, 1, stride, 0)
+            h, width = op.relu(op.add(h, y)), 4 * inner
+    return op.cross_entropy(op.linear(op.average_map(h), "fc", 2048, 10), op.input("label"))
+
+
 def mobilenet(op: Any) -> Any:
     def layer(h: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         return op.relu(op.batch_norm(op.conv(h, name, *args, bias=False, **kwargs), f"{name}.n", args[1]))
@@ -95,29 +113,37 @@ def _attention(op: Any, h: Any, name: str, width: int, heads: int, causal: bool)
     return op.linear(op.join_heads(op.attention(q, k, v, width // heads, causal)), f"{name}.o", width, width)
 
 
-def encoder(op: Any) -> Any:
-    width = 256
-    h = op.embedding(op.input("ids"), op.weight("embedding", (8000, width), 0.5))
+def encoder(op: Any, width: int = 256, heads: int = 4, layers: int = 4, vocabulary: int = 8000) -> Any:
+    h = op.embedding(op.input("ids"), op.weight("embedding", (vocabulary, width), 0.5))
     h = op.add(h, op.weight("positions", (128, width), 0.5))
-    for layer in range(4):
+    for layer in range(layers):
         name = f"l{layer}"
-        h = op.layer_norm(op.add(h, _attention(op, h, name, width, 4, False)), f"{name}.n1", width)
-        inner = op.gelu(op.linear(h, f"{name}.f1", width, 1024))
-        h = op.layer_norm(op.add(h, op.linear(inner, f"{name}.f2", 1024, width)), f"{name}.n2", width)
+        h = op.layer_norm(op.add(h, _attention(op, h, name, width, heads, False)), f"{name}.n1", width)
+        inner = op.gelu(op.linear(h, f"{name}.f1", width, 4 * width))
+        h = op.layer_norm(op.add(h, op.linear(inner, f"{name}.f2", 4 * width, width)), f"{name}.n2", width)
     return op.cross_entropy(op.linear(op.rows(h, width), "out", width, 16), op.input("label"))
 
 
-def decoder(op: Any) -> Any:
-    width, vocabulary = 384, 8192
+def bert(op: Any) -> Any:
+    """Two layers of BERT-base."""
+    return encoder(op, 768, 12, 2, 30522)
+
+
+def decoder(op: Any, width: int = 384, heads: int = 6, vocabulary: int = 8192) -> Any:
     table = op.weight("embedding", (vocabulary, width), 0.05)
     h = op.add(op.embedding(op.input("ids"), table), op.weight("positions", (256, width), 0.05))
     for layer in range(2):
         name = f"l{layer}"
-        h = op.add(h, _attention(op, op.layer_norm(h, f"{name}.n1", width), name, width, 6, True))
+        h = op.add(h, _attention(op, op.layer_norm(h, f"{name}.n1", width), name, width, heads, True))
         inner = op.gelu(op.linear(op.layer_norm(h, f"{name}.n2", width), f"{name}.f1", width, 4 * width))
         h = op.add(h, op.linear(inner, f"{name}.f2", 4 * width, width))
     scores = op.times_transposed(op.rows(op.layer_norm(h, "last", width), width), table)
     return op.cross_entropy(scores, op.input("label"))
+
+
+def gpt2(op: Any) -> Any:
+    """Two layers of GPT-2 small with its whole vocabulary."""
+    return decoder(op, 768, 12, 50257)
 
 
 def embedding_fc(op: Any) -> Any:
@@ -171,4 +197,9 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
         "LeNet, changing batch", lenet, [_images(n, 1, 28) for n in (64, 48, 17, 56)], ("Momentum", 1e-5), dynamic=True
     ),
     "W10b": lambda: Workload("encoder, changing batch", encoder, [_tokens(n, 128, 8000, 16) for n in (8, 5, 7, 3)], dynamic=True),
+    "R18": lambda: Workload("ResNet-18, 224x224, batch 8", resnet, [_images(8, 3, 224)], ("Momentum", 1e-5), tolerance=0.1),
+    "R50": lambda: Workload("ResNet-50, 224x224, batch 8", resnet50, [_images(8, 3, 224)], ("Momentum", 1e-5), tolerance=0.1),
+    "BERT": lambda: Workload("BERT-base, 2 layers, 8x128", bert, [_tokens(8, 128, 30522, 16)]),
+    "GPT2": lambda: Workload("GPT-2 small, 2 layers, 2x256", gpt2, [_tokens(2, 256, 50257, 50257)]),
+    "L256": lambda: Workload("LSTM, 256 steps", lstm, [{"x": _numbers(1, 256, 32, 128), "label": _ids(2, 10, 32)}]),
 }
