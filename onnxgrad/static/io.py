@@ -22,7 +22,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
-from onnxgrad.files import make_folder, read_whole, write_whole
+from onnxgrad.files import make_folder, read_whole, write_whole, writing
 
 __all__ = [
     "deserialize_persistables",
@@ -62,7 +62,8 @@ def save(program: Program, model_path: str, protocol: int = 4) -> None:
     others = {v.name: v.get_value() for v in _persistable(program) if not isinstance(v, Parameter)}
     make_folder(Path(model_path).parent)
     for ending, values in ((".pdparams", parameters), (".pdopt", others)):
-        write_whole(Path(model_path + ending), pickle.dumps(values, protocol))
+        with writing(Path(model_path + ending)) as file:
+            pickle.dump(values, file, protocol)
     write_whole(Path(model_path + ".pdmodel"), write_program(program))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from onnx import SparseTensorProto, TensorProto, numpy_helper
@@ -16,7 +16,7 @@ from onnxgrad.dtypes import from_onnx_number
 from onnxgrad.errors import ExternalDataError, ModelError
 from onnxgrad.files import is_file
 
-__all__ = ["embed", "is_external", "pack_external", "sparse_tensor", "stored_tensor"]
+__all__ = ["embed", "is_external", "sparse_tensor", "stored_tensor"]
 
 
 def is_external(proto: TensorProto) -> bool:
@@ -129,20 +129,3 @@ def _number(proto: TensorProto, entries: dict[str, str], key: str, default: int)
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         raise ExternalDataError(f"tensor {proto.name!r}: the {key} {text!r} of its external data is no number. Get the file anew.")
     return int(text)
-
-
-def pack_external(protos: list[TensorProto], arrays: list[bytes], file: BinaryIO, location: str) -> None:
-    """Write the bytes of several tensors into one file, each at a multiple of 4096, and point the messages to it."""
-    for proto, data in zip(protos, arrays, strict=True):
-        file.write(b"\0" * (-file.tell() % 4096))
-        start = file.tell()
-        file.write(data)
-        name, doc = proto.name, proto.doc_string
-        dims, data_type = list(proto.dims), proto.data_type
-        proto.Clear()
-        proto.name, proto.doc_string, proto.data_type = name, doc, data_type
-        proto.dims.extend(dims)
-        proto.data_location = TensorProto.EXTERNAL
-        for key, value in (("location", location), ("offset", str(start)), ("length", str(len(data)))):
-            entry = proto.external_data.add()
-            entry.key, entry.value = key, value

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -21,25 +21,24 @@ from onnx import (
 )
 
 from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.interop.external_data import embed, is_external, pack_external
-from onnxgrad.core.interop.messages import bodies_of
+from onnxgrad.core.interop.external_data import embed, is_external
+from onnxgrad.core.interop.model_file import Stored, bytes_of_array, write_model_file
 from onnxgrad.core.interop.onnx_import import FROZEN_KEY, ROLE_KEY, Imported
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.infer import attribute_kind, fill_attribute, fill_type
+from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.newest import fits_newest
 from onnxgrad.core.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.core.ir.opset import NEWEST, NEWEST_IR
 from onnxgrad.core.ir.program import Function, Program
-from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.types import shown_type
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ExternalDataError, FetchError, NotInitialized
-from onnxgrad.files import write_whole, writing
+from onnxgrad.errors import FetchError, NotInitialized
 
-__all__ = ["as_variables", "save_onnx", "to_onnx", "write_model"]
+__all__ = ["Values", "as_variables", "save_graph", "save_onnx", "to_onnx", "write_model"]
 
-_EXTERNAL_THRESHOLD = 1024
-_LARGEST_MESSAGE = 2**31 - 2**20
+Values: TypeAlias = Mapping[Variable, np.ndarray[Any, Any]]
 
 
 def to_onnx(
@@ -81,8 +80,21 @@ def save_onnx(
         the errors of ``to_onnx``; FileError (an OSError) if the file cannot be written, ExternalDataError if a weight
             cannot be read.
     """
-    path = Path(path)
-    _write_file(to_onnx(program, outputs, lowering=lowering), path, program)
+    chosen = None if outputs is None else as_variables(program, outputs)
+    save_graph(compile(program, chosen, lowering), Path(path))
+
+
+def save_graph(graph: Graph, path: Path, values: Values | None = None, metadata: Mapping[str, str] | None = None) -> None:
+    """Write the message of a graph, with further metadata, to a file; no more than one weight is copied at a time.
+
+    Raises:
+        FileError: if a file cannot be written, ExternalDataError if a weight cannot be read, NotInitialized if it has no value.
+    """
+    tensors: list[Stored] = []
+    model = write_model(graph, values, stored=tensors)
+    _write_metadata(model, dict(metadata or {}))
+    imported = graph.source.imported
+    write_model_file(model, tensors, path, imported.folder if isinstance(imported, Imported) else None)
 
 
 def as_variables(program: Program, outputs: Sequence[Variable | str] | Variable | str) -> list[Variable]:
@@ -97,13 +109,22 @@ def as_variables(program: Program, outputs: Sequence[Variable | str] | Variable 
     return found
 
 
-def write_model(graph: Graph, values: dict[Variable, np.ndarray[Any, Any]] | None = None, *, embeds: bool = False) -> ModelProto:
+def write_model(
+    graph: Graph,
+    values: Values | None = None,
+    *,
+    embeds: bool = False,
+    apart: Sequence[Variable] = (),
+    stored: list[Stored] | None = None,
+) -> ModelProto:
     """The ONNX message of a graph.
 
     Args:
         graph: compiled from a program.
         values: of initializers, by variable of the graph, instead of what the scope holds.
         embeds: whether constants in external files come into the message, which then needs no files.
+        apart: initializers that a session is given by other means; the message has their types.
+        stored: a list that takes the initializers of the main graph instead of the message, to be written later.
     """
     program = graph.source
     model = ModelProto(ir_version=graph.program.ir_version)
@@ -120,7 +141,9 @@ def write_model(graph: Graph, values: dict[Variable, np.ndarray[Any, Any]] | Non
     model.graph.name = block.name or "main"
     _set_present(model.graph, doc_string=block.doc)
     _write_metadata(model.graph, block.metadata)
-    _Writer(graph.scope, values or {}, keeps_sparse=graph.is_whole, embeds=embeds).write_main(model.graph, graph)
+    _Writer(graph.scope, values or {}, keeps_sparse=graph.is_whole, embeds=embeds, apart=apart).write_main(
+        model.graph, graph, stored
+    )
     for function in graph.program.functions.values():
         model.functions.append(_write_function(function))
     return model
@@ -167,20 +190,24 @@ class _Writer:
     """Writes the blocks of a graph; weights have their newest value in a scope."""
 
     def __init__(
-        self, scope: Scope, values: dict[Variable, np.ndarray[Any, Any]], keeps_sparse: bool = True, embeds: bool = False
+        self, scope: Scope, values: Values, keeps_sparse: bool = True, embeds: bool = False, apart: Sequence[Variable] = ()
     ) -> None:
         self.scope = scope
         self.values = values
         self.keeps_sparse = keeps_sparse
         self.embeds = embeds
+        self.apart = set(apart)
 
-    def write_main(self, proto: GraphProto, graph: Graph) -> None:
+    def write_main(self, proto: GraphProto, graph: Graph, stored: list[Stored] | None) -> None:
         for v in graph.inputs:
             self._write_info(proto.input.add(), v, v.name)
         for name, v in graph.outputs:
             self._write_info(proto.output.add(), v, name)
         for v in graph.initializers:
-            self._write_initializer(proto, v)
+            if stored is None or not self._store(stored, v):
+                self._write_initializer(proto, v)
+                if stored is not None and proto.initializer:
+                    stored.append(Stored(proto.initializer.pop()))
         for op in graph.operators:
             self._write_node(proto.node.add(), op)
         for v in graph.program.global_block().value_infos:
@@ -197,6 +224,11 @@ class _Writer:
             fill_type(info.type, shown)
 
     def _write_initializer(self, proto: GraphProto, v: Variable) -> None:
+        if v in self.apart and v.value is not None:
+            absent = proto.initializer.add(name=v.name, data_type=v.dtype.number, dims=v.value.shape)
+            absent.data_location = TensorProto.EXTERNAL
+            absent.external_data.add(key="location", value="given to the session")
+            return
         array = self.values.get(v)
         if array is None and v.persistable:
             array = self.scope.get(v.name)
@@ -216,6 +248,24 @@ class _Writer:
         if array is None:
             raise NotInitialized(f"parameter {v.name} has no value yet. Run the startup program first.")
         proto.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), v.name))
+
+    def _store(self, stored: list[Stored], v: Variable) -> bool:
+        """Whether an initializer could be left to be written later: as it was loaded, or a new value of a type with whole bytes"""
+        if v in self.values:
+            return False
+        present = self.scope.present(v.name) if v.persistable else None
+        if present is None:
+            origin = None if v.value is None else v.value.origin
+            if isinstance(origin, TensorProto) and origin.name == v.name:
+                stored.append(Stored(origin))
+                return True
+            return False
+        if v.dtype.bits < 8 or v.dtype.name == "string":
+            return False
+        shape = present.value.shape() if isinstance(present, Buffer) else present.shape
+        header = TensorProto(name=v.name, data_type=v.dtype.number, dims=shape)
+        stored.append(Stored(header, bytes_needed(v.dtype, shape), lambda: bytes_of_array(self.scope.get(v.name))))
+        return True
 
     def _write_node(self, node: NodeProto, op: Operator) -> None:
         node.op_type = op.type
@@ -289,50 +339,3 @@ def _write_function(function: Function) -> Any:
         fill_attribute(proto.attribute_proto.add(), key, value, attribute_kind(Operator(function.body, "", [], []), key, value))
     _write_metadata(proto, function.metadata)
     return proto
-
-
-# Files -------------------------------------------------------------------------------------------------------------
-
-
-def _tensors_of(graph: GraphProto) -> Iterable[TensorProto]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            for body in bodies_of(attribute):
-                yield from _tensors_of(body)
-
-
-def _write_file(model: ModelProto, path: Path, program: Program) -> None:
-    source = program.imported.folder if isinstance(program.imported, Imported) else None
-    tensors = list(_tensors_of(model.graph))
-    external = [t for t in tensors if is_external(t)]
-    moved = bool(external) and (source is None or source.resolve() != path.parent.resolve())
-    if moved or model.ByteSize() > _LARGEST_MESSAGE:
-        chosen = [t for t in tensors if is_external(t) or t.ByteSize() > _EXTERNAL_THRESHOLD]
-        arrays = [_bytes_of(t, source) for t in chosen]
-        location = path.name + ".data"
-        with writing(path.with_name(location)) as file:
-            pack_external(chosen, arrays, file, location)
-    write_whole(path, model.SerializeToString())
-
-
-def _bytes_of(tensor: TensorProto, folder: Path | None) -> bytes:
-    if not is_external(tensor):
-        return bytes(numpy_helper.to_array(tensor).tobytes() if not tensor.raw_data else tensor.raw_data)
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    if folder is None:
-        raise ExternalDataError(f"tensor {tensor.name!r} is stored in a file whose folder is not known. Load the model by path.")
-    try:
-        with (folder / entries["location"]).open("rb") as file:
-            file.seek(int(entries.get("offset", 0)))
-            length = int(entries["length"]) if "length" in entries else -1
-            data: bytes = file.read(length)
-            return data
-    except OSError as error:
-        reason = error.strerror or error
-        raise ExternalDataError(f"tensor {tensor.name!r}: cannot read {entries['location']!r}: {reason}.") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,21 +10,21 @@ from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.compile.plan import make_plan
-from onnxgrad.core.interop.onnx_export import as_variables, write_model
+from onnxgrad.core.interop.onnx_export import Values, as_variables
 from onnxgrad.core.interop.training_step import (
-    METADATA_KEY,
     Fetch,
     Manifest,
-    Values,
+    PresentValues,
     describe,
     locate,
+    save_step,
     stem_of,
+    with_manifest,
 )
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.files import make_folder, write_whole
 
 __all__ = ["save_split_training_step", "to_split_training_step"]
 
@@ -55,7 +54,7 @@ def to_split_training_step(
     first, second, values, manifest = _split(program, fetch, scope, lowering)
     for graph in (first, second):
         graph.initializers += [v for v in graph.inputs if v in values]
-    models = [_message(graph, values, manifest) for graph in (first, second)]
+    models = [with_manifest(graph, values, manifest) for graph in (first, second)]
     return models[0], models[1], manifest
 
 
@@ -80,24 +79,12 @@ def save_split_training_step(
     first, second, values, manifest = _split(program, fetch, scope, lowering)
     stem = stem_of(path)
     parts = [manifest["gradients"], manifest["apply"]]
-    content = locate([entry for part in parts for entry in part["state"] + part["constants"]], values)
+    locate([entry for part in parts for entry in part["state"] + part["constants"]])
     manifest["values"] = f"{stem.name}.bin"
     for part, kind in zip(parts, ("gradients", "apply"), strict=True):
         part["model"] = f"{stem.name}_{kind}.onnx"
-    models = [_message(graph, values, manifest) for graph in (first, second)]
-    make_folder(stem.parent)
-    write_whole(Path(f"{stem}.bin"), content)
-    for part, model in zip(parts, models, strict=True):
-        write_whole(stem.with_name(part["model"]), model.SerializeToString())
-    write_whole(Path(f"{stem}.json"), (json.dumps(manifest, indent=1) + "\n").encode())
+    save_step(stem, manifest, values, {part["model"]: graph for part, graph in zip(parts, (first, second), strict=True)})
     return manifest
-
-
-def _message(graph: Graph, values: Values, manifest: Manifest) -> ModelProto:
-    model = write_model(graph, values)
-    entry = model.metadata_props.add()
-    entry.key, entry.value = METADATA_KEY, json.dumps(manifest)
-    return model
 
 
 def _split(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> tuple[Graph, Graph, Values, Manifest]:
@@ -110,24 +97,20 @@ def _split(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> 
     part = partial(compile, provider=lowering, state_as_inputs=True, updates=False, ordered=True)
     first = part(program, [*fetched, *exchanged, *forward])
     second = part(program, applied, given=exchanged)
-    values = {v: v.get_value(scope or first.scope) for v in [*first.inputs, *second.inputs] if v.persistable}
-    described = describe(first, _held_by(first, values))
+    held = scope or first.scope
+    described = describe(first, PresentValues(first.inputs, held))
     between = {first.name(v) for v in exchanged} - {first.name(v) for v in fetched}
     described["fetches"] = [entry for entry in described["fetches"] if entry["name"] not in between]
     manifest = {
         "gradients": described,
-        "apply": describe(second, _held_by(second, values)),
+        "apply": describe(second, PresentValues(second.inputs, held)),
         "exchange": [{"gradient": v.name, "parameter": _parameter_of(program, v)} for v in exchanged],
     }
-    return first, second, values, manifest
+    return first, second, PresentValues([*first.inputs, *second.inputs], held), manifest
 
 
 def _is_applied(new: Variable) -> bool:
     return new.op is not None and new.op.role is Role.OPTIMIZE
-
-
-def _held_by(graph: Graph, values: Values) -> Values:
-    return {v: values[v] for v in graph.inputs if v.persistable}
 
 
 def _exchanged(program: Program, applied: list[Variable]) -> list[Variable]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,18 +11,20 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.interop.onnx_export import as_variables, write_model
+from onnxgrad.core.interop.model_file import bytes_of_array
+from onnxgrad.core.interop.onnx_export import Values, as_variables, save_graph, write_model
+from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.types import TensorType, shown_type
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
+from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
-from onnxgrad.files import make_folder, write_whole
+from onnxgrad.files import make_folder, write_whole, writing
 
 __all__ = ["save_training_step", "to_training_step"]
 
 Fetch: TypeAlias = "Sequence[Variable | str] | Variable | str"
 Manifest: TypeAlias = "dict[str, Any]"
-Values: TypeAlias = "dict[Variable, np.ndarray[Any, Any]]"
 
 METADATA_KEY = "onnxgrad.training_step"
 
@@ -52,7 +54,8 @@ def to_training_step(
     """
     graph, values = _planned(program, fetch, scope, lowering)
     graph.initializers += list(values)
-    return _with_manifest(graph, values, describe(graph, values))
+    manifest = describe(graph, values)
+    return with_manifest(graph, values, manifest), manifest
 
 
 def save_training_step(
@@ -81,26 +84,45 @@ def save_training_step(
     graph, values = _planned(program, fetch, scope, lowering)
     manifest = describe(graph, values)
     stem = stem_of(path)
-    stored = locate([*manifest["state"], *manifest["constants"]], values)
+    locate([*manifest["state"], *manifest["constants"]])
     manifest["model"], manifest["values"] = f"{stem.name}.onnx", f"{stem.name}.bin"
-    model, _ = _with_manifest(graph, values, manifest)
-    make_folder(stem.parent)
-    write_whole(Path(f"{stem}.bin"), stored)
-    write_whole(Path(f"{stem}.onnx"), model.SerializeToString())
-    write_whole(Path(f"{stem}.json"), (json.dumps(manifest, indent=1) + "\n").encode())
+    save_step(stem, manifest, values, {f"{stem.name}.onnx": graph})
     return manifest
 
 
 def _planned(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> tuple[Graph, Values]:
     graph = compile(program, as_variables(program, fetch), lowering, state_as_inputs=True, ordered=True)
-    return graph, {v: v.get_value(scope or graph.scope) for v in graph.inputs if v.persistable}
+    return graph, PresentValues(graph.inputs, scope or graph.scope)
 
 
-def _with_manifest(graph: Graph, values: Values, manifest: Manifest) -> tuple[ModelProto, Manifest]:
+class PresentValues(Mapping[Variable, "np.ndarray[Any, Any]"]):
+    """The values of state among variables, each read from the scope when it is asked for, and not kept."""
+
+    def __init__(self, variables: Iterable[Variable], scope: Any) -> None:
+        self.scope = scope
+        self._state = dict.fromkeys(v for v in variables if v.persistable)
+
+    def __getitem__(self, v: Variable) -> np.ndarray[Any, Any]:
+        if v not in self._state:
+            raise KeyError(v)
+        value: np.ndarray[Any, Any] = v.get_value(self.scope)
+        return value
+
+    def __contains__(self, v: object) -> bool:
+        return v in self._state
+
+    def __iter__(self) -> Iterator[Variable]:
+        return iter(self._state)
+
+    def __len__(self) -> int:
+        return len(self._state)
+
+
+def with_manifest(graph: Graph, values: Values, manifest: Manifest) -> ModelProto:
+    """The message of a graph, with the manifest in its metadata."""
     model = write_model(graph, values)
-    entry = model.metadata_props.add()
-    entry.key, entry.value = METADATA_KEY, json.dumps(manifest)
-    return model, manifest
+    model.metadata_props.add(key=METADATA_KEY, value=json.dumps(manifest))
+    return model
 
 
 def stem_of(path: str | Path) -> Path:
@@ -141,18 +163,37 @@ def _held(v: Variable, value: np.ndarray[Any, Any]) -> dict[str, Any]:
     return {"name": v.name, "dtype": v.dtype.name, "shape": list(value.shape)}
 
 
-def locate(entries: list[dict[str, Any]], values: Values) -> bytes:
-    """Give each entry the offset of its value in one file; returns the content of that file. A value is stored once."""
-    named = {v.name: value for v, value in values.items()}
-    content = bytearray()
+def locate(entries: list[dict[str, Any]]) -> None:
+    """Give each entry the offset and the number of bytes of its value in one file. A value is stored once."""
     stored: dict[str, dict[str, int]] = {}
+    end = 0
     for entry in entries:
         if entry["name"] not in stored:
             # At multiples of eight, so that a typed array of any language can lie on top.
-            content.extend(bytes(-len(content) % 8))
-            value = np.ascontiguousarray(named[entry["name"]])
-            raw = value.astype(value.dtype.newbyteorder("<")).tobytes()
-            stored[entry["name"]] = {"offset": len(content), "bytes": len(raw)}
-            content += raw
+            start = end + -end % 8
+            size = bytes_needed(dtype_of(entry["dtype"]), entry["shape"])
+            stored[entry["name"]] = {"offset": start, "bytes": size}
+            end = start + size
         entry.update(stored[entry["name"]])
-    return bytes(content)
+
+
+def save_step(stem: Path, manifest: Manifest, values: Values, graphs: Mapping[str, Graph]) -> None:
+    """Write the first values, the graphs and the manifest; one value is in memory at a time.
+
+    Args:
+        stem: path of the files without suffix.
+        manifest: as ``describe`` and ``locate`` made it, or several such under names.
+        values: of the state of all graphs.
+        graphs: by the name of their file.
+    """
+    parts = [manifest] if "state" in manifest else [part for part in manifest.values() if isinstance(part, dict)]
+    places = {entry["name"]: entry for part in parts for entry in part["state"] + part["constants"]}
+    variables = {v.name: v for v in values}
+    make_folder(stem.parent)
+    with writing(Path(f"{stem}.bin")) as file:
+        for name, entry in sorted(places.items(), key=lambda item: item[1]["offset"]):
+            file.write(bytes(entry["offset"] - file.tell()))
+            file.write(bytes_of_array(values[variables[name]]))
+    for name, graph in graphs.items():
+        save_graph(graph, stem.with_name(name), values, {METADATA_KEY: json.dumps(manifest)})
+    write_whole(Path(f"{stem}.json"), (json.dumps(manifest, indent=1) + "\n").encode())

@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.interop.onnx_export import write_model
+from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
@@ -32,6 +33,7 @@ Shapes: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
 _QUIET = 3
 _LARGE = 4096
 _MANY_OPERATORS = 1000
+_LARGE_CONSTANTS = 2**26
 _PLAIN = ("float32", "float64", "float16", "int32", "int64")
 
 
@@ -133,8 +135,13 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
         options.add_session_config_entry("session.force_spinning_stop", "1")
     if threads is not None:
         options.intra_op_num_threads = threads
-    message = write_model(graph, embeds=True).SerializeToString()
+    apart = _kept_apart(graph)
+    if apart:
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(v.value.numpy()) for v in apart if v.value is not None]
+        options.add_external_initializers([v.name for v in apart], values)
+        saved = None
     try:
+        message = write_model(graph, embeds=True, apart=apart).SerializeToString()
         # The option would change the mode of this thread for good.
         with FloatingPointMode(flushes=False):
             if saved is not None and place.device == "cpu":
@@ -148,6 +155,14 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
             "Install CUDA and cuDNN in the versions that it names, or use CPUPlace()."
         )
     return session
+
+
+def _kept_apart(graph: Graph) -> list[Variable]:
+    """Large constants of a graph that would be too large as a message: onnxruntime takes them from where they lie"""
+    sizes = {v: bytes_needed(v.dtype, v.value.shape) for v in graph.initializers if v.value is not None}
+    if sum(sizes.values()) <= _LARGE_CONSTANTS:
+        return []
+    return [v for v, size in sizes.items() if size > _LARGE and v.dtype.bits >= 8 and v.dtype.name != "string"]
 
 
 def _trains(graph: Graph) -> bool:

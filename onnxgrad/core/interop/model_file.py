@@ -1,0 +1,157 @@
+"""Model files, written tensor by tensor: beside the weights that are held anyway, one at a time is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
+
+from onnxgrad.core.interop.external_data import is_external
+from onnxgrad.core.interop.messages import bodies_of
+from onnxgrad.errors import ExternalDataError
+from onnxgrad.files import writing
+
+__all__ = ["Stored", "bytes_of_array", "write_model_file"]
+
+_EXTERNAL_THRESHOLD = 1024
+_LARGEST_MESSAGE = 2**31 - 2**20
+_ALIGNMENT = 4096
+# Wire format of protocol buffers: the numbers of ModelProto.graph, GraphProto.initializer and TensorProto.raw_data, each a field
+# with a length.
+_GRAPH, _INITIALIZER, _RAW_DATA = (bytes([number << 3 | 2]) for number in (7, 5, 9))
+
+
+class Stored(NamedTuple):
+    """An initializer of the main graph, which is read when its turn to be written comes.
+
+    ``header`` is its message without content, or all of it where ``read`` is None; the content has ``size`` bytes.
+    """
+
+    header: TensorProto
+    size: int = 0
+    read: Callable[[], Any] | None = None
+
+    @property
+    def length(self) -> int:
+        """Bytes of the message with its content."""
+        head: int = self.header.ByteSize()
+        return head if self.read is None else head + len(_RAW_DATA) + len(_number(self.size)) + self.size
+
+
+def bytes_of_array(array: np.ndarray[Any, Any]) -> memoryview:
+    """The bytes of an array's elements, row by row, lowest byte first; without a copy where they lie so."""
+    laid = np.ascontiguousarray(array)
+    if laid.dtype.byteorder == ">":
+        laid = laid.astype(laid.dtype.newbyteorder("<"))
+    return laid.reshape(-1).view(np.uint8).data
+
+
+def write_model_file(model: ModelProto, tensors: list[Stored], path: Path, source: Path | None) -> None:
+    """Write a model and the initializers of its main graph, in this order, under temporary names first.
+
+    Args:
+        model: without these initializers; its graph's are then replaced by them.
+        tensors: what is stored in files of the folder ``source`` is left there if ``path`` is in it.
+        path: of the model. What a message cannot hold, and what would be out of reach, goes to ``<path>.data``.
+        source: the folder that the model was loaded from.
+
+    Raises:
+        FileError: if a file cannot be written; ExternalDataError if a weight cannot be read.
+    """
+    inner = list(_tensors_of_nodes(model.graph))
+    kept = [t for t in (*(s.header for s in tensors), *inner) if is_external(t)]
+    moved = bool(kept) and (source is None or source.resolve() != path.parent.resolve())
+    with ExitStack() as stack:
+        # Both files are there before either gets its name.
+        file = stack.enter_context(writing(path))
+        if moved or sum(s.length for s in tensors) + sum(t.ByteSize() for t in inner) > _LARGEST_MESSAGE:
+            beside = _Beside(stack.enter_context(writing(path.with_name(path.name + ".data"))), path.name + ".data", source)
+            tensors = [beside.take(s) for s in tensors]
+            for t in inner:
+                t.CopyFrom(beside.take(Stored(t)).header)
+        _stream(model, tensors, file)
+
+
+def _stream(model: ModelProto, tensors: list[Stored], file: BinaryIO) -> None:
+    """Write the message field by field: onnx's own way needs it in memory twice, and ends at 2 GB."""
+    graph = model.graph.SerializeToString()
+    model.ClearField("graph")
+    file.write(model.SerializeToString())
+    file.write(_GRAPH + _number(len(graph) + sum(len(_INITIALIZER) + len(_number(s.length)) + s.length for s in tensors)))
+    file.write(graph)
+    for stored in tensors:
+        file.write(_INITIALIZER + _number(stored.length))
+        file.write(stored.header.SerializeToString())
+        if stored.read is not None:
+            file.write(_RAW_DATA + _number(stored.size))
+            file.write(stored.read())
+
+
+def _number(value: int) -> bytes:
+    """A length, seven bits to a byte, the lowest first"""
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])
+
+
+class _Beside:
+    """The file beside the model: each tensor begins at a multiple of 4096."""
+
+    def __init__(self, file: BinaryIO, location: str, source: Path | None) -> None:
+        self.file, self.location, self.source = file, location, source
+
+    def take(self, stored: Stored) -> Stored:
+        """Write the content of a tensor, unless it is short; gives what the model then has of it."""
+        header, read = stored.header, stored.read
+        if not is_external(header) and (stored.length <= _EXTERNAL_THRESHOLD or header.data_type == TensorProto.STRING):
+            return stored
+        content = _content_of(header, self.source) if read is None else read()
+        self.file.write(b"\0" * (-self.file.tell() % _ALIGNMENT))
+        start = self.file.tell()
+        self.file.write(content)
+        found = TensorProto(name=header.name, doc_string=header.doc_string, data_type=header.data_type, dims=header.dims)
+        found.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", self.location), ("offset", start), ("length", self.file.tell() - start)):
+            found.external_data.add(key=key, value=str(value))
+        return Stored(found)
+
+
+def _content_of(tensor: TensorProto, folder: Path | None) -> Any:
+    if not is_external(tensor):
+        return tensor.raw_data or _bytes_of_typed(tensor)
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    if folder is None:
+        raise ExternalDataError(f"tensor {tensor.name!r} is stored in a file whose folder is not known. Load the model by path.")
+    try:
+        with (folder / entries["location"]).open("rb") as file:
+            file.seek(int(entries.get("offset", 0)))
+            return file.read(int(entries["length"]) if "length" in entries else -1)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ExternalDataError(f"tensor {tensor.name!r}: cannot read {entries['location']!r}: {reason}.") from error
+
+
+def _bytes_of_typed(tensor: TensorProto) -> bytes:
+    """The content of a message with typed data, as raw data would be."""
+    array = numpy_helper.to_array(tensor)
+    return bytes(numpy_helper.from_array(array).raw_data)
+
+
+def _tensors_of_nodes(graph: GraphProto) -> Iterable[TensorProto]:
+    """Those that constants and bodies hold, and sparse ones"""
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            for body in bodies_of(attribute):
+                yield from body.initializer
+                yield from _tensors_of_nodes(body)
