@@ -9,9 +9,9 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """A tqdm line with loss, metrics, items per second and the time that is left."""
+    """A tqdm line with loss, metrics, items per second and the time that is left; ``note`` is shown until the first of them."""
 
-    def __init__(self, title: str, examples: int | None, done: int, verbose: bool) -> None:
+    def __init__(self, title: str, examples: int | None, done: int, verbose: bool, note: str = "") -> None:
         self._bar: Any = None
         if verbose and sys.stderr.isatty():
             try:
@@ -19,6 +19,7 @@ class Progress:
             except ImportError:
                 return
             self._bar = tqdm(desc=title, total=examples, initial=done, unit=" examples", dynamic_ncols=True)
+            self._bar.set_postfix_str(note)
 
     def __enter__(self) -> Progress:
         return self

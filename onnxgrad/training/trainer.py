@@ -351,7 +351,8 @@ class Trainer:
         order: dict[str, Any] = {"shuffle": plan.shuffle, "drop_last": plan.drop_last, "seed": self.seed}
         rest = source.batches(plan.batch_size, epoch=self.epoch, skip=self.batch, **order)
         examples = source.examples(plan.batch_size, plan.drop_last)
-        with Progress(f"epoch {self.epoch + 1}/{plan.epochs}", examples, self._means.count, plan.verbose) as progress:
+        note = f"opening {len(self.program.global_block().ops):,} operators"
+        with Progress(f"epoch {self.epoch + 1}/{plan.epochs}", examples, self._means.count, plan.verbose, note) as progress:
             if not self._train_on(prefetched(rest, plan.prefetch), progress, folder, plan.checkpoint_every):
                 return False
             row = self._row(held_out, plan.batch_size)

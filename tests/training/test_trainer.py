@@ -303,7 +303,8 @@ class Terminal(io.StringIO):
 def test_progress_shows_loss_metric_speed_and_time_left(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     trainer().fit(data(), 1, data(), batch_size=10)
-    shown = sys.stderr.getvalue().split("\r")[-1]
+    first, *_, shown = sys.stderr.getvalue().strip("\r").split("\r")
+    assert "0/40" in first and "opening" in sys.stderr.getvalue().partition("loss=")[0]
     for part in ("epoch 1/1: 100%", "40/40 [", "<", "examples/s", "loss=", "accuracy=", "val_loss="):
         assert part in shown
 
