@@ -25,6 +25,9 @@ class Finding(NamedTuple):
     where: str
     text: str
 
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.where}  [{self.number} of {self.seed}] {' '.join(self.text.split())[:140]}"
+
 
 class Summary:
     """Totals of a run; threads may add to it.
@@ -74,10 +77,9 @@ class Summary:
         lines += [f"  {count:>6}  {kind}" for kind, count in kinds.most_common()]
         places = Counter((f.kind, f.where) for f in self.findings)
         first = {(f.kind, f.where): f for f in reversed(self.findings)}
-        for (kind, where), count in places.most_common():
-            example = first[kind, where]
-            text = " ".join(example.text.split())[:140]
-            lines.append(f"  {count:>6}  {kind} at {where}  [{example.number} of {example.seed}] {text}")
+        for place, count in places.most_common():
+            example = first[place]
+            lines.append(f"  {count:>6}  {example}")
         lines += [f"runs, but {' '.join(f.text.split())[:200]}  [{f.number} of {f.seed}]" for f in self.rules]
         for stage, counter in self.stages.items():
             lines.append(f"{stage}: " + ", ".join(f"{kind} {count}" for kind, count in counter.most_common()))
@@ -137,6 +139,7 @@ def _batch(seeds: Path, key: str, start: int, stop: int, seconds: float, megabyt
         errors.seek(0)
         if begun is not None:
             summary.died(*begun, process.returncode, errors.read())
+            progress(summary)
             return begun[0] + 1
         if start < stop:
             raise RuntimeError(f"a worker ended with {process.returncode} between two mutants: {errors.read()[-2000:]}")
