@@ -84,6 +84,15 @@ class TestErrors:
         said = command("info", files / "cut.onnx", code=1)
         assert said.startswith("error:") and said.count("\n") == 1
 
+    def test_control_characters_are_shown_and_not_sent(self, files):
+        model = onnx.load(files / "m.onnx")
+        model.producer_name = "\x1b[2Jwiped \x9b1m\u4e2d"
+        onnx.save(model, files / "odd.onnx")
+        assert "\\x1b[2Jwiped \\x9b1m\u4e2d" in command("info", files / "odd.onnx")
+        model.graph.node[0].op_type = "\x1b[2J"
+        onnx.save(model, files / "odd.onnx")
+        assert "\x1b" not in command("check", files / "odd.onnx", code=1)
+
     def test_damaged_settings(self, files):
         (files / "run").mkdir()
         for content in ("[]", "{", "{}"):

@@ -134,8 +134,8 @@ class TestAdded:
 
 
 def test_what_was_added_is_taken_out_of_a_file_too():
-    text = '''<ir_version: 8, opset_import: ["": 17]> f (float[N, 1, 6, 6] x) => (float[N, 2, 4, 4] y)
-        <float[2, 1, 3, 3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 8, 7, 6, 5, 4, 3, 2, 1}> { c = Conv(x, w)  y = Relu(c) }'''
+    text = """<ir_version: 8, opset_import: ["": 17]> f (float[N, 1, 6, 6] x) => (float[N, 2, 4, 4] y)
+        <float[2, 1, 3, 3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 8, 7, 6, 5, 4, 3, 2, 1}> { c = Conv(x, w)  y = Relu(c) }"""
     program = og.from_onnx(parse_model(text))
     feed = {"x": np.random.default_rng(0).random((4, 1, 6, 6)).astype("f4")}
     wanted = og.Executor().run(program, feed, program.outputs)[0]
