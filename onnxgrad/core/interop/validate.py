@@ -26,6 +26,7 @@ __all__ = ["ROLE_KEY", "check_dims", "check_model"]
 
 ROLE_KEY = "onnxgrad.role"
 _LARGEST_OPSET = 2**31 - 1
+_LARGEST_AXIS = 2**31
 _SPARSE_BYTES, _SPARSE_GROWTH = 2**31, 1000
 _FIELDS: dict[int, str] = {
     AttributeProto.TENSOR: "t",
@@ -186,6 +187,8 @@ class _Door:
             return
         if kind in _FIELDS and not attribute.HasField(_FIELDS[kind]):
             raise ModelError(f"{label}: the attribute {name!r} is empty. {_ADVICE}")
+        if schema is not None and name == "axis" and abs(attribute.i) >= _LARGEST_AXIS:
+            raise ModelError(f"{label}: there is no axis {attribute.i}. {_ADVICE}")
         if schema is not None and kind in (AttributeProto.STRING, AttributeProto.STRINGS):
             for text in (attribute.s, *attribute.strings):
                 _decode(label, name, text)

@@ -252,6 +252,8 @@ def _infer(operator: Operator, strict: bool) -> _Result:
     try:
         if operator.type == "Einsum" and not is_equation(operator.attrs["equation"]):
             raise ValueError(f"{operator.attrs['equation']!r} is no equation")  # onnx's inference would not end
+        if abs(operator.attrs.get("axis", 0)) >= 2**31:
+            raise ValueError(f"there is no axis {operator.attrs['axis']}")  # it would end the process
         found = shape_inference.infer_node_outputs(schema.raw, node, types, data, None, opsets, _IR_VERSION)
         return _described(operator, found, as_float32)
     except Exception as error:

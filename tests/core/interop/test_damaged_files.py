@@ -8,7 +8,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper, parser
 import onnxgrad as og
 from onnxgrad.core.interop.validate import check_model
 from onnxgrad.core.rules.registry import find_entry
-from onnxgrad.errors import ExternalDataError, IllTyped, ModelError, RuleError
+from onnxgrad.errors import ExecutionError, ExternalDataError, IllTyped, ModelError, RuleError
 from tests.core.rules import official_cases
 from tests.real_models import ALL
 
@@ -79,6 +79,20 @@ class TestNodes:
         damaged = model("(float[2] x) => (float[2] y) { y = Sum(x, x) }")
         damaged.graph.node[0].input[1] = ""
         refused(damaged, "the input 'data_0' is missing")
+
+    def test_an_axis_that_no_tensor_has(self):
+        """onnx's inference ends the process on it, also where a function is given the number"""
+        node = f"y, m = LayerNormalization <axis = {2**63 - 1}> (x, w)"
+        refused(model(f"(float[3, 4] x, float[4] w) => (float[3, 4] y) {{ {node} }}"), "there is no axis 9223372036854775807")
+        called = model(
+            f"(float[3, 4] x, float[4] w) => (float[3, 4] y) {{ y, m = own.f <a = {2**63 - 1}> (x, w) }}"
+            ' <domain: "own", opset_import: ["": 17]> f <a> (x, w) => (y, m) { y, m = LayerNormalization <axis: int = @a> (x, w) }'
+        )
+        program = og.from_onnx(called)
+        program.inputs[0].stop_gradient = False
+        found = og.gradients(program.outputs[:1], program.inputs[:1])
+        with pytest.raises(ExecutionError, match="LayerNormalization"):
+            og.Executor().run(program, {"x": np.ones((3, 4), "f4"), "w": np.ones(4, "f4")}, found)
 
     def test_an_attribute_given_twice(self):
         damaged = model("(float[2] x) => (float[2] y) { y = Softmax <axis = 0> (x) }")
