@@ -88,10 +88,11 @@ def _targets(program: Program) -> list[_Target]:
             continue
         weight = op.inputs[1]
         name = None if weight is None else _stored_name(weight)
-        if weight is None or name is None or weight.static_shape is None or not weight.is_float:
+        if weight is None or name is None or weight.static_shape is None or not weight.is_float or 0 in weight.static_shape:
             continue
         # A group of one channel, as of a depthwise Conv, has no matrix whose rank could be low.
-        matrix = weight.rank == 2 if op.type != "Conv" else op.attr("group") == 1 or weight.static_shape[1] > 1
+        rank = len(weight.static_shape)
+        matrix = rank == 2 if op.type != "Conv" else rank > 2 and (op.attr("group") == 1 or weight.static_shape[1] > 1)
         if matrix and not (op.type == "Gemm" and not op.attr("alpha")):
             found.append(_Target(op, weight, name))
     return found

@@ -322,7 +322,7 @@ class _Writer:
             self.keep("Gather", x, (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]), index, axis=axis)
         elif way == 3:
             before, after = draw.choice((0, 1, 2)), draw.choice((0, 1, -1 if size > 1 else 0))
-            mode = draw.choice(("constant", "edge", "reflect")) if size > 2 else "constant"
+            mode = draw.choice(("constant", "edge", "reflect")) if size > 2 and after >= 0 else "constant"
             self.keep("Pad", x, of(size + before + after), np.array([before, after]), None, np.array([axis]), mode=mode)
         elif way == 4:
             times = [draw.choice((1, 1, 2)) for _ in x.shape]
@@ -353,7 +353,7 @@ class _Writer:
         kind = self.draw.choice(("Softmax", "LogSoftmax", "LayerNormalization", "CumSum", "Trilu"))
         axis = self.draw.randrange(-len(x.shape), len(x.shape))
         if kind == "LayerNormalization":
-            scale = self.constant(x.shape[axis:] if axis < 0 else x.shape[axis:])
+            scale = self.constant(x.shape[axis:])
             self.keep(kind, x, x.shape, scale.v, axis=axis)
         elif kind == "CumSum":
             self.keep(kind, x, x.shape, np.array(axis), exclusive=self.draw.randrange(2), reverse=self.draw.randrange(2))

@@ -6,7 +6,7 @@ from onnx import numpy_helper
 from onnx.parser import parse_model
 
 import onnxgrad as og
-from onnxgrad.errors import ModelError
+from onnxgrad.errors import ModelError, UnknownName
 from onnxgrad.training import add_lora, insert_batch_norm, insert_dropout, merge_lora
 from onnxgrad.training.batch_norm import fold_added_batch_norm
 from onnxgrad.training.surgery import remove_added_dropout
@@ -84,6 +84,17 @@ class TestLora:
             v = program.find(name)
             v.set_value(np.random.default_rng(0).normal(size=v.static_shape).astype("f4"))
         np.testing.assert_allclose(outputs(merge_lora(program)), outputs(program), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dims", [[3], [4, 0], [0, 4]])
+@pytest.mark.parametrize("kind", ["Conv", "MatMul"])
+def test_a_weight_that_can_hold_no_branch_is_no_layer(kind, dims):
+    elements = "" if 0 in dims else "1, 2, 3"
+    text = (
+        f'<ir_version: 8, opset_import: ["": 17]> f (float[N, M] x) => (y) <float{dims} w = {{{elements}}}> {{ y = {kind}(x, w) }}'
+    )
+    with pytest.raises(UnknownName, match="There are: none"):
+        add_lora(og.from_onnx(parse_model(text)))
 
 
 class TestAdded:

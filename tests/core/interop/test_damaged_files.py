@@ -50,6 +50,16 @@ class TestWhatIsFineStays:
         found.graph.node[0].input[:] = ["x", "", ""]
         assert og.from_onnx(found).outputs[0].dims == (2,)
 
+    def test_an_empty_name_at_the_end_does_not_reach_onnxruntime(self):
+        """It ends the process on this one"""
+        found = model("(float[2, 3] x, float[3] w) => (float[2, 3] y) { y = LayerNormalization(x, w) }")
+        found.graph.node[0].input.append("")
+        program = og.from_onnx(found)
+        feed = {"x": np.array([[1, 2, 3], [1, 1, 4]], "f4"), "w": np.ones(3, "f4")}
+        (y,) = og.Executor().run(program, feed, program.outputs)
+        np.testing.assert_allclose(y.mean(axis=1), 0, atol=1e-6)
+        assert list(og.to_onnx(program).graph.node[0].input) == ["x", "w", ""]
+
     def test_a_file_of_another_domain_needs_no_standard_opset(self):
         found = model("(float[2] x) => (float[2] y) { y = own.Spin(x) }", '<ir_version: 8, opset_import: ["own": 1]> g ')
         assert len(og.from_onnx(found).global_block().ops) == 1
