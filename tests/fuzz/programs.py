@@ -308,7 +308,7 @@ class _Writer:
             start, end, step = draw.choice((0, 1, -2, size)), draw.choice((size, -1, 9, 0)), draw.choice((1, 1, 2, -1))
             if step < 0:
                 start, end = draw.choice((-1, size, 9)), draw.choice((-99, 0))
-            count = len(range(*slice(start, end, step).indices(size))) if step > 0 or end != -99 else size
+            count = len(range(size)[start : None if end == -99 else end : step])
             self.keep("Slice", x, of(count), *(np.array([n]) for n in (start, end, axis, step)))
         elif way == 1 and size:
             part = draw.randrange(size + 1)
