@@ -33,11 +33,26 @@ from onnxgrad.training import add_lora, merge_lora
 from tests.fuzz.programs import Case, case
 
 _STEP = 1e-5
+# It casts what a body captures to float32 in another body, where it is not found.
+_FAULTS_OF_ONNXRUNTIME = ("InsertedPrecisionFreeCast",)
 _ROOT = os.path.dirname(og.__file__)
 
 
 class Wrong(AssertionError):
     """A result that is not right."""
+
+
+class Refused(Exception):
+    """onnxruntime does not run the program itself, without any gradient."""
+
+
+def _run(model: ModelProto, feeds: dict[str, Any], error: type[Exception] = Wrong) -> list[Any]:
+    """The results of a model on onnxruntime"""
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), _options(), providers=["CPUExecutionProvider"])
+        return session.run(None, {v.name: feeds[v.name] for v in session.get_inputs()})
+    except Exception as caught:
+        raise error(str(caught)) from caught
 
 
 class Reference:
@@ -107,18 +122,35 @@ class Checked:
         return sum(float((y * w).sum()) for y, w in zip(self.forward(feeds), self.weights, strict=True))
 
     def lowered(self) -> None:
-        """What the Executor runs, and the plain export on onnxruntime, against the reference."""
+        """The plain export, the forms for the CPU, and what the Executor runs, each on onnxruntime, against the reference."""
         made = case(self.number, "float32")
-        found = [g for g in differentiated(made, self.weights) if g is not None]
-        fetches = [*(value.v for value in made.outputs), *found]
         feeds = _narrow(self.feeds)
-        given = {name: array for name, array in feeds.items() if name in {v.name for v in made.program.global_block().inputs}}
-        model = og.to_onnx(made.program, fetches)
-        session = onnxruntime.InferenceSession(model.SerializeToString(), _options(), providers=["CPUExecutionProvider"])
-        plain = session.run(None, {v.name: given[v.name] for v in session.get_inputs()})
-        ran = og.Executor(threads=1).run(made.program, given, fetches)
-        self._compare("on onnxruntime", fetches, plain, 1e-3)
-        self._compare("by the Executor", fetches, ran, 1e-3)
+        outputs = [value.v for value in made.outputs]
+        _run(og.to_onnx(made.program, outputs), feeds, Refused)
+        found = [g for g in differentiated(made, self.weights) if g is not None]
+        fetches = [*outputs, *found]
+        self._compare("on onnxruntime", fetches, _run(og.to_onnx(made.program, fetches), feeds), 1e-3)
+        self._compare("in the forms for the CPU", fetches, _run(og.to_onnx(made.program, fetches, lowering="cpu"), feeds), 1e-3)
+        given = {v.name: feeds[v.name] for v in made.program.global_block().inputs}
+        self._compare("by the Executor", fetches, og.Executor(threads=1).run(made.program, given, fetches), 1e-3)
+
+    def stepped(self) -> None:
+        """A training step of an optimizer moves each weight by its gradient."""
+        made = case(self.number, "float32")
+        right = {s.v.name: g for s, g in zip(made.sources, self.gradients, strict=True)}
+        weights = [p for p in made.program.parameters if np.any(right[p.name])]
+        if not weights:
+            return
+        loss = _loss(made, self.weights)
+        with static.program_guard(made.program, static.Program()):
+            og.optimizer.SGD(0.5).minimize(loss, parameters=weights)
+        given = {v.name: _narrow(self.feeds)[v.name] for v in made.program.global_block().inputs}
+        og.Executor(threads=1).run(made.program, given, [loss])
+        for p in weights:
+            moved = self.feeds[p.name] - p.get_value(made.program.scope)
+            wanted = 0.5 * right[p.name]
+            if not np.all(np.abs(moved - wanted) <= 1e-3 * max(1.0, np.abs(wanted).max())):
+                raise Wrong(f"a step moves {p.name!r} by {moved} where {wanted} belongs")
 
     def _compare(self, how: str, fetches: Sequence[Variable], arrays: Sequence[Any], tolerance: float) -> None:
         """float32 against float64; intermediate results may be larger than what becomes of them"""
@@ -185,7 +217,7 @@ class Checked:
                 raise Wrong(f"{v.name!r} differs by {np.abs(a - b).max():.3g} once LoRA is merged, of {top:.3g}")
 
 
-CHECKS = ("gradient", "lowered", "recomputed", "halved", "adapted")
+CHECKS = ("gradient", "recomputed", "lowered", "stepped", "halved", "adapted")
 
 
 def _moved(array: Any, at: int, by: float) -> Any:
@@ -217,7 +249,7 @@ def _loss(made: Case, weights: Sequence[Any]) -> Variable:
         seeds = [static.data(f"c{i}", list(w.shape), value.v.dtype.name) for i, (w, value) in enumerate(zip(weights, made.outputs))]
         build = made.program.global_block().build
         parts = [build.ReduceSum(build.Mul(value.v, c), keepdims=0) for value, c in zip(made.outputs, seeds, strict=True)]
-        return build.Sum(*parts) if len(parts) > 1 else build.Identity(parts[0])
+        return build.Reshape(build.Sum(*parts), np.zeros(0, np.int64))
 
 
 def attempt(number: int, checks: Sequence[str] = CHECKS) -> tuple[dict[str, str], dict[str, str] | None]:
@@ -233,8 +265,13 @@ def attempt(number: int, checks: Sequence[str] = CHECKS) -> tuple[dict[str, str]
                 else:
                     getattr(checked, name)()
             stages[name] = "ok"
+        except Refused:
+            stages[name] = "refused by onnxruntime"
+            return stages, None
         except Exception as error:
             stages[name] = type(error).__name__
+            if any(text in str(error) for text in _FAULTS_OF_ONNXRUNTIME):
+                continue
             frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(_ROOT)]
             at = f"{frames[-1].filename.removeprefix(_ROOT + '/')}:{frames[-1].lineno} {frames[-1].name}" if frames else name
             at = name if isinstance(error, (Wrong, OnnxGradError)) else at
@@ -244,11 +281,12 @@ def attempt(number: int, checks: Sequence[str] = CHECKS) -> tuple[dict[str, str]
 
 def main(arguments: list[str]) -> None:
     first, stop, seconds = arguments
+    # What libraries print must not mix with what is said to the driver.
     said = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     faulthandler.enable()
     for number in range(int(first), int(stop)):
-        print(json.dumps({"begin": number, "seed": "program"}), file=said)
+        print(json.dumps({"begin": number, "seed": "programs"}), file=said)
         faulthandler.dump_traceback_later(float(seconds), exit=True)
         started = time.perf_counter()
         stages, problem = attempt(number)
