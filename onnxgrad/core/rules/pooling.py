@@ -116,9 +116,9 @@ def _count_static(window: Any, outputs: Any, include: int) -> Any:
         low, high = (-window.begin[i], window.sizes[i] + window.end[i]) if include else (0, window.sizes[i])
         line = []
         for o in range(outputs[i]):
-            start = o * window.strides[i] - window.begin[i]
-            taps = [start + k * window.dilations[i] for k in range(window.kernel[i])]
-            line.append(sum(low <= tap < high for tap in taps))
+            start, step = o * window.strides[i] - window.begin[i], window.dilations[i]
+            first, last = -((start - low) // step), -((start - high) // step)
+            line.append(max(0, min(last, window.kernel[i]) - max(first, 0)))
         counts = counts * np.reshape(line, [-1 if axis == 2 + i else 1 for axis in range(2 + window.rank)])
     return counts
 
