@@ -90,12 +90,17 @@ def _targets(program: Program) -> list[_Target]:
         name = None if weight is None else _stored_name(weight)
         if weight is None or name is None or weight.static_shape is None or not weight.is_float or 0 in weight.static_shape:
             continue
-        # A group of one channel, as of a depthwise Conv, has no matrix whose rank could be low.
-        rank = len(weight.static_shape)
-        matrix = rank == 2 if op.type != "Conv" else rank > 2 and (op.attr("group") == 1 or weight.static_shape[1] > 1)
-        if matrix and not (op.type == "Gemm" and not op.attr("alpha")):
+        if _is_matrix(op, weight.static_shape) and not (op.type == "Gemm" and not op.attr("alpha")):
             found.append(_Target(op, weight, name))
     return found
+
+
+def _is_matrix(op: Operator, shape: tuple[int, ...]) -> bool:
+    """Whether the weight is a matrix, or one for each group: one channel, as of a depthwise Conv, has no rank that could be low"""
+    if op.type != "Conv":
+        return len(shape) == 2
+    groups = op.attr("group")
+    return len(shape) > 2 and groups > 0 and shape[0] % groups == 0 and (groups == 1 or shape[1] > 1)
 
 
 def _stored_name(weight: Variable) -> str | None:
@@ -237,7 +242,9 @@ def _fit(base: Operator, a: Parameter, b: Parameter, weight: Variable) -> bool:
         return product == (whole[::-1] if rows else whole)
     groups = base.attr("group")
     rank = left[0] // groups if groups > 0 and len(left) == len(whole) > 1 else 0
-    return left == (groups * rank, *whole[1:]) and right == (whole[0], rank, *(1 for _ in whole[2:]))
+    return (
+        rank > 0 == whole[0] % groups and left == (groups * rank, *whole[1:]) and right == (whole[0], rank, *(1 for _ in whole[2:]))
+    )
 
 
 def _convolve_alike(base: Operator, low: Operator, up: Operator) -> bool:

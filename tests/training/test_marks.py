@@ -97,6 +97,12 @@ def test_a_weight_that_can_hold_no_branch_is_no_layer(kind, dims):
         add_lora(og.from_onnx(parse_model(text)))
 
 
+def test_groups_that_do_not_divide_a_weight():
+    text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 3, 4, 4] x) => (y) <float[4, 3, 1, 1] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}>'
+    with pytest.raises(UnknownName, match="There are: none"):
+        add_lora(og.from_onnx(parse_model(text + "{ y = Conv <group = 3> (x, w) }")))
+
+
 class TestAdded:
     def test_a_mark_of_dropout_on_something_else(self):
         message = model()
