@@ -23,7 +23,7 @@ from onnx import ModelProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import onnxgrad as og
-from onnxgrad import static
+from onnxgrad import jvp, static
 from onnxgrad.amp import AutoMixedPrecisionLists
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
@@ -121,6 +121,51 @@ class Checked:
     def _total(self, feeds: dict[str, Any]) -> float:
         return sum(float((y * w).sum()) for y, w in zip(self.forward(feeds), self.weights, strict=True))
 
+    def pushed(self) -> None:
+        """The product of the Jacobian with a tangent, from the other side."""
+        made = case(self.number, "float64")
+        rng = np.random.default_rng(self.number + 1)
+        tangents = [rng.uniform(-1, 1, source.shape) for source in made.sources]
+        with static.program_guard(made.program, static.Program()):
+            given = [static.data(f"t{i}", list(t.shape), "float64") for i, t in enumerate(tangents)]
+        found = jvp([value.v for value in made.outputs], [source.v for source in made.sources], given)
+        feeds = made.feeds | {f"t{i}": t for i, t in enumerate(tangents)}
+        arrays = Reference(og.to_onnx(made.program, found), feeds)(feeds)
+        for value, array in zip(made.outputs, arrays, strict=True):
+            if array.shape != value.shape:
+                raise Wrong(f"the tangent of {value.v.name!r} has shape {array.shape}, not {value.shape}")
+        forward = sum(float((y * c).sum()) for y, c in zip(arrays, self.weights, strict=True))
+        backward = sum(float((g * t).sum()) for g, t in zip(self.gradients, tangents, strict=True))
+        if not abs(forward - backward) <= 1e-8 * max(1.0, abs(backward)):
+            raise Wrong(f"<c, J t> is {forward:.12g}, <J^T c, t> is {backward:.12g}")
+
+    def second(self) -> None:
+        """The gradient of the gradient of a smooth program, by differences of the gradient."""
+        made = self.case
+        present = [g for g in self.found if g is not None]
+        if not made.smooth or self.model is None:
+            return
+        rng = np.random.default_rng(self.number + 2)
+        first = Reference(self.model, self.feeds)
+        weights = [rng.uniform(-1, 1, array.shape) for array in first(self.feeds)]
+        feeds = self.feeds | {f"d{i}": w for i, w in enumerate(weights)}
+        with static.program_guard(made.program, static.Program()):
+            seeds = [static.data(f"d{i}", list(w.shape), "float64") for i, w in enumerate(weights)]
+        again = og.gradients(present, [source.v for source in made.sources], seeds)
+        held = [g for g in again if g is not None]
+        arrays = iter(Reference(og.to_onnx(made.program, held), feeds)(feeds) if held else [])
+
+        def total(changed: dict[str, Any]) -> float:
+            return sum(float((g * w).sum()) for g, w in zip(first(changed), weights, strict=True))
+
+        for source, g in zip(made.sources, again, strict=True):
+            array = np.zeros(source.shape) if g is None else next(arrays)
+            for at in self.draw.sample(range(source.size), min(2, source.size)):
+                ends = [total(feeds | {source.v.name: _moved(feeds[source.v.name], at, h)}) for h in (_STEP, -_STEP)]
+                central, got = (ends[0] - ends[1]) / (2 * _STEP), array.reshape(-1)[at]
+                if not abs(got - central) <= 1e-4 * max(1.0, abs(central), abs(ends[0])):
+                    raise Wrong(f"the second gradient of {source.v.name!r} at {at} is {got:.9g}, differences give {central:.9g}")
+
     def lowered(self) -> None:
         """The plain export, the forms for the CPU, and what the Executor runs, each on onnxruntime, against the reference."""
         made = case(self.number, "float32")
@@ -217,7 +262,7 @@ class Checked:
                 raise Wrong(f"{v.name!r} differs by {np.abs(a - b).max():.3g} once LoRA is merged, of {top:.3g}")
 
 
-CHECKS = ("gradient", "recomputed", "lowered", "stepped", "halved", "adapted")
+CHECKS = ("gradient", "recomputed", "pushed", "second", "lowered", "stepped", "halved", "adapted")
 
 
 def _moved(array: Any, at: int, by: float) -> Any:

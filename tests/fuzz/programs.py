@@ -382,6 +382,47 @@ class _Writer:
         else:
             self.keep("MatMul", x, (*x.shape[:-1], y.shape[1]), y.v)
 
+    def window(self) -> None:
+        """A convolution or a pool over the last axis"""
+        x = self.pick(lambda value: len(value.shape) == 3 and value.size > 0)
+        if x is None:
+            return
+        draw, (n, channels, length) = self.draw, x.shape
+        kernel, stride, pads = draw.choice((1, 2, 3)), draw.choice((1, 2)), [draw.randrange(2), draw.randrange(2)]
+        dilation = draw.choice((1, 1, 2))
+        out = (length + sum(pads) - dilation * (kernel - 1) - 1) // stride + 1
+        if out < 1 or kernel <= max(pads):
+            return
+        attrs = {"kernel_shape": [kernel], "strides": [stride], "pads": pads, "dilations": [dilation]}
+        if draw.random() < 0.6:
+            groups = draw.choice((1, channels))
+            weight = self.constant((2 * groups, channels // groups, kernel))
+            self.keep("Conv", x, (n, 2 * groups, out), weight.v, group=groups, **attrs)
+        elif draw.random() < 0.5:
+            self.keep("AveragePool", x, (n, channels, out), count_include_pad=draw.randrange(2), **attrs)
+        else:
+            self.smooth = False
+            self.keep("MaxPool", x, (n, channels, out), **attrs)
+
+    def pieces(self) -> None:
+        """Largest elements; a sequence of pieces and one of them"""
+        x = self.pick(lambda value: len(value.shape) > 0 and value.size > 0)
+        if x is None:
+            return
+        axis = self.draw.randrange(len(x.shape))
+        size = x.shape[axis]
+        if self.draw.random() < 0.5:
+            self.smooth = False
+            k = self.draw.randrange(1, size + 1)
+            best, _ = self.build.emit("TopK", (x.v, np.array([k])), {"axis": axis, "largest": self.draw.randrange(2)}, 2)
+            self.pool.append(Value(best, (*x.shape[:axis], k, *x.shape[axis + 1 :])))
+            return
+        parts = self.build.SplitToSequence(x.v, axis=axis, keepdims=0)
+        at = self.draw.randrange(-size, size)
+        self.pool.append(Value(self.build.SequenceAt(parts, np.array(at)), (*x.shape[:axis], *x.shape[axis + 1 :])))
+        if self.draw.random() < 0.5:
+            self.pool.append(Value(self.build.ConcatFromSequence(parts, axis=axis, new_axis=1), x.shape))
+
     # Control flow ----------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -487,5 +528,7 @@ _PLAIN = [
     *[_Writer.cut] * 3,
     _Writer.rows,
     *[_Writer.product] * 2,
+    _Writer.window,
+    _Writer.pieces,
 ]
 _WAYS = [*_PLAIN, *[_Writer.branch] * 2, *[_Writer.repeat] * 2, _Writer.scan]
