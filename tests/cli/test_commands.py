@@ -98,6 +98,8 @@ class TestErrors:
         for content in ("[]", "{", "{}"):
             (files / "run" / "settings.json").write_text(content)
             assert "is damaged" in command("train", "--resume", files / "run", code=2)
+        (files / "run" / "settings.json").write_text(json.dumps({"model": str(files / "m.onnx")}))
+        assert "does not say 'expand'" in command("train", "--resume", files / "run", code=2)
 
     @pytest.mark.parametrize("debug", [[], ["--debug"]])
     def test_an_error_of_our_own_is_one_line_unless_it_is_debugged(self, files, debug, monkeypatch, capsys):

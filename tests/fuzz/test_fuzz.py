@@ -34,13 +34,16 @@ def test_thousands_of_damaged_files(seeds):
 
 
 def test_every_seed_is_read_and_most_can_be_trained(seeds):
-    failed, refused = [], []
+    failed, refused, stages = [], [], {}
     for name in read_seeds(seeds)["hand"]:
         outcome = attempt(seeds / f"{name}.onnx")
+        stages[name] = {stage for stage, said in outcome.stages.items() if said == "ok"}
         failed += [name] * (outcome.problem is not None)
         refused += [name] * (outcome.stages.get("run of gradients") != "ok")
     assert not failed
     assert refused == ["fused"]  # operators that have no gradient before they are expanded
+    assert {"lora", "what was added", "a step", "bytes"} <= stages["surgery"] & stages["trained"] & stages["quantized"]
+    assert "training_info" in stages["trained"] & stages["training"]
 
 
 def test_a_number_is_always_the_same_mutant(seeds):
