@@ -152,6 +152,8 @@ class _Door:
             _check_form(label, node, schema, present)
             if domain == "" and node.op_type == "Einsum":
                 _check_equation(label, node)
+            if domain == "" and node.op_type == "Split":
+                _check_split(label, node)
             if domain == "" and node.op_type in _BODIES:
                 _BODIES[node.op_type](label, node, schema)
             return
@@ -220,6 +222,12 @@ def _check_equation(label: str, node: NodeProto) -> None:
     for attribute in node.attribute:
         if not attribute.ref_attr_name and not is_equation(attribute.s.decode()):
             raise ModelError(f"{label}: {attribute.s.decode()!r} is no equation. {_ADVICE}")
+
+
+def _check_split(label: str, node: NodeProto) -> None:
+    count = _attributes(node).get("num_outputs")
+    if count is not None and not count.ref_attr_name and count.i != len(node.output):
+        raise ModelError(f"{label}: num_outputs is {count.i}, but there are {len(node.output)}. {_ADVICE}")
 
 
 def _check_form(label: str, node: NodeProto, schema: Schema, present: set[str]) -> None:

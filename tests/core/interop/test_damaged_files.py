@@ -106,6 +106,11 @@ class TestNodes:
         with pytest.raises(ExecutionError, match="LayerNormalization"):
             og.Executor().run(program, {"x": np.ones((3, 4), "f4"), "w": np.ones(4, "f4")}, found)
 
+    def test_a_split_into_another_number_than_its_results(self):
+        """onnx's inference ends the process on it"""
+        text = "(float[2, 6] x) => (float[2, 3] y, float[2, 3] z) { y, z = Split <axis = 1, num_outputs = 1> (x) }"
+        refused(model(text, '<ir_version: 8, opset_import: ["": 18]> g '), "num_outputs is 1, but there are 2")
+
     def test_an_attribute_given_twice(self):
         damaged = model("(float[2] x) => (float[2] y) { y = Softmax <axis = 0> (x) }")
         damaged.graph.node[0].attribute.add().CopyFrom(damaged.graph.node[0].attribute[0])
@@ -384,14 +389,24 @@ class TestBehindTheDoor:
         program = og.from_onnx(found)
         assert "SequenceMap" in str(og.explain(program))
 
-    def test_a_window_far_larger_than_the_image_takes_no_time(self):
-        node = "AveragePool <ceil_mode = 1, kernel_shape = [16777216], count_include_pad = 1> (x)"
-        text = f"(float[1, 1, 4] x) => (float[1, 1, 1] y) {{ y = {node} }}"
+    @pytest.mark.parametrize("attributes", ["kernel_shape = [16777216]", "kernel_shape = [5], pads = [2, 2147483647]"])
+    def test_a_pool_far_larger_than_the_image_takes_no_time(self, attributes):
+        node = f"AveragePool <ceil_mode = 1, count_include_pad = 1, {attributes}> (x)"
+        text = f"(float[1, 1, 4] x) => (float[1, 1, W] y) {{ y = {node} }}"
         program = og.from_onnx(model(text, '<ir_version: 10, opset_import: ["": 22]> g '))
         program.inputs[0].stop_gradient = False
         started = time.perf_counter()
         og.gradients(program.outputs, program.inputs)
         assert time.perf_counter() - started < 2
+
+    def test_an_empty_result_with_an_axis_that_no_array_has(self):
+        node = 'DepthToSpace <blocksize = 2147483647, mode = "DCR"> (x)'
+        with pytest.raises(ModelError, match="more than this machine has"):
+            og.from_onnx(model(f"(float[64, 8, 2, 3] x) => (y) {{ y = {node} }}"))
+
+    def test_a_size_that_wraps_around_is_unknown(self):
+        text = f"(float[2, 3] x) => (y) <int64[1] least = {{{-(2**63)}}}> {{ s = Shape(x)  d = Sub(s, least)  y = ConstantOfShape(d) }}"
+        assert og.from_onnx(model(text)).outputs[0].dims == (None, None)
 
     def test_sizes_are_never_negative(self):
         program = og.from_onnx(
