@@ -288,10 +288,10 @@ def _fold_all(program: Program, norms: list[Operator]) -> None:
 
 
 def _foldable(norm: Operator, reads: Counter[Variable]) -> _Fold | None:
-    x = norm.inputs[0]
-    layer = x.op if x is not None else None
     if norm.type != "BatchNormalization" or norm.domain or len(norm.inputs) != 5:
         return None  # a mark in a file may stand anywhere
+    x = norm.inputs[0]
+    layer = x.op if x is not None else None
     if x is None or layer is None or layer.type not in _LAYERS or layer.domain or reads[x] != 1:
         return None
     trains = norm.attrs.get("training_mode") or sum(v is not None for v in norm.outputs) > 1 or norm.attrs.get("spatial") == 0

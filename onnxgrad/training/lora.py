@@ -201,8 +201,8 @@ def _branch_at(add: Operator, reads: Counter[Variable]) -> _Branch | None:
     if base is None or scaled is None or scaled.type != "Mul" or kind not in ("MatMul", "Conv"):
         return None
     up = _operator_of(scaled.inputs[0])
-    low = None if up is None else _operator_of(up.inputs[0])
-    if up is None or low is None or not all(op.type == kind and len(op.inputs) == 2 for op in (up, low)):
+    low = _operator_of(up.inputs[0]) if up is not None and up.type == kind else None
+    if up is None or low is None or low.type != kind or len(up.inputs) != 2 or len(low.inputs) != 2:
         return None
     between = [add.inputs[0], low.outputs[0], up.outputs[0], scaled.outputs[0]]
     marked = all(KEY in (op.metadata or {}) and not op.domain for op in (low, up, scaled))

@@ -200,7 +200,7 @@ def remove_added_dropout(program: Program) -> None:
     """
     block = program.global_block()
     for op in [op for op in block.ops if (op.metadata or {}).get(ADDED) == "dropout"]:
-        x, y = op.inputs[0], op.outputs[0]
+        x, y = (op.inputs or [None])[0], op.outputs[0]
         alone = y is not None and not any(y is v for v in block.outputs) and all(v is None for v in op.outputs[1:])
         if op.type != "Dropout" or op.domain or x is None or y is None or not alone:
             raise ModelError(f"{op} is marked as added by insert_dropout, which does not add it in this way. Remove the mark.")

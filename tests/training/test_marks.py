@@ -1,5 +1,7 @@
 """Marks in the metadata of a file, which anybody may have written: what they are on is looked at before it is taken out."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from onnx import numpy_helper
@@ -54,11 +56,17 @@ class TestLora:
             pytest.param(lambda m, low, up, mul, add: low.ClearField("metadata_props"), id="mark"),
             pytest.param(lambda m, low, up, mul, add: m.graph.output.add(name=low.output[0]), id="read"),
             pytest.param(lambda m, low, up, mul, add: add.input.__setitem__(1, add.input[0]), id="none"),
+            pytest.param(
+                lambda m, low, up, mul, add: (up.ClearField("input"), setattr(up, "op_type", "RandomNormal")), id="random"
+            ),
         ],
     )
     def test_a_mark_on_something_else(self, change):
         message = og.to_onnx(with_branches())
         change(message, *by_kind(message, "MatMul")[2:], by_kind(message, "Mul")[1], by_kind(message, "Add")[1])
+        for node in message.graph.node:
+            if node.op_type == "RandomNormal":
+                node.attribute.add(name="shape", type=7, ints=[1])
         with pytest.raises(ModelError, match=r"the LoRA branch at Add .* is not as add_lora made it"):
             merge_lora(og.from_onnx(message))
 
@@ -117,6 +125,16 @@ class TestAdded:
         message.graph.output.add(name=by_kind(message, "Dropout")[0].output[0])
         with pytest.raises(ModelError, match="is marked as added by insert_dropout"):
             remove_added_dropout(og.from_onnx(message))
+
+    def test_a_mark_on_an_operator_without_operands(self):
+        text = '<ir_version: 8, opset_import: ["": 17]> f () => (float[2] y) { x = RandomNormal <shape = [2]> ()  y = Neg(x) }'
+        for kind, error in (("dropout", "is marked as added"), ("batch_norm", None)):
+            message = parse_model(text)
+            message.graph.node[0].metadata_props.add(key="onnxgrad.added", value=kind)
+            program = og.from_onnx(message)
+            fold_added_batch_norm(program)
+            with pytest.raises(ModelError, match=error) if error else nullcontext():
+                remove_added_dropout(program)
 
     def test_a_mark_of_batch_norm_on_something_else_stays(self):
         message = model()
