@@ -83,3 +83,10 @@ def test_paths_that_pages_name_exist(page):
         name for name in named if not any(any(folder.glob(name.rstrip("/"))) for folder in (ROOT, ROOT / "onnxgrad", page.parent))
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tests_that_pages_name_exist(page):
+    """As ``tests/test_files.py::TestDamagedState``"""
+    for path, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text()):
+        assert re.search(rf"^ *(class|def) {name}\b", (ROOT / path).read_text(), re.MULTILINE), f"{path}::{name}"

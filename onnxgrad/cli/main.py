@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 from onnxgrad.cli import check, export, grad, info, train
@@ -19,6 +20,7 @@ from onnxgrad.version import __version__
 
 __all__ = ["main"]
 
+_CONTROL = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) not in "\t\n\r"}
 _COMMANDS = (info, check, grad, train, export)
 
 
@@ -50,6 +52,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options: Any = parser().parse_args(arguments)
     warnings.simplefilter("ignore", UserWarning)
+    shown: Any = _Shown(sys.stdout), _Shown(sys.stderr)
+    with redirect_stdout(shown[0]), redirect_stderr(shown[1]):
+        return _run(options)
+
+
+class _Shown:
+    """A stream that shows control characters, which the texts of a file may hold, as \\x1b: a terminal would obey them."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return int(self._stream.write(text.translate(_CONTROL)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _run(options: Any) -> int:
     if options.debug or os.environ.get("ONNXGRAD_DEBUG"):
         return int(options.run(options))
     try:

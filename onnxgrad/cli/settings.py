@@ -44,7 +44,14 @@ def read_settings(folder: str) -> dict[str, Any]:
         raise ArgumentError(f"{str(path)!r} is damaged: {error}.") from error
     if not isinstance(found, dict) or not isinstance(found.get("model"), str):
         raise ArgumentError(f"{str(path)!r} is damaged: it does not hold the settings of a run.")
-    return found
+    return _Settings(found)
+
+
+class _Settings(dict[str, Any]):
+    """Settings that say what they lack."""
+
+    def __missing__(self, name: str) -> Any:
+        raise ArgumentError(f"the {SETTINGS} of the run does not say {name!r}. It is damaged, or of another version of onnxgrad.")
 
 
 def write_settings(folder: str, settings: dict[str, Any]) -> None:

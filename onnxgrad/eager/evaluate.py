@@ -20,6 +20,7 @@ from onnxgrad.core.ir.tensor import Tensor as Array
 from onnxgrad.core.ir.traverse import all_operators_of, copy_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.unsafe import unsafe_passes
 from onnxgrad.eager.node import Call, Kind, Node
 from onnxgrad.errors import ExecutionError
 
@@ -245,13 +246,15 @@ def _session(chain: Chain, fed: set[Node]) -> _Compiled:
     for call in chain.calls:
         writer.write(call)
     outputs = [_in_numpy_type(writer, writer.output(*chain.output_at(number))) for number in chain.wanted]
-    model = write_model(compile(writer.program, outputs))
+    graph = compile(writer.program, outputs)
+    model = write_model(graph)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _QUIET
     if _largest(chain) <= _SMALL_WORK:
         options.intra_op_num_threads = 1
     try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        unsafe, data = unsafe_passes(graph.operators), model.SerializeToString()
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"], disabled_optimizers=unsafe)
     except Exception as error:
         raise ExecutionError(f"onnxruntime refuses the recorded operators: {error}") from error
     counts["sessions"] += 1

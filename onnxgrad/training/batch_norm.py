@@ -267,7 +267,7 @@ def fold_added_batch_norm(program: Program) -> None:
 def _fold_all(program: Program, norms: list[Operator]) -> None:
     block = program.global_block()
     reads = Counter(v for op in all_operators_of(block) for v in op.inputs if v is not None)
-    reads.update(block.outputs)
+    reads.update(v for one in program.blocks for v in one.outputs)
     gone: set[Operator | Variable] = set()
     renamed: dict[Variable, Variable] = {}
     for norm in norms:
@@ -288,6 +288,8 @@ def _fold_all(program: Program, norms: list[Operator]) -> None:
 
 
 def _foldable(norm: Operator, reads: Counter[Variable]) -> _Fold | None:
+    if norm.type != "BatchNormalization" or norm.domain or len(norm.inputs) != 5:
+        return None  # a mark in a file may stand anywhere
     x = norm.inputs[0]
     layer = x.op if x is not None else None
     if x is None or layer is None or layer.type not in _LAYERS or layer.domain or reads[x] != 1:
@@ -297,11 +299,24 @@ def _foldable(norm: Operator, reads: Counter[Variable]) -> _Fold | None:
     weight, bias = layer.inputs[1], layer.inputs[2] if len(layer.inputs) > 2 else None
     if trains or not all(held) or not isinstance(weight, Parameter) or not (bias is None or _is_stored(bias)):
         return None
+    channels = _channels_of(layer, weight)
+    if any(v is None or v.static_shape != (channels,) for v in norm.inputs[1:5]):
+        return None
     if layer.type == "Gemm":
         rows = 1 if bias is None or bias.static_shape is None or len(bias.static_shape) < 2 else bias.static_shape[0]
         if not layer.attr("alpha") or not layer.attr("beta") or rows != 1:
             return None
     return _Fold(norm, layer, weight, bias)
+
+
+def _channels_of(layer: Operator, weight: Parameter) -> int | None:
+    """Output channels of a layer"""
+    shape = weight.static_shape
+    if shape is None or len(shape) < 2:
+        return None
+    if layer.type == "Gemm":
+        return shape[0] if layer.attr("transB") else shape[1]
+    return shape[0] if layer.type == "Conv" else shape[1] * int(layer.attr("group"))
 
 
 def _is_stored(v: Variable | None) -> bool:
@@ -328,7 +343,7 @@ def _join(fold: _Fold, renamed: dict[Variable, Variable]) -> Variable:
     """Let the layer give what the BatchNormalization gave; returns the variable that is no more."""
     x, y = fold.layer.outputs[0], fold.norm.outputs[0]
     assert x is not None and y is not None
-    if (fold.norm.metadata or {}).get(ADDED) == _KIND:
+    if (fold.norm.metadata or {}).get(ADDED) == _KIND and not any(y is v for v in y.block.outputs):
         renamed[y] = x
         return y
     fold.layer.outputs, y.op = [y], fold.layer

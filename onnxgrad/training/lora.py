@@ -88,13 +88,19 @@ def _targets(program: Program) -> list[_Target]:
             continue
         weight = op.inputs[1]
         name = None if weight is None else _stored_name(weight)
-        if weight is None or name is None or weight.static_shape is None or not weight.is_float:
+        if weight is None or name is None or weight.static_shape is None or not weight.is_float or 0 in weight.static_shape:
             continue
-        # A group of one channel, as of a depthwise Conv, has no matrix whose rank could be low.
-        matrix = weight.rank == 2 if op.type != "Conv" else op.attr("group") == 1 or weight.static_shape[1] > 1
-        if matrix and not (op.type == "Gemm" and not op.attr("alpha")):
+        if _is_matrix(op, weight.static_shape) and not (op.type == "Gemm" and not op.attr("alpha")):
             found.append(_Target(op, weight, name))
     return found
+
+
+def _is_matrix(op: Operator, shape: tuple[int, ...]) -> bool:
+    """Whether the weight is a matrix, or one for each group: one channel, as of a depthwise Conv, has no rank that could be low"""
+    if op.type != "Conv":
+        return len(shape) == 2
+    groups = op.attr("group")
+    return len(shape) > 2 and groups > 0 and shape[0] % groups == 0 and (groups == 1 or shape[1] > 1)
 
 
 def _stored_name(weight: Variable) -> str | None:
@@ -168,19 +174,82 @@ class _Branch(NamedTuple):
 
 
 def _branches(program: Program) -> list[_Branch]:
+    """Raises ModelError where a mark, which a file may hold, is on anything but a branch."""
+    reads = _reads(program)
     found = []
     for add in all_operators_of(program.global_block()):
-        if add.type != "Add" or KEY not in (add.metadata or {}):
-            continue
-        base, scaled = (v.op if v is not None else None for v in add.inputs[:2])
-        up = scaled.inputs[0].op if scaled is not None and scaled.inputs[0] is not None else None
-        low = up.inputs[0].op if up is not None and up.inputs[0] is not None else None
-        if base is None or scaled is None or up is None or low is None or scaled.inputs[1] is None:
-            raise ModelError(f"the LoRA branch at {add} is not as add_lora made it. Export it without merging.")
-        a, b = low.inputs[1], up.inputs[1]
-        assert a is not None and b is not None
-        found.append(_Branch(add, base, a, b, float(scaled.inputs[1].get_value())))
+        if add.type == "Add" and not add.domain and KEY in (add.metadata or {}):
+            branch = _branch_at(add, reads)
+            if branch is None:
+                raise ModelError(f"the LoRA branch at {add} is not as add_lora made it. Export it without merging.")
+            found.append(branch)
     return found
+
+
+def _reads(program: Program) -> Counter[Variable]:
+    reads = Counter(v for op in all_operators_of(program.global_block()) for v in op.inputs if v is not None)
+    reads.update(v for block in program.blocks for v in block.outputs)
+    return reads
+
+
+def _branch_at(add: Operator, reads: Counter[Variable]) -> _Branch | None:
+    """The branch that an Add ends, if what it reads computes base + scale (x A) B and nothing else reads what lies between"""
+    base, scaled = _operator_of(add.inputs[0]), _operator_of(add.inputs[1])
+    while base is not None and base.type == "Add" and KEY in (base.metadata or {}):
+        base = _operator_of(base.inputs[0])  # another branch of the same layer
+    kind = None if base is None or base.domain else "MatMul" if base.type == "Gemm" else base.type
+    if base is None or scaled is None or scaled.type != "Mul" or kind not in ("MatMul", "Conv"):
+        return None
+    up = _operator_of(scaled.inputs[0])
+    low = _operator_of(up.inputs[0]) if up is not None and up.type == kind else None
+    if up is None or low is None or low.type != kind or len(up.inputs) != 2 or len(low.inputs) != 2:
+        return None
+    between = [add.inputs[0], low.outputs[0], up.outputs[0], scaled.outputs[0]]
+    marked = all(KEY in (op.metadata or {}) and not op.domain for op in (low, up, scaled))
+    if not marked or any(v is None or reads[v] != 1 for v in between) or not _starts_beside(low, base):
+        return None
+    a, b, scale, weight = low.inputs[1], up.inputs[1], scaled.inputs[1], base.inputs[1]
+    if not (isinstance(a, Parameter) and isinstance(b, Parameter)) or scale is None or scale.value is None or weight is None:
+        return None
+    if scale.value.size != 1 or not _fit(base, a, b, weight) or (kind == "Conv" and not _convolve_alike(base, low, up)):
+        return None
+    return _Branch(add, base, a, b, float(scale.get_value().reshape(())))
+
+
+def _operator_of(v: Variable | None) -> Operator | None:
+    return None if v is None or v.value is not None else v.op
+
+
+def _starts_beside(low: Operator, base: Operator) -> bool:
+    """Whether a branch reads the rows that its layer reads"""
+    x, rows = base.inputs[0], low.inputs[0]
+    if base.type != "Gemm" or not base.attr("transA"):
+        return x is rows
+    turn = _operator_of(rows)
+    return turn is not None and turn.type == "Transpose" and turn.inputs[0] is x and list(turn.attr("perm") or (1, 0)) == [1, 0]
+
+
+def _fit(base: Operator, a: Parameter, b: Parameter, weight: Variable) -> bool:
+    """Whether A and B have the shapes that make a change of the weight"""
+    left, right, whole = a.static_shape, b.static_shape, weight.static_shape
+    if left is None or right is None or whole is None or not (a.dtype is b.dtype is weight.dtype):
+        return False
+    if base.type == "Gemm" and not base.attr("alpha"):
+        return False
+    if base.type != "Conv":
+        rows = base.type == "Gemm" and base.attr("transB")
+        product = (left[0], right[-1]) if len(left) == len(right) == 2 and left[1] == right[0] else None
+        return product == (whole[::-1] if rows else whole)
+    groups = base.attr("group")
+    rank = left[0] // groups if groups > 0 and len(left) == len(whole) > 1 else 0
+    return (
+        rank > 0 == whole[0] % groups and left == (groups * rank, *whole[1:]) and right == (whole[0], rank, *(1 for _ in whole[2:]))
+    )
+
+
+def _convolve_alike(base: Operator, low: Operator, up: Operator) -> bool:
+    settings = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+    return all(low.attr(name) == base.attr(name) for name in settings) and up.attrs == {"group": base.attr("group")}
 
 
 def merge_lora(program: Program) -> Program:
@@ -188,11 +257,14 @@ def merge_lora(program: Program) -> Program:
 
     Returns:
         A program with a scope of its own; for inference, as ``clone(for_test=True)``.
+
+    Raises:
+        ModelError: if the file marks as a branch what add_lora did not make.
     """
     merged = program.clone(for_test=True)
     merged.scope = program.active_scope().copy()
     block = merged.global_block()
-    reads = Counter(v for op in all_operators_of(block) for v in op.inputs if v is not None)
+    reads = _reads(merged)
     for branch in _branches(merged):
         stored = _trail(branch.base.inputs[1])
         if stored is None:
@@ -229,7 +301,7 @@ def _trail(weight: Variable | None) -> tuple[Variable, bool] | None:
     transposed = False
     while weight is not None and weight.op is not None and weight.value is None:
         if weight.op.type == "Transpose" and weight.rank == 2:
-            transposed = not transposed
+            transposed ^= list(weight.op.attr("perm") or (1, 0)) == [1, 0]
         elif weight.op.type != "Identity":
             return None
         weight = weight.op.inputs[0]

@@ -16,7 +16,7 @@ from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of, needed_operators, substitute
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.modes import ADDED
-from onnxgrad.errors import ArgumentError, UnknownName
+from onnxgrad.errors import ArgumentError, ModelError, UnknownName
 
 __all__ = ["cut_at", "insert_dropout", "remove_added_dropout", "replace_head"]
 
@@ -193,11 +193,17 @@ def _drop_after(v: Variable, ratio: float) -> None:
 
 
 def remove_added_dropout(program: Program) -> None:
-    """Take out what ``insert_dropout`` put in."""
+    """Take out what ``insert_dropout`` put in.
+
+    Raises:
+        ModelError: if the file marks something else as such.
+    """
     block = program.global_block()
     for op in [op for op in block.ops if (op.metadata or {}).get(ADDED) == "dropout"]:
-        x, y = op.inputs[0], op.outputs[0]
-        assert x is not None and y is not None
+        x, y = (op.inputs or [None])[0], op.outputs[0]
+        alone = y is not None and not any(y is v for v in block.outputs) and all(v is None for v in op.outputs[1:])
+        if op.type != "Dropout" or op.domain or x is None or y is None or not alone:
+            raise ModelError(f"{op} is marked as added by insert_dropout, which does not add it in this way. Remove the mark.")
         block.ops = [other for other in block.ops if other is not op]
         substitute(block.ops, {y: x})
         block.vars.pop(y.name, None)

@@ -84,11 +84,22 @@ class TestErrors:
         said = command("info", files / "cut.onnx", code=1)
         assert said.startswith("error:") and said.count("\n") == 1
 
+    def test_control_characters_are_shown_and_not_sent(self, files):
+        model = onnx.load(files / "m.onnx")
+        model.producer_name = "\x1b[2Jwiped \x9b1m\u4e2d"
+        onnx.save(model, files / "odd.onnx")
+        assert "\\x1b[2Jwiped \\x9b1m\u4e2d" in command("info", files / "odd.onnx")
+        model.graph.node[0].op_type = "\x1b[2J"
+        onnx.save(model, files / "odd.onnx")
+        assert "\x1b" not in command("check", files / "odd.onnx", code=1)
+
     def test_damaged_settings(self, files):
         (files / "run").mkdir()
         for content in ("[]", "{", "{}"):
             (files / "run" / "settings.json").write_text(content)
             assert "is damaged" in command("train", "--resume", files / "run", code=2)
+        (files / "run" / "settings.json").write_text(json.dumps({"model": str(files / "m.onnx")}))
+        assert "does not say 'expand'" in command("train", "--resume", files / "run", code=2)
 
     @pytest.mark.parametrize("debug", [[], ["--debug"]])
     def test_an_error_of_our_own_is_one_line_unless_it_is_debugged(self, files, debug, monkeypatch, capsys):

@@ -25,6 +25,9 @@ class Finding(NamedTuple):
     where: str
     text: str
 
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.where}  [{self.number} of {self.seed}] {' '.join(self.text.split())[:140]}"
+
 
 class Summary:
     """Totals of a run; threads may add to it.
@@ -64,20 +67,20 @@ class Summary:
             where = frame.rpartition("/onnxgrad/")[2]
             kind = "hang" if "Timeout (" in said else f"abort ({code})"
             in_runtime = where.startswith("core/runtime/executor.py") and where.endswith(" in _run")
+            in_runtime |= where.startswith("core/runtime/session_cache.py") and where.endswith(" in _open")
             text = "" if not in_runtime else "in onnxruntime"
             (self.runtime if in_runtime else self.findings).append(Finding(number, seed, kind, where, text or said[-300:]))
 
     def table(self) -> str:
         kinds = Counter(finding.kind for finding in self.findings)
-        lines = [f"{self.tried} mutants, {len(self.findings)} without a typed outcome"]
-        lines += [f"in onnxruntime: {f.kind}, mutant {f.number} of {f.seed}" for f in self.runtime]
+        lines = [f"{self.tried} tried, {len(self.findings)} found wanting"]
+        lines += [f"in onnxruntime: {f.kind}, {f.number} of {f.seed}" for f in self.runtime]
         lines += [f"  {count:>6}  {kind}" for kind, count in kinds.most_common()]
         places = Counter((f.kind, f.where) for f in self.findings)
         first = {(f.kind, f.where): f for f in reversed(self.findings)}
-        for (kind, where), count in places.most_common():
-            example = first[kind, where]
-            text = " ".join(example.text.split())[:140]
-            lines.append(f"  {count:>6}  {kind} at {where}  [{example.number} of {example.seed}] {text}")
+        for place, count in places.most_common():
+            example = first[place]
+            lines.append(f"  {count:>6}  {example}")
         lines += [f"runs, but {' '.join(f.text.split())[:200]}  [{f.number} of {f.seed}]" for f in self.rules]
         for stage, counter in self.stages.items():
             lines.append(f"{stage}: " + ", ".join(f"{kind} {count}" for kind, count in counter.most_common()))
@@ -85,18 +88,29 @@ class Summary:
         return "\n".join(lines)
 
 
+Command = Callable[[int, int], list[str]]
+"""The arguments of Python for a worker that tries the numbers from the first to before the second."""
+
+
+def of_mutants(seeds: Path, key: str = "onnxgrad", seconds: float = 20, megabytes: int = 4096) -> Command:
+    """Damaged copies of the models in ``seeds``."""
+    return lambda start, stop: ["-m", "tests.fuzz.worker", *map(str, (seeds, key, start, stop, seconds, megabytes))]
+
+
+def of_programs(seconds: float = 60) -> Command:
+    """Random programs."""
+    return lambda start, stop: ["-m", "tests.fuzz.program_checks", *map(str, (start, stop, seconds))]
+
+
 def fuzz(
-    seeds: Path,
+    command: Command,
     count: int,
     *,
-    key: str = "onnxgrad",
     first: int = 0,
     workers: int = 1,
-    seconds: float = 20,
-    megabytes: int = 4096,
     progress: Callable[[Summary], None] = lambda summary: None,
 ) -> Summary:
-    """Try ``count`` mutants of the models in ``seeds``."""
+    """Try ``count`` numbers, in processes that are started again where they end."""
     summary = Summary()
     todo = [(start, min(start + _BATCH, first + count)) for start in range(first, first + count, _BATCH)][::-1]
     lock = threading.Lock()
@@ -108,7 +122,7 @@ def fuzz(
                     return
                 start, stop = todo.pop()
             while start < stop:
-                start = _batch(seeds, key, start, stop, seconds, megabytes, summary, progress)
+                start = _batch(command, start, stop, summary, progress)
 
     threads = [threading.Thread(target=work) for _ in range(workers)]
     for thread in threads:
@@ -118,12 +132,12 @@ def fuzz(
     return summary
 
 
-def _batch(seeds: Path, key: str, start: int, stop: int, seconds: float, megabytes: int, summary: Summary, progress: Any) -> int:
-    """Let one process work; returns the first mutant that it did not try"""
-    command = [sys.executable, "-m", "tests.fuzz.worker", str(seeds), key, str(start), str(stop), str(seconds), str(megabytes)]
+def _batch(command: Command, start: int, stop: int, summary: Summary, progress: Callable[[Summary], None]) -> int:
+    """Let one process work; returns the first number that it did not try"""
     begun: tuple[int, str] | None = None
     with tempfile.TemporaryFile("w+") as errors:
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+        arguments = [sys.executable, *command(start, stop)]
+        with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 said = json.loads(line)
@@ -137,6 +151,7 @@ def _batch(seeds: Path, key: str, start: int, stop: int, seconds: float, megabyt
         errors.seek(0)
         if begun is not None:
             summary.died(*begun, process.returncode, errors.read())
+            progress(summary)
             return begun[0] + 1
         if start < stop:
             raise RuntimeError(f"a worker ended with {process.returncode} between two mutants: {errors.read()[-2000:]}")

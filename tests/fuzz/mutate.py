@@ -315,6 +315,25 @@ def _functions(model: ModelProto, draw: random.Random) -> None:
         function.attribute.append(draw.choice(("slope", "scale", "to", "")))
 
 
+def _marks(model: ModelProto, draw: random.Random) -> None:
+    """What metadata says, changed; or the same said of another node"""
+    held = [m for m in _messages(model) if m.DESCRIPTOR.name == "StringStringEntryProto"]
+    nodes = _nodes(model)
+    if not held:
+        return
+    entry = draw.choice(held)
+    way = draw.randrange(4)
+    if way == 0 and nodes:
+        draw.choice(nodes).metadata_props.add(key=entry.key, value=entry.value)
+    elif way == 1:
+        entry.key, entry.value = entry.key, draw.choice(held).value
+    elif way == 2:
+        entry.key = draw.choice(_KEYS)
+    elif entry.value:
+        i = draw.randrange(len(entry.value))
+        entry.value = entry.value[:i] + draw.choice(("", "0", '"', "[", "9" * 400, "null", "\n", "é")) + entry.value[i + 1 :]
+
+
 _WAYS: tuple[Callable[[ModelProto, random.Random], None], ...] = (
     *[_any_field] * 8,
     *[_operands] * 3,
@@ -323,4 +342,5 @@ _WAYS: tuple[Callable[[ModelProto, random.Random], None], ...] = (
     _dimensions,
     _kind,
     _functions,
+    _marks,
 )

@@ -11,6 +11,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper, parser
 
+import onnxgrad as og
+from onnxgrad import state
+from onnxgrad.training import add_lora, fold_batch_norm, insert_batch_norm, insert_dropout
 from tests.real_models import ALL
 
 _LARGEST = 16_000
@@ -78,16 +81,21 @@ _TEXTS = {
 
 def hand_made() -> dict[str, onnx.ModelProto]:
     """Models that between them have every kind of message in them."""
-    found = {}
-    for name, text in _TEXTS.items():
-        model = parser.parse_model(text)
-        _fill(model)
-        found[name] = model
+    found = {name: hand_made_text(name) for name in _TEXTS}
     _mark(found["marked"])
     found["sparse"] = _sparse()
     found["external"] = _external()
     found["training"] = _training()
+    found["trained"] = _trained()
+    found["surgery"] = _surgery()
+    found["bytes"] = onnx.ModelProto.FromString(_built()[0].serialize_to_string())
     return found
+
+
+def hand_made_text(name: str) -> onnx.ModelProto:
+    model = parser.parse_model(_TEXTS[name])
+    _fill(model)
+    return model
 
 
 def _fill(model: onnx.ModelProto) -> None:
@@ -160,6 +168,33 @@ def _training() -> onnx.ModelProto:
     info.initialization.CopyFrom(start.graph)
     info.initialization_binding.add(key="w", value="i")
     return model
+
+
+def _built() -> tuple[og.static.Program, og.static.Program, og.static.Variable]:
+    """A small program with an optimizer, and its startup program"""
+    program, startup = og.static.Program(), og.static.Program()
+    with state.isolated(), og.static.program_guard(program, startup):
+        x = og.static.data("x", [None, 2])
+        loss = (og.static.nn.fc(x, 2, activation="tanh", name="layer") ** 2).mean()
+        og.optimizer.Adam(0.1).minimize(loss)
+    return program, startup, loss
+
+
+def _trained() -> onnx.ModelProto:
+    program, startup, loss = _built()
+    og.Executor().run(startup)
+    return og.to_training_info(program, [loss], outputs=[loss], startup=startup)
+
+
+def _surgery() -> onnx.ModelProto:
+    """LoRA on a MatMul, a Gemm and a Conv, and layers that were put in"""
+    program = og.from_onnx(hand_made_text("image"))
+    data = {"x": np.random.default_rng(0).normal(size=(4, 2, 8, 8)).astype(np.float32)}
+    insert_dropout(program, ["r"], 0.25)
+    fold = fold_batch_norm(program)
+    insert_batch_norm(fold, None, data)
+    add_lora(fold, rank=2)
+    return og.to_onnx(fold)
 
 
 def official() -> dict[str, onnx.ModelProto]:

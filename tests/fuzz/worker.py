@@ -28,6 +28,9 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import OnnxGradError, RuleError
+from onnxgrad.training import add_lora, merge_lora
+from onnxgrad.training.batch_norm import fold_added_batch_norm
+from onnxgrad.training.surgery import remove_added_dropout
 from tests.fuzz.mutate import mutant
 from tests.fuzz.seeds import EXTERNAL, EXTERNAL_BYTES
 
@@ -94,9 +97,49 @@ def attempt(path: Path) -> Outcome:
     if found:
         outcome.attempt("to_onnx of gradients", lambda: og.to_onnx(program, found).SerializeToString())
         outcome.attempt("run of gradients", lambda: _run(program, found))
+    outcome.attempt("lora", lambda: _adapt(og.from_onnx(path)))
+    outcome.attempt("what was added", lambda: _take_out(og.from_onnx(path)))
+    outcome.attempt("a step", lambda: _step(og.from_onnx(path)))
+    outcome.attempt("bytes", lambda: _as_bytes(path))
     if program.imported is not None and program.imported.training_info:
-        outcome.attempt("training_info", lambda: og.from_training_info(path))
+        outcome.attempt("training_info", lambda: _train_on(path))
     return outcome
+
+
+def _adapt(program: Program) -> None:
+    add_lora(program, rank=2)
+    _run(merge_lora(program), merge_lora(program).outputs)
+
+
+def _take_out(program: Program) -> None:
+    merged = merge_lora(program)
+    remove_added_dropout(merged)
+    fold_added_batch_norm(merged)
+    _run(merged, merged.outputs)
+
+
+def _step(program: Program) -> None:
+    program.train()
+    found = next((v for v in program.outputs if v.is_float), None)
+    if found is None or not program.parameters:
+        return
+    with og.static.program_guard(program, og.static.Program()):
+        loss = (found * found).mean()
+        og.optimizer.Adam(0.01).minimize(loss)
+    _run(program, [loss])
+    og.to_training_step(program, [loss])
+
+
+def _as_bytes(path: Path) -> None:
+    written = og.static.Program.parse_from_string(path.read_bytes()).serialize_to_string()
+    og.static.Program.parse_from_string(written).serialize_to_string()
+
+
+def _train_on(path: Path) -> None:
+    training = og.from_training_info(path)
+    executor = og.Executor(threads=1)
+    executor.run(training.startup, {}, [])
+    _run(training.program, training.fetches)
 
 
 def _gradients(program: Program) -> list[Variable]:

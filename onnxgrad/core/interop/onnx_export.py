@@ -271,6 +271,10 @@ class _Writer:
         node.op_type = op.type
         _set_present(node, domain=op.domain, name=op.name, doc_string=op.doc, overload=op.overload)
         node.input.extend("" if v is None else v.name for v in op.inputs)
+        if self.embeds and op.schema is not None:
+            # onnxruntime's LayerNormalization reads memory that is not there for an empty name at the end.
+            while len(node.input) > op.schema.min_input and not node.input[-1]:
+                del node.input[-1]
         node.output.extend("" if v is None else v.name for v in op.outputs)
         for key, value in op.attrs.items():
             self._write_attribute(node.attribute.add(), op, key, value)

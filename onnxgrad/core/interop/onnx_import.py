@@ -28,7 +28,7 @@ from onnxgrad.core.passes.domains import EXPANSIONS
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
 from onnxgrad.files import is_file, read_whole
 
-__all__ = ["ROLE_KEY", "Imported", "from_onnx", "read_model"]
+__all__ = ["ROLE_KEY", "Imported", "checked", "from_onnx", "read_model", "read_program"]
 
 FROZEN_KEY = "onnxgrad.frozen"
 
@@ -72,10 +72,14 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
         >>> from_onnx(model).inputs
         [Variable(x: float32[N, 2])]
     """
+    return read_program(*read_model(source), parameters=parameters, expand=expand)
+
+
+def read_program(model: ModelProto, folder: Path | None, *, parameters: Choice | None, expand: str | None) -> Program:
+    """The program of a checked message, whose external data lies in ``folder``."""
     known = [DOMAIN, *EXPANSIONS]
     if expand is not None and expand not in known:
         raise ArgumentError(f"expand takes {' or '.join(map(repr, known))} or None, not {expand!r}.")
-    model, folder = read_model(source)
     program = Program()
     program.imported = Imported(model, folder)
     program.scope = Scope()
@@ -107,15 +111,15 @@ def read_model(source: str | Path | bytes | ModelProto) -> tuple[ModelProto, Pat
             model.CopyFrom(source)
         except (DecodeError, EncodeError) as error:
             raise ModelError("the message cannot be copied: its bodies are nested too deep, or it is too large.") from error
-        return _checked(model, "the message"), None
+        return checked(model, "the message"), None
     if isinstance(source, bytes):
-        return _checked(_parse(source, "the given bytes"), "the given bytes"), None
+        return checked(_parse(source, "the given bytes"), "the given bytes"), None
     if not isinstance(source, (str, Path)):
         raise ArgumentTypeError(f"from_onnx takes a path, bytes or a ModelProto, not {type(source).__name__}.")
     path = Path(source)
     if not is_file(path):
         raise ModelError(f"there is no file {str(source)!r}.")
-    return _checked(_parse(read_whole(path), str(source)), str(source)), path.parent
+    return checked(_parse(read_whole(path), str(source)), str(source)), path.parent
 
 
 def _parse(data: bytes, what: str) -> ModelProto:
@@ -126,7 +130,8 @@ def _parse(data: bytes, what: str) -> ModelProto:
         raise ModelError(f"{what} is not an ONNX model, or it is cut off. Get the file anew.") from error
 
 
-def _checked(model: ModelProto, what: str) -> ModelProto:
+def checked(model: ModelProto, what: str) -> ModelProto:
+    """The message, if the door lets it in."""
     if not model.HasField("graph") or model.ir_version <= 0:
         raise ModelError(f"{what} holds no ONNX graph. Is it an ONNX model?")
     check_model(model)

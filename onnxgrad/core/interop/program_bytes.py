@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from typing import Any
 
 from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import substitute
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.errors import ModelError
 from onnxgrad.late import provides
 
 __all__ = ["parse_program", "write_program"]
@@ -48,14 +52,18 @@ def parse_program(data: bytes) -> Program:
     """A program from the bytes of ``serialize_program``; its values are in the global scope. Other ONNX models are read too.
 
     Raises:
-        ModelError: if they are not ONNX.
+        ModelError: if they are not ONNX, or what they say of the state does not fit the graph.
+        ArgumentTypeError: if they are not bytes.
     """
-    program = from_onnx(data, parameters=[]) if _KEY.encode() in data else from_onnx(data)
+    program = from_onnx(data, parameters=[]) if isinstance(data, bytes) and _KEY.encode() in data else from_onnx(data)
     described = program.metadata.pop(_KEY, None)
     if described is None:
         return program
-    details = json.loads(described)
+    details = _details(described)
     block = program.global_block()
+    known = {v.name for v in block.inputs if v.value is None and isinstance(v.type, TensorType)}
+    _check_named(known, [*details["parameters"], *details["state"], *details["updates"]], "which is no input without a value")
+    _check_named(set(block.vars), [*details["updates"].values(), *details["outputs"]], "which is not there")
     program.scope = None
     twins: dict[Variable, Variable] = {}
     for name, trainable in details["parameters"].items():
@@ -65,11 +73,35 @@ def parse_program(data: bytes) -> Program:
         program.parameters.append(parameter)
         block.initializers.append(parameter)
     substitute(block.ops, twins)
-    states = set(details["state"])
+    states = {*details["state"], *details["parameters"]}
     block.inputs = [v for v in block.inputs if v.name not in states]
     for name in states:
         block.vars[name].persistable = True
         block.vars[name].is_data = False
     program.updates = {block.vars[old]: block.vars[new] for old, new in details["updates"].items()}
+    for old, new in program.updates.items():
+        if old.name not in states or not (new.type is None or (isinstance(new.type, TensorType) and old.dtype is new.dtype)):
+            raise ModelError(f"the program's update of {old.name!r} to {new.name!r} does not fit. The bytes are damaged.")
     block.outputs = [block.vars[name] for name in details["outputs"]]
     return program
+
+
+def _details(described: str) -> dict[str, Any]:
+    """What the bytes say of the state, by the types that ``write_program`` gives it"""
+    try:
+        found = json.loads(described)
+        names = [*found["state"], *found["parameters"], *found["outputs"], *found["updates"], *found["updates"].values()]
+        lists = isinstance(found["state"], list) and isinstance(found["outputs"], list)
+        fits = lists and all(isinstance(name, str) for name in names)
+        fits = fits and all(isinstance(trainable, bool) for trainable in found["parameters"].values())
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ModelError("the bytes do not describe the state of a program. They are damaged.") from error
+    if not fits:
+        raise ModelError("the bytes do not describe the state of a program. They are damaged.")
+    return dict(found)
+
+
+def _check_named(known: set[str], names: Iterable[str], why: str) -> None:
+    for name in names:
+        if name not in known:
+            raise ModelError(f"the program's state names {name!r}, {why}. The bytes are damaged.")

@@ -7,19 +7,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from onnx import GraphProto, ModelProto, NodeProto, TrainingInfoProto
-from onnx.external_data_helper import load_external_data_for_model
 
 from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.messages import bodies_of, names_read
 from onnxgrad.core.interop.onnx_export import as_variables, write_model
-from onnxgrad.core.interop.onnx_import import from_onnx, read_model
+from onnxgrad.core.interop.onnx_import import checked, read_model, read_program
 from onnxgrad.core.interop.training_step import Fetch, to_training_step
 from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.infer import infer_leniently
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import LEARNING_RATE, Variable
 from onnxgrad.errors import ArgumentError, ModelError
+
+_ADVICE = "The file is damaged; get it anew."
 
 __all__ = ["Training", "from_training_info", "to_training_info"]
 
@@ -170,17 +172,15 @@ def from_training_info(source: str | Path | bytes | ModelProto, index: int = 0, 
     model, folder = read_model(source)
     if not 0 <= index < len(model.training_info):
         raise ModelError(f"the model holds {len(model.training_info)} training_info, so there is no number {index}.")
-    if folder is not None:
-        load_external_data_for_model(model, str(folder))
     info = model.training_info[index]
     bindings = {entry.key: entry.value for entry in info.update_binding}
     statistics = {name for node in model.graph.node if node.op_type == "BatchNormalization" for name in node.input[3:5]}
     weights = [t.name for t in model.graph.initializer if t.name in bindings and t.name not in statistics and _is_real(t)]
-    program = from_onnx(_combined(model, info), parameters=weights, expand=expand)
+    program = read_program(checked(_combined(model, info), "its training"), folder, parameters=weights, expand=expand)
     program.updates = _updates(program, info, bindings)
     _tell_inference(program, model, info)
     fetches = [program.find(v.name) for v in info.algorithm.output if v.name not in bindings.values()]
-    return Training(program, _startup(model, info, program), fetches)
+    return Training(program, _startup(model, info, folder, program), fetches)
 
 
 def _updates(program: Program, info: TrainingInfoProto, bindings: dict[str, str]) -> dict[Variable, Variable]:
@@ -188,11 +188,25 @@ def _updates(program: Program, info: TrainingInfoProto, bindings: dict[str, str]
     block = program.global_block()
     for name in [*bindings, *(t.name for t in info.algorithm.initializer if t.doc_string == LEARNING_RATE)]:
         v = _bound(block.vars.get(name), name)
+        if v.value is None:
+            raise ModelError(f"update_binding names {name!r}, which is no initializer. {_ADVICE}")
         v.persistable, v.is_data, v.entries = True, False, None
         v.doc = v.doc if name in bindings else LEARNING_RATE
     for op in block.ops:
         infer_leniently(op)  # what was known of the elements of state is true of the first step only
-    return {block.vars[name]: _bound(block.vars.get(new), new) for name, new in bindings.items()}
+    updates = {block.vars[name]: _bound(block.vars.get(new), new) for name, new in bindings.items()}
+    for old, new in updates.items():
+        _check_alike(old, new)
+    return updates
+
+
+def _check_alike(old: Variable, new: Variable) -> None:
+    """Refuse a new value of another element type or shape, as far as these are known"""
+    if new.type is None:
+        return
+    known = old.static_shape is not None and new.static_shape is not None
+    if not isinstance(new.type, TensorType) or old.dtype is not new.dtype or (known and old.static_shape != new.static_shape):
+        raise ModelError(f"training_info binds {new!r} to {old!r}, which is of another type. {_ADVICE}")
 
 
 def _tell_inference(program: Program, model: ModelProto, info: TrainingInfoProto) -> None:
@@ -205,7 +219,7 @@ def _tell_inference(program: Program, model: ModelProto, info: TrainingInfoProto
         block.vars[entry.name].declared = None
     for tensor in info.algorithm.initializer:
         v = block.vars[tensor.name]
-        assert v.value is not None
+        assert v.value is not None  # as of every initializer
         v.value = Tensor.of(v.value.numpy())  # one that is not from the file is written only where it is used
     block.outputs = block.outputs[: len(model.graph.output)]
 
@@ -230,12 +244,12 @@ def _combined(model: ModelProto, info: TrainingInfoProto) -> ModelProto:
     return whole
 
 
-def _startup(model: ModelProto, info: TrainingInfoProto, program: Program) -> Program:
+def _startup(model: ModelProto, info: TrainingInfoProto, folder: Path | None, program: Program) -> Program:
     """The initialization graph as a program that sets the state of ``program``"""
     source = ModelProto(ir_version=model.ir_version, graph=info.initialization)
     source.opset_import.extend(model.opset_import)
     source.functions.extend(model.functions)
-    startup = from_onnx(source, parameters=[])
+    startup = read_program(checked(source, "its initialization"), folder, parameters=[], expand=None)
     startup.scope = program.scope
     block = startup.global_block()
     made = {entry.key: _bound(block.vars.get(entry.value), entry.value) for entry in info.initialization_binding}
@@ -244,6 +258,8 @@ def _startup(model: ModelProto, info: TrainingInfoProto, program: Program) -> Pr
         if name in block.vars:
             block.vars[name].name = startup.fresh_name(f"{name}/initial")
         startup.names.pop(name, None)
-        assert held.value is not None
+        if not held.persistable or held.value is None:
+            raise ModelError(f"initialization_binding names {name!r}, which is no state of the training. {_ADVICE}")
+        _check_alike(held, new)
         startup.updates[startup.create_global_var(name, held.value.numpy())] = new
     return startup

@@ -26,6 +26,7 @@ __all__ = ["ROLE_KEY", "check_dims", "check_model"]
 
 ROLE_KEY = "onnxgrad.role"
 _LARGEST_OPSET = 2**31 - 1
+_LARGEST_AXIS = 2**31
 _SPARSE_BYTES, _SPARSE_GROWTH = 2**31, 1000
 _FIELDS: dict[int, str] = {
     AttributeProto.TENSOR: "t",
@@ -151,6 +152,8 @@ class _Door:
             _check_form(label, node, schema, present)
             if domain == "" and node.op_type == "Einsum":
                 _check_equation(label, node)
+            if domain == "" and node.op_type == "Split":
+                _check_split(label, node)
             if domain == "" and node.op_type in _BODIES:
                 _BODIES[node.op_type](label, node, schema)
             return
@@ -186,6 +189,8 @@ class _Door:
             return
         if kind in _FIELDS and not attribute.HasField(_FIELDS[kind]):
             raise ModelError(f"{label}: the attribute {name!r} is empty. {_ADVICE}")
+        if schema is not None and name == "axis" and abs(attribute.i) >= _LARGEST_AXIS:
+            raise ModelError(f"{label}: there is no axis {attribute.i}. {_ADVICE}")
         if schema is not None and kind in (AttributeProto.STRING, AttributeProto.STRINGS):
             for text in (attribute.s, *attribute.strings):
                 _decode(label, name, text)
@@ -217,6 +222,12 @@ def _check_equation(label: str, node: NodeProto) -> None:
     for attribute in node.attribute:
         if not attribute.ref_attr_name and not is_equation(attribute.s.decode()):
             raise ModelError(f"{label}: {attribute.s.decode()!r} is no equation. {_ADVICE}")
+
+
+def _check_split(label: str, node: NodeProto) -> None:
+    count = _attributes(node).get("num_outputs")
+    if count is not None and not count.ref_attr_name and count.i != len(node.output):
+        raise ModelError(f"{label}: num_outputs is {count.i}, but there are {len(node.output)}. {_ADVICE}")
 
 
 def _check_form(label: str, node: NodeProto, schema: Schema, present: set[str]) -> None:

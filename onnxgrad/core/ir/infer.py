@@ -250,8 +250,7 @@ def _infer(operator: Operator, strict: bool) -> _Result:
                 proto.tensor_type.elem_type = _FLOAT32.number
     opsets = [helper.make_opsetid(operator.domain, schema.since)]
     try:
-        if operator.type == "Einsum" and not is_equation(operator.attrs["equation"]):
-            raise ValueError(f"{operator.attrs['equation']!r} is no equation")  # onnx's inference would not end
+        _check_safe(operator)
         found = shape_inference.infer_node_outputs(schema.raw, node, types, data, None, opsets, _IR_VERSION)
         return _described(operator, found, as_float32)
     except Exception as error:
@@ -259,6 +258,17 @@ def _infer(operator: Operator, strict: bool) -> _Result:
             return unknown
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise IllTyped(f"{operator}: {reason}. Operands: {_operand_text(operator)}.") from error
+
+
+def _check_safe(operator: Operator) -> None:
+    """Raise ValueError for what onnx's inference would not survive, or not end on."""
+    attrs = operator.attrs
+    if operator.type == "Einsum" and not is_equation(attrs["equation"]):
+        raise ValueError(f"{attrs['equation']!r} is no equation")
+    if abs(attrs.get("axis", 0)) >= 2**31:
+        raise ValueError(f"there is no axis {attrs['axis']}")
+    if operator.type == "Split" and attrs.get("num_outputs", len(operator.outputs)) != len(operator.outputs):
+        raise ValueError(f"num_outputs is {attrs['num_outputs']}, but there are {len(operator.outputs)}")
 
 
 def _described(operator: Operator, found: dict[str, TypeProto], as_float32: bool) -> _Result:

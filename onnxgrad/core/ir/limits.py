@@ -27,8 +27,10 @@ def largest_tensor() -> int:
 
 
 def bytes_needed(dtype: DType, dims: Iterable[int]) -> int:
-    """Bytes of a tensor; exact for any size."""
-    return (math.prod(dims) * dtype.bits + 7) // 8
+    """Bytes of a tensor; exact for any size. An empty one with axes that no array can have counts as if it were not empty."""
+    sizes = list(dims)
+    beside = (math.prod(filter(None, sizes)) * dtype.bits + 7) // 8
+    return 0 if 0 in sizes and beside < 2**63 else beside
 
 
 def is_overgrown(written: int, called: int) -> bool:

@@ -229,7 +229,13 @@ def propagate_entries(operator: Operator, type: Type | None) -> Entries | None:
     if type.dims is None or len(type.dims) > 1 or (type.dims and not isinstance(type.dims[0], int)):
         return None
     found = rule(operator)
-    return None if found is None or len(found) > _LONGEST else tuple(found)
+    if found is None or len(found) > _LONGEST:
+        return None
+    unsigned = type.dtype.name.startswith("u")
+    end = 2**type.dtype.bits if unsigned else 2 ** (type.dtype.bits - 1)
+    start = 0 if unsigned else -end
+    # What does not fit wraps around when it is computed.
+    return tuple(None if isinstance(entry, int) and not start <= entry < end else entry for entry in found)
 
 
 def _of_shape(operator: Operator) -> Entries | None:

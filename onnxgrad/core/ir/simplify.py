@@ -73,6 +73,14 @@ def _same_shape(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Var
     return x if isinstance(x, Variable) and _is_shape_of(x, target) else None
 
 
+def _expand(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
+    """What has no elements is a constant: onnxruntime's optimiser drops an Expand of one row to none, and keeps the row."""
+    x, target = args[0], known_ints(_argument(args, kwargs, 1, "shape"))
+    if isinstance(x, Variable) and target is not None and 0 in target and x.static_shape is not None:
+        return op.constant(np.zeros(np.broadcast_shapes(x.static_shape, target)), x.dtype)
+    return _same_shape(op, args, kwargs)
+
+
 def _cast(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
     x = args[0]
     return x if x.type is not None and x.dtype.number == kwargs["to"] else None
@@ -115,7 +123,7 @@ SIMPLER: dict[str, Callable[[Builder, Sequence[Any], dict[str, Any]], Variable |
     "Concat": _concat,
     "Size": _size,
     "Shape": _shape,
-    "Expand": _same_shape,
+    "Expand": _expand,
     "Reshape": _same_shape,
     "Cast": _cast,
     "Transpose": _transpose,

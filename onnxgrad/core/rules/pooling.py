@@ -13,6 +13,9 @@ from onnxgrad.core.rules.registry import gradient
 from onnxgrad.core.rules.window import window_of
 from onnxgrad.errors import UnsupportedGradient
 
+_MOST_COUNTED = 2**16
+"""Windows along an axis whose elements are counted when the rule is written."""
+
 
 @gradient("MaxPool")
 def max_pool(op, node, gy, gindices=None):
@@ -95,7 +98,7 @@ def _window_counts(op: Builder, node: Any, window: Any, gy: Variable) -> Any:
     if not node.attr("ceil_mode") and (include or unpadded):
         return float(np.prod(window.kernel))
     outputs = gy.static_shape
-    if window.static and outputs is not None:
+    if window.static and outputs is not None and max(outputs[2:], default=0) < _MOST_COUNTED:
         return op.constant(_count_static(window, outputs[2:], include).astype(gy.dtype.numpy))
     lead = [0, 0]
     space = op.Concat([1, 1], op.Shape(window.x, start=2), axis=0)
@@ -116,9 +119,9 @@ def _count_static(window: Any, outputs: Any, include: int) -> Any:
         low, high = (-window.begin[i], window.sizes[i] + window.end[i]) if include else (0, window.sizes[i])
         line = []
         for o in range(outputs[i]):
-            start = o * window.strides[i] - window.begin[i]
-            taps = [start + k * window.dilations[i] for k in range(window.kernel[i])]
-            line.append(sum(low <= tap < high for tap in taps))
+            start, step = o * window.strides[i] - window.begin[i], window.dilations[i]
+            first, last = -((start - low) // step), -((start - high) // step)
+            line.append(max(0, min(last, window.kernel[i]) - max(first, 0)))
         counts = counts * np.reshape(line, [-1 if axis == 2 + i else 1 for axis in range(2 + window.rank)])
     return counts
 

@@ -13,11 +13,12 @@ from onnxgrad.core.interop.optimised import restore_order
 __all__ = ["open_session"]
 
 
-def open_session(message: bytes, options: Any, providers: list[Any], folder: Path) -> Any:
+def open_session(message: bytes, options: Any, providers: list[Any], folder: Path, unsafe: list[str]) -> Any:
     """A session on ``message``, from the file that an earlier call left in ``folder`` if there is one.
 
     The file holds what the extended level of onnxruntime makes of the graph for these providers, which does not depend on the
-    machine, and is opened without optimisation. Its name is a hash of the message, onnxruntime's version and the providers.
+    machine, and is opened without optimisation; ``unsafe`` passes are left out. Its name is a hash of the message, onnxruntime's
+    version and the providers.
     """
     import onnxruntime
 
@@ -36,11 +37,11 @@ def open_session(message: bytes, options: Any, providers: list[Any], folder: Pat
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             written = Path(scratch) / path.name
             options.optimized_model_filepath = str(written)
-            session = onnxruntime.InferenceSession(message, options, providers=providers)
+            session = onnxruntime.InferenceSession(message, options, providers=providers, disabled_optimizers=unsafe)
             restore_order(written)
             os.replace(written, path)
             return session
     except Exception:
         # Either onnxruntime refuses the graph, and says so again, or the folder cannot be written: then nothing is kept in it.
         options.optimized_model_filepath = ""
-        return onnxruntime.InferenceSession(message, options, providers=providers)
+        return onnxruntime.InferenceSession(message, options, providers=providers, disabled_optimizers=unsafe)

@@ -23,6 +23,7 @@ from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
 from onnxgrad.core.runtime.denormals import OPTION, FloatingPointMode, can_flush
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.runtime.saved import open_session
+from onnxgrad.core.runtime.unsafe import unsafe_passes
 from onnxgrad.errors import ExecutionError, ProviderError
 
 __all__ = ["Prepared", "SessionCache", "prepare"]
@@ -144,9 +145,10 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
         message = write_model(graph, embeds=True, apart=apart).SerializeToString()
         # The option would change the mode of this thread for good.
         with FloatingPointMode(flushes=False):
+            unsafe = unsafe_passes(graph.operators)
             if saved is not None and place.device == "cpu":
-                return open_session(message, options, providers, saved)
-            session = onnxruntime.InferenceSession(message, options, providers=providers)
+                return open_session(message, options, providers, saved, unsafe)
+            session = onnxruntime.InferenceSession(message, options, providers=providers, disabled_optimizers=unsafe)
     except Exception as error:
         raise ExecutionError(_refusal(graph, place, error)) from error
     if place.device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():

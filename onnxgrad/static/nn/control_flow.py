@@ -253,6 +253,8 @@ class _LoopWriter:
         if len(program.parameters) != parameters:
             raise ArgumentError("while_loop: the body makes parameters and changes a shape. Make the parameters before the loop.")
         program.names, program.blocks = dict(names), list(blocks)
+        for name in program.global_block().vars:
+            program.names.setdefault(name, 0)  # constants of the first body
         state.current.names.counts.clear()
         state.current.names.counts.update(counts)
         return self.write(types)

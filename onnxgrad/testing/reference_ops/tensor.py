@@ -131,6 +131,14 @@ class Softsign(OpRun):
 
 
 @corrected
+class Mean(OpRun):
+    """Adds in place to the first operand, which may be smaller than the result."""
+
+    def _run(self, *args):
+        return (np.asarray(sum(args[1:], args[0]) / len(args)).astype(args[0].dtype),)
+
+
+@corrected
 class OneHot(OpRun):
     """A depth of shape [1] is refused, an index out of range wraps around."""
 

@@ -1,5 +1,7 @@
 """What the door refuses: one small model for each kind of damage that fuzzing found, and none of the real ones."""
 
+import time
+
 import numpy as np
 import onnx
 import pytest
@@ -8,7 +10,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper, parser
 import onnxgrad as og
 from onnxgrad.core.interop.validate import check_model
 from onnxgrad.core.rules.registry import find_entry
-from onnxgrad.errors import ExternalDataError, IllTyped, ModelError, RuleError
+from onnxgrad.errors import ExecutionError, ExternalDataError, IllTyped, ModelError, RuleError
 from tests.core.rules import official_cases
 from tests.real_models import ALL
 
@@ -50,6 +52,16 @@ class TestWhatIsFineStays:
         found.graph.node[0].input[:] = ["x", "", ""]
         assert og.from_onnx(found).outputs[0].dims == (2,)
 
+    def test_an_empty_name_at_the_end_does_not_reach_onnxruntime(self):
+        """It ends the process on this one"""
+        found = model("(float[2, 3] x, float[3] w) => (float[2, 3] y) { y = LayerNormalization(x, w) }")
+        found.graph.node[0].input.append("")
+        program = og.from_onnx(found)
+        feed = {"x": np.array([[1, 2, 3], [1, 1, 4]], "f4"), "w": np.ones(3, "f4")}
+        (y,) = og.Executor().run(program, feed, program.outputs)
+        np.testing.assert_allclose(y.mean(axis=1), 0, atol=1e-6)
+        assert list(og.to_onnx(program).graph.node[0].input) == ["x", "w", ""]
+
     def test_a_file_of_another_domain_needs_no_standard_opset(self):
         found = model("(float[2] x) => (float[2] y) { y = own.Spin(x) }", '<ir_version: 8, opset_import: ["own": 1]> g ')
         assert len(og.from_onnx(found).global_block().ops) == 1
@@ -79,6 +91,25 @@ class TestNodes:
         damaged = model("(float[2] x) => (float[2] y) { y = Sum(x, x) }")
         damaged.graph.node[0].input[1] = ""
         refused(damaged, "the input 'data_0' is missing")
+
+    def test_an_axis_that_no_tensor_has(self):
+        """onnx's inference ends the process on it, also where a function is given the number"""
+        node = f"y, m = LayerNormalization <axis = {2**63 - 1}> (x, w)"
+        refused(model(f"(float[3, 4] x, float[4] w) => (float[3, 4] y) {{ {node} }}"), "there is no axis 9223372036854775807")
+        called = model(
+            f"(float[3, 4] x, float[4] w) => (float[3, 4] y) {{ y, m = own.f <a = {2**63 - 1}> (x, w) }}"
+            ' <domain: "own", opset_import: ["": 17]> f <a> (x, w) => (y, m) { y, m = LayerNormalization <axis: int = @a> (x, w) }'
+        )
+        program = og.from_onnx(called)
+        program.inputs[0].stop_gradient = False
+        found = og.gradients(program.outputs[:1], program.inputs[:1])
+        with pytest.raises(ExecutionError, match="LayerNormalization"):
+            og.Executor().run(program, {"x": np.ones((3, 4), "f4"), "w": np.ones(4, "f4")}, found)
+
+    def test_a_split_into_another_number_than_its_results(self):
+        """onnx's inference ends the process on it"""
+        text = "(float[2, 6] x) => (float[2, 3] y, float[2, 3] z) { y, z = Split <axis = 1, num_outputs = 1> (x) }"
+        refused(model(text, '<ir_version: 8, opset_import: ["": 18]> g '), "num_outputs is 1, but there are 2")
 
     def test_an_attribute_given_twice(self):
         damaged = model("(float[2] x) => (float[2] y) { y = Softmax <axis = 0> (x) }")
@@ -357,6 +388,25 @@ class TestBehindTheDoor:
         found = model("(float[2] x) => (y) { y = SequenceMap(x) }", '<ir_version: 8, opset_import: ["": 11]> g ')
         program = og.from_onnx(found)
         assert "SequenceMap" in str(og.explain(program))
+
+    @pytest.mark.parametrize("attributes", ["kernel_shape = [16777216]", "kernel_shape = [5], pads = [2, 2147483647]"])
+    def test_a_pool_far_larger_than_the_image_takes_no_time(self, attributes):
+        node = f"AveragePool <ceil_mode = 1, count_include_pad = 1, {attributes}> (x)"
+        text = f"(float[1, 1, 4] x) => (float[1, 1, W] y) {{ y = {node} }}"
+        program = og.from_onnx(model(text, '<ir_version: 10, opset_import: ["": 22]> g '))
+        program.inputs[0].stop_gradient = False
+        started = time.perf_counter()
+        og.gradients(program.outputs, program.inputs)
+        assert time.perf_counter() - started < 2
+
+    def test_an_empty_result_with_an_axis_that_no_array_has(self):
+        node = 'DepthToSpace <blocksize = 2147483647, mode = "DCR"> (x)'
+        with pytest.raises(ModelError, match="more than this machine has"):
+            og.from_onnx(model(f"(float[64, 8, 2, 3] x) => (y) {{ y = {node} }}"))
+
+    def test_a_size_that_wraps_around_is_unknown(self):
+        text = f"(float[2, 3] x) => (y) <int64[1] least = {{{-(2**63)}}}> {{ s = Shape(x)  d = Sub(s, least)  y = ConstantOfShape(d) }}"
+        assert og.from_onnx(model(text)).outputs[0].dims == (None, None)
 
     def test_sizes_are_never_negative(self):
         program = og.from_onnx(

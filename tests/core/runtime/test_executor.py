@@ -200,7 +200,7 @@ def test_cuda_that_does_not_start_is_not_replaced_by_the_cpu_silently(monkeypatc
     session = onnxruntime.InferenceSession
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
-    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda model, options, providers: session(model, options))
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda model, options, providers, **passes: session(model, options))
     x = static.data("x", [2])
     with pytest.raises(errors.ProviderError, match="could not start CUDA"):
         static.Executor(static.CUDAPlace(0)).run(feed={"x": np.ones(2, np.float32)}, fetch_list=[x * 2.0])
