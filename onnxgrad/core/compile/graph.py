@@ -13,6 +13,7 @@ import numpy as np
 from onnxgrad.core.compile.order import order_for_memory
 from onnxgrad.core.compile.plan import make_plan
 from onnxgrad.core.compile.providers import lower
+from onnxgrad.core.compile.windows import settle_pools
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.copying import Copy
 from onnxgrad.core.ir.operator import Operator, Role
@@ -175,6 +176,8 @@ def compile(
     if ordered and (graph.program.opset_version() or 1) > NEWEST:
         graph.program.functions = {key: f.copy(graph.program.functions) for key, f in graph.program.functions.items()}
         lift(graph.program)
+        graph.take_constants()
+    if not graph.is_whole and settle_pools(graph.program.global_block()):
         graph.take_constants()
     if provider is not None:
         lower(graph, provider)
