@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from onnxgrad.core.compile.branches import choose_branches
 from onnxgrad.core.compile.order import order_for_memory
 from onnxgrad.core.compile.plan import make_plan
 from onnxgrad.core.compile.providers import lower
@@ -177,8 +178,10 @@ def compile(
         graph.program.functions = {key: f.copy(graph.program.functions) for key, f in graph.program.functions.items()}
         lift(graph.program)
         graph.take_constants()
-    if not graph.is_whole and settle_pools(graph.program.global_block()):
-        graph.take_constants()
+    if not graph.is_whole:
+        choose_branches(graph)
+        if settle_pools(graph.program.global_block()):
+            graph.take_constants()
     if provider is not None:
         lower(graph, provider)
     if ordered or provider is not None:
