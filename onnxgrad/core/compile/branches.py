@@ -74,15 +74,15 @@ def _inline(op: Operator, branch: Block, block: Block) -> list[Operator]:
         inner.block = block
         for body in inner.blocks():
             body.parent = block
-        for i, v in enumerate(inner.outputs):
-            if v is None:
+        for i, made_here in enumerate(inner.outputs):
+            if made_here is None:
                 continue
-            if v in results:
-                inner.outputs[i] = results[v]
-                results[v].op = inner
+            if made_here in results:
+                inner.outputs[i] = results[made_here]
+                results[made_here].op = inner
             else:
-                v._name, v.block = program.fresh_name(v.name), block
-                block.register(v)
+                made_here._name, made_here.block = program.fresh_name(made_here.name), block
+                block.register(made_here)
     return [*branch.ops, *copies]
 
 

@@ -20,9 +20,9 @@ def if_(op, node, *gys):
     bodies = {}
     branches = ("then_branch", "else_branch")
     returned = zip(*(node.attr(name).outputs for name in branches), strict=True)
-    gys = [_without_shape(op, g, y, of_branches) for g, y, of_branches in zip(gys, node.outputs, returned, strict=True)]
+    arriving = [_without_shape(op, g, y, of_branches) for g, y, of_branches in zip(gys, node.outputs, returned, strict=True)]
     for name in branches:
-        branch, found = node.differentiate_body(node.attr(name), op.block, gys, wanted)
+        branch, found = node.differentiate_body(node.attr(name), op.block, arriving, wanted)
         build = Builder(branch, key="zero", role=Role.BACKWARD)
         finish_body(branch, [zeros_like(build, v) if g is None else g for v, g in zip(wanted, found, strict=True)], build)
         bodies[name] = branch

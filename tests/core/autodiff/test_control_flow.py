@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 
 import onnxgrad as og
-from onnxgrad import static
+from onnxgrad import errors, static
 from onnxgrad.testing import evaluate
 
 HEAD = '<ir_version: 10, opset_import: ["": 18]> f '
@@ -101,3 +101,26 @@ def test_a_branch_with_a_recurrent_layer_beside_one_of_another_rank(taken):
     expected = og.Executor().run(plain, feed, og.gradients(plain.outputs, plain.inputs))
     for a, b in zip(values, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize("element", ["float[2]", "float[]"])
+def test_a_scan_whose_operands_have_no_declared_rank(element, reverse):
+    """onnxruntime runs no Scan with a result of unknown rank, such as the sum of the gradients of w"""
+    text = f"""(float[] x, float[] h, float[] w) => (float[] y, float[] ys) {{
+      y, ys = Scan <num_scan_inputs=1, scan_input_directions=[{reverse}],
+        body = b (float[2] s, {element} e) => (float[2] t, float[2] o) {{
+          m = MatMul (s, w) q = Add (m, e) t = Tanh (q) o = Mul (t, e) }}> (h, x) }}"""
+    feed = {"x": np.linspace(-1, 1, 8).reshape(4, 2), "h": X, "w": np.array([[0.3, 0.2], [-0.4, 0.6]])}
+    check(text, feed, ranked=False)
+    swapped = text.replace("y, ys = Scan", "z, y = Scan").replace("(float[] y, float[] ys)", "(float[] y)")
+    check(swapped, feed, ranked=False)
+
+
+def test_a_scan_along_another_axis_of_elements_of_unknown_rank_is_refused():
+    text = """(float[] x, float[2] h, float[] w) => (float[] y) {
+      y = Scan <num_scan_inputs=1, scan_input_axes=[1], body = b (float[2] s, float[] e) => (float[2] t) {
+        m = MatMul (s, w) q = Add (m, e) t = Tanh (q) }> (h, x) }"""
+    program = program_of(text)
+    with pytest.raises(errors.UnsupportedGradient, match="rank of .* in its body is unknown"):
+        og.gradients(program.outputs, program.inputs)
