@@ -122,5 +122,5 @@ def test_a_scan_along_another_axis_of_elements_of_unknown_rank_is_refused():
       y = Scan <num_scan_inputs=1, scan_input_axes=[1], body = b (float[2] s, float[] e) => (float[2] t) {
         m = MatMul (s, w) q = Add (m, e) t = Tanh (q) }> (h, x) }"""
     program = program_of(text)
-    with pytest.raises(errors.UnsupportedGradient, match="rank of .* in its body is unknown"):
+    with pytest.raises(errors.UnsupportedGradient, match=r"rank of .* in its body is unknown"):
         og.gradients(program.outputs, program.inputs)
