@@ -14,6 +14,7 @@ from onnxgrad.core.compile.branches import choose_branches
 from onnxgrad.core.compile.order import order_for_memory
 from onnxgrad.core.compile.plan import make_plan
 from onnxgrad.core.compile.providers import lower
+from onnxgrad.core.compile.statistics import protect_statistics
 from onnxgrad.core.compile.windows import settle_pools
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.copying import Copy
@@ -180,7 +181,8 @@ def compile(
         graph.take_constants()
     if not graph.is_whole:
         choose_branches(graph)
-        if settle_pools(graph.program.global_block()):
+        main = graph.program.global_block()
+        if settle_pools(main) | protect_statistics(main, {v for _, v in graph.outputs}):
             graph.take_constants()
     if provider is not None:
         lower(graph, provider)
