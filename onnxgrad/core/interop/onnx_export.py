@@ -126,7 +126,17 @@ def write_model(graph: Graph, values: dict[Variable, np.ndarray[Any, Any]] | Non
     _Writer(graph.scope, values or {}, keeps_sparse=graph.is_whole, embeds=embeds).write_main(model.graph, graph)
     for function in graph.program.functions.values():
         model.functions.append(_write_function(function))
+    if 0 < model.ir_version < _FREE_INITIALIZERS and len(model.graph.input) < _leaves(model.graph):
+        model.ir_version = _FREE_INITIALIZERS
     return model
+
+
+_FREE_INITIALIZERS = 4
+"""The first version of the format that does not want every initializer among the inputs."""
+
+
+def _leaves(graph: GraphProto) -> int:
+    return len({v.name for v in graph.input} | {tensor.name for tensor in graph.initializer})
 
 
 def _write_header(model: ModelProto, graph: Graph) -> None:

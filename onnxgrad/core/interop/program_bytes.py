@@ -68,8 +68,8 @@ def parse_program(data: bytes) -> Program:
     states = set(details["state"])
     block.inputs = [v for v in block.inputs if v.name not in states]
     for name in states:
-        block.vars[name].persistable = True
         block.vars[name].is_data = False
+        block.vars[name].persistable = True
     program.updates = {block.vars[old]: block.vars[new] for old, new in details["updates"].items()}
     block.outputs = [block.vars[name] for name in details["outputs"]]
     return program
