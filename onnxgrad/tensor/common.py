@@ -30,6 +30,7 @@ __all__ = [
     "layer_for",
     "log_add_exp",
     "normal_axis",
+    "positive",
     "promoted",
     "running",
     "scalar",
@@ -165,7 +166,19 @@ def integers(value: Any, function: str) -> list[int]:
     """A list of ints from an int, a list or an integer array."""
     if is_variable(value):
         raise ArgumentTypeError(f"{function}: this argument must be known when the program is built, not a Variable.")
-    return [int(n) for n in np.asarray(value).reshape(-1)]
+    try:
+        return [int(n) for n in np.asarray(value).reshape(-1)]
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(f"{function} takes ints here, not {value!r}.") from error
+
+
+def positive(value: Any, function: str, what: str) -> int:
+    """An int above 0."""
+    if not isinstance(value, (int, np.integer)):
+        raise ArgumentTypeError(f"{function}: {what} is an int, not {type(value).__name__}.")
+    if value < 1:
+        raise ArgumentError(f"{function}: {what} is {value}; there is at least 1.")
+    return int(value)
 
 
 def shape_operand(op: Builder, shape: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import Shape, as_operand, integers, known_dim, normal_axis, shape_operand
+from onnxgrad.tensor.common import Shape, as_operand, integers, known_dim, normal_axis, positive, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
 
@@ -87,7 +87,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variabl
     """Parts of ``x`` along ``axis``: a number of equal ones, or of given sizes (one may be -1).
 
     Raises:
-        ArgumentError: if the axis is not divisible, or a size is unknown where it is needed.
+        ArgumentError: if the axis is not divisible, there is no part, or a size is unknown where it is needed.
 
     Example:
         >>> [part.shape for part in paddle.split(static.data("x", [None, 6]), [1, -1], axis=1)]
@@ -97,13 +97,16 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variabl
     (axis,) = integers(axis.value.numpy() if is_variable(axis) and axis.value is not None else axis, "split")
     axis = normal_axis(axis, x.ndim, "split")
     if isinstance(num_or_sections, (int, np.integer)):
-        size = x.shape[axis]
+        size, num_or_sections = x.shape[axis], positive(num_or_sections, "split", "the number of parts")
         if size >= 0 and size % num_or_sections:
             raise ArgumentError(f"split: axis {axis} has {size} elements, which {num_or_sections} does not divide.")
         if num_or_sections == 1:
             return [layer.result("Identity", x)]
-        return layer.results(int(num_or_sections), "Split", x, axis=axis, num_outputs=int(num_or_sections))
-    return _split_sizes(layer, x, integers(list(num_or_sections), "split"), axis)
+        return layer.results(num_or_sections, "Split", x, axis=axis, num_outputs=num_or_sections)
+    sizes = integers(num_or_sections, "split") if isinstance(num_or_sections, Sequence) else []
+    if not sizes or sizes.count(-1) > 1 or min(sizes) < -1:
+        raise ArgumentError(f"split takes a number of parts or their sizes, of which one may be -1, not {num_or_sections!r}.")
+    return _split_sizes(layer, x, sizes, axis)
 
 
 def _split_sizes(layer: LayerHelper, x: Variable, sizes: list[int], axis: int) -> list[Variable]:
@@ -118,6 +121,9 @@ def _split_sizes(layer: LayerHelper, x: Variable, sizes: list[int], axis: int) -
 def tensor_split(x: Variable, num_or_indices: int | Sequence[int], axis: int = 0, name: str | None = None) -> list[Variable]:
     """Parts along ``axis`` as equal as possible, or cut at indices.
 
+    Raises:
+        ArgumentError: if there is no part, or the size of the axis is unknown.
+
     Example:
         >>> [part.shape for part in paddle.tensor_split(static.data("x", [7]), 3)]
         [(3,), (2,), (2,)]
@@ -126,8 +132,9 @@ def tensor_split(x: Variable, num_or_indices: int | Sequence[int], axis: int = 0
     axis = normal_axis(axis, x.ndim, "tensor_split")
     size = known_dim(x, axis, "tensor_split")
     if isinstance(num_or_indices, (int, np.integer)):
-        least, more = divmod(size, int(num_or_indices))
-        sizes = [least + 1] * more + [least] * (int(num_or_indices) - more)
+        count = positive(num_or_indices, "tensor_split", "the number of parts")
+        least, more = divmod(size, count)
+        sizes = [least + 1] * more + [least] * (count - more)
     else:
         ends = [min(max(i + size if i < 0 else i, 0), size) for i in integers(num_or_indices, "tensor_split")]
         starts = [0, *ends]

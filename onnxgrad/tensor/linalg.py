@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError, NotOffered
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, integers, known_dim, normal_axis, promoted
 from onnxgrad.tensor.layer import LayerHelper
 
@@ -146,18 +146,30 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
     Args:
         axes: how many last axes of ``x`` meet the first of ``y``; or a list of axes of each.
 
+    Raises:
+        ArgumentError: if the two lists are not equally long, name an axis twice or one that there is not.
+
     Example:
         >>> paddle.tensordot(static.data("x", [2, 3, 4]), static.data("y", [4, 3, 5]), ([1, 2], [1, 0])).shape
         (2, 5)
     """
     layer = LayerHelper("tensordot", x, y, name=name)
-    if isinstance(axes, int):
+    if isinstance(axes, (int, np.integer)):
+        if not 0 <= axes <= min(x.ndim, y.ndim):
+            raise ArgumentError(f"tensordot: axes={axes} of variables with {x.ndim} and {y.ndim} axes. Give fewer.")
         first, second = list(range(x.ndim - axes, x.ndim)), list(range(axes))
     else:
-        pairs = [integers(item, "tensordot") for item in axes] if any(np.ndim(item) for item in axes) else [list(axes)]
+        if not isinstance(axes, (Sequence, np.ndarray)):
+            raise ArgumentTypeError(f"tensordot: axes is an int or lists of ints, not {type(axes).__name__}.")
+        nested = any(isinstance(item, (Sequence, np.ndarray)) for item in axes)
+        pairs = [integers(item, "tensordot") for item in axes] if nested else [integers(axes, "tensordot")]
+        if len(pairs) > 2 or len(pairs[0]) != len(pairs[-1]):
+            raise ArgumentError(f"tensordot: axes={axes!r} does not name equally many axes of both variables.")
         first, second = pairs if len(pairs) == 2 else (pairs[0], pairs[0])
         first = [normal_axis(a, x.ndim, "tensordot") for a in first]
         second = [normal_axis(a, y.ndim, "tensordot") for a in second]
+        if len({*first}) < len(first) or len({*second}) < len(second):
+            raise ArgumentError(f"tensordot: axes={axes!r} names an axis twice.")
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     left, right = list(letters[: x.ndim]), list(letters[x.ndim : x.ndim + y.ndim])
     for a, b in zip(first, second, strict=True):

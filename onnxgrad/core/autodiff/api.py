@@ -147,7 +147,12 @@ def gradients(
     input_list = _as_list(inputs, "inputs")
     cotangents: list[Variable | None] = [None] * len(target_list)
     if target_gradients is not None:
-        cotangents = [target_gradients] if isinstance(target_gradients, Variable) else list(target_gradients)
+        cotangents = [target_gradients] if isinstance(target_gradients, (Variable, str)) else list(target_gradients)
+        for cotangent in cotangents:
+            if cotangent is not None and not isinstance(cotangent, Variable):
+                raise NotAVariable(
+                    f"target_gradients holds Variables and None, not {type(cotangent).__name__}. Use program.constant(array)."
+                )
     if not target_list:
         raise ArgumentError("gradients needs at least one target.")
     if len(cotangents) != len(target_list):

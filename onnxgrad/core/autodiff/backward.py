@@ -25,6 +25,7 @@ from onnxgrad.core.ir.types import OptionalType, SequenceType, TensorType, merge
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.contrib import DOMAIN, is_contrib
 from onnxgrad.core.rules.accumulate import add_up, conform, unbroadcast
+from onnxgrad.core.rules.common import with_rank
 from onnxgrad.core.rules.registry import Entry, find_entry
 from onnxgrad.errors import RuleError, UnsupportedGradient
 
@@ -170,7 +171,7 @@ class Walk:
         if contributions is None:
             return self.gradients.get(v)
         total = add_up(self.builder(v.grad_name), contributions)
-        if total.name == "" and total.op is not None:
+        if total.name == "" and total.op is not None and total.block is self.block:
             total.type = _stamp(v, total)
             total._name = v.grad_name
         self.gradients[v] = total
@@ -311,9 +312,10 @@ class Walk:
 
     def as_type_of(self, v: Variable, g: Variable) -> Variable:
         """``g`` with v's rank: the branches of an If may differ, and files declare wrong ones for the If itself."""
-        if v.rank is None or g.rank is None or v.rank == g.rank:
+        if v.rank is None or v.rank == g.rank:
             return g
-        copy: Variable = self.builder(v.name).Identity(g)
+        builder = self.builder(v.name)
+        copy = with_rank(builder, g, v.rank) if g.rank is None else builder.Identity(g)
         copy.type = v.type
         return copy
 

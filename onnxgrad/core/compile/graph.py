@@ -10,9 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from onnxgrad.core.compile.branches import choose_branches
 from onnxgrad.core.compile.order import order_for_memory
 from onnxgrad.core.compile.plan import make_plan
 from onnxgrad.core.compile.providers import lower
+from onnxgrad.core.compile.statistics import protect_statistics
+from onnxgrad.core.compile.windows import settle_pools
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.copying import Copy
 from onnxgrad.core.ir.operator import Operator, Role
@@ -176,6 +179,11 @@ def compile(
         graph.program.functions = {key: f.copy(graph.program.functions) for key, f in graph.program.functions.items()}
         lift(graph.program)
         graph.take_constants()
+    if not graph.is_whole:
+        choose_branches(graph)
+        main = graph.program.global_block()
+        if settle_pools(main) | protect_statistics(main, {v for _, v in graph.outputs}):
+            graph.take_constants()
     if provider is not None:
         lower(graph, provider)
     if ordered or provider is not None:

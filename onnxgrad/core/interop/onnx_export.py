@@ -34,7 +34,7 @@ from onnxgrad.core.ir.program import Function, Program
 from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.types import shown_type
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import FetchError, NotInitialized
+from onnxgrad.errors import ArgumentTypeError, FetchError, NotInitialized
 
 __all__ = ["Values", "as_variables", "save_graph", "save_onnx", "to_onnx", "write_model"]
 
@@ -58,6 +58,7 @@ def to_onnx(
     Raises:
         ArgumentError: if ``outputs`` is None and the program has no outputs of its own, or no lowering has this name.
         FetchError: if an output is not in the program.
+        ArgumentTypeError: if an output is neither a variable nor a name.
         NotInitialized: if a weight has no value yet.
     """
     chosen = None if outputs is None else as_variables(program, outputs)
@@ -101,6 +102,8 @@ def as_variables(program: Program, outputs: Sequence[Variable | str] | Variable 
     items = [outputs] if isinstance(outputs, (Variable, str)) else list(outputs)
     found = []
     for item in items:
+        if not isinstance(item, (Variable, str)):
+            raise ArgumentTypeError(f"outputs are variables or names, not {type(item).__name__}. Leave None out of gradients.")
         v = item if isinstance(item, Variable) else program.global_block().vars.get(item)
         if v is None or v.block.program is not program:
             name = item if isinstance(item, str) else item.name
@@ -146,7 +149,13 @@ def write_model(
     )
     for function in graph.program.functions.values():
         model.functions.append(_write_function(function))
+    if 0 < model.ir_version < _FREE_INITIALIZERS and {v.name for v in graph.initializers} - {v.name for v in graph.inputs}:
+        model.ir_version = _FREE_INITIALIZERS
     return model
+
+
+_FREE_INITIALIZERS = 4
+"""The first version of the format that does not want every initializer among the inputs."""
 
 
 def _write_header(model: ModelProto, graph: Graph) -> None:
@@ -210,8 +219,13 @@ class _Writer:
                     stored.append(Stored(proto.initializer.pop()))
         for op in graph.operators:
             self._write_node(proto.node.add(), op)
-        for v in graph.program.global_block().value_infos:
-            proto.value_info.add().CopyFrom(v.declared)
+        self._write_types(proto, graph.program.global_block())
+
+    def _write_types(self, proto: GraphProto, block: Block) -> None:
+        """Types of inner values that the file declares; a rewriting may have changed them."""
+        for v in block.value_infos:
+            if v.declared is not None or v.type is not None:
+                self._write_info(proto.value_info.add(), v, v.name)
 
     def _write_info(self, info: ValueInfoProto, v: Variable, name: str) -> None:
         if v.declared is not None and v.declared.name == name:
@@ -320,8 +334,7 @@ class _Writer:
             self._write_initializer(proto, v)
         for op in body.ops:
             self._write_node(proto.node.add(), op)
-        for v in body.value_infos:
-            proto.value_info.add().CopyFrom(v.declared)
+        self._write_types(proto, body)
 
 
 def _write_function(function: Function) -> Any:

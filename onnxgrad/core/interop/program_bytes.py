@@ -76,8 +76,8 @@ def parse_program(data: bytes) -> Program:
     states = {*details["state"], *details["parameters"]}
     block.inputs = [v for v in block.inputs if v.name not in states]
     for name in states:
-        block.vars[name].persistable = True
         block.vars[name].is_data = False
+        block.vars[name].persistable = True
     program.updates = {block.vars[old]: block.vars[new] for old, new in details["updates"].items()}
     for old, new in program.updates.items():
         if old.name not in states or not (new.type is None or (isinstance(new.type, TensorType) and old.dtype is new.dtype)):

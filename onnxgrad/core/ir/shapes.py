@@ -160,11 +160,20 @@ def _sliced(dim: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
 def _pool(operator: Operator) -> Dims | None:
     """With ceil_mode a window that would start behind the data is left out, which onnx's inference forgets."""
     x, attrs = operator.inputs[0], operator.attrs
-    if x is None or x.dims is None or not attrs.get("ceil_mode", 0) or attrs.get("auto_pad", "NOTSET") != "NOTSET":
+    if x is None or x.dims is None:
         return None
-    rank = len(x.dims) - 2
+    rank, mode = len(x.dims) - 2, attrs.get("auto_pad", "NOTSET")
     ones = [1] * rank
     strides, dilations, pads = attrs.get("strides") or ones, attrs.get("dilations") or ones, attrs.get("pads") or [0] * 2 * rank
+    if mode in ("SAME_UPPER", "SAME_LOWER"):
+        # Of dilated windows, onnxruntime places fewer than the specification says.
+        plain = all(dilation == 1 for dilation in dilations)
+        sizes = [-(-n // s) if plain and isinstance(n, int) else None for n, s in zip(x.dims[2:], strides, strict=True)]
+        return (*x.dims[:2], *sizes)
+    if not attrs.get("ceil_mode", 0):
+        return None
+    if mode == "VALID":
+        pads = [0] * 2 * rank
     dims: list[Dim] = list(x.dims)
     for i, size in enumerate(x.dims[2:]):
         if not isinstance(size, int):
@@ -214,7 +223,7 @@ FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "STFT": _stft,
 }
 
-OVERRULES = ("Einsum",)
+OVERRULES = ("Einsum", "AveragePool", "LpPool", "MaxPool")
 """Operators of which onnx's inference claims wrong sizes, so that nothing of it is kept."""
 
 

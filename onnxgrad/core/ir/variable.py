@@ -32,6 +32,7 @@ class Variable(Arithmetic):
     __slots__ = (
         "__weakref__",
         "_name",
+        "_persistable",
         "_stop",
         "block",
         "declared",
@@ -40,7 +41,6 @@ class Variable(Arithmetic):
         "is_data",
         "metadata",
         "op",
-        "persistable",
         "type",
         "value",
     )
@@ -54,7 +54,7 @@ class Variable(Arithmetic):
         self.value: Tensor | None = None
         self.entries: Entries | None = None
         self._stop: bool | None = None
-        self.persistable = False
+        self._persistable = False
         self.is_data = False
         self.declared: Any = None
         self.doc = ""
@@ -99,6 +99,18 @@ class Variable(Arithmetic):
         if dims is None:
             raise ProgramError(f"the rank of {self.name} is not known. Use .dims to test for that.")
         return tuple(dim if isinstance(dim, int) else -1 for dim in dims)
+
+    @property
+    def persistable(self) -> bool:
+        """Whether the value lives in the scope between runs. Setting it on what is computed or fed has no effect: any value can be
+        fetched without it.
+        """
+        return self._persistable
+
+    @persistable.setter
+    def persistable(self, persistable: bool) -> None:
+        if self.value is not None or (self.op is None and not self.is_data):
+            self._persistable = bool(persistable)
 
     @property
     def static_shape(self) -> tuple[int, ...] | None:

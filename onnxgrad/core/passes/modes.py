@@ -126,12 +126,13 @@ def _train_batch_normalization(op: Operator, build: Builder) -> list[Variable | 
     running = op.inputs[3:5]
     y, mean, var = build.emit("BatchNormalization", op.inputs, attrs, outputs=3)
     for old, new in zip(running, (mean, var), strict=True):
-        if old is not None and old.is_leaf:
+        # Statistics that are fed belong to the caller.
+        if old is not None and old.is_leaf and (old.persistable or old.value is not None):
             if not old.persistable:
                 old.persistable = True
                 program._constants = {k: v for k, v in program._constants.items() if v is not old}
             program.updates[old] = new
-    return [y]
+    return [y, mean, var]
 
 
 def _train_dropout(op: Operator, build: Builder) -> list[Variable | None]:

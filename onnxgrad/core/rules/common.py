@@ -31,6 +31,7 @@ __all__ = [
     "size_as",
     "swap_last_two",
     "widened",
+    "with_rank",
     "zeros_like",
     "zeros_of_shape",
 ]
@@ -63,6 +64,12 @@ def lowest_of(dtype: DType) -> float:
 def dim_of(op: Builder, x: Variable, axis: int) -> Variable:
     """The size of one axis (not negative), as a vector of one element also where the rank is unknown."""
     return op.Gather(op.Shape(x), [axis]) if x.rank is None else op.Shape(x, start=axis, end=axis + 1)
+
+
+def with_rank(op: Builder, x: Variable, rank: int) -> Variable:
+    """``x``, of unknown rank, in a form from which inference, onnx's too, sees its rank."""
+    shape: Any = op.Concat(*(op.Gather(op.Shape(x), [axis]) for axis in range(rank)), axis=0) if rank else []
+    return op.Reshape(x, shape, allowzero=1)
 
 
 def masked(op: Builder, g: Variable, condition: Variable) -> Variable:

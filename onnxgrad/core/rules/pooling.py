@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.rules.common import axes_from, cast_like, dim_of, or_infinite, size_as, zeros_of_shape
+from onnxgrad.core.rules.common import axes_from, cast_like, dim_of, lowest_of, or_infinite, size_as, zeros_of_shape
 from onnxgrad.core.rules.registry import gradient
 from onnxgrad.core.rules.window import window_of
 from onnxgrad.errors import UnsupportedGradient
@@ -21,6 +21,9 @@ _MOST_COUNTED = 2**16
 def max_pool(op, node, gy, gindices=None):
     """gx = gy added up at the maxima (the first of several equal ones)"""
     x = node.inputs[0]
+    if any(dilation != 1 for dilation in node.attr("dilations") or ()):
+        _refuse_auto_pad(node)
+        gy = _without_empty_windows(op, node, gy)
     indices = node.outputs[1] if len(node.outputs) > 1 and node.outputs[1] is not None else node.extra_output(1)
     planes = op.Concat(op.Shape(x, start=0, end=2), _area(op, gy, len(node.attr("kernel_shape"))), axis=0)
     area = _area(op, x, len(node.attr("kernel_shape")))
@@ -31,6 +34,14 @@ def max_pool(op, node, gy, gindices=None):
     empty = zeros_of_shape(op, op.Concat(op.Shape(x, start=0, end=2), area, axis=0), wide)
     summed = op.ScatterElements(empty, within, op.Reshape(wide, planes, allowzero=1), axis=2, reduction="add")
     return op.Reshape(op.Cast(summed, to=gy.dtype.number), op.Shape(x), allowzero=1)
+
+
+def _without_empty_windows(op: Builder, node: Any, gy: Variable) -> Variable:
+    """gy, but 0 where a dilated window reads nothing but padding: its maximum is the lowest number, and its index is none"""
+    window, outputs = window_of(op, node, node.inputs[0], list(node.attr("kernel_shape"))), gy.static_shape
+    if window.static and outputs is not None and _count_static(window, outputs[2:], 0).all():
+        return gy
+    return op.Where(op.Greater(node.outputs[0], lowest_of(gy.dtype)), gy, 0.0)
 
 
 def _area(op: Builder, x: Variable, rank: int) -> Variable:
@@ -73,12 +84,17 @@ def _pooling_window(op: Builder, node: Any, x: Variable) -> Any:
     window = window_of(op, node, x, list(node.attr("kernel_shape")))
     dilated = any(dilation != 1 for dilation in window.dilations)
     skips = any(stride > kernel + 1 for stride, kernel in zip(window.strides, window.kernel, strict=True))
-    if node.attr("auto_pad") in ("SAME_UPPER", "SAME_LOWER") and (dilated or skips):
+    if dilated or skips:
+        _refuse_auto_pad(node)
+    return window
+
+
+def _refuse_auto_pad(node: Any) -> None:
+    if node.attr("auto_pad") in ("SAME_UPPER", "SAME_LOWER"):
         raise UnsupportedGradient(
             f"{node}: with auto_pad, runtimes place windows that are dilated or leave gaps otherwise than the specification. "
             "Write the pads out."
         )
-    return window
 
 
 def _give_back(op: Builder, window: Any, share: Variable) -> Variable:
@@ -95,6 +111,10 @@ def _window_counts(op: Builder, node: Any, window: Any, gy: Variable) -> Any:
     """How many elements each window averages: its size, or without padding if that is not counted"""
     include = node.attr("count_include_pad")
     unpadded = all(isinstance(p, int) and p == 0 for p in window.begin + window.end)
+    if not node.attr("ceil_mode") and window.static and any(n < 1 for n in window.outputs()):
+        raise UnsupportedGradient(
+            f"{node}: its window is larger than what it reads, {window.sizes} and the pads, where runtimes differ. Make it smaller."
+        )
     if not node.attr("ceil_mode") and (include or unpadded):
         return float(np.prod(window.kernel))
     outputs = gy.static_shape

@@ -13,8 +13,9 @@ from onnxgrad.core.ir.bodies import as_tuple, finish_body, keep_needed, reads_of
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.traverse import copy_block
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.rules.common import zeros_like
+from onnxgrad.core.rules.common import zeros_like, zeros_of_shape
 from onnxgrad.core.rules.registry import gradient
 from onnxgrad.core.rules.segments import scan_in_segments
 from onnxgrad.errors import UnsupportedGradient
@@ -87,12 +88,15 @@ class _ScanGradient:
         self.count = len(node.operator.inputs) - self.scanned
         self.stacked = len(node.outputs) - self.count
         self.gradients = list(gradients)
+        self.in_axes = node.attr("scan_input_axes") or [0] * self.scanned
         for v in self.body.inputs:
             if v.type is None:
                 raise UnsupportedGradient(f"{node}: the type of {v.name} in its body is unknown. Declare it.")
+        for axis, v in zip(self.in_axes, self.body.inputs[self.count :], strict=True):
+            if axis and v.rank is None:
+                raise UnsupportedGradient(f"{node}: the rank of {v.name} in its body is unknown. Declare it.")
         self.float_states = [i for i in range(self.count) if self.body.inputs[i].is_float]
         self.in_directions = node.attr("scan_input_directions") or [0] * self.scanned
-        self.in_axes = node.attr("scan_input_axes") or [0] * self.scanned
         self.wanted_scans = [i for i in range(self.scanned) if node.wants(self.count + i)]
         self.wanted = [v for v, is_wanted in zip(node.captures, node.wanted_captures, strict=True) if is_wanted]
         self.arriving = [j for j in range(self.stacked) if self.gradients[self.count + j] is not None]
@@ -115,7 +119,7 @@ class _ScanGradient:
         op = self.op
         shell = op.block.program.new_block(op.block, f"{self.body.name}_grad")
         gstates = [self._argument(shell, self.body.outputs[i].name, self.body.inputs[i]) for i in self.float_states]
-        sums = [self._argument(shell, v.name, v) for v in self.wanted]
+        sums = [self._argument(shell, v.name, v if v.rank is not None else _flat(v)) for v in self.wanted]
         sequences = [*self.values, *self.given]
         elements = [self._argument(shell, s.inner.name, s.inner) for s in sequences]
         states, parts, scans = self._differentiate(shell, gstates, elements)
@@ -126,10 +130,11 @@ class _ScanGradient:
                 later.add(v)
         build = Builder(shell, key="step", role=Role.BACKWARD)
         now = [k for k, found in enumerate(factors) if found is None]
-        totals = [sums[k] if parts[k] is None else build.Add(sums[k], parts[k]) for k in now]
+        totals = [sums[k] if parts[k] is None else build.Add(sums[k], _flattened(build, parts[k], self.wanted[k])) for k in now]
+        scans = [_flattened(build, g, self.body.inputs[self.count + i]) for i, g in zip(self.wanted_scans, scans, strict=True)]
         finish_body(shell, [*states, *totals, *scans, *later.extra], build)
         keep_needed(shell)
-        starts = [self._start(i) for i in self.float_states] + [zeros_like(op, self.wanted[k]) for k in now]
+        starts = [self._start(i) for i in self.float_states] + [_no_sum(op, self.wanted[k]) for k in now]
         sequences = self._drop_unread(shell, sums, now, sequences, elements)
         results = self._scan(shell, starts, sequences, len(later.extra))
         return self._distribute(results, now, factors, later)
@@ -193,15 +198,37 @@ class _ScanGradient:
         """Gradients in the order of the node's inputs and captures"""
         states = dict(zip(self.float_states, results, strict=False))
         rest = results[len(self.float_states) :]
-        totals = dict(zip(now, rest, strict=False))
+        totals = {k: _unflattened(self.op, total, self.wanted[k], self.wanted[k]) for k, total in zip(now, rest, strict=False)}
         stacked = rest[len(now) :]
-        scans = dict(zip(self.wanted_scans, stacked, strict=False))
+        scans = {
+            i: _unflattened(self.op, g, self.body.inputs[self.count + i], self.node.inputs[self.count + i])
+            for i, g in zip(self.wanted_scans, stacked, strict=False)
+        }
         for k, found in enumerate(factors):
             if found is not None:
                 totals[k] = found.sum_over_steps(self.op, [later.outside(v, stacked) for v in found.operands])
         sums = (totals[k] for k in range(len(factors)))
         inputs = [states.get(i) for i in range(self.count)] + [scans.get(i) for i in range(self.scanned)]
         return *inputs, *(next(sums) if is_wanted else None for is_wanted in self.node.wanted_captures)
+
+
+# onnxruntime runs no Scan with a result whose rank inference does not find; such a one is a vector inside.
+
+
+def _flat(v: Variable) -> Variable:
+    return Variable(v.block, v.name, TensorType(v.dtype, (None,)))
+
+
+def _flattened(build: Builder, g: Variable, like: Variable) -> Variable:
+    return g if like.rank is not None else build.Reshape(g, [-1])
+
+
+def _no_sum(op: Builder, v: Variable) -> Variable:
+    return zeros_like(op, v) if v.rank is not None else zeros_of_shape(op, op.Reshape(op.Size(v), [1]), v)
+
+
+def _unflattened(op: Builder, g: Variable, like: Variable, outside: Variable) -> Variable:
+    return g if like.rank is not None else op.Reshape(g, op.Shape(outside), allowzero=1)
 
 
 class _Stacks:
@@ -212,7 +239,7 @@ class _Stacks:
         self.positions = {
             g: number
             for number, (i, g) in enumerate(zip(scan.wanted_scans, scans, strict=True))
-            if not scan.in_directions[i] and not scan.in_axes[i]
+            if not scan.in_directions[i] and not scan.in_axes[i] and scan.body.inputs[scan.count + i].rank is not None
         }
         self.count = len(scans)
         self.extra = []

@@ -17,6 +17,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
@@ -141,6 +142,9 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(v.value.numpy()) for v in apart if v.value is not None]
         options.add_external_initializers([v.name for v in apart], values)
         saved = None
+    if _quantizes_by_channel(graph) or (_trains(graph) and _has_quantized(graph)):
+        # Fused operators on integers take one scale only, and round otherwise than the operators that gradients are of.
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     try:
         message = write_model(graph, embeds=True, apart=apart).SerializeToString()
         # The option would change the mode of this thread for good.
@@ -165,6 +169,16 @@ def _kept_apart(graph: Graph) -> list[Variable]:
     if sum(sizes.values()) <= _LARGE_CONSTANTS:
         return []
     return [v for v, size in sizes.items() if size > _LARGE and v.dtype.bits >= 8 and v.dtype.name != "string"]
+
+
+def _has_quantized(graph: Graph) -> bool:
+    return any(op.type == "QuantizeLinear" for op in all_operators_of(graph.program.global_block()))
+
+
+def _quantizes_by_channel(graph: Graph) -> bool:
+    """Whether a computed tensor has a scale for each of its channels"""
+    quantized = (op.inputs[1] for op in all_operators_of(graph.program.global_block()) if op.type == "QuantizeLinear")
+    return any(scale is not None and scale.static_shape not in ((), (1,)) for scale in quantized)
 
 
 def _trains(graph: Graph) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import as_dtype, floating, normal_axis, shape_of, unary
+from onnxgrad.tensor.common import as_dtype, floating, normal_axis, positive, shape_of, unary
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.random import next_seed
 
@@ -242,7 +242,7 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
     layer = LayerHelper("maxout", x, name=name)
     axis = normal_axis(axis, x.ndim, "maxout")
     channels = x.shape[axis]
-    if channels < 0 or channels % groups:
+    if channels < 0 or channels % positive(groups, "maxout", "groups"):
         raise ArgumentError(f"maxout: {channels} channels cannot be cut into groups of {groups}.")
     op = layer.op
     split = op.constant(np.array([channels // groups, groups]))

@@ -7,6 +7,7 @@ from typing import Any
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.windows import Numbers, Padding, Window, numbers, window_pads
+from onnxgrad.tensor.common import positive
 
 __all__ = ["conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]
 
@@ -82,7 +83,7 @@ def conv3d(
 def _conv(window: Window, weight: Variable, stride: Any, padding: Any, dilation: Any, groups: int) -> Variable:
     kind, axes = window.kind, window.axes
     strides, dilations = numbers(stride, axes, f"{kind}: stride"), numbers(dilation, axes, f"{kind}: dilation")
-    attrs: dict[str, Any] = {"strides": strides, "group": groups}
+    attrs: dict[str, Any] = {"strides": strides, "group": _groups(kind, weight.shape[0], groups)}
     pads = window.pads(padding)
     if isinstance(pads, str):
         kernel = _kernel(kind, weight)
@@ -92,6 +93,13 @@ def _conv(window: Window, weight: Variable, stride: Any, padding: Any, dilation:
     else:
         attrs["pads"] = pads
     return window.result("Conv", window.x, *window.operands, dilations=dilations, **attrs)
+
+
+def _groups(kind: str, filters: int, groups: int) -> int:
+    count = positive(groups, kind, "groups")
+    if filters >= 0 and filters % count:
+        raise ArgumentError(f"{kind}: {groups} groups do not divide {filters} filters.")
+    return count
 
 
 def _kernel(kind: str, weight: Variable) -> list[int]:
@@ -199,8 +207,10 @@ def _transposed(
         if any(extra):
             raise ArgumentError(f"{kind}: give output_size or output_padding, not both.")
         extra = _missing(kind, x, kernel, strides, dilations, pads, numbers(output_size, axes))
-    attrs = {"strides": strides, "dilations": dilations, "pads": pads, "kernel_shape": kernel}
-    return window.result("ConvTranspose", x, *window.operands, group=groups, output_padding=extra, **attrs)
+    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "kernel_shape": kernel}
+    return window.result(
+        "ConvTranspose", x, *window.operands, group=_groups(kind, weight.shape[0], groups), output_padding=extra, **attrs
+    )
 
 
 def _missing(

@@ -9,8 +9,9 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import attach_training
+from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.layout import in_layout, is_last, to_channels_first
-from onnxgrad.tensor.common import shape_of
+from onnxgrad.tensor.common import positive, shape_of
 from onnxgrad.tensor.layer import LayerHelper, overwritten
 from onnxgrad.tensor.linalg import vector_norm
 
@@ -176,6 +177,8 @@ def group_norm(
     last = data_format[1] != "C"
     x = to_channels_first(layer, x, last)
     scale, shift = _per_channel(layer, x, weight, 1.0), _per_channel(layer, x, bias, 0.0)
+    if positive(num_groups, "group_norm", "num_groups") and x.shape[1] > 0 and x.shape[1] % num_groups:
+        raise ArgumentError(f"group_norm: {num_groups} groups do not divide {x.shape[1]} channels.")
     y = layer.result("GroupNormalization", x, scale, shift, num_groups=num_groups, epsilon=float(epsilon))
     return in_layout(layer, y, last)
 

@@ -11,7 +11,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
 from onnxgrad.nn.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from onnxgrad.tensor.common import as_dtype, as_operand, integers, known_dim, shape_operand
+from onnxgrad.tensor.common import as_dtype, as_operand, integers, known_dim, positive, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
@@ -195,6 +195,7 @@ def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", n
     """
     layer = LayerHelper("pixel_shuffle", x, name=name)
     last = channels_last(data_format, 2)
+    positive(upscale_factor, "pixel_shuffle", "upscale_factor")
     y = layer.result("DepthToSpace", to_channels_first(layer, x, last), blocksize=upscale_factor, mode="CRD")
     return in_layout(layer, y, last)
 
@@ -204,7 +205,7 @@ def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: str = "NCHW
     layer = LayerHelper("pixel_unshuffle", x, name=name)
     last = channels_last(data_format, 2)
     x = to_channels_first(layer, x, last)
-    channels, cells = known_dim(x, 1, "pixel_unshuffle"), downscale_factor**2
+    channels, cells = known_dim(x, 1, "pixel_unshuffle"), positive(downscale_factor, "pixel_unshuffle", "downscale_factor") ** 2
     # ONNX puts the position in the square before the channel, Paddle behind it.
     order = np.arange(channels * cells).reshape(cells, channels).T.reshape(-1)
     y = layer.result("Gather", layer.op.SpaceToDepth(x, blocksize=downscale_factor), order, axis=1)
@@ -220,7 +221,7 @@ def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: s
     layer = LayerHelper("channel_shuffle", x, name=name)
     axis = 1 if data_format == "NCHW" else 3
     channels = known_dim(x, axis, "channel_shuffle")
-    if channels % groups:
+    if channels % positive(groups, "channel_shuffle", "groups"):
         raise ArgumentError(f"channel_shuffle: {groups} groups do not divide {channels} channels.")
     order = np.arange(channels).reshape(groups, -1).T.reshape(-1)
     return layer.result("Gather", x, order, axis=axis)

@@ -10,6 +10,7 @@ from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.nn.functional.layout import in_layout, to_channels_first
 from onnxgrad.nn.functional.windows import Numbers, Padding, numbers, pads_of, window_pads
 from onnxgrad.static.nn.common import Attr
+from onnxgrad.tensor.common import positive
 from onnxgrad.tensor.initializer import Constant, Initializer, Normal, XavierUniform
 from onnxgrad.tensor.layer import LayerHelper
 
@@ -213,7 +214,8 @@ class _Window:
         channels = x.shape[1]
         if channels < 0:
             raise ProgramError(f"{self.kind}: the number of channels of {x!r} must be known. Declare it in data().")
-        if channels % groups or num_filters % groups:
+        positive(num_filters, self.kind, "num_filters")
+        if channels % positive(groups, self.kind, "groups") or num_filters % groups:
             raise ArgumentError(f"{self.kind}: {groups} groups do not divide {channels} channels and {num_filters} filters.")
         default: Initializer = Normal(0.0, math.sqrt(2.0 / (math.prod(self.size) * channels)))
         shape = [num_filters, channels // groups, *self.size]
@@ -235,7 +237,7 @@ def _conv(
 ) -> Variable:
     layer = LayerHelper(window.kind, input, name=name)
     x = to_channels_first(layer, input, window.last)
-    groups = groups or 1
+    groups = 1 if groups is None else groups
     weight, bias = window.filters(layer, x, num_filters, groups, param_attr, bias_attr)
     layer.skip_names(0 if bias is None else 1)
     y = layer.result("Conv", x, weight, bias, **window.attributes(groups))
@@ -255,7 +257,7 @@ def _conv_transpose(
 ) -> Variable:
     layer = LayerHelper(window.kind, input, name=name)
     x = to_channels_first(layer, input, window.last)
-    groups = groups or 1
+    groups = 1 if groups is None else groups
     if window.mode == "SAME":
         _pad_same(window, x)
     wanted = None if output_size is None else numbers(output_size, window.axes, f"{window.kind}: output_size")

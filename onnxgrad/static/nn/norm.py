@@ -15,6 +15,7 @@ from onnxgrad.core.passes.modes import attach_training
 from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.nn.functional.layout import in_layout, is_last, to_channels_first
 from onnxgrad.static.nn.common import Attr
+from onnxgrad.tensor.common import positive
 from onnxgrad.tensor.initializer import Constant, Normal
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.param_attr import ParamAttr
@@ -156,7 +157,7 @@ def group_norm(
     last = is_last(data_layout, input)
     x = to_channels_first(layer, input, last)
     channels, dtype = _channels("group_norm", x), x.dtype
-    if groups <= 0 or channels % groups:
+    if channels % positive(groups, "group_norm", "groups"):
         raise ArgumentError(f"group_norm: {groups} groups do not divide {channels} channels.")
     parts = op.Reshape(x, np.array([0, groups, -1]))
     parts = op.InstanceNormalization(parts, np.ones(groups, dtype.numpy), np.zeros(groups, dtype.numpy), epsilon=epsilon)

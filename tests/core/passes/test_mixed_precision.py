@@ -218,3 +218,24 @@ def test_arguments_are_checked():
         to_mixed_precision(program, level="O9")
     with pytest.raises(ArgumentError, match="lists are for"):
         to_mixed_precision(program, "bfloat16", AutoMixedPrecisionLists())
+
+
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_a_branch_that_declares_types_inside_is_lowered_and_written(level):
+    text = """<ir_version: 8, opset_import: ["": 17]> f (float[1, 2] x, float[2, 2] w, bool go) => (float[1, 2] y) {
+      y = If (go) <then_branch = t () => (float[1, 2] a) <float[1, 2] q, float[1, 2] r> { q = MatMul (x, w) r = Mul (q, q) a = Tanh (r) },
+        else_branch = e () => (float[1, 2] b) { b = Sin (x) }> }"""
+    program = onnxgrad.from_onnx(onnx.parser.parse_model(text))
+    for v in program.inputs[:2]:
+        v.stop_gradient = False
+    feed = {"x": np.array([[0.5, -0.3]], np.float32), "w": np.array([[1.2, 0.7], [0.2, -0.4]], np.float32)}
+    feed |= {"go": np.array(True)}
+    plain = program.clone()
+    expected = static.Executor().run(plain, feed, onnxgrad.gradients(plain.outputs, plain.inputs[:2]))
+    to_mixed_precision(program, level=level)
+    onnx.checker.check_model(onnxgrad.to_onnx(program), full_check=True)
+    assert "elem_type: 10" in str(onnxgrad.to_onnx(program))
+    found = onnxgrad.gradients(program.outputs, program.inputs[:2])
+    onnx.checker.check_model(onnxgrad.to_onnx(program, found), full_check=True)
+    for a, b in zip(static.Executor().run(program, feed, found), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=5e-3, atol=1e-3)

@@ -17,6 +17,23 @@ def average_pool_forms(draw):
     yield Sample(draw.real(0, 2, 4, 4), kernel_shape=[2, 2])
 
 
+@samples("AveragePool", "LpPool", "MaxPool")
+def last_window_in_the_padding(draw):
+    """With ceil_mode it is left out, which the inference of these opsets does not know"""
+    ahead = {"kernel_shape": [2], "strides": [3], "pads": [1, 1], "ceil_mode": 1}
+    yield Sample(draw.real(1, 2, 5, apart=0.02), **ahead)
+    gap_and_overhang = {"kernel_shape": [1, 2], "strides": [2, 2], "ceil_mode": 1}
+    yield Sample(draw.real(1, 1, 4, 5, apart=0.02), **gap_and_overhang)
+    both = {"kernel_shape": [3, 2], "strides": [2, 3], "pads": [1, 1, 1, 1], "ceil_mode": 1}
+    for attrs, shape in ((ahead, (1, 2, 5)), (both, (1, 1, 6, 5))):
+        for kind in ("AveragePool", "LpPool", "MaxPool"):
+            yield Sample(draw.real(*shape, apart=0.02), build=lambda op, x, k=kind, a=attrs: op.Sin(getattr(op, k)(x, **a)))
+    yield Sample(draw.real(1, 1, 6, 5), build=lambda op, x: op.Sin(op.AveragePool(x, count_include_pad=1, **both)))
+    for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
+        attrs = {"kernel_shape": [3, 4], "strides": [2, 3], "auto_pad": mode, "ceil_mode": 1}
+        yield Sample(draw.real(1, 1, 7, 6, apart=0.02), **attrs)
+
+
 @samples("MaxPool")
 def max_pool_forms(draw):
     x = draw.real(1, 2, 7, 6, apart=0.02)
