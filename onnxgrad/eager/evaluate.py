@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from onnxgrad.core.compile import compile
+from onnxgrad.core.compile import compile, refusal
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
@@ -245,7 +245,8 @@ def _session(chain: Chain, fed: set[Node]) -> _Compiled:
     for call in chain.calls:
         writer.write(call)
     outputs = [_in_numpy_type(writer, writer.output(*chain.output_at(number))) for number in chain.wanted]
-    model = write_model(compile(writer.program, outputs))
+    graph = compile(writer.program, outputs, runs=True)
+    model = write_model(graph)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _QUIET
     if _largest(chain) <= _SMALL_WORK:
@@ -253,7 +254,7 @@ def _session(chain: Chain, fed: set[Node]) -> _Compiled:
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise ExecutionError(f"onnxruntime refuses the recorded operators: {error}") from error
+        raise ExecutionError(refusal(graph, "cpu", error)) from error
     counts["sessions"] += 1
     read = {entry.name for entry in session.get_inputs()}
     leaves = [(name, at) for name, at in feeds if name in read]
