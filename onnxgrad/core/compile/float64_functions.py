@@ -1,7 +1,7 @@
 """Functions of one number in float64, out of operators that onnxruntime's CPU provider computes in float64.
 
 Relative errors are at most 3e-15 against Python's ``math``; Tan has 1e-14, or 2e-16 absolutely, as onnxruntime's Sin near multiples
-of pi. Coefficients of the inverse tangent and of the error function: S. L. Moshier, Cephes Mathematical Library, 2000 (atan.c, ndtr.c).
+of pi. Coefficients of the inverse tangent and of the error function: S. L. Moshier, Cephes Mathematical Library, 2000.
 """
 
 from __future__ import annotations

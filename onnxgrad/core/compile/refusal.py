@@ -23,9 +23,7 @@ def refusal(graph: Graph, device: str, error: Exception) -> str:
 def _without_float64(operators: list[Operator], said: str) -> str | None:
     for op in sorted(operators, key=lambda op: op.role):
         if op.type in said and is_double(op) and (op.type in FORMS or op.type in _WITHOUT_FORM):
-            form = (
-                "a form of it for known ranks and sizes only" if op.type in FORMS else "no other form of it"
-            )
+            form = "a form of it for known ranks and sizes only" if op.type in FORMS else "no other form of it"
             return (
                 f"{op}: onnxruntime's CPU provider does not compute {op.type} in float64, and onnxgrad has {form}. "
                 "Cast its operands to float32 and its results back, or use float32 throughout."
