@@ -149,15 +149,16 @@ FREED.freed = True
 
 
 class Meta:
-    """What belongs to a tensor rather than to one value of it: its name, gradient and hooks."""
+    """What belongs to a tensor rather than to one value of it: its name, gradient and hooks, and whether the user has cut it off."""
 
-    __slots__ = ("grad", "hooks", "name", "persistable", "retain")
+    __slots__ = ("cut", "grad", "hooks", "name", "persistable", "retain")
 
     def __init__(self) -> None:
         self.name = ""
         self.grad: Any = None
         self.hooks: dict[int, Any] = {}
         self.retain = False
+        self.cut = False
         self.persistable = False
 
 

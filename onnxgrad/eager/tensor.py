@@ -172,16 +172,27 @@ class Tensor(Variable):
 
     @property
     def stop_gradient(self) -> bool:
-        """Whether gradients stop here. The result of an operator stops them when all its operands do."""
+        """Whether gradients stop here. The result of an operator stops them when all its operands do.
+
+        Set False on a tensor that no gradient leads to, such as ``ones([3])`` or a cast array, it becomes a leaf, whose ``grad``
+        backward passes fill.
+        """
         return self._node.stop
 
     @stop_gradient.setter
     def stop_gradient(self, stop: bool) -> None:
         node = self._node
-        if not stop and node.kind.array is not None:
+        if stop:
+            if node.call is not None and not node.stop:
+                self._meta().cut = True
+            node.stop = True
+        elif node.stop and node.call is not None and not (node.meta is not None and node.meta.cut):
+            array = self._array()
+            self._replace(Node(kind_of_array(array), array, stop=False))
+        elif node.kind.array is not None:
             self._replace(Node(kind_of_array(node.kind.array), node.array, stop=False))
         else:
-            node.stop = bool(stop)
+            node.stop = False
 
     @property
     def _stop(self) -> bool:  # type: ignore[override]
