@@ -149,7 +149,7 @@ FREED.freed = True
 
 
 class Meta:
-    """What belongs to a tensor rather than to one value of it: its name, gradient and hooks, and whether the user has cut it off."""
+    """What belongs to a tensor rather than to one value of it: its name, gradient and hooks, and whether a user cut it off."""
 
     __slots__ = ("cut", "grad", "hooks", "name", "persistable", "retain")
 

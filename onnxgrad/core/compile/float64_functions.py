@@ -198,6 +198,12 @@ def _thresholded_relu(op: Any, x: Any, alpha: float) -> Any:
     return op.Where(op.LessOrEqual(x, alpha), _number(op, 0.0), x)
 
 
+def _shrink(op: Any, x: Any, lambd: float, bias: float) -> Any:
+    """x moved towards 0 by the bias, and 0 within lambd: onnxruntime's kernel rounds its results to float32"""
+    above = op.Where(op.Greater(x, lambd), op.Sub(x, bias), _number(op, 0.0))
+    return op.Where(op.Less(x, -lambd), op.Add(x, bias), above)
+
+
 def _softsign(op: Any, x: Any) -> Any:
     return op.Div(x, op.Add(op.Abs(x), 1.0))
 
@@ -244,6 +250,7 @@ FUNCTIONS: dict[str, Written] = {
     "Cosh": written(_cosh),
     "Erf": written(_erf),
     "Gelu": written(_gelu, "approximate"),
+    "Shrink": written(_shrink, "lambd", "bias"),
     "Sinh": written(_sinh),
     "Swish": written(_swish, "alpha"),
     "Tan": written(_tan),
