@@ -108,3 +108,98 @@ def test_a_bfloat16_result_becomes_a_leaf():
     wide = x.astype("float32")
     (wide * wide).sum().backward()
     assert x.grad.dtype == paddle.bfloat16 and x.grad.astype("float32").tolist() == [2.0, 2.0, 2.0]
+
+
+def inner():
+    """A leaf and a result of it"""
+    x = paddle.to_tensor(ONES, stop_gradient=False)
+    return x, x * 2.0
+
+
+FILLED = {
+    "fill_": (lambda y: y.fill_(3.0), [3, 3, 3]),
+    "zero_": (lambda y: y.zero_(), [0, 0, 0]),
+    "paddle.fill_": (lambda y: paddle.fill_(y, 3.0), [3, 3, 3]),
+    "become a constant": (lambda y: y.become(paddle.full([3], 3.0)), [3, 3, 3]),
+    "copy of a constant": (lambda y: y.__setitem__(slice(None), paddle.full([3], 3.0)), [3, 3, 3]),
+}
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+@pytest.mark.parametrize("name", FILLED)
+def test_a_result_that_is_overwritten_stays_a_result_whose_gradient_is_zero(name, is_read):
+    fill, expected = FILLED[name]
+    x, y = inner()
+    if is_read:
+        y.numpy()
+    fill(y)
+    assert not y.is_leaf and not y.stop_gradient and y.tolist() == expected
+    (y * y + x).sum().backward()
+    assert x.grad.tolist() == [1, 1, 1] and y.grad is None
+
+
+def test_a_result_that_is_not_finite_is_overwritten():
+    x = paddle.to_tensor(np.array([0.0, 1.0], np.float32), stop_gradient=False)
+    y = paddle.log(x)
+    y.fill_(2.0)
+    y.sum().backward()
+    assert y.tolist() == [2, 2] and x.grad.tolist()[1] == 0
+
+
+def test_without_gradients_a_constant_is_filled():
+    y = paddle.ones([3]) * 2.0
+    assert y.fill_(4.0).tolist() == [4, 4, 4] and y.is_leaf and y.stop_gradient
+    leaf = paddle.to_tensor(ONES, stop_gradient=False)
+    with paddle.no_grad():
+        leaf.fill_(5.0)
+    (leaf * leaf).sum().backward()
+    assert leaf.is_leaf and leaf.tolist() == [5, 5, 5] and leaf.grad.tolist() == [10, 10, 10]
+
+
+class TestHooksAndRetainedGradients:
+    """As in Paddle, retain_grads keeps what the gradient is then: after the hooks before it, before those that follow."""
+
+    def through(self, arrange):
+        x, y = inner()
+        arrange(y)
+        (y * 3.0).sum().backward()
+        return y.grad.tolist()[0], x.grad.tolist()[0]
+
+    def test_a_hook_after_it(self):
+        def arrange(y):
+            y.retain_grads()
+            y.register_hook(lambda g: g * 10.0)
+
+        assert self.through(arrange) == (3, 60)
+
+    def test_a_hook_before_it(self):
+        def arrange(y):
+            y.register_hook(lambda g: g * 10.0)
+            y.retain_grads()
+
+        assert self.through(arrange) == (30, 60)
+
+    def test_hooks_before_and_after_it(self):
+        def arrange(y):
+            y.register_hook(lambda g: g + 1.0)
+            y.retain_grads()
+            y.register_hook(lambda g: g * 10.0)
+            y.retain_grads()
+
+        assert self.through(arrange) == (4, 80)
+
+    def test_a_removed_hook_does_not_count(self):
+        def arrange(y):
+            y.register_hook(lambda g: g * 100.0).remove()
+            y.retain_grads()
+            y.register_hook(lambda g: g * 10.0)
+
+        assert self.through(arrange) == (3, 60)
+
+    def test_gradients_asked_for_are_those_that_flow_on(self):
+        x, y = inner()
+        y.retain_grads()
+        y.register_hook(lambda g: g * 10.0)
+        (found,) = paddle.grad((y * 3.0).sum(), [y])
+        assert found.tolist() == [30, 30, 30]
+        assert x.grad is None
