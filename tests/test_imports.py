@@ -131,6 +131,8 @@ def test_a_product_loads_only_what_it_names_of_the_surface(product, named):
         "p = onnxgrad.Program(); p.train(); p.eval(); p.serialize_to_string",
         "p = onnxgrad.from_onnx('models/digits/digits.onnx'); p.train(); p.eval(); p.parse_from_string(p.serialize_to_string())",
         "y = onnxgrad.from_onnx('models/digits/digits.onnx').outputs[0]; y // 2, y.mean(), y[:, 0], y.mT, y.astype('float64')",
+        "onnxgrad.ones([3]).numpy()",
+        "onnxgrad.rand([3]) + onnxgrad.arange(3)",
         "from onnxgrad import *; Executor, mean, training, testing, bool",
         "import onnxgrad.training; onnxgrad.training.Trainer, onnxgrad.testing.Sample, onnxgrad.nn.functional.relu",
         "import onnxgrad.nn.functional as F, onnxgrad.static.nn, onnxgrad.optimizer.lr, onnxgrad.nn.initializer, onnxgrad.regularizer",

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from onnxgrad.core.compile import compile
+from onnxgrad.core.compile import compile, refusal
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
@@ -246,7 +246,7 @@ def _session(chain: Chain, fed: set[Node]) -> _Compiled:
     for call in chain.calls:
         writer.write(call)
     outputs = [_in_numpy_type(writer, writer.output(*chain.output_at(number))) for number in chain.wanted]
-    graph = compile(writer.program, outputs)
+    graph = compile(writer.program, outputs, runs=True)
     model = write_model(graph)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _QUIET
@@ -256,7 +256,7 @@ def _session(chain: Chain, fed: set[Node]) -> _Compiled:
         unsafe, data = unsafe_passes(graph.operators), model.SerializeToString()
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"], disabled_optimizers=unsafe)
     except Exception as error:
-        raise ExecutionError(f"onnxruntime refuses the recorded operators: {error}") from error
+        raise ExecutionError(refusal(graph, "cpu", error)) from error
     counts["sessions"] += 1
     read = {entry.name for entry in session.get_inputs()}
     leaves = [(name, at) for name, at in feeds if name in read]

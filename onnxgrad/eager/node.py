@@ -149,15 +149,20 @@ FREED.freed = True
 
 
 class Meta:
-    """What belongs to a tensor rather than to one value of it: its name, gradient and hooks."""
+    """What belongs to a tensor rather than to one value of it: its name, gradient and hooks, and whether a user cut it off.
 
-    __slots__ = ("grad", "hooks", "name", "persistable", "retain")
+    ``hooked`` counts the hooks ever registered, ``retain`` is that count when the gradient was asked to be retained.
+    """
+
+    __slots__ = ("cut", "grad", "hooked", "hooks", "name", "persistable", "retain")
 
     def __init__(self) -> None:
         self.name = ""
         self.grad: Any = None
         self.hooks: dict[int, Any] = {}
-        self.retain = False
+        self.hooked = 0
+        self.retain: int | None = None
+        self.cut = False
         self.persistable = False
 
 

@@ -83,13 +83,16 @@ class Backward:
         self._found: dict[Any, tuple[Node, Tensor]] = {}
         self._arrived: dict[Any, tuple[Node, Tensor]] = {}
         self._cuts: dict[Any, Node] = {}
+        self._stores = False
+        """Whether gradients are stored in tensors, and not returned."""
 
     def run(self, targets: list[Node], seeds: list[Tensor | None], wanted: list[Node] | None) -> list[tuple[Node, Tensor]]:
         """Gradients of ``wanted``, or of all leaves and retaining tensors; those that receive nothing are left out."""
         self.calls, inner, self.leaves = self._collect(targets)
         self._cuts = {_key(n): n for n in inner if (n.meta is not None and n.meta.hooks) or _is_python(n)}
         if wanted is None:
-            wanted = self.leaves + [n for n in inner if n.meta is not None and n.meta.retain]
+            wanted = self.leaves + [n for n in inner if n.meta is not None and n.meta.retain is not None]
+            self._stores = True
         sought = {_key(node): node for node in wanted}
         sought.update(self._cuts)
         with gradient_mode(self.create_graph):
@@ -157,7 +160,7 @@ class Backward:
 
     def _hooked(self, node: Node, gradient: Tensor) -> Tensor:
         """What the hooks of a leaf make of its gradient; those of inner tensors were called on the way."""
-        return gradient if _key(node) in self._cuts else _call_hooks(node, gradient)
+        return gradient if _key(node) in self._cuts else _call_hooks(node, gradient)[1]
 
     def _pass_cut(self, sought: dict[Any, Node]) -> None:
         """Let hooks or a PyLayer see the gradient that is complete, which is that of the latest call, and go on from there."""
@@ -165,8 +168,8 @@ class Backward:
         outputs: dict[int, Tensor] = {}
         for key in [key for key in self._arrived if key[0] is call]:
             node, gradient = self._arrived.pop(key)
-            gradient = _call_hooks(node, gradient)
-            self._found[key] = (node, gradient)
+            kept, gradient = _call_hooks(node, gradient)
+            self._found[key] = (node, kept if self._stores else gradient)
             outputs[node.index] = gradient
             if call.signature.type != PYTHON:
                 self._stage([(node, gradient)], sought)
@@ -213,13 +216,17 @@ def _filled(node: Node, value: float) -> Tensor:
     return leaf(np.full(type.dims, value, type.dtype.numpy))
 
 
-def _call_hooks(node: Node, gradient: Tensor) -> Tensor:
-    for hook in list(node.meta.hooks.values()) if node.meta is not None else ():
+def _call_hooks(node: Node, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient that the tensor retains, and the one that flows on: later hooks change the latter alone."""
+    kept, meta = gradient, node.meta
+    for number, hook in list(meta.hooks.items()) if meta is not None else ():
         result = hook(gradient)
         if result is not None and not isinstance(result, Tensor):
             raise ArgumentTypeError(f"a hook returns a Tensor or None, not {type(result).__name__}.")
         gradient = gradient if result is None else result
-    return gradient
+        if meta is not None and meta.retain is not None and number <= meta.retain:
+            kept = gradient
+    return kept, gradient
 
 
 class _Template:

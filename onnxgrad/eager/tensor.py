@@ -172,16 +172,27 @@ class Tensor(Variable):
 
     @property
     def stop_gradient(self) -> bool:
-        """Whether gradients stop here. The result of an operator stops them when all its operands do."""
+        """Whether gradients stop here. The result of an operator stops them when all its operands do.
+
+        Set False on a tensor that no gradient leads to, such as ``ones([3])`` or a cast array, it becomes a leaf, whose ``grad``
+        backward passes fill.
+        """
         return self._node.stop
 
     @stop_gradient.setter
     def stop_gradient(self, stop: bool) -> None:
         node = self._node
-        if not stop and node.kind.array is not None:
+        if stop:
+            if node.call is not None and not node.stop:
+                self._meta().cut = True
+            node.stop = True
+        elif node.stop and node.call is not None and not (node.meta is not None and node.meta.cut):
+            array = self._array()
+            self._replace(Node(kind_of_array(array), array, stop=False))
+        elif node.kind.array is not None:
             self._replace(Node(kind_of_array(node.kind.array), node.array, stop=False))
         else:
-            node.stop = bool(stop)
+            node.stop = False
 
     @property
     def _stop(self) -> bool:  # type: ignore[override]
@@ -252,15 +263,16 @@ class Tensor(Variable):
             raise HookOnStopped("cannot hook a tensor whose stop_gradient is True. Set it False first.")
         if not callable(hook):
             raise ArgumentTypeError(f"a hook is a function of the gradient, not {type(hook).__name__}.")
-        hooks = self._meta().hooks
-        key = max(hooks, default=0) + 1
-        hooks[key] = hook
-        return HookHandle(hooks, key)
+        meta = self._meta()
+        meta.hooked += 1
+        meta.hooks[meta.hooked] = hook
+        return HookHandle(meta.hooks, meta.hooked)
 
     def retain_grads(self) -> None:
-        """Let backward passes store ``.grad`` here too, although this is not a leaf."""
-        if not self.is_leaf:
-            self._meta().retain = True
+        """Let backward passes store ``.grad`` here too, although this is not a leaf: as the hooks registered so far leave it."""
+        meta = None if self.is_leaf else self._meta()
+        if meta is not None and meta.retain is None:
+            meta.retain = meta.hooked
 
     def detach(self) -> Tensor:
         """The same value, through which no gradient flows."""
@@ -427,6 +439,9 @@ class Tensor(Variable):
             raise ArgumentError(f"in place, the result of shape {result.shape} must have the tensor's shape {self.shape}.")
         if result.dtype != self.dtype:
             result = result.astype(self.dtype)  # type: ignore[assignment]
+        if result.stop_gradient and not self.is_leaf and state.current.gradients:
+            # Still a result of what it was computed from, with a gradient of zero.
+            result = record("Where", (np.array(False), self, result), _NOTHING)
         if result.stop_gradient or not state.current.gradients:
             found = result.detach()._node
             found.stop = self.stop_gradient

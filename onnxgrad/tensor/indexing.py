@@ -10,9 +10,11 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.tensor.common import as_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.rows import summed_at, written_at
 
 __all__ = [
     "gather",
@@ -130,7 +132,8 @@ def put_along_axis(
         arr: variable of any shape.
         indices: along ``axis``; of the same rank.
         values: a number, or a variable that broadcasts to the shape of ``indices``.
-        reduce: 'assign', or what happens to the element that is there: 'add', 'mul', 'amax', 'amin'. 'mean' divides the sum.
+        reduce: 'assign' (of several values at one index the last remains), or what happens to the element that is there: 'add',
+            'mul', 'amax', 'amin'. 'mean' divides the sum.
         include_self: False to leave the former element out of the reduction.
         broadcast: repeat ``indices`` to the shape of ``arr`` along the other axes.
 
@@ -158,8 +161,7 @@ def put_along_axis(
     if reduce == "assign":
         return layer.result("ScatterElements", arr, positions, updates, axis=axis)
     if not include_self:
-        neutral = {"add": 0, "mean": 0, "mul": 1, "multiply": 1}.get(reduce)
-        first = updates if neutral is None else op.Expand(op.constant(neutral, arr.dtype), shape_of(op, positions))
+        first = op.Expand(op.constant(_neutral(reduce, arr.dtype), arr.dtype), shape_of(op, positions))
         arr = op.ScatterElements(arr, positions, first, axis=axis)
     if reduce != "mean":
         return layer.result("ScatterElements", arr, positions, updates, axis=axis, reduction=_REDUCTIONS[reduce])
@@ -171,8 +173,18 @@ def put_along_axis(
     return layer.result("Div", op.ScatterElements(arr, positions, updates, axis=axis, reduction="add"), many)
 
 
+def _neutral(reduce: str, dtype: DType) -> Any:
+    """What changes nothing in a reduction"""
+    if reduce not in ("amax", "amin"):
+        return 1 if reduce in ("mul", "multiply") else 0
+    if dtype.is_float:
+        return -np.inf if reduce == "amax" else np.inf
+    limits = np.iinfo(dtype.numpy)
+    return limits.min if reduce == "amax" else limits.max
+
+
 def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None) -> Variable:
-    """``x`` with rows replaced by those of ``updates``, or, without ``overwrite``, set to the sum of the updates they get.
+    """``x`` with rows replaced by those of ``updates``: by the last one where an index repeats, without ``overwrite`` by their sum.
 
     Example:
         >>> x, i = static.data("x", [4, 2]), static.data("i", [3], "int64")
@@ -183,16 +195,16 @@ def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = T
     op = layer.op
     positions = op.Unsqueeze(as_dtype(op, index, "int64"), [-1]) if index.ndim == 1 else as_dtype(op, index, "int64")
     if overwrite:
-        return layer.result("ScatterND", x, positions, updates)
+        return layer.result("Identity", written_at(op, positions, updates, x))
     cleared = op.ScatterND(x, positions, op.Sub(updates, updates))
-    return layer.result("Add", cleared, _summed_at(op, positions, updates, shape_of(op, x)))
+    return layer.result("Add", cleared, summed_at(op, positions, updates, shape_of(op, x)))
 
 
 def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
     """``x`` with updates added at the positions in the last axis of ``index``; repeated positions add up."""
     layer = LayerHelper("scatter_nd_add", x, index, updates, name=name)
     op = layer.op
-    return layer.result("Add", x, _summed_at(op, as_dtype(op, index, "int64"), updates, shape_of(op, x)))
+    return layer.result("Add", x, summed_at(op, as_dtype(op, index, "int64"), updates, shape_of(op, x)))
 
 
 def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Variable:
@@ -205,27 +217,7 @@ def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None 
     """
     layer = LayerHelper("scatter_nd", index, updates, name=name)
     op = layer.op
-    return layer.result("Identity", _summed_at(op, as_dtype(op, index, "int64"), updates, shape_operand(op, shape)))
-
-
-def _summed_at(op: Builder, index: Variable, updates: Variable, size: Any) -> Variable:
-    """Zeros of a shape with updates added at positions.
-
-    The positions become numbers of rows, so that ScatterElements adds up: ScatterND loses updates on several threads.
-    """
-    depth = index.shape[-1]
-    shape = size if is_variable(size) else op.constant(size)
-    lead, tail = op.Slice(shape, [0], [depth], [0]), op.Slice(shape, [depth], [_END], [0])
-    # Row strides: the product of all later leading sizes.
-    weights = [op.ReduceProd(op.Slice(lead, [i + 1], [_END], [0]), keepdims=1) for i in builtins.range(depth)]
-    wrapped = op.Mod(index, lead)
-    row = op.ReduceSum(op.Mul(wrapped, op.Concat(*weights, axis=0)), [-1], keepdims=0)
-    rows = op.Reshape(updates, op.Concat(np.array([-1]), op.ReduceProd(tail, keepdims=1), axis=0), allowzero=1)
-    flat = op.Expand(op.Reshape(row, np.array([-1, 1])), op.Shape(rows))
-    zeros = op.Expand(
-        op.constant(0, updates.dtype), op.Concat(op.ReduceProd(lead, keepdims=1), op.ReduceProd(tail, keepdims=1), axis=0)
-    )
-    return op.Reshape(op.ScatterElements(zeros, flat, rows, axis=0, reduction="add"), shape, allowzero=1)
+    return layer.result("Identity", summed_at(op, as_dtype(op, index, "int64"), updates, shape_operand(op, shape)))
 
 
 def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: str | None = None) -> Variable:
@@ -255,7 +247,7 @@ def _spread(op: Builder, index: Variable, like: Variable, axis: int) -> Variable
 def index_put(
     x: Variable, indices: Sequence[Variable], value: Variable, accumulate: bool = False, name: str | None = None
 ) -> Variable:
-    """``x[indices] = value`` as a new variable; with ``accumulate``, the values are added.
+    """``x[indices] = value`` as a new variable, of several values at one place the last; with ``accumulate``, they are added.
 
     Example:
         >>> x, i = static.data("x", [4, 2]), static.data("i", [3], "int64")
@@ -264,14 +256,14 @@ def index_put(
     """
     layer = LayerHelper("index_put", x, *indices, value, name=name)
     op = layer.op
-    if any(item.dtype == "bool" for item in indices):
-        positions, size = _positions(op, x, _masks_as_indices(op, list(indices)))
-    else:
-        positions, size = _positions(op, x, list(indices))
+    masks = any(item.dtype == "bool" for item in indices)
+    positions, size = _positions(op, x, _masks_as_indices(op, list(indices)) if masks else list(indices))
     updates = op.Expand(as_dtype(op, value, x.dtype), size)
-    if not accumulate:
+    if not accumulate and all(item.dtype == "bool" for item in indices):
         return layer.result("ScatterND", x, positions, updates)
-    return layer.result("Add", x, _summed_at(op, positions, updates, shape_of(op, x)))
+    if not accumulate:
+        return layer.result("Identity", written_at(op, positions, updates, x))
+    return layer.result("Add", x, summed_at(op, positions, updates, shape_of(op, x)))
 
 
 def _masks_as_indices(op: Builder, indices: Sequence[Variable]) -> list[Variable]:

@@ -85,7 +85,11 @@ class Constant(Initializer):
         self.value = value
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
-        return op.Expand(op.constant(self.value, dtype), np.array(shape, np.int64))
+        if dtype.name != "bfloat16":
+            return op.Expand(op.constant(self.value, dtype), np.array(shape, np.int64))
+        # onnxruntime's CPU provider does not expand bfloat16.
+        wide = op.Expand(np.asarray(self.value, dtype.numpy).astype(np.float32), np.array(shape, np.int64))
+        return op.Cast(wide, to=dtype.number)
 
 
 class Assign(Initializer):

@@ -189,10 +189,11 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
 def searchsorted(
     sorted_sequence: Variable, values: Variable, out_int32: bool = False, right: bool = False, name: str | None = None
 ) -> Variable:
-    """Where each value would be inserted in an ordered sequence along the last axis.
+    """Where each value would be inserted in an ordered sequence along the last axis; NaN comes after all numbers, as in numpy.
 
     Args:
         sorted_sequence: a vector, or one row for each row of ``values``.
+        values: of any shape; a scalar gives a scalar.
         out_int32: give int32 in place of int64.
         right: insert behind equal elements in place of before them.
 
@@ -203,8 +204,11 @@ def searchsorted(
     layer = LayerHelper("searchsorted", sorted_sequence, values, name=name)
     op = layer.op
     a, b = promoted(op, sorted_sequence, values)
-    row, wanted = op.Unsqueeze(a, [-2]), op.Unsqueeze(b, [-1])
+    row, wanted = op.Unsqueeze(a, [-2]) if a.ndim > 1 else a, op.Unsqueeze(b, [-1])
     passed = op.LessOrEqual(row, wanted) if right else op.Less(row, wanted)
+    if a.is_float:
+        last = op.IsNaN(wanted)
+        passed = op.Or(passed, last if right else op.And(last, op.Not(op.IsNaN(row))))
     return layer.result("ReduceSum", op.Cast(passed, to=6 if out_int32 else 7), [-1], keepdims=0)
 
 

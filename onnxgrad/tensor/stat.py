@@ -114,11 +114,41 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, mode: st
     return middle, _restored(layer, op.Gather(indices, np.array(low), axis=last), axes, keepdim)
 
 
-def nanmedian(x: Variable, axis: Axes = None, keepdim: bool = False, mode: str = "avg", name: str | None = None) -> Variable:
-    """The middle of the elements over ``axis`` that are not NaN."""
+def nanmedian(x: Variable, axis: Axes = None, keepdim: bool = False, mode: str = "avg", name: str | None = None) -> Any:
+    """The middle of the elements over ``axis`` that are not NaN; NaN if there are none.
+
+    Args:
+        mode: 'avg' for the mean of the two middle ones of an even number, 'min' for the lower of them.
+
+    Returns:
+        The median; for 'min' with one axis, also its index, which is 0 where all are NaN.
+
+    Raises:
+        ArgumentError: for another mode.
+
+    Example:
+        >>> middle, index = paddle.nanmedian(static.data("x", [None, 4]), axis=1, mode="min")
+        >>> index.shape
+        (-1,)
+    """
     layer = LayerHelper("nanmedian", x, name=name)
-    flat, axes, _ = _one_axis(layer, floating(layer.op, x), axis)
-    return _restored(layer, _nan_quantile(layer.op, flat, 0.5, "lower" if mode == "min" else "midpoint"), axes, keepdim)
+    op = layer.op
+    if mode not in ("avg", "min"):
+        raise ArgumentError(f"nanmedian: mode is 'avg' or 'min', not {mode!r}.")
+    flat, axes, _ = _one_axis(layer, floating(op, x), axis)
+    last = flat.ndim - 1
+    # NaN stands behind all numbers.
+    values, order, _ = ascending(op, flat, last, "nanmedian")
+    counted = op.ReduceSum(op.Cast(op.Not(op.IsNaN(flat)), to=7), [last], keepdims=1)
+    low = op.Div(op.Max(op.Sub(counted, np.array(1)), np.array(0)), np.array(2))
+    middle = op.GatherElements(values, low, axis=last)
+    if mode == "avg":
+        high = op.GatherElements(values, op.Div(counted, np.array(2)), axis=last)
+        middle = op.Where(op.Equal(middle, high), middle, op.Add(op.Mul(middle, 0.5), op.Mul(high, 0.5)))
+    found = _restored(layer, op.Squeeze(middle, [last]), axes, keepdim)
+    if mode == "avg" or not isinstance(axis, int):
+        return found
+    return found, _restored(layer, op.Squeeze(op.GatherElements(order, low, axis=last), [last]), axes, keepdim)
 
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
@@ -198,7 +228,9 @@ def _nan_quantile(op: Builder, x: Variable, q: float, interpolation: str) -> Var
         weight = op.Round(weight)
     below = op.GatherElements(values, op.Cast(low, to=7), axis=last)
     above = op.GatherElements(values, op.Cast(high, to=7), axis=last)
-    found = op.Add(below, op.Mul(weight, op.Sub(above, below)))
+    # Not where both are infinite, or the weight of an infinite one is 0.
+    between = op.Add(below, op.Mul(weight, op.Sub(above, below)))
+    found = op.Where(op.Or(op.Equal(weight, op.constant(0.0, x.dtype)), op.Equal(below, above)), below, between)
     found = op.Where(op.Equal(present, op.constant(0.0, x.dtype)), op.constant(np.nan, x.dtype), found)
     return op.Squeeze(found, [last])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
@@ -13,10 +14,20 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["Activation"]
+__all__ = ["Activation", "activation_before"]
 
 _ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid")
 _MOVES = ("Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Dropout")
+
+
+def activation_before(y: Variable, kinds: Collection[str]) -> tuple[Operator | None, list[Operator]]:
+    """The operator of one of these types that made ``y``, if one did, and what has moved its elements since."""
+    moves: list[Operator] = []
+    at = y.op
+    while at is not None and at.domain == "" and at.type in _MOVES and _real(at.inputs[0]) and _real(at.outputs[0]):
+        moves.insert(0, at)
+        at = None if at.inputs[0] is None else at.inputs[0].op
+    return at if at is not None and at.domain == "" and at.type in kinds else None, moves
 
 
 class Activation:
@@ -31,14 +42,8 @@ class Activation:
 
     def __init__(self, y: Variable) -> None:
         self.y = y
-        self.operator: Operator | None = None
-        self.moves: list[Operator] = []
-        at = y.op
-        while at is not None and at.domain == "" and at.type in _MOVES and _real(at.inputs[0]) and _real(at.outputs[0]):
-            self.moves.insert(0, at)
-            at = None if at.inputs[0] is None else at.inputs[0].op
-        if at is not None and at.domain == "" and at.type in _ACTIVATIONS:
-            self.operator = at
+        self.operator, self.moves = activation_before(y, _ACTIVATIONS)
+        if self.operator is not None:
             self._refuse_dropout()
         self.kind = "" if self.operator is None else self.operator.type
 

@@ -7,18 +7,33 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.activations import activation_before
 
 __all__ = ["METRICS", "metric_named"]
 
 Array = np.ndarray[Any, Any]
 
 
-def _accuracy(y: Array, target: Array) -> Array:
-    """Share of right classes: the largest score over axis 1, or for one score its sign (logits) against 0 and 1."""
+def _accuracy(y: Array, target: Array, threshold: float = 0.0) -> Array:
+    """Share of right classes: the largest score over axis 1, or for one score whether it is above a threshold against 0 and 1."""
+    if y.ndim == target.ndim + 1 and y.shape[1] == 1:
+        y = y[:, 0]
     if y.ndim == target.ndim + 1:
         return _per_example(y.argmax(axis=1) == target)
-    return _per_example((y > 0) == (target > 0.5))
+    return _per_example((y > threshold) == (target > 0.5))
+
+
+def _accuracy_of_probabilities(y: Array, target: Array) -> Array:
+    return _accuracy(y, target, 0.5)
+
+
+def _accuracy_of_distributions(y: Array, target: Array) -> Array:
+    """Against classes, or against distributions: whether the largest elements along the last axis are the same ones"""
+    if y.ndim != target.ndim:
+        return _accuracy(y, target)
+    return _per_example(y.argmax(axis=-1) == target.argmax(axis=-1))
 
 
 def _top5(y: Array, target: Array) -> Array:
@@ -45,8 +60,15 @@ def _per_example(values: Array) -> Array:
 METRICS: dict[str, Callable[[Array, Array], Array]] = {"accuracy": _accuracy, "mae": _mae, "mse": _mse, "top5": _top5}
 
 
-def metric_named(metric: str | Callable[[Array, Array], Any]) -> tuple[str, Callable[[Array, Array], Any]]:
+def metric_named(
+    metric: str | Callable[[Array, Array], Any], output: Variable | None = None
+) -> tuple[str, Callable[[Array, Array], Any]]:
     """A metric with its name.
+
+    Args:
+        metric: a name, or a function.
+        output: what is measured. Scores that come from Sigmoid are probabilities, which ``accuracy`` compares with one half; other
+            single scores are logits, which it compares with zero.
 
     Raises:
         ArgumentError: if there is none of that name.
@@ -55,4 +77,14 @@ def metric_named(metric: str | Callable[[Array, Array], Any]) -> tuple[str, Call
         return getattr(metric, "__name__", "metric"), metric
     if metric not in METRICS:
         raise ArgumentError(f"there is no metric {metric!r}. Use one of {sorted(METRICS)}, or a function.")
+    if metric == "accuracy" and output is not None:
+        made = activation_before(output, _HOLDS)[0]
+        return metric, _accuracy if made is None else _HOLDS[made.type]
     return metric, METRICS[metric]
+
+
+_HOLDS: dict[str, Callable[[Array, Array], Array]] = {
+    **dict.fromkeys(("Sigmoid", "HardSigmoid"), _accuracy_of_probabilities),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), _accuracy_of_distributions),
+}
+"""The accuracy of what an activation makes."""

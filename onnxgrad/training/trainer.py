@@ -66,7 +66,8 @@ class Trainer:
         weight_decay: of the optimizer, where it has one.
         trainable: names or patterns of the parameters to train; None for all that are trainable.
         freeze: names or patterns of parameters to leave as they are.
-        metrics: names (``accuracy``, ``top5``, ``mae``, ``mse``) or functions ``(output, target) -> values``.
+        metrics: names (``accuracy``, ``top5``, ``mae``, ``mse``) or functions ``(output, target) -> values``. ``accuracy`` compares
+            a single score with zero, and with one half where it comes from Sigmoid.
         clip_norm: limit of the global gradient norm.
         accumulate: micro-batches whose mean gradient makes one update.
         ema: decay of a moving average of the weights, which evaluation, prediction and export then use.
@@ -133,7 +134,8 @@ class Trainer:
         _warn_of_ties(self.chosen)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
-        self.metrics = [metric_named(metric) for metric in metrics]
+        for metric in metrics:
+            metric_named(metric)  # an unknown one is refused before anything is appended
         clip = None if clip_norm is None else ClipGradByGlobalNorm(float(clip_norm))
         self.optimizer = make_optimizer(optimizer, planned(learning_rate, schedule, warmup), weight_decay, clip)
         self.accumulate, self.seed = accumulate, seed
@@ -141,6 +143,7 @@ class Trainer:
         kept: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with state.fresh_names():
             self._append(ema, kept)
+        self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics]
         self.remarks += said
         self.executor = Executor(place, threads=threads)
         self._begin()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onnxgrad.core.ir.bodies import move_into
-from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.operator import Operator, as_stored
 from onnxgrad.core.ir.variable import Variable
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Node:
         return self.operator.type
 
     def attr(self, name: str) -> Any:
-        """Value of an attribute, or the schema's default."""
-        return self.operator.attr(name)
+        """Value of an attribute, or the schema's default; numbers as the file holds them, in float32."""
+        return as_stored(self.operator.attr(name))
 
     def operand(self, name: str) -> Any:
         """An input by its ONNX name, or the attribute of that name; None when absent."""

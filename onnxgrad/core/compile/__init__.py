@@ -4,5 +4,6 @@
 """
 
 from onnxgrad.core.compile.graph import Graph, compile
+from onnxgrad.core.compile.refusal import refusal
 
-__all__ = ["Graph", "compile"]
+__all__ = ["Graph", "compile", "refusal"]

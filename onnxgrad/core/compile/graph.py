@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from onnxgrad.core.compile.branches import choose_branches
+from onnxgrad.core.compile.float64 import AT_18, FORMS, needs_forms, write_float64
 from onnxgrad.core.compile.order import order_for_memory
 from onnxgrad.core.compile.plan import make_plan
 from onnxgrad.core.compile.providers import lower
@@ -19,7 +20,7 @@ from onnxgrad.core.compile.windows import settle_pools
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.copying import Copy
 from onnxgrad.core.ir.operator import Operator, Role
-from onnxgrad.core.ir.opset import NEWEST
+from onnxgrad.core.ir.opset import NEWEST, OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.simplify import SIMPLER, known_ints
@@ -144,6 +145,7 @@ def compile(
     updates: bool = True,
     given: Sequence[Variable] = (),
     ordered: bool = False,
+    runs: bool = False,
 ) -> Graph:
     """The graph that computes some outputs of a program, pruned to what they need. The program is not changed.
 
@@ -157,6 +159,8 @@ def compile(
         given: variables that are inputs, and not computed.
         ordered: whether the operators are put in the order in which onnxruntime holds few tensors at a time, and an opset that
             no onnxruntime loads is brought down where that is possible. Implied by ``provider``.
+        runs: whether onnxruntime's CPU provider is to run it, so that operators for which it has no float64 kernel are written out.
+            Implied by ``ordered``, unless another provider is named.
 
     Raises:
         ArgumentError: if the provider is not known, or the program is in an opset that its forms are not written in.
@@ -184,11 +188,29 @@ def compile(
         main = graph.program.global_block()
         if settle_pools(main) | protect_statistics(main, {v for _, v in graph.outputs}):
             graph.take_constants()
+    _write_out_float64(graph, provider == "cpu" or (provider is None and (runs or ordered)))
     if provider is not None:
         lower(graph, provider)
     if ordered or provider is not None:
         graph.operators = order_for_memory(graph.operators)
     return graph
+
+
+def _write_out_float64(graph: Graph, runs: bool) -> None:
+    """Write out what has no float64 kernel; where the graph is not to be run, only what the file's own opset had as a function."""
+    source = graph.source
+    if not runs and (source.is_oracle or source.lifted_from not in _WITH_FUNCTIONS):
+        return
+    forms = FORMS if runs else AT_18
+    version = graph.program.opset_version() or 1
+    if needs_forms(graph, forms.keys() - AT_18.keys() if version == _WITH_FUNCTIONS[-1] else forms):
+        if version < OLDEST_WITH_RULES:
+            lift(graph.program)
+        write_float64(graph, forms)
+
+
+_WITH_FUNCTIONS = (16, 17, 18)
+"""Opsets in which onnxruntime takes operators of ``AT_18`` for functions, of any element type; in the last, all of them."""
 
 
 def _pruned(

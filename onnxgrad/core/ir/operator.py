@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from onnx import AttributeProto, SparseTensorProto, TypeProto
 
 from onnxgrad.core.ir.opset import Schema, find_schema
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
     from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["AttributeReference", "Expansion", "Operator", "Role", "is_of_kind", "resolve_reference"]
+__all__ = ["AttributeReference", "Expansion", "Operator", "Role", "as_stored", "is_of_kind", "resolve_reference"]
 
 
 class Role(IntEnum):
@@ -51,6 +52,11 @@ _LISTS: dict[int, int] = {
     AttributeProto.STRINGS: AttributeProto.STRING,
     AttributeProto.TENSORS: AttributeProto.TENSOR,
 }
+
+
+def as_stored(value: Any) -> Any:
+    """The value of an attribute as a file holds it: numbers in float32."""
+    return float(np.float32(value)) if isinstance(value, float) else value
 
 
 def is_of_kind(value: Any, kind: int) -> bool:

@@ -79,6 +79,7 @@ class Program:
         memory_plan: which tensors the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes.
         training_pending: whether Dropout and BatchNormalization get their training forms as soon as the program is lifted.
         batch_norm: what ``train`` was told of BatchNormalization, for then.
+        lifted_from: the opset that it had before it was lifted, if it was.
         is_oracle: for tests: also accept float64 where an operator declares float32 only, as onnx.reference does.
     """
 
@@ -104,6 +105,7 @@ class Program:
         self.decisions: dict[str, str] = {}
         self.gradient_names: set[str] = set()
         self.is_oracle = False
+        self.lifted_from: int | None = None
         self.memory_plan: Any = None
         self.training_pending = False
         self.batch_norm = "train"
@@ -328,7 +330,7 @@ class Program:
     def empty_copy(self) -> Program:
         """A program without operators that is otherwise like this one, with the same functions and the same scope."""
         copy = Program()
-        for field in ("ir_version", "doc", "producer", "domain", "model_version", "imported", "random_seed", "scope", "is_oracle"):
+        for field in _OWN:
             setattr(copy, field, getattr(self, field))
         copy.opset_imports = list(self.opset_imports)
         copy.functions = dict(self.functions)
@@ -344,6 +346,13 @@ class Program:
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
         """One operator a line, with types and shapes; with details, also whether gradients stop at each variable."""
         return program_text(self, with_details)
+
+
+_OWN = (
+    *("ir_version", "doc", "producer", "domain", "model_version", "imported", "random_seed", "scope", "is_oracle"),
+    "lifted_from",
+)
+"""Fields of one value that a copy shares."""
 
 
 def _constant_name(array: np.ndarray[Any, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxgrad.core.ir.memory import array_of
 from onnxgrad.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -80,8 +81,7 @@ class Scope:
             value = self._present.get(name)
             if not isinstance(value, Buffer):
                 return value
-            # OrtValue.numpy() is a view of memory that is written over later.
-            return np.array(value.value.numpy())
+            return array_of(value.value)
 
     def set(self, name: str, value: Any, like: Variable | None = None) -> None:
         """Store a value.

@@ -59,6 +59,7 @@ def _lift(program: Program) -> None:
     if version >= OLDEST_WITH_RULES:
         program.ir_version = max(program.ir_version, _IR_VERSION)
         return
+    program.lifted_from = version
     program.set_opset_version(OLDEST_WITH_RULES)
     program.ir_version = max(program.ir_version, _IR_VERSION)
     for block in list(program.blocks):

@@ -19,7 +19,6 @@ __all__ = [
     "all_but",
     "axes_from",
     "cast_like",
-    "dim_of",
     "flat_positions",
     "last_axis",
     "lowest_of",
@@ -59,11 +58,6 @@ def require_ranks(node: Any, *variables: Variable | None) -> None:
 def lowest_of(dtype: DType) -> float:
     """The most negative finite number of a floating-point type."""
     return float(ml_dtypes.finfo(dtype.numpy).min)
-
-
-def dim_of(op: Builder, x: Variable, axis: int) -> Variable:
-    """The size of one axis (not negative), as a vector of one element also where the rank is unknown."""
-    return op.Gather(op.Shape(x), [axis]) if x.rank is None else op.Shape(x, start=axis, end=axis + 1)
 
 
 def with_rank(op: Builder, x: Variable, rank: int) -> Variable:

@@ -6,22 +6,17 @@ from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.rules.common import dim_of
+from onnxgrad.core.ir.window import Window, dim_of, kernel_of, transposed_window, window_of
 from onnxgrad.core.rules.registry import gradient
-from onnxgrad.core.rules.window import Window, extent_at_run_time, split_pads, window_of
 from onnxgrad.errors import UnsupportedGradient
 
 
-def _kernel(op: Builder, node: Any, w: Variable) -> Any:
-    """Spatial size of the filter: numbers, or one-element variables where it is unknown"""
-    sizes = node.attr("kernel_shape")
-    if sizes:
-        return list(sizes)
-    rank = next((v.rank for v in (w, node.inputs[0], node.outputs[0]) if v.rank is not None), None)
-    if rank is None:
+def _kernel(op: Builder, node: Any, w: Variable) -> list[Any]:
+    """Spatial size of the filter"""
+    sizes = kernel_of(op, node, w)
+    if sizes is None:
         raise UnsupportedGradient(f"{node}: the rank of its operands is unknown. Set kernel_shape.")
-    dims = w.dims or [None] * rank
-    return [dims[axis] if isinstance(dims[axis], int) else dim_of(op, w, axis) for axis in range(2, rank)]
+    return sizes
 
 
 def _attributes(window: Any, group: int) -> Any:
@@ -130,7 +125,7 @@ def _swap_batch(op: Builder, x: Variable, group: int, rank: int) -> Variable:
 def conv_transpose(op, node, gy):
     """gx = Conv(gy, w);  gw = the weight gradient of that Conv;  gb = gy summed"""
     x, w = node.inputs[:2]
-    window = _transposed_window(op, node, x, gy, _kernel(op, node, w))
+    window = transposed_window(op, node, x, gy, _kernel(op, node, w))
     group = node.attr("group")
     gx = _convolved(op, node, gy, window) if node.wants(0) else None
     gw = _conv_weight_gradient(op, x, window, group) if node.wants(1) else None
@@ -152,30 +147,3 @@ def _convolved(op: Builder, node: Any, gy: Variable, window: Any) -> Variable:
     if not sized and all(e < s for e, s in zip(extra, window.strides, strict=True)):
         return g
     return op.Slice(g, [0] * window.rank, op.Shape(x, start=2), list(range(2, window.rank + 2)))
-
-
-def _transposed_window(op: Builder, node: Any, x: Variable, gy: Variable, kernel: Any) -> Any:
-    """The window with which gy would be convolved to give the shape of x"""
-    rank = len(kernel)
-    strides = list(node.attr("strides") or [1] * rank)
-    dilations = list(node.attr("dilations") or [1] * rank)
-    pads = list(node.attr("pads") or [0] * 2 * rank)
-    extra = list(node.attr("output_padding") or [0] * rank)
-    mode, wanted = node.attr("auto_pad"), node.attr("output_shape")
-    begin, end = pads[:rank], pads[rank:]
-    if wanted or mode in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = list(wanted)[-rank:] if wanted else [None] * rank
-        totals = [_total_pads(op, x, i, strides[i], extra[i], kernel[i], dilations[i], wanted[i]) for i in range(rank)]
-        begin, end = (list(side) for side in zip(*(split_pads(op, total, mode) for total in totals), strict=True))
-    return Window(gy, kernel, strides, dilations, begin, end)
-
-
-def _total_pads(op: Builder, x: Variable, i: int, stride: int, extra: int, kernel: Any, dilation: int, wanted: Any) -> Any:
-    """How much a ConvTranspose cuts off one axis to give the wanted size, or size * stride"""
-    size, extent = x.dims[2 + i] if x.dims is not None else None, extent_at_run_time(op, kernel, dilation)
-    if isinstance(size, int) and isinstance(extent, int):
-        return max(stride * (size - 1) + extra + extent - (size * stride if wanted is None else wanted), 0)
-    length = dim_of(op, x, 2 + i)
-    wanted = op.Mul(length, [stride]) if wanted is None else [wanted]
-    full = op.Add(op.Mul(op.Sub(length, [1]), [stride]), op.Add(_vectors([extent])[0], [extra]))
-    return op.Max(op.Sub(full, wanted), [0])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.simplify import known_ints
 from onnxgrad.core.ir.variable import Variable
@@ -11,6 +13,7 @@ from onnxgrad.core.rules.common import (
     add_rows,
     cast_like,
     flat_positions,
+    masked,
     scatter_add_flat,
     size_along,
     widened,
@@ -66,16 +69,36 @@ def gather_nd(op, node, gy):
 
 @gradient("ScatterElements")
 def scatter_elements(op, node, gz):
-    """gx = gz outside the written elements, gupdates = gz at them;  add: gz for both;  mul: gz times the other factors;
-    min, max: gz where the value is the extreme, ties share it equally"""
+    """gx = gz outside the written elements, gupdates = gz at them (of several at one index, for the one that remains);  add: gz for
+    both;  mul: gz times the other factors;  min, max: gz where the value is the extreme, ties share it equally"""
     x, indices, updates = node.inputs
     axis, reduction = node.attr("axis"), node.attr("reduction")
     if reduction in ("none", "add"):
-        gupdates = op.GatherElements(gz, indices, axis=axis)
-        return gz if reduction == "add" else op.ScatterElements(gz, indices, zeros_like(op, updates), axis=axis), None, gupdates
+        gupdates = op.GatherElements(gz, indices, axis=axis) if node.wants(2) else None
+        if reduction == "add":
+            return gz, None, gupdates
+        if gupdates is not None and not _are_different(indices, axis, x):
+            gupdates = masked(op, gupdates, _remains(op, x, indices, updates, axis))
+        return op.ScatterElements(gz, indices, zeros_like(op, updates), axis=axis), None, gupdates
     rule = _scattered_product if reduction == "mul" else _scattered_extreme
     gx, gupdates = rule(op, x, indices, updates, node.outputs[0], gz, axis)
     return gx, None, gupdates
+
+
+def _are_different(indices: Variable, axis: int, x: Variable) -> bool:
+    """Whether the indices are known, and none is written twice"""
+    size = None if x.dims is None else x.dims[axis]
+    if indices.value is None or indices.persistable or not isinstance(size, int):
+        return False
+    ordered = np.sort(indices.value.numpy() % max(size, 1), axis=axis)
+    return bool(np.diff(ordered, axis=axis).all())
+
+
+def _remains(op: Builder, x: Variable, indices: Variable, updates: Variable, axis: int) -> Variable:
+    """Whether an update is the one that stands at its index in the end: the same operator is asked which"""
+    numbers = flat_positions(op, updates)
+    written = op.ScatterElements(op.Expand(0, op.Shape(x)), indices, numbers, axis=axis)
+    return op.Equal(op.GatherElements(written, indices, axis=axis), numbers)
 
 
 @gradient("ScatterND")

@@ -10,7 +10,8 @@ from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.rules.common import axes_from, cast_like, dim_of, or_infinite, size_as
+from onnxgrad.core.ir.window import dim_of
+from onnxgrad.core.rules.common import axes_from, cast_like, or_infinite, size_as
 from onnxgrad.core.rules.registry import gradient
 
 

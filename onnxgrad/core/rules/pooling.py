@@ -8,9 +8,9 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.rules.common import axes_from, cast_like, dim_of, lowest_of, or_infinite, size_as, zeros_of_shape
+from onnxgrad.core.ir.window import dim_of, window_of
+from onnxgrad.core.rules.common import axes_from, cast_like, lowest_of, or_infinite, size_as, zeros_of_shape
 from onnxgrad.core.rules.registry import gradient
-from onnxgrad.core.rules.window import window_of
 from onnxgrad.errors import UnsupportedGradient
 
 _MOST_COUNTED = 2**16

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.defaults import default_main_program
+from onnxgrad.core.ir.memory import array_of, is_plain, value_of
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Buffer, Scope
@@ -112,7 +113,7 @@ class Executor:
             if scheduler.steps_by_itself:
                 scheduler.step()
         for v, printer in program.printers:
-            printer(values[v] if return_numpy else values[v].numpy(), self.place)
+            printer(values[v] if return_numpy else array_of(values[v]), self.place)
         return [values[v] if v in values else present_value(scope, v) for v in fetches]
 
     def _compute(
@@ -156,16 +157,13 @@ class Executor:
 
     def _on_device(self, scope: Scope, v: Variable) -> Buffer:
         """The value of a state variable in memory of this executor's device."""
-        import onnxruntime
-
         held = scope.present(v.name)
         if isinstance(held, Buffer):
             if held.value.device_name() == self.place.device:
                 return held
-            held = held.value.numpy()
+            held = array_of(held.value)
         array = held if held is not None else present_value(scope, v)
-        value = onnxruntime.OrtValue.ortvalue_from_numpy(np.array(array, order="C"), self.place.device, self.place.index)
-        buffer = Buffer(value)
+        buffer = Buffer(value_of(array, self.place.device, self.place.index))
         scope.put(v.name, buffer)
         return buffer
 
@@ -180,7 +178,10 @@ def _run(
     binding = bound.binding
     try:
         for name, value in feeds:
-            binding.bind_cpu_input(name, value)
+            if is_plain(value):
+                binding.bind_cpu_input(name, value)
+            else:
+                binding.bind_ortvalue_input(name, value_of(value))
         with FloatingPointMode(flushes=prepared.flushes):
             prepared.session.run_with_iobinding(binding)
         return bound.results()
@@ -192,7 +193,7 @@ def _run(
 def _given(fetched: dict[str, Any], state: dict[str, Buffer], name: str, return_numpy: bool, is_reused: bool) -> Any:
     """What a caller gets of a result; what the next runs write over is copied, or lent."""
     if name in state:
-        return np.array(state[name].value.numpy()) if return_numpy else state[name].lend()
+        return array_of(state[name].value) if return_numpy else state[name].lend()
     if not return_numpy:
         return fetched[name]
     if not fetched[name].has_value():
@@ -201,8 +202,8 @@ def _given(fetched: dict[str, Any], state: dict[str, Buffer], name: str, return_
         kind = fetched[name].data_type()
         raise FetchError(f"{name!r} is {kind}, no tensor. Fetch its elements (SequenceAt, OptionalGetElement).")
     try:
-        return np.array(fetched[name].numpy()) if is_reused else fetched[name].numpy()
-    except RuntimeError as error:
+        return array_of(fetched[name]) if is_reused or not is_plain(fetched[name]) else fetched[name].numpy()
+    except (RuntimeError, ExecutionError) as error:
         kind = fetched[name].data_type()
         raise FetchError(f"onnxruntime does not hand over {name!r}, a {kind}. Cast it before it is fetched.") from error
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.compile import Graph, compile, refusal
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.operator import Role
@@ -18,7 +18,6 @@ from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.traverse import all_operators_of
-from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
 from onnxgrad.core.runtime.denormals import OPTION, FloatingPointMode, can_flush
@@ -154,7 +153,7 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
                 return open_session(message, options, providers, saved, unsafe)
             session = onnxruntime.InferenceSession(message, options, providers=providers, disabled_optimizers=unsafe)
     except Exception as error:
-        raise ExecutionError(_refusal(graph, place, error)) from error
+        raise ExecutionError(refusal(graph, place.device, error)) from error
     if place.device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
         raise ProviderError(
             "onnxruntime could not start CUDA and would silently compute on the CPU. "
@@ -183,14 +182,6 @@ def _quantizes_by_channel(graph: Graph) -> bool:
 
 def _trains(graph: Graph) -> bool:
     return bool(graph.updates) or any(op.role is Role.BACKWARD for op in graph.operators)
-
-
-def _refusal(graph: Graph, place: Place, error: Exception) -> str:
-    """What to say when onnxruntime does not open a session"""
-    results = (v for op in graph.operators for v in op.outputs if v is not None and isinstance(v.type, TensorType))
-    if place.device == "cpu" and any(v.dtype.name == "bfloat16" for v in results):
-        return f"onnxruntime's CPU provider does not compute in bfloat16: {error}. Use dtype='float16', or a CUDAPlace."
-    return f"onnxruntime refuses the program: {error}"
 
 
 class _Sessions:

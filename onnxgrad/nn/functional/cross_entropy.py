@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis
@@ -34,8 +35,8 @@ def cross_entropy(
             input's shape.
         weight: one factor per class.
         ignore_index: rows of this label count for nothing.
-        reduction: 'mean' (over the weight of the rows that count), 'sum' or 'none'. As in Paddle, a negative
-            ``ignore_index`` without weights leaves ignored rows in the divisor of the mean.
+        reduction: 'mean' (over the weight of the rows that count; 0 if there are none), 'sum' or 'none'. As in Paddle, static and
+            dynamic, a negative ``ignore_index`` without weights leaves ignored rows in the divisor of the mean.
         axis: the class axis.
         label_smoothing: mix the labels with the uniform distribution.
 
@@ -62,9 +63,34 @@ def cross_entropy(
         raise ArgumentError(f"cross_entropy: label has {label.ndim} axes; it needs {rank - 1}, or {rank} with 1 at axis {axis}.")
     op_type = "SoftmaxCrossEntropyLoss" if use_softmax else "NegativeLogLikelihoodLoss"
     scores = input if use_softmax else layer.op.Log(input)
-    keeps_ignored = reduction == "mean" and ignore_index < 0 and weight is None
-    loss = _classes(layer, op_type, scores, label, weight, ignore_index, "none" if keeps_ignored else reduction, axis)
-    return layer.result("ReduceMean", loss, keepdims=0) if keeps_ignored else loss
+    if reduction == "mean" and ignore_index < 0 and weight is None:
+        rows = _classes(layer, op_type, scores, label, weight, ignore_index, "none", axis)
+        return layer.result("ReduceMean", rows, keepdims=0)
+    return _reduced(layer, op_type, scores, label, weight, ignore_index, reduction, axis)
+
+
+def _reduced(
+    layer: LayerHelper, op_type: str, scores: Variable, label: Variable, weight: Any, ignore_index: int, reduction: str, axis: int
+) -> Variable:
+    """``_classes``, whose mean is 0 where no row counts"""
+    if reduction != "mean":
+        return _classes(layer, op_type, scores, label, weight, ignore_index, reduction, axis)
+    total = _classes(layer, op_type, scores, label, weight, ignore_index, "sum", axis)
+    return layer.result("Div", total, _or_one(layer.op, _counted(layer.op, label, weight, ignore_index, total)))
+
+
+def _counted(op: Builder, label: Variable, weight: Variable | None, ignore_index: int, total: Variable) -> Variable:
+    """The weight of all rows that count"""
+    kept = op.Not(op.Equal(label, op.constant(ignore_index, label.dtype)))
+    if weight is None:
+        return op.Cast(op.ReduceSum(op.Cast(kept, to=7), keepdims=0), to=total.dtype.number)
+    rows = op.Where(kept, label, op.constant(0, label.dtype))
+    return op.ReduceSum(op.Mul(op.Gather(weight, rows), op.Cast(kept, to=total.dtype.number)), keepdims=0)
+
+
+def _or_one(op: Builder, total: Variable) -> Variable:
+    """A divisor, 1 where it is 0"""
+    return op.Where(op.Equal(total, op.constant(0, total.dtype)), op.constant(1, total.dtype), total)
 
 
 def _classes(
@@ -128,7 +154,7 @@ def _soft(
         return layer.result("ReduceSum", losses, keepdims=0)
     if counted is None:
         return layer.result("ReduceMean", losses, keepdims=0)
-    return layer.result("Div", op.ReduceSum(losses, keepdims=0), op.ReduceSum(counted, keepdims=0))
+    return layer.result("Div", op.ReduceSum(losses, keepdims=0), _or_one(op, op.ReduceSum(counted, keepdims=0)))
 
 
 def softmax_with_cross_entropy(
@@ -168,7 +194,7 @@ def nll_loss(
     """-input at the class of the label, for logarithms of probabilities of shape [N, C] or [N, C, ...].
 
     Args:
-        weight: one factor per class; the mean divides by the sum of the factors that count.
+        weight: one factor per class; the mean divides by the sum of the factors that count, and is 0 where none does.
         ignore_index: rows of this label count for nothing.
 
     Example:
@@ -178,4 +204,4 @@ def nll_loss(
     layer = LayerHelper("nll_loss", input, label, *([] if weight is None else [weight]), name=name)
     if reduction not in ("mean", "sum", "none"):
         raise ArgumentError(f"nll_loss: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
-    return _classes(layer, "NegativeLogLikelihoodLoss", input, label, weight, ignore_index, reduction, 1)
+    return _reduced(layer, "NegativeLogLikelihoodLoss", input, label, weight, ignore_index, reduction, 1)

@@ -28,6 +28,9 @@ def scatter_with_reductions(draw):
         yield Sample(draw.real(2, 4, apart=0.1), repeated, draw.real(2, 3, apart=0.15), axis=1, reduction=reduction)
         yield Sample(draw.real(4, 3, apart=0.1), np.array([[3, 3, 0], [3, 1, 3]]), draw.real(2, 3, apart=0.15), reduction=reduction)
         yield Sample(draw.real(2, 4), np.zeros((0, 3), I64), draw.real(0, 3), reduction=reduction)
+    # Written twice, the last one remains, in onnx.reference as in onnxruntime.
+    yield Sample(draw.real(2, 4), repeated, draw.real(2, 3), axis=1)
+    yield Sample(draw.real(4, 3), np.array([[3, -1, 0], [3, 1, 3], [1, 1, -1]]), draw.real(3, 3))
     indices = np.array([0, 0, 0, 1, 1, 2])
     zeros = np.array([0.0, 1.5, 0.0, 2.0]), np.array([2.0, 3.0, -1.5, 0.0, 0.0, 0.5])
     yield Sample(zeros[0], indices, zeros[1], reduction="mul")

@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.rules.common import dim_of
+from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["Window", "extent_at_run_time", "split_pads", "window_of"]
+__all__ = ["Window", "dim_of", "extent_at_run_time", "kernel_of", "split_pads", "transposed_window", "window_of"]
+
+
+def dim_of(op: Builder, x: Variable, axis: int) -> Variable:
+    """The size of one axis (not negative), as a vector of one element also where the rank is unknown."""
+    return op.Gather(op.Shape(x), [axis]) if x.rank is None else op.Shape(x, start=axis, end=axis + 1)
 
 
 class Window:
@@ -64,7 +69,7 @@ def _vector(op: Builder, value: Any) -> Any:
 
 
 def window_of(op: Builder, node: Any, x: Any, kernel: list[Any]) -> Window:
-    """The window of a Conv or pooling node over ``x``."""
+    """The window of a Conv or pooling operator over ``x``."""
     rank = len(kernel)
     strides = list(node.attr("strides") or [1] * rank)
     dilations = list(node.attr("dilations") or [1] * rank) if _has(node, "dilations") else [1] * rank
@@ -79,7 +84,7 @@ def window_of(op: Builder, node: Any, x: Any, kernel: list[Any]) -> Window:
 
 
 def _has(node: Any, name: str) -> bool:
-    schema = node.operator.schema
+    schema = getattr(node, "operator", node).schema
     return schema is not None and name in schema.attributes
 
 
@@ -95,6 +100,45 @@ def _same(op: Builder, x: Any, i: int, kernel: list[Any], strides: list[int], di
     outputs = op.Div(op.Add(length, [stride - 1]), [stride])
     total = op.Max(op.Sub(op.Add(op.Mul(op.Sub(outputs, [1]), [stride]), extent), length), [0])
     return split_pads(op, total, mode)
+
+
+def kernel_of(op: Builder, node: Any, w: Variable) -> list[Any] | None:
+    """Spatial size of a filter: numbers, or one-element variables where it is unknown; None where its rank is unknown."""
+    sizes = node.attr("kernel_shape")
+    if sizes:
+        return list(sizes)
+    rank = next((v.rank for v in (w, node.inputs[0], node.outputs[0]) if v is not None and v.rank is not None), None)
+    if rank is None:
+        return None
+    dims = w.dims or [None] * rank
+    return [dims[axis] if isinstance(dims[axis], int) else dim_of(op, w, axis) for axis in range(2, rank)]
+
+
+def transposed_window(op: Builder, node: Any, x: Variable, y: Any, kernel: Any) -> Window:
+    """The window with which the result ``y`` of a ConvTranspose of ``x`` would be convolved to give the shape of x."""
+    rank = len(kernel)
+    strides = list(node.attr("strides") or [1] * rank)
+    dilations = list(node.attr("dilations") or [1] * rank)
+    pads = list(node.attr("pads") or [0] * 2 * rank)
+    extra = list(node.attr("output_padding") or [0] * rank)
+    mode, wanted = node.attr("auto_pad"), node.attr("output_shape")
+    begin, end = pads[:rank], pads[rank:]
+    if wanted or mode in ("SAME_UPPER", "SAME_LOWER"):
+        wanted = list(wanted)[-rank:] if wanted else [None] * rank
+        totals = [_total_pads(op, x, i, strides[i], extra[i], kernel[i], dilations[i], wanted[i]) for i in range(rank)]
+        begin, end = (list(side) for side in zip(*(split_pads(op, total, mode) for total in totals), strict=True))
+    return Window(y, kernel, strides, dilations, begin, end)
+
+
+def _total_pads(op: Builder, x: Variable, i: int, stride: int, extra: int, kernel: Any, dilation: int, wanted: Any) -> Any:
+    """How much a ConvTranspose cuts off one axis to give the wanted size, or size * stride"""
+    size, extent = x.dims[2 + i] if x.dims is not None else None, extent_at_run_time(op, kernel, dilation)
+    if isinstance(size, int) and isinstance(extent, int):
+        return max(stride * (size - 1) + extra + extent - (size * stride if wanted is None else wanted), 0)
+    length = dim_of(op, x, 2 + i)
+    wanted = op.Mul(length, [stride]) if wanted is None else [wanted]
+    full = op.Add(op.Mul(op.Sub(length, [1]), [stride]), op.Add(_vector(op, extent), [extra]))
+    return op.Max(op.Sub(full, wanted), [0])
 
 
 def split_pads(op: Builder, total: Any, mode: str) -> tuple[Any, Any]:
