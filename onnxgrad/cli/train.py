@@ -23,11 +23,11 @@ from typing import Any
 from onnxgrad.cli.common import add_sizes, bytes_given, human
 from onnxgrad.cli.settings import LARGE, MANY, make_trainer, read_settings, write_settings
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.checkpoint import epochs_done
 from onnxgrad.training.folder import LAST
 from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES
 from onnxgrad.training.metrics import METRICS
 from onnxgrad.training.optimizers import optimizer_names
+from onnxgrad.training.position import epochs_done
 from onnxgrad.training.schedules import SHAPES
 from onnxgrad.training.trainer import Trainer
 
