@@ -101,7 +101,9 @@ def _add_memory(group: Any) -> None:
 
 
 def _add_choice(group: Any) -> None:
-    group.add_argument("--train", nargs="+", metavar="PATTERN", help="weights to train (default: all)")
+    group.add_argument(
+        "--train", nargs="+", metavar="PATTERN", help="weights to train (default: all that info does not call frozen; '*' for all)"
+    )
     group.add_argument("--freeze", nargs="+", metavar="PATTERN", help="weights to freeze")
     group.add_argument(
         "--untie",

@@ -38,7 +38,7 @@ def choose_trainable(
 
     Args:
         program: a program with parameters.
-        trainable: names or patterns (``"head.*"``); None for all that are trainable.
+        trainable: names or patterns (``"head.*"``), of frozen ones too; None for all that are trainable.
         freeze: names or patterns to leave out.
 
     Raises:

@@ -15,6 +15,7 @@ from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.interop.training_step import save_training_step, to_training_step
+from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.defaults import program_guard
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven
@@ -65,7 +66,8 @@ class Trainer:
         schedule: ``constant``, ``cosine`` or ``linear``: how a learning rate given as a number goes on until the run ends.
         warmup: updates in which the learning rate rises first.
         weight_decay: of the optimizer, where it has one.
-        trainable: names or patterns of the parameters to train; None for all that are trainable.
+        trainable: names or patterns of the parameters to train; None for all that are trainable, which tables that an exporter
+            computed (rotary angles, positions, masks, initial states) are not: ``"*"`` trains them too. ``remarks`` names them.
         freeze: names or patterns of parameters to leave as they are.
         metrics: names (``accuracy``, ``top5``, ``mae``, ``mse``) or functions ``(output, target) -> values``.
         clip_norm: limit of the global gradient norm.
@@ -142,7 +144,7 @@ class Trainer:
         kept: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with state.fresh_names():
             self._append(ema, kept)
-        self.remarks += said
+        self.remarks += [*said, *_kept_tables(self.program)]
         self.executor = Executor(place, threads=threads)
         self._begin()
 
@@ -575,6 +577,16 @@ class Trainer:
             folder.write_history(self.history)
         folder.publish(path, LAST)
         folder.drop_old()
+
+
+def _kept_tables(program: Program) -> list[str]:
+    """A line on parameters that are no weights and stay as they are"""
+    kept = [p.name for p in program.parameters if not p.trainable and is_table(p)]
+    if not kept:
+        return []
+    more = f" and {len(kept) - 3} more" if len(kept) > 3 else ""
+    are = "is no weight but a computed table" if len(kept) == 1 else "are no weights but computed tables"
+    return [f"{', '.join(kept[:3])}{more} {are}, kept unless trainable= (--train) names it; see onnxgrad info"]
 
 
 def _warn_of_ties(chosen: list[Parameter]) -> None:
