@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from onnxgrad.errors import ModelError
 from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.training.fingerprints import Fingerprints
 from onnxgrad.training.run import Row
 from onnxgrad.training.tensor_file import damaged, read_metadata
 
@@ -34,6 +35,7 @@ class Position:
     best: float | None = None
     schedule: dict[str, Any] | None = None
     begun: int = 0
+    files: Fingerprints = field(default_factory=dict)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -101,7 +103,7 @@ def _wrong(found: Any) -> str | None:
     missing = [name for name in _REQUIRED if name not in found]
     if missing:
         return f"lacks the field {missing[0]!r}"
-    unknown = sorted(found.keys() - {field.name for field in fields(Position)})
+    unknown = sorted(found.keys() - {known.name for known in fields(Position)})
     if unknown:
         return f"has a field {unknown[0]!r}, which no Trainer writes"
     for name, value in found.items():
@@ -116,6 +118,7 @@ _KINDS = {
     "history": "a list of rows",
     "best": "a number",
     "schedule": "the state of a schedule",
+    "files": "the size and sha256 of files",
 }
 
 
@@ -130,7 +133,15 @@ def _fits(name: str, value: Any) -> bool:
         return isinstance(value, list) and all(isinstance(row, dict) for row in value)
     if name == "best":
         return value is None or _is_number(value)
+    if name == "files":
+        return isinstance(value, dict) and all(
+            isinstance(file, dict) and {"size", "sha256"} <= file.keys() for file in value.values()
+        )
     return value is None or isinstance(value, dict)
+
+
+def _is_fingerprint(file: Any) -> bool:
+    return isinstance(file, dict) and _is_whole(file.get("size")) and isinstance(file.get("sha256"), str)
 
 
 def _unreachable(found: dict[str, Any]) -> str | None:

@@ -15,7 +15,6 @@ from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.interop.training_step import save_training_step, to_training_step
-from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.defaults import program_guard
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven
@@ -33,6 +32,7 @@ from onnxgrad.training.curves import plot_history
 from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data, prefetched
 from onnxgrad.training.diagnose import bad_value, bad_weight, first_bad_operator
 from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
+from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.folder import BEST, LAST, RunFolder
 from onnxgrad.training.lora import merge_lora
 from onnxgrad.training.losses import Term, as_terms, attach
@@ -42,7 +42,7 @@ from onnxgrad.training.position import Position, check_schedule, position_of
 from onnxgrad.training.progress import Progress
 from onnxgrad.training.run import Interrupt, Means, Plan, Row
 from onnxgrad.training.schedules import Planned, planned
-from onnxgrad.training.selection import choose_trainable
+from onnxgrad.training.selection import choose_trainable, kept_tables
 from onnxgrad.training.surgery import remove_added_dropout
 from onnxgrad.training.tensor_file import damaged, read_tensors
 from onnxgrad.training.ties import find_ties
@@ -144,7 +144,7 @@ class Trainer:
         kept: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with state.fresh_names():
             self._append(ema, kept)
-        self.remarks += [*said, *_kept_tables(self.program)]
+        self.remarks += [*said, *kept_tables(self.program)]
         self.executor = Executor(place, threads=threads)
         self._begin()
 
@@ -158,6 +158,7 @@ class Trainer:
         self._shapes: list[tuple[Any, ...]] | None = None
         self._interrupt = Interrupt()
         self._unused: set[str] = set()
+        self._files: Fingerprints = {}
 
     def _append(self, ema: float | None, kept: dict[str, Any]) -> None:
         self.update: Program | None = None
@@ -272,7 +273,7 @@ class Trainer:
         batch_size: int = 32,
         shuffle: bool = True,
         drop_last: bool = False,
-        out: str | Path | None = None,
+        out: str | Path | RunFolder | None = None,
         resume: bool = False,
         patience: int | None = None,
         checkpoint_every: int | None = None,
@@ -281,6 +282,7 @@ class Trainer:
         prefetch: int = 2,
         curves: bool = False,
         verbose: bool = True,
+        accept_changed_data: bool = False,
     ) -> list[Row]:
         """Train for some epochs; returns the history, one row per epoch.
 
@@ -301,10 +303,12 @@ class Trainer:
             prefetch: batches prepared ahead by a background thread.
             curves: draw the history into ``curves.png`` in ``out`` after each epoch.
             verbose: show a progress line if the output is a terminal.
+            accept_changed_data: resume although a data file, given by its path, is not what the run was trained on.
 
         Raises:
             DataError: if the data cannot be trained on.
-            TrainingError: if the loss stops being a number, the folder is in use, or the checkpoint belongs to another model.
+            TrainingError: if the loss stops being a number, the folder is in use or cannot be written, or the checkpoint belongs to
+                another model or other data files.
         """
         if epochs is not None and total_epochs is not None:
             raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
@@ -316,15 +320,17 @@ class Trainer:
         self._name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
         if out is None and resume:
             raise ArgumentError("resume=True needs out=, the folder of the run.")
-        with nullcontext() if out is None else RunFolder(out, keep) as folder:
+        files = fingerprints_of(data=data, validation=validation)
+        with nullcontext(out) if out is None or isinstance(out, RunFolder) else RunFolder(out, keep) as folder:
             if folder is not None and resume:
-                self._load(folder.last(), source.count(batch_size, drop_last))
+                self._load(folder.last(), source.count(batch_size, drop_last), {} if accept_changed_data else files)
                 if self.history:
                     folder.write_history(self.history)
             else:
                 self._begun = self.epoch
                 if folder is not None:
                     folder.check_new()
+            self._files = files
             goal = count if total_epochs is not None else self._begun + count
             plan = Plan(goal, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
             if count and self.epoch >= goal:
@@ -529,6 +535,7 @@ class Trainer:
             history=self.history,
             totals=self._means.totals,
             examples=self._means.count,
+            files=self._files,
         )
         save_checkpoint(self.programs, path, metadata={"graph": graph_hash(self.programs), "position": position.to_json()})
 
@@ -541,8 +548,8 @@ class Trainer:
         """
         self._load(path)
 
-    def _load(self, path: str | Path, batches: int | None = None) -> None:
-        """Look at everything first, then change; an epoch has so many ``batches``, if that is known"""
+    def _load(self, path: str | Path, batches: int | None = None, files: Fingerprints | None = None) -> None:
+        """Look at everything first, then change; an epoch has so many ``batches``, from these ``files``, as far as that is known"""
         found = read_tensors(path)
         if found.metadata.get("graph") != graph_hash(self.programs):
             raise TrainingError(f"{str(path)!r} was written for another model, loss or optimizer. Use the same arguments as then.")
@@ -551,6 +558,7 @@ class Trainer:
             was, now = getattr(position, name), getattr(self, name)
             if was != now:
                 raise TrainingError(f"{str(path)!r} was written with {name}={was}, this is {name}={now}.")
+        check_unchanged(position.files, files or {})
         if batches is not None and position.batch > batches:
             said = f"{str(path)!r} stands at batch {position.batch} of epoch {position.epoch + 1}, which has {batches} batches"
             raise TrainingError(f"{said}. Use the data and the batch size of the run.")
@@ -562,7 +570,7 @@ class Trainer:
         set_tensors(self.programs, found)
         self.epoch, self.batch, self.step_number = position.epoch, position.batch, position.step
         self.best, self.history, self._begun = position.best, position.history, position.begun
-        self._means = Means(position.totals, position.examples)
+        self._means, self._files = Means(position.totals, position.examples), position.files
         if self.schedule is not None and position.schedule is not None:
             self.schedule.set_state_dict(position.schedule)
 
@@ -577,16 +585,6 @@ class Trainer:
             folder.write_history(self.history)
         folder.publish(path, LAST)
         folder.drop_old()
-
-
-def _kept_tables(program: Program) -> list[str]:
-    """A line on parameters that are no weights and stay as they are"""
-    kept = [p.name for p in program.parameters if not p.trainable and is_table(p)]
-    if not kept:
-        return []
-    more = f" and {len(kept) - 3} more" if len(kept) > 3 else ""
-    are = "is no weight but a computed table" if len(kept) == 1 else "are no weights but computed tables"
-    return [f"{', '.join(kept[:3])}{more} {are}, kept unless trainable= (--train) names it; see onnxgrad info"]
 
 
 def _warn_of_ties(chosen: list[Parameter]) -> None:
