@@ -20,6 +20,7 @@ __all__ = ["TensorFile", "damaged", "read_metadata", "read_tensors", "write_tens
 Array = np.ndarray[Any, Any]
 
 CHECKSUMS = "checksums"
+_LENGTH = 32  # digits: 128 bits
 _ADVICE = "Use another checkpoint of the run, or an intact copy of this one"
 _DTYPES = {
     **{f"{kind}{bits}": f"{name}{bits}" for kind, name in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)},
@@ -126,11 +127,11 @@ def _checked_strings(path: str | Path, strings: dict[str, str]) -> tuple[dict[st
 def _checksum(name: str, array: Array) -> str:
     digest = hashlib.sha256(f"{name}\0{array.dtype.name}\0{array.shape}\0".encode())
     digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
+    return digest.hexdigest()[:_LENGTH]
 
 
 def _checksum_of_strings(strings: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(sorted(strings.items())).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(sorted(strings.items())).encode()).hexdigest()[:_LENGTH]
 
 
 def _array(entry: Mapping[str, Any]) -> Array:
