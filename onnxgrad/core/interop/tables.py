@@ -35,7 +35,7 @@ _RESHAPES = ("Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Transpose",
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Neg", "Abs", "Min", "Max", "Floor", "Ceil", "Round", "Where", "CumSum")
 _JOINS = ("Concat", "Gather", "GatherElements", "GatherND", "Range")
 _COMPARISONS = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Not", "Sign", "IsInf", "IsNaN")
-_LARGEST = 2**24
+_LARGEST = 2**25
 _ROWS = 256
 _DEPTH = 40
 
@@ -62,13 +62,22 @@ def table_reason(v: Variable, slots: Slots, reads: Reads) -> str | None:
 
 def _by_numbers(v: Variable, slots: Slots, reads: Reads) -> str | None:
     assert v.value is not None
-    eps, values = _eps(v), v.value.numpy().astype(np.float64)
+    if _are_frequencies(v, reads):
+        return "frequencies of a rotary embedding"
+    array = v.value.numpy()
+    corner = array[tuple(slice(_ROWS) for _ in array.shape)]
+    found = _kind(v, corner, slots, reads)
+    # Few constants get here, so that most of a large one is not looked at.
+    return found if found is None or corner.size == array.size else _kind(v, array, slots, reads)
+
+
+def _kind(v: Variable, array: Array, slots: Slots, reads: Reads) -> str | None:
+    """What the numbers are, of the whole constant or of a corner of it"""
+    eps, values = _eps(v), array.astype(np.float64)
     if not np.isfinite(values).all():
         return None
     if _is_mask(values):
         return "a mask"
-    if _are_frequencies(v, reads):
-        return "frequencies of a rotary embedding"
     kind = _waves(values, eps)
     if kind == "waves" or _halves_are_angles(values, eps) or _has_twin(v, values, eps, reads):
         return "sines and cosines of positions"
@@ -147,8 +156,10 @@ def _has_twin(v: Variable, values: Array, eps: float, reads: Reads) -> bool:
     """Whether another constant is the sine of the angles that this is the cosine of, or the other way round"""
     if values.ndim < 2 or np.abs(values).max() > 1.0 + eps:
         return False
-    twins = [w.value for w in reads.shapes.get(values.shape, ()) if w is not v and w.dtype == v.dtype]
-    return any(_are_angles(values, twin.numpy().astype(np.float64), eps) for twin in twins if twin is not None)
+    assert v.value is not None
+    corner = tuple(slice(size) for size in values.shape)
+    twins = [w.value for w in reads.shapes.get(v.value.shape, ()) if w is not v and w.dtype == v.dtype]
+    return any(_are_angles(values, twin.numpy()[corner].astype(np.float64), eps) for twin in twins if twin is not None)
 
 
 def _adds_or_compares(op: Operator, index: int) -> bool:
@@ -174,8 +185,10 @@ def _counts(v: Variable, depth: int) -> bool:
 def _are_frequencies(v: Variable, reads: Reads) -> bool:
     """Whether falling positive numbers only multiply positions, to angles of which sine and cosine are taken"""
     assert v.value is not None
+    if v.value.size > 4096:
+        return False
     numbers = v.value.numpy().astype(np.float64).reshape(-1)
-    if numbers.size > 4096 or not (numbers > 0.0).all() or not (np.diff(numbers) < 0.0).all() or numbers[0] > 1.0 + 1e-3:
+    if not (numbers > 0.0).all() or not (np.diff(numbers) < 0.0).all() or numbers[0] > 1.0 + 1e-3:
         return False
     found: set[str] = set()
     return _only_angles(v, reads, found, 0, {v}) and found == {"Sin", "Cos"}
