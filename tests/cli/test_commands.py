@@ -360,7 +360,7 @@ class TestTrain:
         # A run of a version that always trained them goes on doing so.
         settings = json.loads((files / "asked" / "settings.json").read_text())
         (files / "asked" / "settings.json").write_text(json.dumps({**settings, "batch_norm": None}))
-        assert "learns new statistics" in command("train", "--resume", files / "asked", "--epochs", "2")
+        assert "learns new statistics" in command("train", "--resume", files / "asked", "--epochs", "2", "--accept-changed-data")
 
     def test_the_models_own_normalization_is_folded_if_asked(self, files):
         train(files, "--epochs", "1", "--out", files / "run")
