@@ -13,6 +13,7 @@ import numpy as np
 
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.types import is_nameless
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, DataError, FileError, ModelError
 from onnxgrad.files import read_arrays
@@ -44,7 +45,11 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 def add_sizes(parser: Any) -> None:
     parser.add_argument(
-        "--dim", action="append", default=[], metavar="NAME=SIZE", help="size of a dynamic dimension; may be repeated"
+        "--dim",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="size of a dynamic dimension, by its name or as INPUT.AXIS; may be repeated",
     )
 
 
@@ -79,7 +84,13 @@ def _shape(v: Variable, sizes: dict[str, int]) -> tuple[int, ...]:
     """The shape with sizes for what is unknown: 2 for the first dimension, 8 for others"""
     if v.dims is None:
         raise DataError(f"the input {v.name!r} has no declared rank. Give --feeds FILE.npz.")
-    return tuple(d if isinstance(d, int) else sizes.get(str(d), 8 if i else 2) for i, d in enumerate(v.dims))
+    return tuple(d if isinstance(d, int) else sizes.get(_dim_name(v, i), 8 if i else 2) for i, d in enumerate(v.dims))
+
+
+def _dim_name(v: Variable, axis: int) -> str:
+    """The name of an unknown dimension of an input; ``x.1`` where the file gives it none"""
+    found = (v.dims or ())[axis]
+    return found if isinstance(found, str) and not is_nameless(found) else f"{v.name}.{axis}"
 
 
 def feeds_for(program: Program, path: str | None, sizes: dict[str, int], seed: int) -> dict[str, Array]:
@@ -87,6 +98,7 @@ def feeds_for(program: Program, path: str | None, sizes: dict[str, int], seed: i
 
     Raises:
         DataError: if the file lacks an input, or an input cannot be made up.
+        ArgumentError: if a size is given to a dimension that no input has.
     """
     if path is not None:
         try:
@@ -97,6 +109,10 @@ def feeds_for(program: Program, path: str | None, sizes: dict[str, int], seed: i
         if missing:
             raise DataError(f"{path!r} has no array {missing[0]!r}; it has {sorted(given)}.")
         return {v.name: given[v.name].astype(v.dtype.numpy, copy=False) for v in program.inputs}
+    unknown = [(v, i) for v in program.inputs for i, d in enumerate(v.dims or ()) if not isinstance(d, int)]
+    names = list(dict.fromkeys(_dim_name(v, i) for v, i in unknown))
+    for name in sizes.keys() - set(names):
+        raise ArgumentError(f"--dim {name}: the inputs have the dynamic dimensions {names}. Name one of them.")
     rng = np.random.default_rng(seed)
     found = {}
     for v in program.inputs:

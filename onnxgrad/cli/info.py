@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.cli.common import add_model, add_sizes, human, load, print_json, shape_text, sizes_of
+from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
@@ -59,6 +60,7 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
             "trainable": sum(w["trainable"] for w in weights),
             "weights": weights,
             "not_weights": fixed,
+            "tables": {p.name: p.reason for p in program.parameters if is_table(p)},
         },
         "ties": find_ties(program).warnings(),
         "hints": _hints(operators),
@@ -77,7 +79,13 @@ def _hints(operators: list[Any]) -> list[str]:
 
 def _weight(p: Any) -> dict[str, Any]:
     size = int(np.prod(p.static_shape or (0,)))
-    reason = p.reason if p.trainable else "frozen: the file says so"
+    reason = (
+        p.reason
+        if p.trainable
+        else f"frozen: {p.reason} (no weight; train --train '{p.name}' trains it)"
+        if is_table(p)
+        else "frozen: the file says so"
+    )
     entry = {"name": p.name, "type": shape_text(p), "elements": size, "bytes": size * np.dtype(p.dtype.numpy).itemsize}
     return {**entry, "trainable": bool(p.trainable), "reason": reason}
 
@@ -117,6 +125,8 @@ def _print(found: dict[str, Any], everything: bool) -> None:
         print(f"  {w['name']}: {w['type']}, {w['reason']}")
     if len(parameters["weights"]) > len(weights):
         print(f"  and {len(parameters['weights']) - len(weights)} more (--all)")
+    for name, why in parameters["tables"].items():
+        print(f"frozen, as it is no weight: {name}: {why} (train --train '{name}' trains it)")
     floats = {name: why for name, why in parameters["not_weights"].items() if why != "not a floating-point tensor"}
     print(f"not trained: {len(parameters['not_weights'])} constants, {len(floats)} of them floating-point")
     for name, why in list(floats.items())[: None if everything else _SHOWN // 2]:

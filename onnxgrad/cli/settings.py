@@ -54,19 +54,18 @@ class _Settings(dict[str, Any]):
         raise ArgumentError(f"the {SETTINGS} of the run does not say {name!r}. It is damaged, or of another version of onnxgrad.")
 
 
-def write_settings(folder: str, settings: dict[str, Any]) -> None:
-    """Write the settings, and the model beside them unless its weights lie in other files.
+def write_settings(run: RunFolder, settings: dict[str, Any]) -> None:
+    """Write the settings, and the model beside them unless its weights lie in other files; the folder is the caller's meanwhile.
 
     Raises:
-        TrainingError: if somebody trains in the folder, or a run is in it.
+        TrainingError: if a run is in it.
     """
     program = from_onnx(settings["model"])
     held = [v.value.origin for v in program.list_vars() if v.value is not None]
-    with RunFolder(folder) as run:
-        run.check_new()
-        if not any(getattr(origin, "external_data", None) for origin in held):
-            write_atomically(run.path / MODEL, read_whole(Path(settings["model"])))
-        write_atomically(run.path / SETTINGS, json.dumps(settings, indent=1).encode())
+    run.check_new()
+    if not any(getattr(origin, "external_data", None) for origin in held):
+        write_atomically(run.path / MODEL, read_whole(Path(settings["model"])))
+    write_atomically(run.path / SETTINGS, json.dumps(settings, indent=1).encode())
 
 
 def _model_path(settings: dict[str, Any], folder: str | None) -> Path:

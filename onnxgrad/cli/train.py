@@ -23,22 +23,27 @@ from typing import Any
 from onnxgrad.cli.common import add_sizes, bytes_given, human
 from onnxgrad.cli.settings import LARGE, MANY, make_trainer, read_settings, write_settings
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.checkpoint import epochs_done
-from onnxgrad.training.folder import LAST
+from onnxgrad.training.folder import LAST, RunFolder
 from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES
 from onnxgrad.training.metrics import METRICS
 from onnxgrad.training.optimizers import optimizer_names
+from onnxgrad.training.position import epochs_done
 from onnxgrad.training.schedules import SHAPES
 from onnxgrad.training.trainer import Trainer
 
-_NOT_SETTINGS = ("command", "run", "resume", "json", "more_epochs")
+_NOT_SETTINGS = ("command", "run", "resume", "json", "more_epochs", "accept_changed_data")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", help="path of an .onnx file")
     parser.add_argument("--out", metavar="FOLDER", help="folder for checkpoints and history; it must not hold a run yet")
     parser.add_argument(
-        "--resume", metavar="FOLDER", help="resume the run in this folder; only --epochs, --more-epochs and --json may be given too"
+        "--resume",
+        metavar="FOLDER",
+        help="resume the run in this folder; only --epochs, --more-epochs, --accept-changed-data and --json may be given too",
+    )
+    parser.add_argument(
+        "--accept-changed-data", action="store_true", help="with --resume: although a data file is not what the run was trained on"
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON for each epoch")
     parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite the fused operators of onnxruntime as standard ones")
@@ -101,7 +106,9 @@ def _add_memory(group: Any) -> None:
 
 
 def _add_choice(group: Any) -> None:
-    group.add_argument("--train", nargs="+", metavar="PATTERN", help="weights to train (default: all)")
+    group.add_argument(
+        "--train", nargs="+", metavar="PATTERN", help="weights to train (default: all that info does not call frozen; '*' for all)"
+    )
     group.add_argument("--freeze", nargs="+", metavar="PATTERN", help="weights to freeze")
     group.add_argument(
         "--untie",
@@ -184,7 +191,7 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Folder and settings: those of the command line, or those of the run to resume"""
     if options.resume is not None:
-        others = _given(options) - {"resume", "epochs", "more_epochs", "json"}
+        others = _given(options) - {"resume", "epochs", "more_epochs", "accept_changed_data", "json"}
         if others:
             what = "the model" if "model" in others else f"--{min(others).replace('_', '-')}"
             raise ArgumentError(f"--resume FOLDER continues that run with its settings; leave out {what}.")
@@ -196,6 +203,8 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         if options.more_epochs is not None:
             settings["epochs"] = epochs_done(Path(options.resume) / LAST) + options.more_epochs
         return options.resume, settings
+    if options.accept_changed_data:
+        raise ArgumentError("--accept-changed-data goes with --resume FOLDER. Leave it out for a new run.")
     if options.more_epochs is not None:
         raise ArgumentError("--more-epochs goes with --resume FOLDER. Say --epochs for a new run.")
     if options.term and (options.loss is not None or options.of is not None):
@@ -224,21 +233,22 @@ def _fit(trainer: Trainer, settings: dict[str, Any], folder: str, options: argpa
         values = "  ".join(f"{name} {value:.4g}" for name, value in row.items() if name not in ("epoch", "step"))
         print(json.dumps(row) if options.json else f"epoch {row['epoch']}/{settings['epochs']}  {values}", flush=True)
 
-    if options.resume is None:
-        write_settings(folder, settings)
-    return trainer.fit(
-        settings["data"],
-        validation=settings["val"],
-        total_epochs=settings["epochs"],
-        batch_size=settings["batch_size"],
-        shuffle=not settings["no_shuffle"],
-        drop_last=settings["drop_last"],
-        out=folder,
-        resume=options.resume is not None,
-        patience=settings["patience"],
-        checkpoint_every=settings["checkpoint_every"],
-        keep=settings["keep"],
-        curves=settings["curves"],
-        callbacks=[show],
-        verbose=not options.json,
-    )
+    with RunFolder(folder, settings["keep"]) as run:
+        if options.resume is None:
+            write_settings(run, settings)
+        return trainer.fit(
+            settings["data"],
+            validation=settings["val"],
+            total_epochs=settings["epochs"],
+            batch_size=settings["batch_size"],
+            shuffle=not settings["no_shuffle"],
+            drop_last=settings["drop_last"],
+            out=run,
+            resume=options.resume is not None,
+            patience=settings["patience"],
+            checkpoint_every=settings["checkpoint_every"],
+            curves=settings["curves"],
+            callbacks=[show],
+            verbose=not options.json,
+            accept_changed_data=options.accept_changed_data,
+        )

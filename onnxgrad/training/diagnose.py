@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,21 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.executor import Executor
 
-__all__ = ["bad_weight", "first_bad_operator"]
+__all__ = ["bad_value", "bad_weight", "first_bad_operator"]
 
 
 def bad_weight(program: Program) -> str | None:
     """Name of a persistable float variable that is not finite."""
+    return bad_value(program, {})
+
+
+def bad_value(program: Program, values: Mapping[str, Any]) -> str | None:
+    """The same if the program had these values, by name."""
     for v in program.list_vars():
-        if v.persistable and v.is_float and not np.isfinite(np.asarray(v.get_value(), np.float64)).all():
-            return v.name
+        if v.persistable and v.is_float:
+            value = values[v.name] if v.name in values else v.get_value()
+            if not np.isfinite(np.asarray(value, np.float64)).all():
+                return v.name
     return None
 
 

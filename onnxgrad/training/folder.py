@@ -9,12 +9,14 @@ import csv
 import io
 import json
 import os
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from onnxgrad.errors import FileError, TrainingError
-from onnxgrad.files import write_whole
+from onnxgrad.files import is_file, write_whole
+from onnxgrad.training.lock import lock, release
 
 __all__ = ["RunFolder", "write_atomically"]
 
@@ -42,22 +44,23 @@ class RunFolder:
         self._file: Any = None
 
     def __enter__(self) -> RunFolder:
-        try:
+        with _typed(self.path, "Choose a folder that you may write to", "the folder "):
             self.path.mkdir(parents=True, exist_ok=True)
             file = (self.path / "run.lock").open("a+")
-        except OSError as error:
-            raise TrainingError(f"cannot use the folder {str(self.path)!r}: {error.strerror or error}.") from error
-        if not _locked(file):
+        try:
+            lock(file, self.path)
+            with _typed(self.path, "Choose a folder that you may write to"):
+                for left in self.path.glob(".*.partial"):
+                    left.unlink(missing_ok=True)
+        except BaseException:
             file.close()
-            raise TrainingError(f"another process trains in {str(self.path)!r} already. Choose another folder, or wait for it.")
+            raise
         self._file = file
-        for left in self.path.glob(".*.partial"):
-            left.unlink(missing_ok=True)
         return self
 
     def __exit__(self, *error: Any) -> None:
         # The system frees the lock with the file, also when the process is killed.
-        self._file.close()
+        release(self._file)
 
     def check_new(self) -> None:
         """Raise TrainingError if there is a run in the folder already."""
@@ -67,7 +70,7 @@ class RunFolder:
     def last(self) -> Path:
         """The newest checkpoint; raises TrainingError if there is none."""
         path = self.path / LAST
-        if not path.is_file():
+        if not is_file(path):
             raise TrainingError(f"there is no {LAST} in {str(self.path)!r}, so nothing to resume. Start without resume.")
         return path
 
@@ -77,20 +80,22 @@ class RunFolder:
     def publish(self, path: Path, name: str) -> None:
         """Give a checkpoint a second name, ``last`` or ``best``, in one step."""
         temporary = self.path / f".{name}.{os.getpid()}.partial"
-        temporary.unlink(missing_ok=True)
-        try:
-            os.link(path, temporary)
-        except OSError:
-            # The file system has no links.
-            write_atomically(self.path / name, path.read_bytes())
-            return
-        os.replace(temporary, self.path / name)
+        with _typed(self.path / name, "What was there before is untouched"):
+            temporary.unlink(missing_ok=True)
+            try:
+                os.link(path, temporary)
+            except OSError:
+                # The file system has no links.
+                write_atomically(self.path / name, path.read_bytes())
+                return
+            os.replace(temporary, self.path / name)
 
     def drop_old(self) -> None:
         """Keep the newest numbered checkpoints only."""
         numbered = sorted(self.path.glob("step-*.safetensors"))
         for path in numbered[: -self.keep] if self.keep else numbered:
-            path.unlink(missing_ok=True)
+            with _typed(path, "Make the folder writable, or give a larger keep= (--keep)"):
+                path.unlink(missing_ok=True)
 
     def write_history(self, rows: list[dict[str, Any]]) -> None:
         """``history.csv`` and ``history.jsonl``, one row per epoch."""
@@ -103,17 +108,10 @@ class RunFolder:
         write_atomically(self.path / "history.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
 
 
-def _locked(file: Any) -> bool:
-    """Take the lock of an open file; False if it is taken."""
+@contextmanager
+def _typed(path: Path, advice: str, what: str = "") -> Iterator[None]:
+    """A TrainingError that names the path, for what the system refuses"""
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        yield
+    except OSError as error:
+        raise TrainingError(f"cannot use {what}{str(path)!r}: {error.strerror or error}. {advice}.") from error

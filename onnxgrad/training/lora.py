@@ -21,9 +21,9 @@ from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.errors import ArgumentError, ModelError, OnnxGradError, UnknownName
-from onnxgrad.training.folder import write_atomically
+from onnxgrad.errors import ArgumentError, ModelError, UnknownName
 from onnxgrad.training.surgery import insert_after, remove_unread_constants
+from onnxgrad.training.tensor_file import read_tensors, write_tensors
 
 __all__ = ["add_lora", "load_adapters", "merge_lora", "save_adapters"]
 
@@ -363,36 +363,23 @@ def save_adapters(program: Program, path: str | Path) -> None:
         ArgumentError: if the program has no branches.
         TrainingError: if the file cannot be written.
     """
-    found = {name: np.ascontiguousarray(p.get_value()) for name, p in _adapters(program).items()}
+    found = {name: np.asarray(p.get_value()) for name, p in _adapters(program).items()}
     if not found:
         raise ArgumentError("the program has no LoRA branches to save. Call add_lora first.")
-    write_atomically(Path(path), _safetensors().save(found))
+    write_tensors(path, found)
 
 
 def load_adapters(program: Program, path: str | Path) -> None:
     """Set the weights of the branches from a file that ``save_adapters`` wrote.
 
     Raises:
-        ModelError: if the file cannot be read.
+        ModelError: if the file cannot be read, or is damaged.
         UnknownName: if it belongs to other branches; nothing is changed then.
     """
-    try:
-        values = _safetensors().load(Path(path).read_bytes())
-    except OnnxGradError:
-        raise
-    except Exception as error:
-        raise ModelError(f"{str(path)!r} is not a readable file of adapters: {error}") from error
-    own = _adapters(program)
-    foreign = sorted(set(values) ^ set(own)) or [n for n, p in own.items() if tuple(values[n].shape) != p.static_shape]
-    if foreign:
-        raise UnknownName(f"{str(path)!r} belongs to other adapters: {foreign[0]!r} does not fit. Use the same layers and rank.")
+    values, own = read_tensors(path).arrays, _adapters(program)
+    for name in sorted(values.keys() | own.keys()):
+        array, p = values.get(name), own.get(name)
+        if array is None or p is None or tuple(array.shape) != p.static_shape or array.dtype != p.dtype.numpy:
+            raise UnknownName(f"{str(path)!r} belongs to other adapters: {name!r} does not fit. Use the same layers and rank.")
     for name, p in own.items():
         p.set_value(values[name])
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors.numpy
-    except ImportError as error:
-        raise OnnxGradError("adapters need the package safetensors. Install onnxgrad[training].") from error
-    return safetensors.numpy

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.errors import UnknownName
 
-__all__ = ["choose_trainable", "matching"]
+__all__ = ["choose_trainable", "kept_tables", "matching"]
 
 
 def matching(names: Sequence[str], patterns: str | Sequence[str], what: str) -> set[str]:
@@ -38,7 +39,7 @@ def choose_trainable(
 
     Args:
         program: a program with parameters.
-        trainable: names or patterns (``"head.*"``); None for all that are trainable.
+        trainable: names or patterns (``"head.*"``), of frozen ones too; None for all that are trainable.
         freeze: names or patterns to leave out.
 
     Raises:
@@ -49,3 +50,13 @@ def choose_trainable(
     chosen = {p.name for p in parameters if p.trainable} if trainable is None else matching(names, trainable, "trainable=")
     frozen = set() if freeze is None else matching(names, freeze, "freeze=")
     return [p for p in parameters if p.name in chosen - frozen]
+
+
+def kept_tables(program: Program) -> list[str]:
+    """A line on parameters that are no weights and stay as they are"""
+    kept = [p.name for p in program.parameters if not p.trainable and is_table(p)]
+    if not kept:
+        return []
+    more = f" and {len(kept) - 3} more" if len(kept) > 3 else ""
+    are = "is no weight but a computed table" if len(kept) == 1 else "are no weights but computed tables"
+    return [f"{', '.join(kept[:3])}{more} {are}, kept unless trainable= (--train) names it; see onnxgrad info"]

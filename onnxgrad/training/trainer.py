@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -28,21 +27,24 @@ from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.accumulation import accumulating, joined
 from onnxgrad.training.batch_norm import fold_added_batch_norm, fold_batch_norm, prepare_batch_norm
-from onnxgrad.training.checkpoint import graph_hash, load_checkpoint, read_metadata, save_checkpoint
+from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
 from onnxgrad.training.curves import plot_history
 from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data, prefetched
-from onnxgrad.training.diagnose import bad_weight, first_bad_operator
+from onnxgrad.training.diagnose import bad_value, bad_weight, first_bad_operator
 from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
+from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.folder import BEST, LAST, RunFolder
 from onnxgrad.training.lora import merge_lora
 from onnxgrad.training.losses import Term, as_terms, attach
 from onnxgrad.training.metrics import metric_named
 from onnxgrad.training.optimizers import make_optimizer
+from onnxgrad.training.position import Position, check_schedule, position_of
 from onnxgrad.training.progress import Progress
 from onnxgrad.training.run import Interrupt, Means, Plan, Row
 from onnxgrad.training.schedules import Planned, planned
-from onnxgrad.training.selection import choose_trainable
+from onnxgrad.training.selection import choose_trainable, kept_tables
 from onnxgrad.training.surgery import remove_added_dropout
+from onnxgrad.training.tensor_file import damaged, read_tensors
 from onnxgrad.training.ties import find_ties
 
 __all__ = ["Trainer"]
@@ -64,7 +66,8 @@ class Trainer:
         schedule: ``constant``, ``cosine`` or ``linear``: how a learning rate given as a number goes on until the run ends.
         warmup: updates in which the learning rate rises first.
         weight_decay: of the optimizer, where it has one.
-        trainable: names or patterns of the parameters to train; None for all that are trainable.
+        trainable: names or patterns of the parameters to train; None for all that are trainable, which tables that an exporter
+            computed (rotary angles, positions, masks, initial states) are not: ``"*"`` trains them too. ``remarks`` names them.
         freeze: names or patterns of parameters to leave as they are.
         metrics: names (``accuracy``, ``top5``, ``mae``, ``mse``) or functions ``(output, target) -> values``. ``accuracy`` compares
             a single score with zero, and with one half where it comes from Sigmoid.
@@ -144,7 +147,7 @@ class Trainer:
         with state.fresh_names():
             self._append(ema, kept)
         self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics]
-        self.remarks += said
+        self.remarks += [*said, *kept_tables(self.program)]
         self.executor = Executor(place, threads=threads)
         self._begin()
 
@@ -158,6 +161,7 @@ class Trainer:
         self._shapes: list[tuple[Any, ...]] | None = None
         self._interrupt = Interrupt()
         self._unused: set[str] = set()
+        self._files: Fingerprints = {}
 
     def _append(self, ema: float | None, kept: dict[str, Any]) -> None:
         self.update: Program | None = None
@@ -272,7 +276,7 @@ class Trainer:
         batch_size: int = 32,
         shuffle: bool = True,
         drop_last: bool = False,
-        out: str | Path | None = None,
+        out: str | Path | RunFolder | None = None,
         resume: bool = False,
         patience: int | None = None,
         checkpoint_every: int | None = None,
@@ -281,6 +285,7 @@ class Trainer:
         prefetch: int = 2,
         curves: bool = False,
         verbose: bool = True,
+        accept_changed_data: bool = False,
     ) -> list[Row]:
         """Train for some epochs; returns the history, one row per epoch.
 
@@ -301,10 +306,12 @@ class Trainer:
             prefetch: batches prepared ahead by a background thread.
             curves: draw the history into ``curves.png`` in ``out`` after each epoch.
             verbose: show a progress line if the output is a terminal.
+            accept_changed_data: resume although a data file, given by its path, is not what the run was trained on.
 
         Raises:
             DataError: if the data cannot be trained on.
-            TrainingError: if the loss stops being a number, the folder is in use, or the checkpoint belongs to another model.
+            TrainingError: if the loss stops being a number, the folder is in use or cannot be written, or the checkpoint belongs to
+                another model or other data files.
         """
         if epochs is not None and total_epochs is not None:
             raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
@@ -316,15 +323,17 @@ class Trainer:
         self._name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
         if out is None and resume:
             raise ArgumentError("resume=True needs out=, the folder of the run.")
-        with nullcontext() if out is None else RunFolder(out, keep) as folder:
+        files = fingerprints_of(data=data, validation=validation)
+        with nullcontext(out) if out is None or isinstance(out, RunFolder) else RunFolder(out, keep) as folder:
             if folder is not None and resume:
-                self.load(folder.last())
+                self._load(folder.last(), source.count(batch_size, drop_last), {} if accept_changed_data else files)
                 if self.history:
                     folder.write_history(self.history)
             else:
                 self._begun = self.epoch
                 if folder is not None:
                     folder.check_new()
+            self._files = files
             goal = count if total_epochs is not None else self._begun + count
             plan = Plan(goal, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
             if count and self.epoch >= goal:
@@ -517,43 +526,56 @@ class Trainer:
         weight = bad_weight(self.program)
         if weight is not None:
             raise TrainingError(f"{weight} is not finite after step {self.step_number}. Lower the learning rate or set clip_norm.")
-        position = {
-            "epoch": self.epoch,
-            "begun": self._begun,
-            "batch": self.batch,
-            "step": self.step_number,
-            "seed": self.seed,
-            "accumulate": self.accumulate,
-            "schedule": None if self.schedule is None else self.schedule.state_dict(),
-            "best": self.best,
-            "history": self.history,
-            "totals": self._means.totals,
-            "examples": self._means.count,
-        }
-        save_checkpoint(self.programs, path, metadata={"graph": graph_hash(self.programs), "position": json.dumps(position)})
+        position = Position(
+            epoch=self.epoch,
+            begun=self._begun,
+            batch=self.batch,
+            step=self.step_number,
+            seed=self.seed,
+            accumulate=self.accumulate,
+            schedule=None if self.schedule is None else self.schedule.state_dict(),
+            best=self.best,
+            history=self.history,
+            totals=self._means.totals,
+            examples=self._means.count,
+            files=self._files,
+        )
+        save_checkpoint(self.programs, path, metadata={"graph": graph_hash(self.programs), "position": position.to_json()})
 
     def load(self, path: str | Path) -> None:
         """Continue from a file that ``save`` wrote.
 
         Raises:
-            ModelError: if the file cannot be read.
-            TrainingError: if it was written for another model, loss, optimizer or seed; nothing is changed then.
+            ModelError: if the file cannot be read, is damaged, or holds a position that no run can reach.
+            TrainingError: if it was written for another model, loss, optimizer or seed. Nothing is changed in either case.
         """
-        metadata = read_metadata(path)
-        if metadata.get("graph") != graph_hash(self.programs):
+        self._load(path)
+
+    def _load(self, path: str | Path, batches: int | None = None, files: Fingerprints | None = None) -> None:
+        """Look at everything first, then change; an epoch has so many ``batches``, from these ``files``, as far as that is known"""
+        found = read_tensors(path)
+        if found.metadata.get("graph") != graph_hash(self.programs):
             raise TrainingError(f"{str(path)!r} was written for another model, loss or optimizer. Use the same arguments as then.")
-        position = json.loads(metadata["position"])
+        position = position_of(found.metadata, path)
         for name in ("seed", "accumulate"):
-            if position[name] != getattr(self, name):
-                raise TrainingError(
-                    f"{str(path)!r} was written with {name}={position[name]}, this is {name}={getattr(self, name)}."
-                )
-        load_checkpoint(self.programs, path)
-        self.epoch, self.batch, self.step_number = position["epoch"], position["batch"], position["step"]
-        self.best, self.history, self._begun = position["best"], position["history"], position.get("begun", 0)
-        self._means = Means(position["totals"], position["examples"])
-        if self.schedule is not None and position["schedule"] is not None:
-            self.schedule.set_state_dict(position["schedule"])
+            was, now = getattr(position, name), getattr(self, name)
+            if was != now:
+                raise TrainingError(f"{str(path)!r} was written with {name}={was}, this is {name}={now}.")
+        check_unchanged(position.files, files or {})
+        if batches is not None and position.batch > batches:
+            said = f"{str(path)!r} stands at batch {position.batch} of epoch {position.epoch + 1}, which has {batches} batches"
+            raise TrainingError(f"{said}. Use the data and the batch size of the run.")
+        check_schedule(self.schedule, position, path)
+        check_tensors(self.programs, found)
+        weight = bad_value(self.program, found.arrays)
+        if weight is not None:
+            raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
+        set_tensors(self.programs, found)
+        self.epoch, self.batch, self.step_number = position.epoch, position.batch, position.step
+        self.best, self.history, self._begun = position.best, position.history, position.begun
+        self._means, self._files = Means(position.totals, position.examples), position.files
+        if self.schedule is not None and position.schedule is not None:
+            self.schedule.set_state_dict(position.schedule)
 
     def _write(self, folder: RunFolder, better: bool = False, ends_epoch: bool = False) -> None:
         """Write a checkpoint. ``last`` is published last: a process that is killed before does this epoch again, with the same

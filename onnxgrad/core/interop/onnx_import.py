@@ -347,11 +347,11 @@ def _make_parameters(program: Program, constants: list[Variable], choice: Choice
     """Replace the constants that are weights by Parameters, everywhere they are used."""
     frozen = set(filter(None, program.metadata.get(FROZEN_KEY, "").split("\n")))
     twins: dict[Variable, Parameter] = {}
-    for v, (is_weight, reason) in decide(constants, program.global_block(), choice).items():
-        program.decisions[v.name] = ("weight: " if is_weight else "constant: ") + reason
-        if not is_weight:
+    for v, (kind, reason) in decide(constants, program.global_block(), choice).items():
+        program.decisions[v.name] = f"{kind}: {reason}"
+        if kind == "constant":
             continue
-        parameter = Parameter(v.block, v.name, v.type, trainable=v.name not in frozen)
+        parameter = Parameter(v.block, v.name, v.type, trainable=v.name not in frozen and kind == "weight")
         parameter.value, parameter.entries, parameter.op, parameter.reason = v.value, v.entries, v.op, reason
         parameter.is_data, parameter.declared, parameter.doc = v.is_data, v.declared, v.doc
         v.block.vars[v.name] = parameter

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from onnxgrad.core.interop.tables import Reads, Slots, sets_shapes_only, table_reason
 from onnxgrad.core.ir.block import Block
-from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.traverse import all_operators_of
-from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentTypeError, UnknownName
 
-__all__ = ["Choice", "decide"]
+__all__ = ["Choice", "Decision", "decide", "is_table"]
 
 Choice: TypeAlias = "Iterable[str] | str | Callable[[Variable], bool]"
 """Names, a pattern such as ``"head.*"``, or a predicate on the constant."""
@@ -62,7 +62,14 @@ _PASSES_ON = ("Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Transpose"
 _MASK = -1e30
 
 
-def decide(constants: list[Variable], block: Block, choice: Choice | None) -> dict[Variable, tuple[bool, str]]:
+class Decision(NamedTuple):
+    """``kind`` is ``"weight"``, ``"table"`` (a parameter that stays as it is unless it is named) or ``"constant"``."""
+
+    kind: str
+    reason: str
+
+
+def decide(constants: list[Variable], block: Block, choice: Choice | None) -> dict[Variable, Decision]:
     """For each constant: whether it is a weight, and why.
 
     Raises:
@@ -70,20 +77,30 @@ def decide(constants: list[Variable], block: Block, choice: Choice | None) -> di
     """
     if choice is not None:
         return _chosen(constants, choice)
-    uses: defaultdict[Variable, list[tuple[Operator, int]]] = defaultdict(list)
+    uses: defaultdict[Variable, Slots] = defaultdict(list)
     for op in all_operators_of(block):
         for index, v in enumerate(op.inputs):
             if v is not None:
                 uses[v].append((op, index))
     returned = {v for b in block.program.blocks for v in b.outputs}
-    return {v: _decide_one(v, uses, v in returned) for v in constants}
+    shapes: dict[tuple[int, ...], list[Variable]] = {}
+    for v in constants:
+        if v.value is not None and v.is_float:
+            shapes.setdefault(v.value.shape, []).append(v)
+    reads = Reads(uses, returned, shapes)
+    return {v: _decide_one(v, reads) for v in constants}
 
 
-def _chosen(constants: list[Variable], choice: Choice) -> dict[Variable, tuple[bool, str]]:
+def is_table(p: Parameter) -> bool:
+    """Whether a parameter of a loaded file is a table rather than a weight; see ``Decision``."""
+    return p.block.program.decisions.get(p.name, "").startswith("table: ")
+
+
+def _chosen(constants: list[Variable], choice: Choice) -> dict[Variable, Decision]:
     if callable(choice):
-        return {v: (bool(choice(v)), "chosen by the caller's predicate") for v in constants}
+        return {v: _decision(choice(v), "chosen by the caller's predicate") for v in constants}
     if isinstance(choice, str):
-        return {v: (fnmatchcase(v.name, choice), f"matched against {choice!r}") for v in constants}
+        return {v: _decision(fnmatchcase(v.name, choice), f"matched against {choice!r}") for v in constants}
     names = list(choice)
     if not all(isinstance(name, str) for name in names):
         raise ArgumentTypeError("parameters= takes names, a pattern or a predicate.")
@@ -92,34 +109,44 @@ def _chosen(constants: list[Variable], choice: Choice) -> dict[Variable, tuple[b
     if missing:
         raise UnknownName(f"parameters= names {missing[0]!r}, which is no float constant of the model.")
     wanted = set(names)
-    return {v: (v.name in wanted, "named by the caller") for v in constants}
+    return {v: _decision(v.name in wanted, "named by the caller") for v in constants}
 
 
-def _decide_one(v: Variable, uses: dict[Variable, list[tuple[Operator, int]]], returned: bool) -> tuple[bool, str]:
+def _decision(is_weight: bool, reason: str) -> Decision:
+    return Decision("weight" if is_weight else "constant", reason)
+
+
+def _decide_one(v: Variable, reads: Reads) -> Decision:
     if v.value is None or v.value.dtype.name not in ("float32", "float64", "float16", "bfloat16"):
-        return False, "not a floating-point tensor"
-    slots = _slots(v, uses, 0)
+        return Decision("constant", "not a floating-point tensor")
+    slots, returned = _slots(v, reads.uses, 0), v in reads.returned
     if not slots:
-        return (True, "returned by a branch") if returned and v.value.size > 1 else (False, "not used")
+        returns = returned and v.value.size > 1
+        return Decision("weight", "returned by a branch") if returns else Decision("constant", "not used")
     settings = [f"{op.type} input {i}" for op, i in slots if i in _SETTINGS.get(op.type, ())]
     if len(settings) == len(slots):
-        return False, f"configures {settings[0]}"
+        return Decision("constant", f"configures {settings[0]}")
+    if sets_shapes_only(v, reads):
+        return Decision("constant", "only shapes and comparisons read it")
+    table = None if returned else table_reason(v, slots, reads)
+    if table is not None:
+        return Decision("table", table)
     weights = [f"{op.type} input {i}" for op, i in slots if i in _WEIGHT_SLOTS.get(op.type, ())]
     if weights:
-        return True, f"weight of {weights[0]}"
+        return Decision("weight", f"weight of {weights[0]}")
     if v.value.size <= 1:
-        return False, f"single number used by {slots[0][0].type}"
+        return Decision("constant", f"single number used by {slots[0][0].type}")
     array = v.value.numpy()
     if not array.any() and all(op.type in ("ScatterElements", "ScatterND") and i == 0 for op, i in slots):
-        return False, "the zeros that a scatter starts from"
+        return Decision("constant", "the zeros that a scatter starts from")
     if v.value.size and (not np.isfinite(array).all() or float(array.min()) <= _MASK):
-        return False, "a mask (holds infinite or huge negative entries)"
-    return True, f"float tensor used by {slots[0][0].type}"
+        return Decision("constant", "a mask (holds infinite or huge negative entries)")
+    return Decision("weight", f"float tensor used by {slots[0][0].type}")
 
 
-def _slots(v: Variable, uses: dict[Variable, list[tuple[Operator, int]]], depth: int) -> list[tuple[Operator, int]]:
+def _slots(v: Variable, uses: defaultdict[Variable, Slots], depth: int) -> Slots:
     """Where a constant is really used, looking through operators that only reshape it."""
-    found: list[tuple[Operator, int]] = []
+    found: Slots = []
     for op, index in uses.get(v, ()):
         if index == 0 and op.type in _PASSES_ON and depth < 4 and op.outputs[0] is not None:
             found.extend(_slots(op.outputs[0], uses, depth + 1) or [(op, index)])

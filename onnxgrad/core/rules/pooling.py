@@ -116,7 +116,7 @@ def _window_counts(op: Builder, node: Any, window: Any, gy: Variable) -> Any:
             f"{node}: its window is larger than what it reads, {window.sizes} and the pads, where runtimes differ. Make it smaller."
         )
     if not node.attr("ceil_mode") and (include or unpadded):
-        return float(np.prod(window.kernel))
+        return _elements_of_a_window(op, window, gy)
     outputs = gy.static_shape
     if window.static and outputs is not None and max(outputs[2:], default=0) < _MOST_COUNTED:
         return op.constant(_count_static(window, outputs[2:], include).astype(gy.dtype.numpy))
@@ -130,6 +130,18 @@ def _window_counts(op: Builder, node: Any, window: Any, gy: Variable) -> Any:
     padded = op.Pad(padded, op.Concat([0, 0] + [0] * window.rank, lead, overhang, axis=0))
     kernel = op.constant(np.ones([1, 1, *window.kernel], gy.dtype.numpy))
     return op.Conv(padded, kernel, strides=window.strides, dilations=window.dilations)
+
+
+def _elements_of_a_window(op: Builder, window: Any, gy: Variable) -> Any:
+    """The size of the kernel; less where even the padded x is smaller, for runtimes then compute one window of all there is"""
+    if not all(isinstance(p, int) for p in window.begin + window.end):
+        return float(np.prod(window.kernel))  # auto_pad makes room
+    pads = [b + e for b, e in zip(window.begin, window.end, strict=True)]
+    if all(isinstance(n, int) and n + p >= reach for n, p, reach in zip(window.sizes, pads, window.extent, strict=True)):
+        return float(np.prod(window.kernel))
+    more = [p + d - 1 for p, d in zip(pads, window.dilations, strict=True)]
+    taps = op.Div(op.Add(op.Shape(window.x, start=2), more), window.dilations)
+    return op.Cast(op.ReduceProd(op.Min(taps, window.kernel), keepdims=0), to=gy.dtype.number)
 
 
 def _count_static(window: Any, outputs: Any, include: int) -> Any:

@@ -1,0 +1,229 @@
+"""Gradients of a model compared with differences, along one direction for each weight and input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import func
+from onnxgrad.cli.progress import Working
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traverse import all_operators_of
+from onnxgrad.core.passes.double_precision import in_double_precision
+from onnxgrad.core.rules.registry import find_entry
+from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.errors import ExecutionError, OnnxGradError
+from onnxgrad.testing.differences import Estimate, differentiate, kink_at_zero, noise_of
+
+__all__ = ["compare"]
+
+Array = np.ndarray[Any, Any]
+
+_FIRST_STEP = 3e-2
+_MARGIN = 4.0
+_NO_DOUBLE = re.compile(r"implementation for (\w+)\(|while running (\w+) node")
+# The kernels are registered for float64 and refuse it when they run.
+_REFUSED_LATE = ("LSTM", "GRU", "RNN")
+
+
+class _Model:
+    """A program at one point, as a function of one of its weights or inputs along a direction."""
+
+    def __init__(self, program: Program, feeds: dict[str, Array], outputs: list[str], precision: float) -> None:
+        self.program, self.outputs, self.precision = program, outputs, precision
+        inputs = {v.name: v.dtype.numpy for v in program.inputs}
+        self.feeds = {name: array.astype(inputs[name], copy=False) for name, array in feeds.items() if name in inputs}
+        self.parameters = {p.name: p for p in program.parameters}
+        self.executor = Executor()
+        self.values = self.run({})
+
+    def run(self, changed: dict[str, Array]) -> dict[str, Array]:
+        found = self.executor.run(self.program, {**self.feeds, **changed}, self.outputs)
+        return dict(zip(self.outputs, found, strict=True))
+
+    def start(self, name: str) -> Array:
+        return np.asarray(self.parameters[name].get_value() if name in self.parameters else self.feeds[name])
+
+    def line(self, name: str, direction: Array, cotangents: dict[str, Array]) -> Callable[[float], float]:
+        """t -> sum(cotangents * outputs) where ``name`` is moved by t times the direction."""
+        start = self.start(name)
+
+        def f(t: float) -> float:
+            moved = (start + t * direction).astype(start.dtype)
+            p = self.parameters.get(name)
+            if p is None:
+                return self.weigh(self.run({name: moved}), cotangents)
+            p.set_value(moved)
+            try:
+                return self.weigh(self.run({}), cotangents)
+            finally:
+                p.set_value(start)
+
+        return f
+
+    def weigh(self, values: dict[str, Array], cotangents: dict[str, Array]) -> float:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(sum(np.vdot(np.asarray(values[n], np.float64), cotangents[n]) for n in self.outputs))
+
+
+def compare(
+    program: Program, feeds: dict[str, Array], names: list[str], seed: int, tolerance: float, working: Working
+) -> list[dict[str, Any]]:
+    """For each name: the derivative along a random direction by the gradient and by differences, and the verdict.
+
+    ``right`` is True where both agree, False where the gradient is proven wrong, None where differences cannot tell; ``error`` is
+    what the differences may be off, ``why`` says what they cannot tell.
+    """
+    rng = np.random.default_rng(seed)
+    working.say("writing the gradient")
+    gradient = func.vjp(program, wrt=names)
+    outputs = list(gradient.directions)
+    working.say("running the model")
+    own = _Model(program.clone(), feeds, outputs, 1e-7)
+    cotangents = {name: np.asarray(rng.normal(size=value.shape), value.dtype) for name, value in own.values.items()}
+    working.say("running the gradient")
+    _, gradients = gradient(feeds, cotangents)
+    working.say("preparing differences")
+    best = _in_double(program, feeds, own) or own
+    judge = _Judge(program, best, cotangents, tolerance)
+    rows = []
+    for i, name in enumerate(names):
+        working.say(f"checking {name}", i, len(names))
+        rows.append(judge.row(name, gradients[name], _direction(gradients[name], rng)))
+    return rows
+
+
+class _Judge:
+    def __init__(self, program: Program, model: _Model, cotangents: dict[str, Array], tolerance: float) -> None:
+        self.model, self.tolerance, self.program = model, tolerance, program
+        self.cotangents = {name: np.asarray(array, np.float64) for name, array in cotangents.items()}
+        self.at = model.weigh(model.values, self.cotangents)
+        weighted = [np.asarray(v, np.float64) * self.cotangents[n] for n, v in model.values.items()]
+        scale = float(sum(np.square(array).sum() for array in weighted))
+        self.noise, self.measured = model.precision * float(np.sqrt(scale)) * 0.1, 0
+        self._double: dict[str, Array] | None = None
+
+    def row(self, name: str, gradient: Array, direction: Array) -> dict[str, Any]:
+        along = float((np.asarray(gradient, np.float64) * direction).sum())
+        length = max(1.0, float(np.linalg.norm(np.asarray(self.model.start(name), np.float64))))
+        f = self.model.line(name, direction, self.cotangents)
+        if self.measured < 4:
+            self.noise, self.measured = max(self.noise, noise_of(f, self.at, self.model.precision * length)), self.measured + 1
+        tiny = self.model.precision * length
+        found = differentiate(f, _FIRST_STEP * length, self.noise, claimed=along, tiny=tiny)
+        right, why = self.verdict(along, found)
+        if right is False:
+            found, right, why = self._second_opinion(name, direction, along, found, f, length)
+        row = {"name": name, "gradient": along, "differences": found.value, "error": found.error, "right": right, "why": why}
+        return row
+
+    def verdict(self, along: float, found: Estimate) -> tuple[bool | None, str]:
+        """Right, wrong beyond the error of the differences, or neither"""
+        size, apart = max(abs(along), abs(found.value)), abs(along - found.value)
+        if not np.isfinite(found.error):
+            return (None, "the outputs are not finite near this point")
+        if along == 0.0 and found.value == 0.0:
+            return True, ""
+        if found.error <= self.tolerance * size and apart <= self.tolerance * size + found.error:
+            return True, ""
+        if apart > self.tolerance * size + _MARGIN * found.error:
+            return False, ""
+        if 2.0 * self.noise / found.step > 0.5 * found.error:
+            return None, "rounding hides it"
+        return None, "it changes too fast for any step"
+
+    def _second_opinion(
+        self, name: str, direction: Array, along: float, found: Estimate, f: Callable[[float], float], length: float
+    ) -> tuple[Estimate, bool | None, str]:
+        """Other steps, the kinks that a gradient may choose a side of, and the same rules in float64"""
+        tiny = self.model.precision * length
+        again = differentiate(f, 0.6 * _FIRST_STEP * length, self.noise, claimed=along, tiny=tiny, shrink=3.0, steps=15)
+        right, why = self.verdict(along, again)
+        if right is not False:
+            return again, right, why
+        if again.error < found.error:
+            found = again
+        jump = kink_at_zero(f, self.at, found.step, self.noise)
+        if jump:
+            found = found._replace(error=found.error + jump / 2.0)
+            if self.verdict(along, found)[0] is not False:
+                return found, None, "the model has a kink here"
+        exact = self._in_double(name)
+        if exact is not None and self.verdict(float((exact * direction).sum()), found)[0] is True:
+            return found, None, "the gradient is right in float64, and rounded too much in the file's type"
+        rounds = _rounding(self.program)
+        if rounds is not None:
+            return found, None, f"the gradient passes through {rounds} by convention"
+        return found, False, ""
+
+    def _in_double(self, name: str) -> Array | None:
+        """The gradient as the same rules give it in float64, if onnxruntime can"""
+        if self._double is None:
+            self._double = {}
+            if self.model.precision < 1e-10:
+                names = [*self.model.parameters, *self.model.feeds]
+                known = [n for n in names if self.model.start(n).dtype == np.float64]
+                try:
+                    exact = func.vjp(self.model.program, self.model.outputs, known)
+                    self._double = exact(self.model.feeds, self.cotangents)[1]
+                except OnnxGradError:
+                    pass
+        found: Array | None = self._double.get(name)
+        return found
+
+
+def _in_double(program: Program, feeds: dict[str, Array], own: _Model) -> _Model | None:
+    """The model in float64, with operators that have no kernel there as they were; None where that does not compute the same"""
+    keep = {op.type for op in all_operators_of(program.global_block()) if op.type in _REFUSED_LATE}
+    for _ in range(30):
+        try:
+            wide = in_double_precision(program, keep)
+            found = _Model(wide, feeds, own.outputs, 1e-7 if keep else 1e-15)
+        except ExecutionError as error:
+            more = _without_kernel(program, str(error)) - keep
+            if not more:
+                return None
+            keep |= more
+            continue
+        except OnnxGradError:
+            return None
+        for name, value in found.values.items():
+            was = np.asarray(own.values[name], np.float64)
+            if value.shape != was.shape or not np.linalg.norm(value - was) <= 1e-2 * np.linalg.norm(was):
+                return None
+        return found
+    return None
+
+
+def _without_kernel(program: Program, message: str) -> set[str]:
+    """Types of operators that onnxruntime refused in float64: the one it names, or those that it writes out with that one"""
+    named = _NO_DOUBLE.search(message)
+    missing = {name for name in (named.groups() if named else ()) if name}
+    operators = list(all_operators_of(program.global_block()))
+    present = {op.type for op in operators}
+    if missing & present:
+        return missing & present
+    bodies = {op.type: op.schema.raw for op in operators if op.schema is not None}
+    written = {kind for kind, raw in bodies.items() if missing & {node.op_type for node in raw.function_body.node}}
+    return written or {kind for kind, raw in bodies.items() if getattr(raw, "has_context_dependent_function", False)}
+
+
+def _rounding(program: Program) -> str | None:
+    """The first operator whose gradient is not that of what it computes"""
+    for op in all_operators_of(program.global_block()):
+        entry = find_entry(op)
+        if entry is not None and entry.quantizes:
+            return str(op.type)
+    return None
+
+
+def _direction(gradient: Array, rng: np.random.Generator) -> Array:
+    """Half along the gradient, so that there is something to see, half at random, so that what it lacks is seen"""
+    random = rng.normal(0, 1, gradient.shape)
+    random /= max(float(np.linalg.norm(random)), 1e-30)
+    along = np.asarray(gradient, np.float64) / max(float(np.linalg.norm(np.asarray(gradient, np.float64))), 1e-30)
+    both: Array = along + random
+    return both
