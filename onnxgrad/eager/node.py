@@ -16,7 +16,19 @@ import numpy as np
 from onnxgrad.core.ir.types import Entries, TensorType, Type
 from onnxgrad.dtypes import dtype_of
 
-__all__ = ["FREED", "Call", "Kind", "Meta", "Node", "Signature", "constant_node", "kind_of", "kind_of_array", "signature_of"]
+__all__ = [
+    "FREED",
+    "Call",
+    "HookHandle",
+    "Kind",
+    "Meta",
+    "Node",
+    "Signature",
+    "constant_node",
+    "kind_of",
+    "kind_of_array",
+    "signature_of",
+]
 
 _FOLDER = str(Path(__file__).parents[1])
 _SMALL = 64
@@ -164,6 +176,20 @@ class Meta:
         self.retain: int | None = None
         self.cut = False
         self.persistable = False
+
+
+class HookHandle:
+    """What ``register_hook`` returns."""
+
+    __slots__ = ("_hooks", "_key")
+
+    def __init__(self, hooks: dict[int, Any], key: int) -> None:
+        self._hooks = hooks
+        self._key = key
+
+    def remove(self) -> bool:
+        """Take the hook away; False if it was gone already."""
+        return self._hooks.pop(self._key, None) is not None
 
 
 class Node:

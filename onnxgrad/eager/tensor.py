@@ -15,7 +15,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.eager.evaluate import evaluate
-from onnxgrad.eager.node import Meta, Node, kind_of_array
+from onnxgrad.eager.node import HookHandle, Meta, Node, kind_of_array
 from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError
 
@@ -565,20 +565,6 @@ class EagerParameter(Tensor):
     @property
     def is_parameter(self) -> bool:
         return True
-
-
-class HookHandle:
-    """What ``register_hook`` returns."""
-
-    __slots__ = ("_hooks", "_key")
-
-    def __init__(self, hooks: dict[int, Any], key: int) -> None:
-        self._hooks = hooks
-        self._key = key
-
-    def remove(self) -> bool:
-        """Take the hook away; False if it was gone already."""
-        return self._hooks.pop(self._key, None) is not None
 
 
 def _plain_index(item: Any) -> Any:

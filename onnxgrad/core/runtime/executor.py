@@ -187,7 +187,9 @@ def _run(
         return bound.results()
     except Exception as error:
         prepared.unbind(scope)
-        raise ExecutionError(f"onnxruntime failed while running the program: {error}") from error
+        # LSTM, GRU and RNN load with float64 operands, and say so when they run.
+        advice = ". Cast its operands to float32 and its results back" if "does not support double" in str(error) else ""
+        raise ExecutionError(f"onnxruntime failed while running the program: {error}{advice}") from error
 
 
 def _given(fetched: dict[str, Any], state: dict[str, Buffer], name: str, return_numpy: bool, is_reused: bool) -> Any:

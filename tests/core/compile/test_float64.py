@@ -287,6 +287,27 @@ def test_what_has_no_form_is_refused_by_name():
         EXECUTOR.run(program, feed={"x": np.ones((1, 1, 2, 2))}, fetch_list=[y])
 
 
+@pytest.mark.parametrize(("op_type", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+def test_recurrent_layers_are_refused_by_name_and_their_gradients_run(op_type, gates):
+    program = static.Program()
+    with static.program_guard(program):
+        x, w, r = (static.data(n, s, "float64") for n, s in (("x", [3, 2, 2]), ("w", [1, 3 * gates, 2]), ("r", [1, 3 * gates, 3])))
+        y = program.global_block().build.emit(op_type, [x, w, r], {"hidden_size": 3})
+    x.stop_gradient = False
+    feed = {v.name: DRAW.normal(size=v.shape) for v in (x, w, r)}
+    with pytest.raises(
+        ExecutionError, match=f"{op_type}.*(does not support double|does not compute).*Cast its operands to float32"
+    ):
+        EXECUTOR.run(program, feed=feed, fetch_list=[y])
+    (gx,) = gradients([y], [x])
+    slope = EXECUTOR.run(program, feed=feed, fetch_list=[gx])[0]
+    for at in np.ndindex(3, 2, 2):
+        step = np.zeros((3, 2, 2))
+        step[at] = 1e-5
+        high, low = (EXECUTOR.run(program, feed={**feed, "x": feed["x"] + s}, fetch_list=[y, gx])[0].sum() for s in (step, -step))
+        np.testing.assert_allclose(slope[at], (high - low) / 2e-5, rtol=1e-7, atol=1e-9)
+
+
 def test_eager_tensors_compute_in_float64():
     x = onnxgrad.to_tensor(np.array([0.5, -0.25]), stop_gradient=False)
     y = onnxgrad.erf(x)
