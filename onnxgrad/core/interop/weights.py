@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError, UnknownName
@@ -38,6 +39,18 @@ _SETTINGS: dict[str, tuple[int, ...]] = {
     "STFT": (1, 2, 3),
     **dict.fromkeys(("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Mod"), (0, 1)),
 }
+# The same of onnxruntime's own operators, some of which have the name of another one in ONNX.
+_SETTINGS_CONTRIB: dict[str, tuple[int, ...]] = {
+    "MatMulNBits": (2, 3),
+    "GatherBlockQuantized": (2, 3),
+    "GroupQueryAttention": (3, 4, 7, 8, 10, 12, 13),
+    "RotaryEmbedding": (2, 3),
+    "QuantizeLinear": (1, 2),
+    "DequantizeLinear": (1, 2),
+    "DynamicQuantizeMatMul": (2,),
+    "MatMulIntegerToFloat": (2, 3),
+    "QMoE": (3, 6, 9, 15, 16, 17, 18),
+}
 # Slots that hold a weight, bias, slope or scale whatever its size.
 _WEIGHT_SLOTS: dict[str, tuple[int, ...]] = {
     "Gemm": (0, 1, 2),
@@ -50,6 +63,9 @@ _WEIGHT_SLOTS: dict[str, tuple[int, ...]] = {
     "InstanceNormalization": (1, 2),
     "LayerNormalization": (1, 2),
     "GroupNormalization": (1, 2),
+    "SimplifiedLayerNormalization": (1,),
+    "SkipSimplifiedLayerNormalization": (2, 3),
+    "SkipLayerNormalization": (2, 3, 4),
     "RMSNormalization": (1,),
     "LSTM": (1, 2, 3, 5, 6, 7),
     "GRU": (1, 2, 3, 5),
@@ -101,7 +117,7 @@ def _decide_one(v: Variable, uses: dict[Variable, list[tuple[Operator, int]]], r
     slots = _slots(v, uses, 0)
     if not slots:
         return (True, "returned by a branch") if returned and v.value.size > 1 else (False, "not used")
-    settings = [f"{op.type} input {i}" for op, i in slots if i in _SETTINGS.get(op.type, ())]
+    settings = [f"{op.type} input {i}" for op, i in slots if i in _settings_of(op)]
     if len(settings) == len(slots):
         return False, f"configures {settings[0]}"
     weights = [f"{op.type} input {i}" for op, i in slots if i in _WEIGHT_SLOTS.get(op.type, ())]
@@ -115,6 +131,10 @@ def _decide_one(v: Variable, uses: dict[Variable, list[tuple[Operator, int]]], r
     if v.value.size and (not np.isfinite(array).all() or float(array.min()) <= _MASK):
         return False, "a mask (holds infinite or huge negative entries)"
     return True, f"float tensor used by {slots[0][0].type}"
+
+
+def _settings_of(op: Operator) -> tuple[int, ...]:
+    return (_SETTINGS_CONTRIB if op.domain == CONTRIB_DOMAIN else _SETTINGS).get(op.type, ())
 
 
 def _slots(v: Variable, uses: dict[Variable, list[tuple[Operator, int]]], depth: int) -> list[tuple[Operator, int]]:

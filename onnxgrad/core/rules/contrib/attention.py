@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.passes.contrib import ContribNode, contrib
+from onnxgrad.core.rules.contrib.node import ContribNode, contrib
 
 __all__: list[str] = []
 

@@ -1,0 +1,98 @@
+"""Products of com.microsoft with what is fused into them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.rules.contrib.node import ContribNode, contrib
+from onnxgrad.dtypes import dtype_of
+
+__all__: list[str] = []
+
+def _activated(op: Builder, node: ContribNode, y: Any, parameters: list[float | None]) -> Any:
+    """The activation that a fused operator applies last"""
+    name = node.attr("activation")
+    given = [value for value in parameters if value is not None]
+    if name is None:
+        return y
+    if name in ("Relu", "Tanh", "Sigmoid", "Softplus", "Softsign"):
+        return op.emit(name, (y,), {})
+    if name == "Clip" and len(given) == 2:
+        return op.Clip(y, given[0], given[1])
+    if name in ("LeakyRelu", "Elu", "ThresholdedRelu", "HardSigmoid"):
+        return op.emit(name, (y,), dict(zip(("alpha", "beta"), given, strict=False)))
+    raise node.refusal(f"the activation {name!r} is not known")
+
+
+@contrib("FusedMatMul", "TransposeMatMul")
+def fused_mat_mul(op: Builder, node: ContribNode) -> Variable:
+    x, y = (_turned(op, node, i, letter) for i, letter in enumerate("AB"))
+    z, alpha = op.MatMul(x, y), node.attr("alpha", 1.0)
+    return z if alpha == 1.0 else op.Mul(z, alpha)
+
+
+def _turned(op: Builder, node: ContribNode, index: int, letter: str) -> Any:
+    """An operand with its batch axis moved inside, and its matrix transposed, where the attributes say so"""
+    x, batch, matrix = node.input(index), node.attr(f"transBatch{letter}", 0), node.attr(f"trans{letter}", 0)
+    if not batch and not matrix:
+        return x
+    axes = list(range(node.rank(index)))
+    if len(axes) < 2:
+        return x
+    if batch:
+        axes = [*axes[1:-1], axes[0], axes[-1]]
+    if matrix:
+        axes[-2:] = axes[:-3:-1]
+    return op.Transpose(x, perm=axes)
+
+
+@contrib("FusedGemm")
+def fused_gemm(op: Builder, node: ContribNode) -> Any:
+    attrs = {name: node.attr(name) for name in ("alpha", "beta", "transA", "transB") if node.attr(name) is not None}
+    y = op.Gemm(node.input(0), node.input(1), node.input(2), **attrs)
+    return _activated(op, node, y, [node.attr(f"activation_{name}") for name in ("alpha", "beta", "gamma")])
+
+
+@contrib("FusedConv")
+def fused_conv(op: Builder, node: ContribNode) -> Any:
+    names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+    attrs = {name: node.attr(name) for name in names if node.attr(name) is not None}
+    y = op.Conv(node.input(0), node.input(1), node.input(2), **attrs)
+    if node.input(3) is not None:
+        y = op.Add(y, node.input(3))
+    return _activated(op, node, y, list(node.attr("activation_params") or []))
+
+
+@contrib("MatMulNBits")
+def mat_mul_n_bits(op: Builder, node: ContribNode) -> Variable:
+    """The packed weight becomes a constant of small integers that DequantizeLinear reads, so it stays as small as it was"""
+    x, packed, scales, zeros = (node.input(i) for i in range(4))
+    bits, block, n, k = node.attr("bits", 4), node.attr("block_size"), node.attr("N"), node.attr("K")
+    count = -(-k // block)
+    if bits not in (4, 8) or node.input(4) is not None or node.attr("weight_prepacked", 0):
+        raise node.refusal("only plain weights of 4 or 8 bits are expanded, without g_idx")
+    if packed.value is None or (zeros is not None and zeros.value is None):
+        raise node.refusal("its weight is computed, not stored")
+    level = _unpacked(packed.value.numpy().reshape(n, -1), bits)[:, :k]
+    if zeros is None:
+        zero = op.constant(np.full((n, count), 1 << (bits - 1), dtype_of(f"uint{bits}").numpy))
+    elif zeros.is_float:
+        raise node.refusal("its zero points are not integers")
+    else:
+        zero = op.constant(_unpacked(zeros.value.numpy().reshape(n, -1), bits)[:, :count])
+    wide = op.Reshape(scales, [n, count])
+    weight = op.DequantizeLinear(op.constant(level), wide, zero, axis=1, block_size=block)
+    y = op.MatMul(x, op.Transpose(weight, perm=[1, 0]))
+    return y if node.input(5) is None else op.Add(y, node.input(5))
+
+
+def _unpacked(array: Any, bits: int) -> Any:
+    """Rows of bytes as rows of small integers, the low half of a byte first"""
+    if bits == 8:
+        return array
+    halves = np.stack([array & 15, array >> 4], axis=-1)
+    return halves.reshape(len(array), -1).astype(dtype_of("uint4").numpy)
