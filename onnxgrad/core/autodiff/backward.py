@@ -238,6 +238,10 @@ class Walk:
         given = {g: g.name for g in gradients if g is not None}
         stage: list[Operator] = []
         results = write_beside(node, Builder(self.block, stage, Role.BACKWARD, op.key))
+        for y, r, g in zip(node.outputs, results, gradients, strict=True):
+            if g is not None and r is None:
+                label = y.name if y is not None else "one"
+                raise UnsupportedGradient(f"{node}: no gradient is written of its output {label!r}. Do not use that output in the loss.")
         sources = dict.fromkeys(v for i, v in enumerate(node.inputs) if v is not None and node.wants(i))
         inner = Walk(self.block, stage)
         inner.blocked = self.blocked
