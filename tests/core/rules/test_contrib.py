@@ -92,6 +92,21 @@ CASES = {
         {"bits": 4, "block_size": 16, "N": 5, "K": 20},
     ),
     "n_bits_8": ("MatMulNBits", [real(3, 32), WEIGHT8, SCALES8], 1, {"bits": 8, "block_size": 16, "N": 5, "K": 32}),
+    "n_bits_8_zero": (
+        "MatMulNBits", [real(3, 32), WEIGHT8, SCALES8, RNG.integers(0, 256, 10, dtype=np.uint8)], 1,
+        {"bits": 8, "block_size": 16, "N": 5, "K": 32},
+    ),
+    "n_bits_2": ("MatMulNBits", [real(3, 60), *packed(5, 60, 2, 16)], 1, {"bits": 2, "block_size": 16, "N": 5, "K": 60}),
+    "n_bits_4_bias": (
+        "MatMulNBits", [real(2, 3, 20), WEIGHT4, SCALES4, None, None, real(5)], 1, {"block_size": 16, "N": 5, "K": 20},
+    ),
+    "n_bits_4_float_zero": (
+        "MatMulNBits", [real(3, 20), WEIGHT4, SCALES4, real(10) + 8], 1, {"block_size": 16, "N": 5, "K": 20},
+    ),
+    "n_bits_4_groups": (
+        "MatMulNBits", [real(3, 20), WEIGHT4, SCALES4, None, RNG.permutation(20).astype(np.int32) // 16], 1,
+        {"block_size": 16, "N": 5, "K": 20},
+    ),
 }  # fmt: skip
 FROZEN = {"MatMulNBits"}
 
@@ -291,6 +306,63 @@ def test_packed_weight_stays_small_and_is_stored_once():
     stored = {(v.data_type, tuple(v.dims)) for v in onnxgrad.to_onnx(program).graph.initializer if v.data_type != TensorProto.INT64}
     assert stored == {(TensorProto.UINT4, (5, 20)), (TensorProto.UINT4, (5, 2)), (TensorProto.FLOAT, (10,))}
     assert program.parameters == []
+
+
+def coarse(case, level):
+    model, feeds = model_of(case)
+    model.graph.node[0].attribute.append(helper.make_attribute("accuracy_level", level))
+    return model, feeds
+
+
+@pytest.mark.parametrize("case", ["n_bits_4", "n_bits_4_zero", "n_bits_8"])
+def test_rounding_of_activations_counts_as_the_identity(case):
+    found = []
+    for level in (0, 4):
+        model, feeds = coarse(case, level)
+        program = onnxgrad.from_onnx(model)
+        wanted = onnxgrad.gradients(program.outputs, differentiable(program, feeds))
+        found.append(onnxgrad.Executor().run(program, feeds, [*program.outputs, *wanted]))
+    assert np.abs(found[0][0] - found[1][0]).max() > 1e-4  # the operator itself stays, and rounds
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+def test_coarse_weight_written_out_is_what_onnxruntime_fuses_again(tmp_path):
+    model, feeds = coarse("n_bits_4_zero", 4)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "fused.onnx")
+    expanded = onnxgrad.to_onnx(onnxgrad.from_onnx(model, expand="com.microsoft")).SerializeToString()
+    session = onnxruntime.InferenceSession(expanded, options, providers=["CPUExecutionProvider"])
+    assert [node.op_type for node in onnx.load(tmp_path / "fused.onnx").graph.node] == ["MatMulNBits"]
+    np.testing.assert_allclose(session.run(None, feeds)[0], session_of(model).run(None, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_gradient_holds_no_second_copy_of_a_packed_weight(tmp_path):
+    n = k = 512
+    operands = [packed(n, k, 4, 32), packed(k, n, 4, 32)]
+    nodes, stored = [], []
+    for i, (weight, scales) in enumerate(operands):
+        stored += [numpy_helper.from_array(weight, f"w{i}"), numpy_helper.from_array(scales, f"s{i}")]
+        nodes.append(helper.make_node("MatMulNBits", [f"h{i}", f"w{i}", f"s{i}"], [f"h{i + 1}"], "", domain="com.microsoft",
+                                      N=n, K=k, block_size=32))  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("h0", 1, ["B", k])], [helper.make_tensor_value_info("h2", 1, ["B", n])], stored
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    program = onnxgrad.from_onnx(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+    (g,) = onnxgrad.gradients(program.outputs, differentiable(program, {"h0"}))
+    model = onnxgrad.to_onnx(program, [g])
+    assert model.ByteSize() < 1.1 * sum(v.ByteSize() for v in stored)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    optimised = onnx.load(tmp_path / "optimised.onnx").graph
+    assert sum(v.ByteSize() for v in optimised.initializer) < 1.1 * sum(v.ByteSize() for v in stored)
+    ready, early = {v.name for v in optimised.initializer}, set()
+    for node in optimised.node:  # what could be computed before any input is there
+        if all(name in ready for name in node.input if name):
+            ready |= set(node.output)
+            early |= set(node.output)
+    assert early == set()
 
 
 def test_form_without_expansion_is_refused_by_name():

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.contrib.node import ContribNode, contrib
-from onnxgrad.dtypes import dtype_of
 
 __all__: list[str] = []
 
@@ -65,34 +62,3 @@ def fused_conv(op: Builder, node: ContribNode) -> Any:
     if node.input(3) is not None:
         y = op.Add(y, node.input(3))
     return _activated(op, node, y, list(node.attr("activation_params") or []))
-
-
-@contrib("MatMulNBits")
-def mat_mul_n_bits(op: Builder, node: ContribNode) -> Variable:
-    """The packed weight becomes a constant of small integers that DequantizeLinear reads, so it stays as small as it was"""
-    x, packed, scales, zeros = (node.input(i) for i in range(4))
-    bits, block, n, k = node.attr("bits", 4), node.attr("block_size"), node.attr("N"), node.attr("K")
-    count = -(-k // block)
-    if bits not in (4, 8) or node.input(4) is not None or node.attr("weight_prepacked", 0):
-        raise node.refusal("only plain weights of 4 or 8 bits are expanded, without g_idx")
-    if packed.value is None or (zeros is not None and zeros.value is None):
-        raise node.refusal("its weight is computed, not stored")
-    level = _unpacked(packed.value.numpy().reshape(n, -1), bits)[:, :k]
-    if zeros is None:
-        zero = op.constant(np.full((n, count), 1 << (bits - 1), dtype_of(f"uint{bits}").numpy))
-    elif zeros.is_float:
-        raise node.refusal("its zero points are not integers")
-    else:
-        zero = op.constant(_unpacked(zeros.value.numpy().reshape(n, -1), bits)[:, :count])
-    wide = op.Reshape(scales, [n, count])
-    weight = op.DequantizeLinear(op.constant(level), wide, zero, axis=1, block_size=block)
-    y = op.MatMul(x, op.Transpose(weight, perm=[1, 0]))
-    return y if node.input(5) is None else op.Add(y, node.input(5))
-
-
-def _unpacked(array: Any, bits: int) -> Any:
-    """Rows of bytes as rows of small integers, the low half of a byte first"""
-    if bits == 8:
-        return array
-    halves = np.stack([array & 15, array >> 4], axis=-1)
-    return halves.reshape(len(array), -1).astype(dtype_of("uint4").numpy)
