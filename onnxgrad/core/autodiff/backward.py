@@ -251,12 +251,14 @@ class Walk:
         inner.prepare(list(sources), [r for r, g in zip(results, gradients, strict=True) if r is not None and g is not None])
         for r, g in zip(results, gradients, strict=True):
             if r is not None and g is not None:
+                if not _carries(r) and r not in inner.active:
+                    raise RuleError(f"the expansion of {node} ends in integers that carry no gradient.")
                 inner.seed(r, g)
         inner.run()
         written = [inside for inside in inner.operators if inside not in inner.expansions]
         substitute([*written, *inner.stage], {v: inner.key(v) for v in inner.redirect})
         # What the operator itself computes need not be computed again.
-        known = {r: y for r, y in zip(results, node.outputs, strict=True) if r is not None and y is not None}
+        known = {r: y for r, y in zip(results, node.outputs, strict=True) if r is not None and y is not None and _same_dtype(r, y)}
         substitute([*written, *inner.stage], known)
         for inside in inner.stage:
             for v in inside.outputs:
@@ -381,6 +383,10 @@ def _carries(v: Variable) -> bool:
     while isinstance(type, (SequenceType, OptionalType)):
         type = type.element
     return type is None or type.dtype.is_float
+
+
+def _same_dtype(x: Variable, y: Variable) -> bool:
+    return isinstance(x.type, TensorType) and isinstance(y.type, TensorType) and x.type.dtype == y.type.dtype
 
 
 def _quantizes(op: Operator, entry: Entry | None) -> bool:

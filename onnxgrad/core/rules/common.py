@@ -80,8 +80,8 @@ def masked(op: Builder, g: Variable, condition: Variable) -> Variable:
 
 
 def not_before(op: Builder, value: Any, g: Variable | None) -> Variable:
-    """A constant that is known only when ``g`` is, so that no runtime computes early, or once and for all, what reads it"""
-    constant: Variable = op.constant(value)
+    """A value, of the graph or given, that is known only when ``g`` is, so that no runtime computes early, or once and for all, what reads it"""
+    constant: Variable = value if isinstance(value, Variable) else op.constant(value)
     if g is None:
         return constant
     first = op.ReduceSum(op.Slice(op.Reshape(g, [-1]), [0], [1]), keepdims=0)

@@ -12,6 +12,7 @@ __all__ = ["per_head", "rotated"]
 
 @contrib("Attention")
 def attention(op: Builder, node: ContribNode) -> Any:
+    """y = softmax(q k^T * scale + masks) v, where q, k, v = x w + b"""
     x, weight, bias = (node.input(i) for i in range(3))
     heads, past = node.attr("num_heads"), node.input(4)
     if node.attr("do_rotary", 0) or node.attr("past_present_share_buffer", 0):
@@ -31,6 +32,7 @@ def attention(op: Builder, node: ContribNode) -> Any:
 
 @contrib("MultiHeadAttention")
 def multi_head_attention(op: Builder, node: ContribNode) -> Any:
+    """y = softmax(q k^T * scale + masks) v"""
     if node.input(8) is not None or node.input(9) is not None:
         raise node.refusal("past_sequence_length and cache_indirection are not expanded")
     heads = node.attr("num_heads")
@@ -108,6 +110,7 @@ def _attended(op: Builder, node: ContribNode, q: Any, k: Any, v: Any, mask: Any,
 
 @contrib("RotaryEmbedding")
 def rotary_embedding(op: Builder, node: ContribNode) -> Any:
+    """y = x with pairs of entries turned by angles of their positions"""
     x, positions, cosines, sines = (node.input(i) for i in range(4))
     if node.attr("is_packed_batching", 0) or node.attr("scale", 1.0) != 1.0:
         raise node.refusal("packed batches and scale are not expanded")

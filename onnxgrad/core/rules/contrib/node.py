@@ -45,6 +45,10 @@ class ContribNode:
         self.arriving = arriving
         self.alone = alone
 
+    def reading(self, *inputs: Variable | None) -> ContribNode:
+        """The same operator with other operands."""
+        return ContribNode(self.operator, list(inputs), self.arriving, self.alone)
+
     def input(self, index: int) -> Any:
         return self.inputs[index] if index < len(self.inputs) else None
 

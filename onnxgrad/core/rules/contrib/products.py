@@ -27,6 +27,7 @@ def _activated(op: Builder, node: ContribNode, y: Any, parameters: list[float | 
 
 @contrib("FusedMatMul", "TransposeMatMul")
 def fused_mat_mul(op: Builder, node: ContribNode) -> Variable:
+    """z = alpha x y, their last two axes or their batches turned round"""
     x, y = (_turned(op, node, i, letter) for i, letter in enumerate("AB"))
     z, alpha = op.MatMul(x, y), node.attr("alpha", 1.0)
     return z if alpha == 1.0 else op.Mul(z, alpha)
@@ -49,6 +50,7 @@ def _turned(op: Builder, node: ContribNode, index: int, letter: str) -> Any:
 
 @contrib("FusedGemm")
 def fused_gemm(op: Builder, node: ContribNode) -> Any:
+    """y = activation(Gemm(a, b, c))"""
     attrs = {name: node.attr(name) for name in ("alpha", "beta", "transA", "transB") if node.attr(name) is not None}
     y = op.Gemm(node.input(0), node.input(1), node.input(2), **attrs)
     return _activated(op, node, y, [node.attr(f"activation_{name}") for name in ("alpha", "beta", "gamma")])
@@ -56,9 +58,20 @@ def fused_gemm(op: Builder, node: ContribNode) -> Any:
 
 @contrib("FusedConv")
 def fused_conv(op: Builder, node: ContribNode) -> Any:
+    """y = activation(Conv(x, w, b) + z)"""
     names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     attrs = {name: node.attr(name) for name in names if node.attr(name) is not None}
     y = op.Conv(node.input(0), node.input(1), node.input(2), **attrs)
     if node.input(3) is not None:
         y = op.Add(y, node.input(3))
     return _activated(op, node, y, list(node.attr("activation_params") or []))
+
+
+@contrib("NhwcConv", "NhwcFusedConv")
+def nhwc_conv(op: Builder, node: ContribNode) -> Any:
+    """y = activation(Conv(x, w, b) + z) with the channels last"""
+    rank = node.rank(0)
+    first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
+    x, added = op.Transpose(node.input(0), perm=first), node.input(3)
+    added = None if added is None else op.Transpose(added, perm=first)
+    return op.Transpose(fused_conv(op, node.reading(x, node.input(1), node.input(2), added)), perm=last)
