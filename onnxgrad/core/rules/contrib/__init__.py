@@ -5,6 +5,30 @@ write a file in standard operators alone (``from_onnx(..., expand="com.microsoft
 (ContribOperators.md); the tests compare with its kernels.
 """
 
-from onnxgrad.core.rules.contrib import activation, attention, blockwise, grouped_attention, normalization, products, quantized, writing
+from onnxgrad.core.rules.contrib import (
+    activation,
+    attention,
+    blockwise,
+    experts,
+    grouped_attention,
+    normalization,
+    products,
+    quantized,
+    recurrent,
+    refused,
+    writing,
+)
 
-__all__ = ["activation", "attention", "blockwise", "grouped_attention", "normalization", "products", "quantized", "writing"]
+__all__ = [
+    "activation",
+    "attention",
+    "blockwise",
+    "experts",
+    "grouped_attention",
+    "normalization",
+    "products",
+    "quantized",
+    "recurrent",
+    "refused",
+    "writing",
+]

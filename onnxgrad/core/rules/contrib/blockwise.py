@@ -13,11 +13,11 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.rules.common import cast_like, not_before
+from onnxgrad.core.rules.common import cast_like, not_before, size_along
 from onnxgrad.core.rules.contrib.node import ContribNode, contrib
 from onnxgrad.dtypes import dtype_of
 
-__all__ = ["levels"]
+__all__ = ["interleaved", "levels"]
 
 
 @contrib("MatMulNBits")
@@ -103,6 +103,14 @@ def levels(op: Builder, node: ContribNode, packed: Any, bits: int) -> list[Any]:
     return found
 
 
+def interleaved(op: Builder, node: ContribNode, packed: Any, bits: int) -> Any:
+    """The integers of packed rows in their order, one in each byte"""
+    if bits == 8:
+        return levels(op, node, packed, bits)[0]
+    apart = [op.Unsqueeze(level, [packed.rank]) for level in levels(op, node, packed, bits)]
+    return op.Reshape(op.Concat(*apart, axis=packed.rank), [*[0] * (packed.rank - 1), -1])
+
+
 def _zero_points(op: Builder, node: ContribNode, count: int) -> Any:
     """[n, count] in the type of the scales, or a number"""
     zeros, bits, n = node.input(3), node.attr("bits", 4), node.attr("N")
@@ -110,8 +118,7 @@ def _zero_points(op: Builder, node: ContribNode, count: int) -> Any:
         return float(1 << (bits - 1))
     if zeros.is_float:
         return zeros
-    apart = [op.Unsqueeze(level, [-1]) for level in levels(op, node, op.Reshape(zeros, [n, -1]), bits)]
-    together = op.Reshape(op.Concat(*apart, axis=-1), [n, -1])
+    together = interleaved(op, node, op.Reshape(zeros, [n, -1]), bits)
     return cast_like(op, op.Slice(together, [0], [count], [1]), node.input(2))
 
 
@@ -125,3 +132,29 @@ def _for_columns(op: Builder, node: ContribNode, v: Any, index: int, each: int) 
         return op.Reshape(v, not_before(op, np.array([n, count, 1]), node.arriving))
     groups = op.Pad(node.input(4), [0, count * block - k])
     return op.Gather(op.Reshape(v, [n, count]), op.Slice(groups, [index], [2**31 - 1], [0], [each]), axis=1)
+
+
+@contrib("GatherBlockQuantized")
+def gather_block_quantized(op: Builder, node: ContribNode) -> Any:
+    """y = (q - zero point) * scale by blocks, in the rows that are gathered: there is no float copy of the table"""
+    data, indices, scales, zeros = (node.input(i) for i in range(4))
+    bits, block, rank = node.attr("bits", 4), node.attr("block_size", 128), node.rank(0)
+    gathered, blocked = (node.attr(name, default) % rank for name, default in (("gather_axis", 0), ("quantize_axis", 1)))
+    stored = data.dtype.name
+    if stored not in ("uint8", "uint4", "int4") or block == 0 or bits not in (2, 4, 8):
+        raise node.refusal(f"tables of {stored} with {bits} bits are not known")
+    axis = blocked + node.rank(1) - 1 if blocked > gathered else blocked
+
+    def rows(table: Any) -> Any:
+        if stored != "uint8":  # there is no kernel that gathers half bytes
+            return op.Gather(op.Cast(table, to=scales.dtype.number), indices, axis=gathered)
+        found = op.Gather(table, indices, axis=gathered)
+        return cast_like(op, interleaved(op, node, found, bits), scales)
+
+    level, scale = rows(data), op.Gather(scales, indices, axis=gathered)
+    of_block = op.Div(op.Range(0, op.Squeeze(size_along(op, level, axis), [0]), 1), block)
+    if zeros is not None:
+        level = op.Sub(level, op.Gather(rows(zeros), of_block, axis=axis))
+    elif stored == "uint8":
+        level = op.Sub(level, float(1 << (bits - 1)))
+    return op.Mul(level, op.Gather(scale, of_block, axis=axis))

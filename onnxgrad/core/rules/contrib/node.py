@@ -65,5 +65,8 @@ class ContribNode:
             raise self.refusal(f"the rank of its input {index} is unknown", "Declare its shape in the model's value_info")
         return rank
 
+    def __str__(self) -> str:
+        return str(self.operator)
+
     def refusal(self, reason: str, advice: str = "Set stop_gradient on its inputs to cut here") -> UnsupportedGradient:
         return UnsupportedGradient(f"{self.operator}: no gradient, and no form in standard operators: {reason}. {advice}.")
