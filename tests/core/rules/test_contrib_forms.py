@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
@@ -252,3 +253,24 @@ def test_types_of_results_are_known_without_value_info():
             assert v.dtype.name == value.dtype.name and len(v.dims) == value.ndim, case
             known = [(a, b) for a, b in itertools.zip_longest(v.dims, value.shape) if isinstance(a, int)]
             assert known and all(a == b for a, b in known), case
+
+
+def test_file_saved_for_one_processor_is_refused_with_the_way_out(tmp_path):
+    text = """<ir_version: 8, opset_import: ["": 17]> f (float[1, 16, 8, 8] x) => (float[1, 16, 6, 6] y) { y = Conv (x, w) }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(real(16, 16, 3, 3).astype(np.float32), "w"))
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "all.onnx")
+    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    program = onnxgrad.from_onnx(tmp_path / "all.onnx")
+    if all(op.domain != "com.microsoft.nchwc" for op in program.global_block().ops):
+        pytest.skip("this processor has no blocked form")
+    program.inputs[0].stop_gradient = False
+    with pytest.raises(errors.UnsupportedGradient, match=r"com\.microsoft\.nchwc.*ORT_ENABLE_EXTENDED"):
+        onnxgrad.gradients(program.outputs, program.inputs)
+
+
+def test_quantised_operators_are_explained_as_carrying_gradients():
+    model, _ = test_contrib_quantized.dynamic("MatMulInteger")
+    rows = {row.operator: row.state for row in onnxgrad.explain(model).rows}
+    assert rows["MatMulInteger"] == rows["Cast"] == rows["DynamicQuantizeLinear"] == "gradient"

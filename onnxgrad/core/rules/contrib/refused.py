@@ -27,3 +27,9 @@ unsupported(
     because="this form of quantisation is not written; quantise the original file with MatMulNBits or QDQ, or train the original",
     quantizes=True,
 )  # fmt: skip
+unsupported(
+    "Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "ReorderInput", "ReorderOutput", "Upsample",
+    domain="com.microsoft.nchwc",
+    because="onnxruntime saved this file with all optimisations, for the processor of one machine; use the file it was made from, "
+    "or one saved with the extended level (ORT_ENABLE_EXTENDED)",
+)  # fmt: skip
