@@ -241,7 +241,9 @@ class Walk:
         for y, r, g in zip(node.outputs, results, gradients, strict=True):
             if g is not None and r is None:
                 label = y.name if y is not None else "one"
-                raise UnsupportedGradient(f"{node}: no gradient is written of its output {label!r}. Do not use that output in the loss.")
+                raise UnsupportedGradient(
+                    f"{node}: no gradient is written of its output {label!r}. Do not use that output in the loss."
+                )
         sources = dict.fromkeys(v for i, v in enumerate(node.inputs) if v is not None and node.wants(i))
         inner = Walk(self.block, stage)
         inner.blocked = self.blocked

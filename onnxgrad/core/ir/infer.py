@@ -449,9 +449,7 @@ def _infer_scan(operator: Operator) -> Found:
     if operator.schema is not None and operator.schema.since < 9:
         return [(None, None)] * len(operator.outputs)
     states = len(operator.inputs) - scanned
-    results: Found = [
-        (join_types(v.type, w.type), None) for v, w in zip(body.inputs[:states], body.outputs[:states], strict=True)
-    ]
+    results: Found = [(join_types(v.type, w.type), None) for v, w in zip(body.inputs[:states], body.outputs[:states], strict=True)]
     axes = operator.attrs.get("scan_output_axes") or [0] * (len(body.outputs) - states)
     length: Dim = None
     in_axes = operator.attrs.get("scan_input_axes") or [0] * scanned

@@ -20,6 +20,7 @@ _LARGEST = {
     "float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0, "float8_e5m2fnuz": 57344.0, "float4e2m1": 6.0,
 }  # fmt: skip
 
+
 def _require_convention(node: Any) -> None:
     if not state.current.straight_through:
         raise UnsupportedGradient(

@@ -25,7 +25,19 @@ _NEWEST = 1000
 class Entry:
     """What the table says about one operator in a range of opsets."""
 
-    __slots__ = ("because", "beside", "broadcasts", "function", "moves", "prepare", "quantizes", "segments", "since", "state", "until")
+    __slots__ = (
+        "because",
+        "beside",
+        "broadcasts",
+        "function",
+        "moves",
+        "prepare",
+        "quantizes",
+        "segments",
+        "since",
+        "state",
+        "until",
+    )
 
     def __init__(
         self,

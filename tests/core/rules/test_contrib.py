@@ -8,7 +8,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxgrad
 from onnxgrad import errors
-from onnxgrad.core.rules.registry import TABLE
 
 RNG = np.random.default_rng(7)
 B, S, T, N, H = 2, 3, 4, 2, 4
@@ -127,11 +126,16 @@ CASES |= {
     "causal_conv": ("CausalConvWithState", [real(B, 3, 5), real(3, 1, 4), real(3), real(B, 3, 3)], 2, {"activation": "silu"}),
     "causal_conv_start": ("CausalConvWithState", [real(B, 3, 5), real(3, 1, 4)], 2, {}),
     "linear_attention": (
-        "LinearAttention", [real(B, S, D), real(B, S, D), real(B, S, D), real(B, N, H, H), -positive(B, S, N), positive(B, S, N)], 2,
+        "LinearAttention",
+        [real(B, S, D), real(B, S, D), real(B, S, D), real(B, N, H, H), -positive(B, S, N), positive(B, S, N)],
+        2,
         {"q_num_heads": N, "kv_num_heads": N},
     ),
     "linear_attention_plain": (
-        "LinearAttention", [real(B, S, D), real(B, S, D), real(B, S, D)], 2, {"q_num_heads": N, "kv_num_heads": N, "update_rule": "linear"},
+        "LinearAttention",
+        [real(B, S, D), real(B, S, D), real(B, S, D)],
+        2,
+        {"q_num_heads": N, "kv_num_heads": N, "update_rule": "linear"},
     ),
 }
 ROUTER = (RNG.permutation(24).reshape(6, 4) * 0.4 - 4).astype(np.float32)  # apart, so that no difference changes the choice
@@ -153,7 +157,22 @@ def quantised_experts(bits, block, zeros, shares=False, **attrs):
         zero = RNG.integers(0, 256, shape, dtype=np.uint8) if zeros else None
         stored.append((RNG.integers(0, 256, (e, n, k * bits // 8), dtype=np.uint8), scales * np.float32(0.05), zero))
     (w1, s1, z1), (w2, s2, z2) = stored
-    operands = [real(B, S, h), ROUTER, w1, s1, real(e, 2 * i), w2, s2, real(e, h), None, None, None, z1, z2, *[None, positive(6, e)] * shares]
+    operands = [
+        real(B, S, h),
+        ROUTER,
+        w1,
+        s1,
+        real(e, 2 * i),
+        w2,
+        s2,
+        real(e, h),
+        None,
+        None,
+        None,
+        z1,
+        z2,
+        *[None, positive(6, e)] * shares,
+    ]
     extra = {"block_size": block} if block else {}
     attrs = {"activation_type": "swiglu", "swiglu_fusion": 1, "k": 2, "expert_weight_bits": bits, "weights_prepacked": 0, **attrs}
     attrs["normalize_routing_weights"] = int(not shares)
@@ -214,7 +233,9 @@ CASES |= {
     "grouped_sliding": grouped([9], 9, past=4, new=1, local_window_size=3, sliding_window_cache=1, tables=TABLES, do_rotary=1),
     "grouped_sliding_chunk": grouped([8], 8, past=4, local_window_size=3, sliding_window_cache=1),
     "grouped_sliding_first": grouped([8, 8], 8, past=4, new=8, local_window_size=3, sliding_window_cache=1),
-    "grouped_query_lengths": grouped([5, 2], 8, past=8, rest=(None,) * 7 + (np.array([3, 1], np.int32),), tables=TABLES, do_rotary=1),
+    "grouped_query_lengths": grouped(
+        [5, 2], 8, past=8, rest=(None,) * 7 + (np.array([3, 1], np.int32),), tables=TABLES, do_rotary=1
+    ),
 }
 
 
@@ -237,7 +258,6 @@ def valid_parts(case, values):
                 part[b, :, length:] = 0
     assert total >= max(lengths)
     return parts
-
 
 
 def model_of(case, opset=17):
@@ -316,7 +336,9 @@ def test_gradient_agrees_with_differences_of_the_kernel(case, expand):
     kernel = session_of(model)
     rng = np.random.default_rng(1)
     values = kernel.run([y.name for y in outputs], feeds)
-    weights = [rng.normal(size=v.shape).astype(np.float32) * part for v, part in zip(values, valid_parts(case, values), strict=True)]
+    weights = [
+        rng.normal(size=v.shape).astype(np.float32) * part for v, part in zip(values, valid_parts(case, values), strict=True)
+    ]
     with onnxgrad.static.program_guard(program):
         seeds = [onnxgrad.static.data(name, w.shape, "float32") for name, w in zip(names, weights, strict=True)]
         inputs = differentiable(program, feeds)

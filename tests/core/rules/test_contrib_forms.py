@@ -184,8 +184,9 @@ def small_block():
     nodes = [
         helper.make_node("SkipSimplifiedLayerNormalization", ["x", "x", "g"], ["n", "", "", "r"], domain=MS, epsilon=1e-5),
         helper.make_node("MatMulNBits", ["n", "w", "s"], ["p"], domain=MS, N=64, K=32, block_size=32),
-        helper.make_node("GroupQueryAttention", ["p", "", "", "", "", "k", "total"], ["a", "pk", "pv"], domain=MS,
-                         num_heads=2, kv_num_heads=1),  # fmt: skip
+        helper.make_node(
+            "GroupQueryAttention", ["p", "", "", "", "", "k", "total"], ["a", "pk", "pv"], domain=MS, num_heads=2, kv_num_heads=1
+        ),  # fmt: skip
         helper.make_node("Add", ["a", "r"], ["y"]),
     ]
     inputs = [helper.make_tensor_value_info("x", 1, ["B", "S", 32]), helper.make_tensor_value_info("k", 6, ["B"])]
@@ -221,7 +222,9 @@ def test_recomputation_runs_the_operators_again_and_gives_the_same_gradient():
             pairs = onnxgrad.static.append_backward(loss, checkpoints=checkpoints)
         assert [p.name for p, _ in pairs] == ["g"]
         found.append(onnxgrad.Executor().run(program, feeds, [pairs[0][1]])[0])
-        count = sum(node.op_type == "SkipSimplifiedLayerNormalization" for node in onnxgrad.to_onnx(program, [pairs[0][1]]).graph.node)
+        count = sum(
+            node.op_type == "SkipSimplifiedLayerNormalization" for node in onnxgrad.to_onnx(program, [pairs[0][1]]).graph.node
+        )
         assert count == (1 if checkpoints is None else 2)
     for other in found[1:]:
         np.testing.assert_allclose(other, found[0], rtol=1e-5, atol=1e-7)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.contrib.node import ContribNode, contrib
 
 __all__: list[str] = []
-
 
 
 @contrib("Gelu")

@@ -11,6 +11,7 @@ from onnxgrad.dtypes import dtype_of
 
 __all__: list[str] = []
 
+
 @contrib("LayerNormalization")
 def layer_normalization(op: Builder, node: ContribNode) -> Any:
     """LayerNormalization of older opsets"""

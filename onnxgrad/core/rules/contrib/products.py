@@ -10,6 +10,7 @@ from onnxgrad.core.rules.contrib.node import ContribNode, contrib
 
 __all__: list[str] = []
 
+
 def _activated(op: Builder, node: ContribNode, y: Any, parameters: list[float | None]) -> Any:
     """The activation that a fused operator applies last"""
     name = node.attr("activation")
