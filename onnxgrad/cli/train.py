@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resume", metavar="FOLDER", help="resume the run in this folder; only --epochs, --more-epochs and --json may be given too"
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON for each epoch")
-    parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite the fused operators of onnxruntime as standard ones")
+    parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite onnxruntime's own operators as standard ones")
     parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
     _add_memory(parser.add_argument_group("memory"))
     _add_data(parser.add_argument_group("data"))

@@ -247,9 +247,8 @@ class Walk:
         sources = dict.fromkeys(v for i, v in enumerate(node.inputs) if v is not None and node.wants(i))
         inner = Walk(self.block, stage)
         inner.blocked = self.blocked
-        inner.quantized_outside = {
-            v for v, w in zip(node.inputs, node.operator.inputs, strict=True) if w is not None and self.key(w) in self.quantized
-        }
+        read = zip(node.inputs, node.operator.inputs, strict=True)
+        inner.quantized_outside = {v for v, w in read if v is not None and w is not None and self.key(w) in self.quantized}
         inner.prepare(list(sources), [r for r, g in zip(results, gradients, strict=True) if r is not None and g is not None])
         for r, g in zip(results, gradients, strict=True):
             if r is not None and g is not None:

@@ -1,8 +1,8 @@
 """Integers are moved before they are dequantised.
 
-onnxruntime moves QuantizeLinear and DequantizeLinear past such an operator by itself, and where a processor asks for unsigned
-integers (x86 without VNNI) it makes graphs of opset 21 and later that it then refuses: "output_dtype INT8 does not match". So graphs
-with gradients, which are of these opsets whatever the file was, do not leave it anything to move.
+onnxruntime moves QuantizeLinear and DequantizeLinear past such an operator by itself, and on some processors (it then makes the
+integers unsigned) it refuses what became of a graph of opset 21 or later: "output_dtype INT8 does not match". So graphs with
+gradients, which are of these opsets whatever the file was, do not leave it anything to move.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def masked(op: Builder, g: Variable, condition: Variable) -> Variable:
 
 
 def not_before(op: Builder, value: Any, g: Variable | None) -> Variable:
-    """A value, of the graph or given, that is known only when ``g`` is, so that no runtime computes early, or once and for all, what reads it"""
+    """A value, of the graph or given, that is known only when ``g`` is: no runtime computes early, or for good, what reads it"""
     constant: Variable = value if isinstance(value, Variable) else op.constant(value)
     if g is None:
         return constant

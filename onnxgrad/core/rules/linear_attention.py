@@ -23,7 +23,8 @@ def swiglu(op, node):
 @expansion("CausalConvWithState")
 def causal_conv_with_state(op, node):
     """y = activation(Conv per channel of [past state, x]);  present state = the last k - 1 columns"""
-    return causal_convolution(op, node, *[*node.inputs, None, None][:4], node.attr("activation") != "none")
+    x, weight, bias, past = [*node.inputs, None, None][:4]
+    return causal_convolution(op, node, x, weight, bias, past, node.attr("activation") != "none")
 
 
 def causal_convolution(op: Builder, node: Any, x: Any, weight: Any, bias: Any, past: Any, activated: bool) -> tuple[Any, Any]:

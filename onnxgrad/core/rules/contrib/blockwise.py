@@ -57,8 +57,8 @@ def _stored(op: Builder, node: ContribNode) -> Any:
         scale = op.Reshape(scales, [n, count])
         weight = op.DequantizeLinear(op.constant(level), scale, op.constant(zero), axis=1, block_size=block)
         return op.Transpose(weight, perm=[1, 0])
-    level, scale, zero = (np.ascontiguousarray(v.T) for v in (level, scales.value.numpy().reshape(n, count), zero))
-    return op.DequantizeLinear(op.constant(level), op.constant(scale), op.constant(zero), axis=0, block_size=block)
+    turned = [op.constant(np.ascontiguousarray(v.T)) for v in (level, scales.value.numpy().reshape(n, count), zero)]
+    return op.DequantizeLinear(*turned, axis=0, block_size=block)
 
 
 def _unpacked(array: Any, bits: int) -> Any:

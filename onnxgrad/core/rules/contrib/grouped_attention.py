@@ -63,7 +63,8 @@ def _heads(op: Builder, node: ContribNode) -> tuple[Any, Any, Any]:
     if node.rank(0) != 3:
         raise node.refusal("its packed operand is not of rank 3")
     packed = per_head(op, q, heads + 2 * kv_heads)
-    return tuple(op.Split(packed, [heads, kv_heads, kv_heads], axis=1, outputs=3))
+    q, k, v = op.Split(packed, [heads, kv_heads, kv_heads], axis=1, outputs=3)
+    return q, k, v
 
 
 def _turned(op: Builder, node: ContribNode, x: Any, places: _Places) -> Any:

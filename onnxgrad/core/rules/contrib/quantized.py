@@ -35,7 +35,8 @@ def quantize_linear(op: Builder, node: ContribNode) -> Any:
 @contrib("DequantizeLinear", moves=True)
 def dequantize_linear(op: Builder, node: ContribNode) -> Any:
     """y = dequantize(x)"""
-    return dequantized(op, node, *(node.input(i) for i in range(3)), node.attr("axis", 1))
+    x, scale, zero = (node.input(i) for i in range(3))
+    return dequantized(op, node, x, scale, zero, node.attr("axis", 1))
 
 
 @contrib("DynamicQuantizeMatMul")

@@ -18,9 +18,8 @@ def causal_conv_with_state(op: Builder, node: ContribNode) -> Any:
     for name, value in plain.items():
         if node.attr(name, value) != value:
             raise node.refusal(f"{name}={node.attr(name)} is not written")
-    return causal_convolution(
-        op, node, *(node.input(i) for i in range(4)), node.attr("activation", "none") not in ("none", b"none")
-    )
+    x, weight, bias, past = (node.input(i) for i in range(4))
+    return causal_convolution(op, node, x, weight, bias, past, node.attr("activation", "none") not in ("none", b"none"))
 
 
 @contrib("LinearAttention")
