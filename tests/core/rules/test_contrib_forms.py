@@ -275,3 +275,47 @@ def test_quantised_operators_are_explained_as_carrying_gradients():
     model, _ = test_contrib_quantized.dynamic("MatMulInteger")
     rows = {row.operator: row.state for row in onnxgrad.explain(model).rows}
     assert rows["MatMulInteger"] == rows["Cast"] == rows["DynamicQuantizeLinear"] == "gradient"
+
+
+def in_float16(model, feeds):
+    half = onnx.ModelProto()
+    half.CopyFrom(model)
+    for v in [*half.graph.input, *half.graph.output]:
+        v.type.tensor_type.elem_type = 10
+    for v in half.graph.initializer:
+        if v.data_type == 1:
+            v.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(v).astype(np.float16), v.name))
+    return half, {name: v.astype(np.float16) for name, v in feeds.items()}
+
+
+@pytest.mark.parametrize(
+    "case", ["grouped_rotary", "grouped_past", "n_bits_4_zero", "skip_simplified", "multi_head", "attention", "experts_swiglu"]
+)
+def test_float16_gradients_are_those_of_float32(case):
+    found = []
+    for model, feeds in (test_contrib.model_of(case), in_float16(*test_contrib.model_of(case))):
+        program = onnxgrad.from_onnx(model, parameters=[])
+        inputs = test_contrib.differentiable(program, feeds)
+        gradients = [g for g in onnxgrad.gradients(program.outputs[0], inputs) if g is not None]
+        found.append(onnxgrad.Executor().run(program, feeds, gradients))
+    for wide, narrow in zip(*found, strict=True):
+        assert narrow.dtype == np.float16
+        np.testing.assert_allclose(narrow.astype(np.float32), wide, atol=3e-3 * max(1e-3, np.abs(wide).max()))
+
+
+@pytest.mark.parametrize("case", ["grouped_rotary", "skip_simplified", "n_bits_4"])
+def test_forward_mode_agrees_with_differences_of_the_kernel(case):
+    model, feeds = test_contrib.model_of(case)
+    program = onnxgrad.from_onnx(model, parameters=[])
+    inputs = test_contrib.differentiable(program, feeds)
+    directions = {f"t_{v.name}": 0.1 * real(*feeds[v.name].shape).astype(np.float32) for v in inputs}
+    with onnxgrad.static.program_guard(program):
+        tangents = [onnxgrad.static.data(n, list(d.shape), "float32") for n, d in directions.items()]
+        found = onnxgrad.jvp(program.outputs[0], inputs, tangents)
+    found = found[0] if isinstance(found, (list, tuple)) else found
+    (value,) = onnxgrad.Executor().run(program, {**feeds, **directions}, [found])
+    kernel, ends = test_contrib.session_of(model), []
+    for h in (1e-2, -1e-2):
+        ends.append(kernel.run(None, {n: v + np.float32(h) * directions[f"t_{n}"] for n, v in feeds.items()})[0])
+    np.testing.assert_allclose(value, (ends[0] - ends[1]) / 2e-2, atol=1e-4 * np.abs(value).max() + 1e-4)
+    assert np.abs(value).max() > 0.1

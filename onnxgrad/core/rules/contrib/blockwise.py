@@ -77,7 +77,10 @@ def _product(op: Builder, node: ContribNode) -> Any:
     if k < count * block:
         x = op.Pad(x, [0] * (len(lead) * 2 + 1) + [count * block - k])
     wide = op.Reshape(x, [*lead, count * block // each, each])
-    columns = [op.Gather(wide, i, axis=-1) for i in range(each)] if each > 1 else [x]
+    columns = [x]
+    if each > 1:
+        parts = op.Split(wide, axis=wide.rank - 1, num_outputs=each, outputs=each)
+        columns = [op.Squeeze(part, [wide.rank - 1]) for part in parts]
     zeros = _zero_points(op, node, count)
     total = None
     for i, (column, level) in enumerate(zip(columns, levels(op, node, packed, bits), strict=True)):
