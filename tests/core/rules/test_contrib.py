@@ -63,6 +63,24 @@ CASES = {
     "attention_causal": ("Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D)], 1, {"num_heads": N, "unidirectional": 1}),
     "attention_mask": ("Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D), PADDING], 1, {"num_heads": N}),
     "attention_lengths": ("Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D), np.array([3, 2], np.int32)], 1, {"num_heads": N}),
+    "attention_starts": (
+        "Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D), np.array([3, 2, 1, 0], np.int32)], 1, {"num_heads": N},
+    ),
+    "attention_causal_mask": (
+        "Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D), PADDING], 1, {"num_heads": N, "unidirectional": 1},
+    ),
+    "attention_causal_left": (
+        "Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D), PADDING[:, ::-1].copy()], 1, {"num_heads": N, "unidirectional": 1},
+    ),
+    "multi_head_causal_left": (
+        "MultiHeadAttention", [real(B, S, D)] * 3 + [None, PADDING[:, ::-1].copy()], 1, {"num_heads": N, "unidirectional": 1},
+    ),
+    "attention_rows": (
+        "Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D), np.tril(np.ones((B, S, S), np.int32))], 1, {"num_heads": N},
+    ),
+    "multi_head_lengths": (
+        "MultiHeadAttention", [real(B, S, D), real(B, T, D), real(B, T, D), None, np.array([4, 2], np.int32)], 1, {"num_heads": N},
+    ),
     "attention_past": (
         "Attention", [real(B, S, 6), real(6, 3 * D), real(3 * D), None, real(2, B, N, 2, H)], 2, {"num_heads": N, "unidirectional": 1},
     ),

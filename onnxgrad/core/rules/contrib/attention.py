@@ -77,11 +77,9 @@ def _mask_bias(op: Builder, node: ContribNode, index: int, k: Any) -> Any:
         return None
     rank = node.rank(index)
     if rank == 1:
-        batch = mask.dims[0]
-        if isinstance(batch, int) and isinstance(k.dims[0] if k.dims else None, int) and batch != k.dims[0]:
-            raise node.refusal("a mask index of starts or cumulated lengths is not expanded")
-        keys = op.Range(0, op.Squeeze(op.Shape(k, start=2, end=3), [0]), 1)
-        allowed = op.Less(keys, op.Unsqueeze(op.Cast(mask, to=7), [1]))
+        if node.type == "MultiHeadAttention" and _differ(mask.dims[0], k.dims[0] if k.dims else None):
+            raise node.refusal("a mask index of cumulated lengths is not written")
+        allowed = _in_range(op, mask, k)
         rank = 2
     else:
         allowed = op.Cast(mask, to=9)
@@ -91,6 +89,19 @@ def _mask_bias(op: Builder, node: ContribNode, index: int, k: Any) -> Any:
         raise node.refusal("a mask of rank 4 is not expanded")
     dtype = node.input(0).dtype
     return op.Where(allowed, op.constant(0, dtype), op.constant(node.attr("mask_filter_value", -10000.0), dtype))
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return isinstance(a, int) and isinstance(b, int) and a != b
+
+
+def _in_range(op: Builder, mask: Any, k: Any) -> Any:
+    """[batch, keys]: before the end of each text, and, where ``mask`` holds them too, not before its start"""
+    batch = op.Shape(k, start=0, end=1)
+    bounds = op.Concat(op.Cast(mask, to=7), op.Expand(0, batch), axis=0)
+    ends, starts = (op.Unsqueeze(op.Slice(bounds, *at), [1]) for at in (([0], batch), (batch, op.Mul(batch, [2]))))
+    keys = op.Range(0, op.Squeeze(op.Shape(k, start=2, end=3), [0]), 1)
+    return op.And(op.Less(keys, ends), op.GreaterOrEqual(keys, starts))
 
 
 def _attended(op: Builder, node: ContribNode, q: Any, k: Any, v: Any, mask: Any, bias: Any) -> tuple[Any, Any]:
