@@ -79,8 +79,8 @@ def _product(op: Builder, node: ContribNode) -> Any:
     wide = op.Reshape(x, [*lead, count * block // each, each])
     columns = [x]
     if each > 1:
-        parts = op.Split(wide, axis=wide.rank - 1, num_outputs=each, outputs=each)
-        columns = [op.Squeeze(part, [wide.rank - 1]) for part in parts]
+        parts = op.Split(wide, axis=len(lead) + 1, num_outputs=each, outputs=each)
+        columns = [op.Squeeze(part, [len(lead) + 1]) for part in parts]
     zeros = _zero_points(op, node, count)
     total = None
     for i, (column, level) in enumerate(zip(columns, levels(op, node, packed, bits), strict=True)):
