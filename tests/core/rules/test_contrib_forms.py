@@ -319,3 +319,37 @@ def test_forward_mode_agrees_with_differences_of_the_kernel(case):
         ends.append(kernel.run(None, {n: v + np.float32(h) * directions[f"t_{n}"] for n, v in feeds.items()})[0])
     np.testing.assert_allclose(value, (ends[0] - ends[1]) / 2e-2, atol=1e-4 * np.abs(value).max() + 1e-4)
     assert np.abs(value).max() > 0.1
+
+
+BODIES = {
+    "loop": """f (float[3, 4] x) => (float[3, 4] y) <int64 n = {3}, bool go = {1}>
+        { y = Loop (n, go, x) <body = b (int64 i, bool c, float[3, 4] s) => (bool d, float[3, 4] t)
+            { d = Identity (c) u = com.microsoft.QuickGelu <alpha = 1.3> (s) t = Add (u, x) }> }""",
+    "branch": """f (float[3, 4] x) => (float[3, 4] y)
+        { total = ReduceSum <keepdims = 0> (x) zero = Constant <value_float = 0.0> () c = Less (total, zero)
+          y = If (c) <then_branch = t () => (float[3, 4] a) { a = Identity (x) },
+                      else_branch = e () => (float[3, 4] b) { b = com.microsoft.QuickGelu <alpha = 1.3> (x) }> }""",
+    "function": """f (float[3, 4] x) => (float[3, 4] y) { y = my.twice (x) }
+        <domain: "my", opset_import: ["": 17, "com.microsoft": 1]>
+        twice (v) => (w) { u = com.microsoft.QuickGelu <alpha = 1.3> (v) w = com.microsoft.QuickGelu <alpha = 1.3> (u) }""",
+}
+
+
+@pytest.mark.parametrize("case", BODIES)
+def test_operators_inside_bodies_and_functions_have_gradients(case):
+    header = '<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1, "my": 1]>'
+    model = onnx.parser.parse_model(header + BODIES[case])
+    feeds = {"x": np.abs(real(3, 4)).astype(np.float32)}
+    program = onnxgrad.from_onnx(model, parameters=[])
+    x = program.inputs[0]
+    x.stop_gradient = False
+    weights = real(3, 4).astype(np.float32)
+    with onnxgrad.static.program_guard(program):
+        c = onnxgrad.static.data("seed", [3, 4], "float32")
+        (g,) = onnxgrad.gradients(program.outputs, [x], [c])
+    (found,) = onnxgrad.Executor().run(program, {**feeds, "seed": weights}, [g])
+    total = test_contrib.weighted_sums(test_contrib.session_of(model), ["y"], [weights])
+    direction = real(3, 4).astype(np.float32)
+    slope, error = test_contrib.slope_along(total, feeds, "x", direction / np.linalg.norm(direction))
+    assert float((found * direction).sum() / np.linalg.norm(direction)) == pytest.approx(slope, rel=2e-3, abs=2 * error)
+    assert abs(slope) > 1e-2
