@@ -35,6 +35,8 @@ _SETTINGS: dict[str, tuple[int, ...]] = {
     "Range": (0, 1, 2),
     "QuantizeLinear": (1, 2),
     "DequantizeLinear": (1, 2),
+    "QLinearConv": (1, 4, 6),
+    "QLinearMatMul": (1, 4, 6),
     "NonMaxSuppression": (0, 1, 3, 4),
     "STFT": (1, 2, 3),
     **dict.fromkeys(("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Mod"), (0, 1)),
@@ -48,6 +50,9 @@ _SETTINGS_CONTRIB: dict[str, tuple[int, ...]] = {
     "QuantizeLinear": (1, 2),
     "DequantizeLinear": (1, 2),
     "DynamicQuantizeMatMul": (2,),
+    "QAttention": (3, 4),
+    "QGemm": (1, 4, 7),
+    "QLinearConv": (1, 4, 6),
     "MatMulIntegerToFloat": (2, 3),
     "QMoE": (3, 6, 9, 15, 16, 17, 18),
 }
@@ -134,6 +139,8 @@ def _decide_one(v: Variable, uses: dict[Variable, list[tuple[Operator, int]]], r
 
 
 def _settings_of(op: Operator) -> tuple[int, ...]:
+    if op.type == "Mul" and any(v is not None and v.op is not None and v.op.type == "DynamicQuantizeLinear" for v in op.inputs):
+        return (0, 1)  # the scale of the weight that is multiplied in integers
     return (_SETTINGS_CONTRIB if op.domain == CONTRIB_DOMAIN else _SETTINGS).get(op.type, ())
 
 

@@ -232,10 +232,10 @@ def test_gradient_is_that_of_the_function_of_the_real_numbers(case):
         assert np.abs(g).max() > 1e-3
 
 
-def dynamic(kind, bias=True):
+def dynamic(kind, bias=True, right=RIGHT):
     """y = a w + c with a quantised on the way, in one operator or in several"""
-    x, weight = real(3, 4).astype(np.float32), RIGHT.level(-1)
-    constants = {"w": weight, "s": RIGHT.scale, "z": RIGHT.zero, "c": BIAS}
+    x, weight = real(3, 4).astype(np.float32), right.level(-1)
+    constants = {"w": weight, "s": right.scale, "z": right.zero, "c": BIAS}
     if kind == "DynamicQuantizeMatMul":
         nodes = [helper.make_node(kind, ["x", "w", "s", "z", *["c"] * bias], ["y"], domain=MS)]
     else:
@@ -291,3 +291,18 @@ def test_every_quantised_operator_has_a_case():
     written = {name for (d, name), entries in TABLE.items() if d == MS and getattr(entries[0].function, "__module__", "") == module}
     cases = {kind for _, kind, *_ in CASES.values()} | {"DynamicQuantizeMatMul"}
     assert written - cases == {"QLinearReduceMean", "QEmbedLayerNormalization"}  # no kernel on the CPU; integers only
+
+
+@pytest.mark.parametrize(
+    ("model", "weights"),
+    [
+        (dynamic("MatMulInteger", right=COLUMNS)[0], ["c"]),
+        (dynamic("DynamicQuantizeMatMul", right=COLUMNS)[0], ["c"]),
+        (model_of("conv_bias")[0], []),
+        (model_of("mat_mul_columns")[0], []),
+        (model_of("gemm_bias")[0], []),
+        (model_of("integer_to_float")[0], ["c"]),
+    ],
+)
+def test_scales_of_quantised_products_are_no_weights(model, weights):
+    assert [p.name for p in onnxgrad.from_onnx(model).parameters] == weights

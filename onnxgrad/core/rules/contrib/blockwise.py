@@ -22,7 +22,7 @@ __all__ = ["interleaved", "levels"]
 
 @contrib("MatMulNBits")
 def mat_mul_n_bits(op: Builder, node: ContribNode) -> Variable:
-    """y = x w^T + b, w = (q - zero point) * scale by blocks; the weight in a form that runtimes keep small"""
+    """y = x w^T + b, w = (q - zero point) * scale by blocks; how accuracy_level rounds x counts as the identity"""
     packed, bits = node.input(1), node.attr("bits", 4)
     if bits not in (2, 4, 8):
         raise node.refusal(f"weights of {bits} bits are not known")
