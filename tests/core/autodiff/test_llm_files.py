@@ -111,3 +111,17 @@ def test_training_lowers_the_loss_of_the_exported_file(name, tmp_path):
         for path in (case.path, tmp_path / "tuned.onnx")
     ]
     assert np.abs(outputs[0] - outputs[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["llama-fp32", "llama-int4", "qwen2-fp32", "bert-fused"])
+def test_file_in_standard_operators_alone_computes_the_same(name):
+    with np.load(FOLDER / f"{name}.npz") as file:
+        feed = {k: v for k, v in file.items() if k != "labels"}
+    plain = paddle.to_onnx(paddle.from_onnx(FOLDER / f"{name}.onnx", expand="com.microsoft"))
+    onnx.checker.check_model(plain)
+    assert {node.domain for node in plain.graph.node} == {""}
+    options = {"providers": ["CPUExecutionProvider"]}
+    ours = onnxruntime.InferenceSession(plain.SerializeToString(), **options).run(None, feed)
+    theirs = onnxruntime.InferenceSession(str(FOLDER / f"{name}.onnx"), **options).run(None, feed)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
