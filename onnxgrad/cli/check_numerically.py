@@ -152,8 +152,8 @@ class _Judge:
             if self.verdict(along, found)[0] is not False:
                 return found, None, "the model has a kink here"
         exact = self._in_double(name)
-        if exact is not None and self.verdict(float((exact * direction).sum()), found)[0] is True:
-            return found, None, "the gradient is right in float64, and rounded too much in the file's type"
+        if exact is not None and self.verdict(float((exact * direction).sum()), found)[0] is not False:
+            return found, None, "the gradient agrees in float64, and is rounded too much in the file's type"
         rounds = _rounding(self.program)
         if rounds is not None:
             return found, None, f"the gradient passes through {rounds} by convention"

@@ -39,7 +39,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--expand",
         choices=["com.microsoft"],
-        help="rewrite the fused operators of onnxruntime as standard ones, which have gradients",
+        help="rewrite onnxruntime's own operators as standard ones, for other runtimes; gradients do not need it",
     )
 
 

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--accept-changed-data", action="store_true", help="with --resume: although a data file is not what the run was trained on"
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON for each epoch")
-    parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite the fused operators of onnxruntime as standard ones")
+    parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite onnxruntime's own operators as standard ones")
     parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
     _add_memory(parser.add_argument_group("memory"))
     _add_data(parser.add_argument_group("data"))

@@ -33,7 +33,7 @@ def test_thousands_of_damaged_files(seeds):
     check(fuzz(of_mutants(seeds, seconds=60), 5000, first=1_000_000, workers=2))
 
 
-def test_every_seed_is_read_and_most_can_be_trained(seeds):
+def test_every_seed_is_read_and_can_be_trained(seeds):
     failed, refused, stages = [], [], {}
     for name in read_seeds(seeds)["hand"]:
         outcome = attempt(seeds / f"{name}.onnx")
@@ -41,7 +41,7 @@ def test_every_seed_is_read_and_most_can_be_trained(seeds):
         failed += [name] * (outcome.problem is not None)
         refused += [name] * (outcome.stages.get("run of gradients") != "ok")
     assert not failed
-    assert refused == ["fused"]  # operators that have no gradient before they are expanded
+    assert refused == []
     assert {"lora", "what was added", "a step", "bytes"} <= stages["surgery"] & stages["trained"] & stages["quantized"]
     assert "training_info" in stages["trained"] & stages["training"]
 

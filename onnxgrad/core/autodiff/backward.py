@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.autodiff.checkpoints import Recompute
-from onnxgrad.core.autodiff.expand import expand_operator
+from onnxgrad.core.autodiff.expand import expand_operator, write_beside
 from onnxgrad.core.autodiff.node import Node
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import drop_unread, map_sequence, reads_of
@@ -23,7 +23,6 @@ from onnxgrad.core.ir.operator import Expansion, Operator, Role
 from onnxgrad.core.ir.traverse import captured, copy_block, needed_operators, substitute
 from onnxgrad.core.ir.types import OptionalType, SequenceType, TensorType, merge_types
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.passes.contrib import DOMAIN, is_contrib
 from onnxgrad.core.rules.accumulate import add_up, conform, unbroadcast
 from onnxgrad.core.rules.common import with_rank
 from onnxgrad.core.rules.registry import Entry, find_entry
@@ -124,7 +123,7 @@ class Walk:
         if entry is not None and entry.prepare is not None:
             return op not in self.tapes
         if entry is not None:
-            return entry.state == "expands"
+            return entry.state == "expands" and not entry.beside
         return (op.domain, op.type, op.overload) in op.block.program.functions
 
     def _redirect(self, op: Operator, expansion: Expansion) -> None:
@@ -197,7 +196,7 @@ class Walk:
             self.recompute.enter(op, self.builder, next(g for g in gradients if g is not None))
         label = _label(op)
         builder = self.builder(label)
-        node = Node(op, self, wanted, captures)
+        node = Node(op, self, wanted, captures, next(g for g in gradients if g is not None))
         check_form(op)
         with blaming(op, "write its gradient"):
             results = function(builder, node, *gradients)
@@ -224,18 +223,59 @@ class Walk:
     def _function(self, op: Operator, entry: Entry | None):  # type: ignore[no-untyped-def]
         if entry is None:
             domain = op.domain or "ai.onnx"
-            if is_contrib(op):
-                raise UnsupportedGradient(
-                    f"{op}: a fused operator of onnxruntime has no gradient. Load the model with "
-                    f"from_onnx(..., expand={DOMAIN!r}), which writes it as standard operators."
-                )
             raise UnsupportedGradient(
                 f"{op}: no gradient rule is registered for {op.type} of domain {domain!r}. "
                 "Register one with @onnxgrad.gradient, or set stop_gradient on its inputs."
             )
         if entry.state == "unsupported" or entry.function is None:
             raise UnsupportedGradient(f"{op}: no gradient, because {entry.because}. Set stop_gradient on its inputs to cut here.")
+        if entry.beside:
+            return self._differentiate_beside
         return entry.function
+
+    def _differentiate_beside(self, op: Builder, node: Node, *gradients: Variable | None) -> list[Variable | None]:
+        """Through what the operator is written out in; of that, what is read is computed again, and the operator stays."""
+        given = {g: g.name for g in gradients if g is not None}
+        stage: list[Operator] = []
+        results = write_beside(node, Builder(self.block, stage, Role.BACKWARD, op.key))
+        for y, r, g in zip(node.outputs, results, gradients, strict=True):
+            if g is not None and r is None:
+                label = y.name if y is not None else "one"
+                raise UnsupportedGradient(
+                    f"{node}: no gradient is written of its output {label!r}. Do not use that output in the loss."
+                )
+        sources = dict.fromkeys(v for i, v in enumerate(node.inputs) if v is not None and node.wants(i))
+        inner = Walk(self.block, stage)
+        inner.blocked = self.blocked
+        read = zip(node.inputs, node.operator.inputs, strict=True)
+        inner.quantized_outside = {v for v, w in read if v is not None and w is not None and self.key(w) in self.quantized}
+        inner.prepare(list(sources), [r for r, g in zip(results, gradients, strict=True) if r is not None and g is not None])
+        for r, g in zip(results, gradients, strict=True):
+            if r is not None and g is not None:
+                if not _carries(r) and r not in inner.active:
+                    raise RuleError(f"the expansion of {node} ends in integers that carry no gradient.")
+                inner.seed(r, g)
+        inner.run()
+        written = [inside for inside in inner.operators if inside not in inner.expansions]
+        substitute([*written, *inner.stage], {v: inner.key(v) for v in inner.redirect})
+        # What the operator itself computes need not be computed again.
+        known = {r: y for r, y in zip(results, node.outputs, strict=True) if r is not None and y is not None and _same_dtype(r, y)}
+        substitute([*written, *inner.stage], known)
+        for inside in inner.stage:
+            for v in inside.outputs:
+                if v is not None:
+                    v._name = ""
+        for g, name in given.items():
+            g._name = name
+        self.stage += written + inner.stage
+        self.extended += inner.extended
+        found: list[Variable | None] = []
+        for v in node.inputs:
+            g = inner.gradients.get(inner.key(v)) if v is not None and v in sources else None
+            found.append(None if g is None else known.get(g, g))
+            if v is not None:
+                sources.pop(v, None)
+        return found
 
     def extend_outputs(self, op: Operator, index: int) -> Variable:
         """Let an operator declare one more output (of its recomputed copy, where there is one)."""
@@ -344,6 +384,10 @@ def _carries(v: Variable) -> bool:
     while isinstance(type, (SequenceType, OptionalType)):
         type = type.element
     return type is None or type.dtype.is_float
+
+
+def _same_dtype(x: Variable, y: Variable) -> bool:
+    return isinstance(x.type, TensorType) and isinstance(y.type, TensorType) and x.type.dtype == y.type.dtype
 
 
 def _quantizes(op: Operator, entry: Entry | None) -> bool:

@@ -12,7 +12,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.registry import find_entry
 from onnxgrad.errors import RuleError, UnsupportedGradient
 
-__all__ = ["expand_operator"]
+__all__ = ["expand_operator", "write_beside"]
 
 
 class _Plain:
@@ -46,8 +46,7 @@ def expand_operator(operator: Operator, op: Builder, tapes: dict[Operator, Any],
         outputs, taped, tape = entry.prepare(op, _Plain(operator))
         tapes[taped] = tape
     elif entry is not None and entry.function is not None:
-        results: Any = entry.function(op, _Plain(operator))
-        outputs = list(results) if isinstance(results, (tuple, list)) else [results]
+        outputs = _listed(entry.function(op, _Plain(operator)))
     else:
         function = operator.block.program.functions.get((operator.domain, operator.type, operator.overload))
         body = function.body if function is not None else schema_body(operator)
@@ -55,8 +54,7 @@ def expand_operator(operator: Operator, op: Builder, tapes: dict[Operator, Any],
             raise UnsupportedGradient(f"{operator}: ONNX defines no body for these operands. Set stop_gradient on its inputs.")
         defaults = function.attribute_defaults if function is not None else {}
         outputs = inline_function(operator, body, op, defaults)
-    outputs = [*outputs, *[None] * (len(operator.outputs) - len(outputs))]
-    outputs = [_unshared(op, operator, v, i, outputs) for i, v in enumerate(outputs[: len(operator.outputs)])]
+    outputs = _own(op, operator, outputs)
     for v, w in zip(operator.outputs, outputs, strict=True):
         if v is not None and w is None and (entry is None or entry.function is None):
             raise UnsupportedGradient(
@@ -67,6 +65,23 @@ def expand_operator(operator: Operator, op: Builder, tapes: dict[Operator, Any],
     for inner in op.stage:
         inner.replaces = operator
     return Expansion(op.stage, outputs)
+
+
+def write_beside(node: Any, op: Builder) -> list[Variable | None]:
+    """Write the operator of a rule's ``node`` as others into the builder's stage; one variable per output that they compute."""
+    entry = find_entry(node.operator)
+    assert entry is not None and entry.function is not None
+    return _own(op, node.operator, _listed(entry.function(op, node)))
+
+
+def _listed(results: Any) -> list[Variable | None]:
+    return list(results) if isinstance(results, (tuple, list)) else [results]
+
+
+def _own(op: Builder, operator: Operator, outputs: list[Variable | None]) -> list[Variable | None]:
+    count = len(operator.outputs)
+    outputs = [*outputs, *[None] * (count - len(outputs))]
+    return [_unshared(op, operator, v, i, outputs) for i, v in enumerate(outputs[:count])]
 
 
 def _unshared(op: Builder, operator: Operator, v: Variable | None, index: int, outputs: list[Variable | None]) -> Variable | None:

@@ -162,7 +162,13 @@ def _reached(program: Program, forward: list[Operator]) -> set[Operator]:
 
 
 def _may_carry(v: Variable) -> bool:
-    return v.type is None or not hasattr(v.type, "dtype") or v.is_float
+    return v.type is None or not hasattr(v.type, "dtype") or v.is_float or _stands_for_reals(v)
+
+
+def _stands_for_reals(v: Variable) -> bool:
+    """Whether a value is integers that a quantised operator computed"""
+    entry = find_entry(v.op) if v.op is not None else None
+    return entry is not None and entry.quantizes
 
 
 def _fate(op: Operator) -> list[tuple[str, str, str, str, str]]:

@@ -20,18 +20,21 @@ class Node:
     """``inputs``, ``outputs``, ``attr``, ``operand`` of a forward operator, and which gradients are wanted.
 
     Under recomputation the variables are the recomputed ones. ``captures`` are the outer variables that bodies read;
-    their gradients follow those of the inputs in what a rule returns.
+    their gradients follow those of the inputs in what a rule returns. ``arriving`` is the first gradient that arrived.
     """
 
-    __slots__ = ("_walk", "_wanted", "captures", "inputs", "operator", "outputs", "wanted_captures")
+    __slots__ = ("_walk", "_wanted", "arriving", "captures", "inputs", "operator", "outputs", "wanted_captures")
 
-    def __init__(self, operator: Operator, walk: Walk, wanted: list[bool], captures: list[Variable]) -> None:
+    def __init__(
+        self, operator: Operator, walk: Walk, wanted: list[bool], captures: list[Variable], arriving: Variable | None = None
+    ) -> None:
         self.operator = operator
         self._walk = walk
         self._wanted = wanted
         self.inputs = [walk.recomputed(v) for v in operator.inputs]
         self.outputs = [walk.recomputed(v) for v in operator.outputs]
         self.captures = captures
+        self.arriving = arriving
         self.wanted_captures = wanted[len(operator.inputs) :]
 
     @property

@@ -7,6 +7,7 @@ program that nobody else sees, so nothing behind this door can write to the prog
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 
 import numpy as np
 
@@ -191,6 +192,8 @@ def compile(
     _write_out_float64(graph, provider == "cpu" or (provider is None and (runs or ordered)))
     if provider is not None:
         lower(graph, provider)
+    if any(op.role is Role.BACKWARD for op in graph.operators) and any(op.type == "DequantizeLinear" for op in graph.operators):
+        import_module("onnxgrad.core.compile.integers").move_integers(graph)
     if ordered or provider is not None:
         graph.operators = order_for_memory(graph.operators)
     return graph

@@ -22,8 +22,6 @@ from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.core.passes import contrib_attention  # noqa: F401 - fills the table
-from onnxgrad.core.passes.contrib import DOMAIN, expand_contrib
 from onnxgrad.core.passes.domains import EXPANSIONS
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
 from onnxgrad.files import is_file, read_whole
@@ -53,9 +51,9 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
     Args:
         source: path of a file, its bytes, or a message. Only a path can refer to external data.
         parameters: which constants are weights: names, a pattern (``"head.*"``) or a predicate; None to decide by use.
-        expand: ``"com.microsoft"`` to write the fused operators of a file that onnxruntime optimised as standard ones, which
-            have gradients. Weights of MatMulNBits stay quantised and frozen. ``"ai.onnx.preview.training"`` to write
-            Gradient, Adam, Adagrad and Momentum, which no runtime has, as standard operators.
+        expand: ``"com.microsoft"`` to replace onnxruntime's own operators by standard ones, for other runtimes; no gradient needs
+            it. Weights of MatMulNBits stay quantised. ``"ai.onnx.preview.training"`` to write Gradient, Adam, Adagrad and
+            Momentum, which no runtime has, as standard operators.
 
     Returns:
         A Program that owns a scope. ``program.inputs`` and ``program.outputs`` are in the file's order.
@@ -77,9 +75,8 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
 
 def read_program(model: ModelProto, folder: Path | None, *, parameters: Choice | None, expand: str | None) -> Program:
     """The program of a checked message, whose external data lies in ``folder``."""
-    known = [DOMAIN, *EXPANSIONS]
-    if expand is not None and expand not in known:
-        raise ArgumentError(f"expand takes {' or '.join(map(repr, known))} or None, not {expand!r}.")
+    if expand is not None and expand not in EXPANSIONS:
+        raise ArgumentError(f"expand takes {' or '.join(map(repr, EXPANSIONS))} or None, not {expand!r}.")
     program = Program()
     program.imported = Imported(model, folder)
     program.scope = Scope()
@@ -94,11 +91,9 @@ def read_program(model: ModelProto, folder: Path | None, *, parameters: Choice |
         program.functions[(function.domain, function.name, function.overload)] = function
     reader.read_graph(model.graph, program.global_block())
     _check_sizes(program)
-    if expand == DOMAIN:
-        expand_contrib(program)
     _make_parameters(program, reader.constants, parameters)
     _keep_running_statistics(program)
-    if expand in EXPANSIONS:
+    if expand is not None:
         EXPANSIONS[expand](program)
     return program
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from onnxgrad.core.interop.tables import Reads, Slots, sets_shapes_only, table_reason
 from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentTypeError, UnknownName
@@ -34,9 +36,26 @@ _SETTINGS: dict[str, tuple[int, ...]] = {
     "Range": (0, 1, 2),
     "QuantizeLinear": (1, 2),
     "DequantizeLinear": (1, 2),
+    "QLinearConv": (1, 4, 6),
+    "QLinearMatMul": (1, 4, 6),
     "NonMaxSuppression": (0, 1, 3, 4),
     "STFT": (1, 2, 3),
     **dict.fromkeys(("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Mod"), (0, 1)),
+}
+# The same of onnxruntime's own operators, some of which have the name of another one in ONNX.
+_SETTINGS_CONTRIB: dict[str, tuple[int, ...]] = {
+    "MatMulNBits": (2, 3),
+    "GatherBlockQuantized": (2, 3),
+    "GroupQueryAttention": (3, 4, 7, 8, 10, 12, 13),
+    "RotaryEmbedding": (2, 3),
+    "QuantizeLinear": (1, 2),
+    "DequantizeLinear": (1, 2),
+    "DynamicQuantizeMatMul": (2,),
+    "QAttention": (3, 4),
+    "QGemm": (1, 4, 7),
+    "QLinearConv": (1, 4, 6),
+    "MatMulIntegerToFloat": (2, 3),
+    "QMoE": (3, 6, 9, 15, 16, 17, 18),
 }
 # Slots that hold a weight, bias, slope or scale whatever its size.
 _WEIGHT_SLOTS: dict[str, tuple[int, ...]] = {
@@ -50,6 +69,9 @@ _WEIGHT_SLOTS: dict[str, tuple[int, ...]] = {
     "InstanceNormalization": (1, 2),
     "LayerNormalization": (1, 2),
     "GroupNormalization": (1, 2),
+    "SimplifiedLayerNormalization": (1,),
+    "SkipSimplifiedLayerNormalization": (2, 3),
+    "SkipLayerNormalization": (2, 3, 4),
     "RMSNormalization": (1,),
     "LSTM": (1, 2, 3, 5, 6, 7),
     "GRU": (1, 2, 3, 5),
@@ -123,7 +145,7 @@ def _decide_one(v: Variable, reads: Reads) -> Decision:
     if not slots:
         returns = returned and v.value.size > 1
         return Decision("weight", "returned by a branch") if returns else Decision("constant", "not used")
-    settings = [f"{op.type} input {i}" for op, i in slots if i in _SETTINGS.get(op.type, ())]
+    settings = [f"{op.type} input {i}" for op, i in slots if i in _settings_of(op)]
     if len(settings) == len(slots):
         return Decision("constant", f"configures {settings[0]}")
     if sets_shapes_only(v, reads):
@@ -142,6 +164,12 @@ def _decide_one(v: Variable, reads: Reads) -> Decision:
     if v.value.size and (not np.isfinite(array).all() or float(array.min()) <= _MASK):
         return Decision("constant", "a mask (holds infinite or huge negative entries)")
     return Decision("weight", f"float tensor used by {slots[0][0].type}")
+
+
+def _settings_of(op: Operator) -> tuple[int, ...]:
+    if op.type == "Mul" and any(v is not None and v.op is not None and v.op.type == "DynamicQuantizeLinear" for v in op.inputs):
+        return (0, 1)  # the scale of the weight that is multiplied in integers
+    return (_SETTINGS_CONTRIB if op.domain == CONTRIB_DOMAIN else _SETTINGS).get(op.type, ())
 
 
 def _slots(v: Variable, uses: defaultdict[Variable, Slots], depth: int) -> Slots:

@@ -7,6 +7,7 @@ entries, and the operators that read shapes use them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
 
 __all__ = [
+    "FOREIGN",
+    "Found",
     "attribute_kind",
     "check_and_infer",
     "fill_attribute",
@@ -50,8 +53,11 @@ __all__ = [
     "settle_ranks",
 ]
 
-_Result = list[tuple["Type | None", "Entries | None"]]
-_memo: dict[Any, _Result] = {}
+Found = list[tuple["Type | None", "Entries | None"]]
+"""Type and known entries of each output."""
+FOREIGN: dict[str, Callable[[Operator], Found]] = {}
+"""By domain: infers operators for which onnx has no schema."""
+_memo: dict[Any, Found] = {}
 _MEMO_LIMIT = 100_000
 _IR_VERSION = 10
 _FLOAT32, _FLOAT64 = dtype_of("float32"), dtype_of("float64")
@@ -147,8 +153,9 @@ def settle_ranks(operator: Operator) -> None:
 _WINDOWS = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "MaxUnpool")
 
 
-def _memoised(operator: Operator, strict: bool) -> _Result:
-    if operator.schema is None:
+def _memoised(operator: Operator, strict: bool) -> Found:
+    called = (operator.domain, operator.type, operator.overload)
+    if operator.schema is None and (operator.domain not in FOREIGN or called in operator.block.program.functions):
         return _infer_call(operator)
     key = _memo_key(operator)
     if key is None:
@@ -162,7 +169,7 @@ def _memoised(operator: Operator, strict: bool) -> _Result:
     return found
 
 
-def _infer_call(call: Operator) -> _Result:
+def _infer_call(call: Operator) -> Found:
     """Types of a function's results, found by giving its body the types of the operands"""
     function = call.block.program.functions.get((call.domain, call.type, call.overload))
     if function is None:
@@ -222,11 +229,11 @@ def _operand_key(v: Variable | None) -> Any:
     return (v.type, v.entries)
 
 
-def _infer(operator: Operator, strict: bool) -> _Result:
+def _infer(operator: Operator, strict: bool) -> Found:
     schema = operator.schema
-    unknown: _Result = [(None, None)] * len(operator.outputs)
+    unknown: Found = [(None, None)] * len(operator.outputs)
     if schema is None:
-        return unknown
+        return FOREIGN[operator.domain](operator) if operator.domain in FOREIGN else unknown
     if strict:
         _check(operator, schema)
     if operator.type in _BODIES and operator.domain == "":
@@ -271,10 +278,10 @@ def _check_safe(operator: Operator) -> None:
         raise ValueError(f"num_outputs is {attrs['num_outputs']}, but there are {len(operator.outputs)}")
 
 
-def _described(operator: Operator, found: dict[str, TypeProto], as_float32: bool) -> _Result:
+def _described(operator: Operator, found: dict[str, TypeProto], as_float32: bool) -> Found:
     """What onnx's inference found, and what our own arithmetic adds to it; that fails where operands contradict each other"""
     invents = _may_invent_zeros(operator)
-    results: _Result = []
+    results: Found = []
     for i, v in enumerate(operator.outputs):
         described = None if v is None else read_type(found.get(f"y{i}"))
         if as_float32:
@@ -409,7 +416,7 @@ def _check(operator: Operator, schema: Schema) -> None:
 # Bodies ------------------------------------------------------------------------------------------------------------
 
 
-def _infer_if(operator: Operator) -> _Result:
+def _infer_if(operator: Operator) -> Found:
     then, other = operator.attrs["then_branch"], operator.attrs["else_branch"]
     if len(then.outputs) != len(other.outputs):
         raise IllTyped(f"{operator}: the branches return {len(then.outputs)} and {len(other.outputs)} values.")
@@ -424,7 +431,7 @@ def _prepend(length: Dim, type: Type | None, axis: int = 0) -> Type | None:
     return TensorType(type.dtype, tuple(dims))
 
 
-def _infer_loop(operator: Operator) -> _Result:
+def _infer_loop(operator: Operator) -> Found:
     body = operator.attrs["body"]
     carried = len(operator.inputs) - 2
     states = [join_types(v.type, w.type) for v, w in zip(body.inputs[2:], body.outputs[1 : 1 + carried], strict=True)]
@@ -433,18 +440,16 @@ def _infer_loop(operator: Operator) -> _Result:
     condition_constant = body.outputs[0].value is not None
     if limit is not None and limit.entries is not None and condition_constant:
         length = limit.entries[0]
-    results: _Result = [(t, None) for t in states]
+    results: Found = [(t, None) for t in states]
     return results + [(_prepend(length, v.type), None) for v in body.outputs[1 + carried :]]
 
 
-def _infer_scan(operator: Operator) -> _Result:
+def _infer_scan(operator: Operator) -> Found:
     body, scanned = operator.attrs["body"], operator.attrs["num_scan_inputs"]
     if operator.schema is not None and operator.schema.since < 9:
         return [(None, None)] * len(operator.outputs)
     states = len(operator.inputs) - scanned
-    results: _Result = [
-        (join_types(v.type, w.type), None) for v, w in zip(body.inputs[:states], body.outputs[:states], strict=True)
-    ]
+    results: Found = [(join_types(v.type, w.type), None) for v, w in zip(body.inputs[:states], body.outputs[:states], strict=True)]
     axes = operator.attrs.get("scan_output_axes") or [0] * (len(body.outputs) - states)
     length: Dim = None
     in_axes = operator.attrs.get("scan_input_axes") or [0] * scanned
@@ -456,7 +461,7 @@ def _infer_scan(operator: Operator) -> _Result:
     return results
 
 
-def _infer_sequence_map(operator: Operator) -> _Result:
+def _infer_sequence_map(operator: Operator) -> Found:
     return [(SequenceType(v.type), None) for v in operator.attrs["body"].outputs]
 
 

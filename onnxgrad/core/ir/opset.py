@@ -10,7 +10,7 @@ from onnx import helper
 
 from onnxgrad.dtypes import DType, dtype_of
 
-__all__ = ["NEWEST", "NEWEST_IR", "OLDEST_WITH_RULES", "Schema", "all_operators", "find_schema"]
+__all__ = ["CONTRIB_DOMAIN", "NEWEST", "NEWEST_IR", "OLDEST_WITH_RULES", "Schema", "all_operators", "find_schema"]
 
 OLDEST_WITH_RULES = 21
 """Programs are lifted to this opset before they are differentiated; it is also what our own layers emit."""
@@ -18,6 +18,9 @@ NEWEST = 26
 """The newest opset that onnxruntime loads."""
 NEWEST_IR = 13
 """The newest IR version that onnxruntime loads."""
+
+CONTRIB_DOMAIN = "com.microsoft"
+"""Where onnxruntime keeps operators of its own; onnx has no schemas for them."""
 
 _Option = onnx.defs.OpSchema.FormalParameterOption
 _NUMPY_NAMES = {"double": "float64", "float": "float32"}

@@ -14,6 +14,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import cast_like, masked, require_ranks, size_along, swap_last_two
 from onnxgrad.core.rules.registry import expands, expansion
 
+__all__ = ["grouped_matmul"]
+
 expands("RotaryEmbedding")
 
 
@@ -25,12 +27,12 @@ def attention(op, node):
     past_key, past_value = node.operand("past_key"), node.operand("past_value")
     if past_key is not None:
         k, v = op.Concat(past_key, k, axis=2), op.Concat(past_value, v, axis=2)
-    raw = _grouped_matmul(op, op.Mul(q, _scale(op, node, q)), swap_last_two(op, k))
+    raw = grouped_matmul(op, op.Mul(q, _scale(op, node, q)), swap_last_two(op, k))
     cap = node.attr("softcap")
     scores = op.Mul(op.Tanh(op.Div(raw, float(cap))), float(cap)) if cap else raw
     bias, may_mask_rows = _bias(op, node, q, k, past_key)
     probabilities = _probabilities(op, node, scores, bias, may_mask_rows)
-    y = _grouped_matmul(op, probabilities, v)
+    y = grouped_matmul(op, probabilities, v)
     if node.inputs[0].rank == 3:
         y = op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, _product(node.attr("q_num_heads"), v.dims[3])])
     shown = (raw, scores, scores if bias is None else op.Add(scores, bias), probabilities)
@@ -60,7 +62,7 @@ def _scale(op: Builder, node: Any, q: Any) -> Any:
     return op.Reciprocal(op.Sqrt(cast_like(op, size_along(op, q, 3), q)))
 
 
-def _grouped_matmul(op: Builder, x: Any, y: Any) -> Any:
+def grouped_matmul(op: Builder, x: Any, y: Any) -> Any:
     """x y, where each head of y serves a group of successive heads of x: their rows are stacked"""
     if same_dim(x.dims[1], y.dims[1]) and isinstance(x.dims[1], int):
         return op.MatMul(x, y)

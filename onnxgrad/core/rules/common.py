@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import ml_dtypes
+import numpy as np
 
 from onnxgrad.core.ir.bodies import map_sequence
 from onnxgrad.core.ir.builder import Builder
@@ -23,6 +24,7 @@ __all__ = [
     "last_axis",
     "lowest_of",
     "masked",
+    "not_before",
     "or_infinite",
     "require_ranks",
     "scatter_add_flat",
@@ -69,6 +71,16 @@ def with_rank(op: Builder, x: Variable, rank: int) -> Variable:
 def masked(op: Builder, g: Variable, condition: Variable) -> Variable:
     """``g`` where the condition holds, else 0. Cast and Mul are several times faster than Where on onnxruntime."""
     return op.Mul(g, cast_like(op, condition, g))
+
+
+def not_before(op: Builder, value: Any, g: Variable | None) -> Variable:
+    """A value, of the graph or given, that is known only when ``g`` is: no runtime computes early, or for good, what reads it"""
+    constant: Variable = value if isinstance(value, Variable) else op.constant(value)
+    if g is None:
+        return constant
+    first = op.ReduceSum(op.Slice(op.Reshape(g, [-1]), [0], [1]), keepdims=0)
+    never = op.Less(first if first.dtype.name in ("float32", "float64") else op.Cast(first, to=1), -math.inf)
+    return op.Where(never, op.constant(np.zeros((), constant.dtype.numpy)), constant)
 
 
 def or_infinite(op: Builder, divisor: Variable) -> Variable:

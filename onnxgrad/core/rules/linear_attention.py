@@ -10,6 +10,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import cast_like, require_ranks, size_along, zeros_of_shape
 from onnxgrad.core.rules.registry import expansion
 
+__all__ = ["causal_convolution", "linear_recurrence"]
+
 
 @expansion("SwiGLU")
 def swiglu(op, node):
@@ -21,15 +23,19 @@ def swiglu(op, node):
 @expansion("CausalConvWithState")
 def causal_conv_with_state(op, node):
     """y = activation(Conv per channel of [past state, x]);  present state = the last k - 1 columns"""
-    x, weight = node.inputs[:2]
+    x, weight, bias, past = [*node.inputs, None, None][:4]
+    return causal_convolution(op, node, x, weight, bias, past, node.attr("activation") != "none")
+
+
+def causal_convolution(op: Builder, node: Any, x: Any, weight: Any, bias: Any, past: Any, activated: bool) -> tuple[Any, Any]:
+    """The values and the new state of CausalConvWithState along one axis"""
     require_ranks(node, x, weight)
-    bias, past = node.operand("bias"), node.operand("past_state")
     if past is None:
         carried = op.Sub(size_along(op, weight, 2), [1])
         past = zeros_of_shape(op, op.Concat(op.Shape(x, start=0, end=2), carried, axis=0), x)
     padded = op.Concat(past, x, axis=2)
     y = _conv_per_channel(op, padded, weight, bias, x)
-    if node.attr("activation") != "none":
+    if activated:
         y = op.Mul(y, op.Sigmoid(y))
     return y, op.Slice(padded, size_along(op, x, 2), [2**31 - 1], [2])
 
@@ -49,20 +55,25 @@ def _conv_per_channel(op: Builder, padded: Variable, weight: Any, bias: Variable
 @expansion("LinearAttention")
 def linear_attention(op, node):
     """a Scan of s' = exp(g) s;  s = s' + k^T beta (v - k s') or s' + k^T v;  y = scale q s"""
-    dtype = node.inputs[0].dtype
-    require_ranks(node, *node.inputs)
-    q, k, v, past, decay, beta = (_widened(op, x) for x in [*node.inputs, *[None] * (6 - len(node.inputs))])
-    heads = node.attr("kv_num_heads")
-    q = _by_step(op, q, [heads, node.attr("q_num_heads") // heads])
+    inputs = [*node.inputs, *[None] * (6 - len(node.inputs))]
+    return linear_recurrence(op, node, inputs, node.attr("q_num_heads"), node.attr("kv_num_heads"), float(node.attr("scale")))
+
+
+def linear_recurrence(op: Builder, node: Any, inputs: list[Any], q_heads: int, heads: int, scale: Any) -> tuple[Any, Any]:
+    """The values and the new state of LinearAttention; a scale of 0 stands for that of the size of a head"""
+    dtype = inputs[0].dtype
+    require_ranks(node, *inputs)
+    q, k, v, past, decay, beta = (_widened(op, x) for x in inputs)
+    q = _by_step(op, q, [heads, q_heads // heads])
     k, v = (_by_step(op, x, [heads, 1]) for x in (k, v))
     decay = None if decay is None else op.Exp(_per_key(op, decay, heads))
     beta = None if beta is None else _per_key(op, beta, None)
     state = past if past is not None else _no_state(op, q, v, heads)
     present, y = _scan_steps(op, state, {"q": q, "k": k, "v": v, "decay": decay, "beta": beta}, dtype)
-    scale = float(node.attr("scale")) or _reciprocal_root(op, q)
+    scale = scale or _reciprocal_root(op, q)
     y = op.Transpose(op.Mul(y, scale), perm=[1, 0, 2, 3, 4])
-    size = v.dims[4] * node.attr("q_num_heads") if isinstance(v.dims[4], int) else -1
-    kept = node.inputs[3].dtype if past is not None else dtype
+    size = v.dims[4] * q_heads if isinstance(v.dims[4], int) else -1
+    kept = inputs[3].dtype if past is not None else dtype
     return op.Cast(op.Reshape(y, [0, 0, size]), to=dtype.number), op.Cast(present, to=kept.number)
 
 

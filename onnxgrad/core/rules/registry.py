@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["TABLE", "Entry", "expands", "expansion", "find_entry", "gradient", "stops_gradient", "unsupported"]
@@ -24,7 +25,19 @@ _NEWEST = 1000
 class Entry:
     """What the table says about one operator in a range of opsets."""
 
-    __slots__ = ("because", "broadcasts", "function", "moves", "prepare", "quantizes", "segments", "since", "state", "until")
+    __slots__ = (
+        "because",
+        "beside",
+        "broadcasts",
+        "function",
+        "moves",
+        "prepare",
+        "quantizes",
+        "segments",
+        "since",
+        "state",
+        "until",
+    )
 
     def __init__(
         self,
@@ -38,6 +51,7 @@ class Entry:
         segments: Callable[..., Any] | None = None,
         moves: bool = False,
         quantizes: bool = False,
+        beside: bool = False,
     ) -> None:
         self.state = state
         self.function = function
@@ -49,6 +63,7 @@ class Entry:
         self.segments = segments
         self.moves = moves
         self.quantizes = quantizes
+        self.beside = beside
 
     @property
     def formula(self) -> str:
@@ -117,16 +132,25 @@ def gradient(
 
 
 def expansion(
-    *names: str, domain: str = "", since: int = 0, until: int = _NEWEST
+    *names: str,
+    domain: str = "",
+    since: int = 0,
+    until: int = _NEWEST,
+    beside: bool = False,
+    quantizes: bool = False,
+    moves: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare that operators are differentiated as the operators that this function ``(op, node)`` writes.
 
     It returns one variable per output of the node (None for those it leaves out). The expansion also replaces the forward
-    operator wherever gradients are computed, so nothing runs twice.
+    operator wherever gradients are computed, so nothing runs twice. One that stands ``beside`` never does: the operator, which a
+    runtime computes faster or in another precision, stays, and what its gradient reads is computed again. ``quantizes`` and
+    ``moves`` are as for ``gradient``.
     """
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
-        _enter(names, domain, Entry("expands", function, "", False, since, until))
+        entry = Entry("expands", function, "", False, since, until, moves=moves, quantizes=quantizes, beside=beside)
+        _enter(names, domain, entry)
         return function
 
     return enter
@@ -148,8 +172,13 @@ def unsupported(*names: str, because: str, domain: str = "", quantizes: bool = F
 
 
 def find_entry(operator: Operator) -> Entry | None:
-    """The entry for an operator in its program's opset; None for operators outside the table."""
+    """The entry for an operator in its program's opset; None for operators outside the table.
+
+    onnxruntime writes some operators of its own in the standard domain, where ONNX has none of that name.
+    """
     entries = TABLE.get((operator.domain, operator.type))
+    if operator.domain == "" and operator.schema is None:
+        entries = TABLE.get((CONTRIB_DOMAIN, operator.type), entries)
     if entries is None:
         return None
     if len(entries) == 1:

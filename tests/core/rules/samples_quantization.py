@@ -42,3 +42,45 @@ def saturated(draw):
 def measured(draw):
     for shift in (0.0, 3.0, -3.0):
         yield Sample(draw.real(3, 4, apart=0.05) + shift, outputs=3, only=[1])
+
+
+@samples("MatMulInteger")
+def integer_product(draw):
+    def build(op, a, b, za, zb, scale):
+        return op.Mul(op.Cast(op.MatMulInteger(a, b, za, zb), to=scale.dtype.number), scale)
+
+    a, b = (draw.integers(*shape, low=0, high=20).astype(np.uint8) for shape in ((2, 3), (3, 4)))
+    yield Sample(a, b, np.array(3, np.uint8), np.array(5, np.uint8), draw.positive(), build=build)
+    yield Sample(a, b, None, np.array([5, 0, 1, 9], np.uint8), draw.positive(4), build=build)
+
+
+@samples("ConvInteger")
+def integer_convolution(draw):
+    def build(op, x, w, zero, scale):
+        return op.Mul(op.Cast(op.ConvInteger(x, w, zero), to=scale.dtype.number), scale)
+
+    x, w = (draw.integers(*shape, low=0, high=20).astype(np.uint8) for shape in ((1, 2, 4, 4), (3, 2, 3, 3)))
+    yield Sample(x, w, np.array(3, np.uint8), draw.positive(), build=build)
+
+
+def saturated_product(kind):
+    """Far beyond the range, the result is a bound times its scale"""
+
+    def product(op, a, b, scale):
+        one, zero = op.constant(np.float32(1)), op.constant(np.uint8(0))
+        scale = op.Reshape(scale, [])
+        return op.DequantizeLinear(op.emit(kind, (a, one, zero, b, one, zero, op.Cast(scale, to=1), zero), {}), scale, zero)
+
+    return product
+
+
+@samples("QLinearMatMul")
+def saturated_matrix_product(draw):
+    a, b = (draw.integers(*shape, low=100, high=200).astype(np.uint8) for shape in ((2, 3), (3, 4)))
+    yield Sample(a, b, np.array(0.7), build=saturated_product("QLinearMatMul"))
+
+
+@samples("QLinearConv")
+def saturated_convolution(draw):
+    x, w = (draw.integers(*shape, low=100, high=200).astype(np.uint8) for shape in ((1, 2, 4, 4), (3, 2, 3, 3)))
+    yield Sample(x, w, np.array(0.7), build=saturated_product("QLinearConv"))

@@ -121,17 +121,21 @@ def test_arithmetic_on_integers_is_refused():
 
 
 @pytest.mark.parametrize("kind", ["MatMulInteger", "QLinearMatMul"])
-def test_integer_operators_are_refused_with_advice(kind):
-    x = variable("x", X)
+def test_integer_products_pass_the_gradient_of_the_form_that_dequantises_first(kind):
+    x, c = variable("x", X), static.data("c", [4, 2], "float32")
     op = x.block.build
     scale, zero = op.constant(np.float32(0.5)), op.constant(np.int8(0))
-    level, weight = op.QuantizeLinear(x, scale, zero), op.constant(np.ones((6, 2), np.int8))
+    stored = RNG.integers(-9, 9, (6, 2)).astype(np.int8)
+    level, weight = op.QuantizeLinear(x, scale, zero), op.constant(stored)
     if kind == "MatMulInteger":
-        y = op.Cast(op.MatMulInteger(level, weight), to=1)
+        y = op.Mul(op.Cast(op.MatMulInteger(level, weight), to=1), 0.25)
     else:
-        y = op.DequantizeLinear(op.QLinearMatMul(level, scale, zero, weight, scale, zero, scale, zero), scale, zero)
-    with pytest.raises(errors.UnsupportedGradient, match=rf"{kind}.*QDQ form"):
-        static.gradients(y, x)
+        large = op.constant(np.float32(20))
+        y = op.DequantizeLinear(op.QLinearMatMul(level, scale, zero, weight, scale, zero, large, zero), large, zero)
+    plain = op.MatMul(op.DequantizeLinear(level, scale, zero), op.constant(stored.astype(np.float32) * 0.5))
+    found = [run(static.gradients(v, x, c), {"x": X, "c": G[:, :2]})[0] for v in (y, plain)]
+    assert np.abs(found[1]).max() > 1
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-5)
 
 
 def test_convention_can_be_turned_off():

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from onnxgrad import errors
-from onnxgrad.core.ir.opset import all_operators
+from onnxgrad.core.ir.opset import CONTRIB_DOMAIN, all_operators
 from onnxgrad.core.rules.registry import TABLE, gradient
 from onnxgrad.testing import Draw, Sample, gradient_model
 from tests.core.rules import test_gradients
@@ -13,7 +13,7 @@ from tests.core.rules.samples import DECLARED
 
 
 def test_every_operator_of_onnx_has_exactly_one_state():
-    assert set(all_operators()) == set(TABLE)
+    assert set(all_operators()) == {key for key in TABLE if not key[0].startswith(CONTRIB_DOMAIN)}
     assert all(entry.state in ("rule", "expands", "stops", "unsupported") for entries in TABLE.values() for entry in entries)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.passes.contrib import ContribNode, contrib
+from onnxgrad.core.rules.contrib.node import ContribNode, contrib
 
-__all__: list[str] = []
+__all__ = ["per_head", "rotated"]
 
 
 @contrib("Attention")
 def attention(op: Builder, node: ContribNode) -> Any:
+    """y = softmax(q k^T * scale + masks) v, where q, k, v = x w + b"""
     x, weight, bias = (node.input(i) for i in range(3))
     heads, past = node.attr("num_heads"), node.input(4)
     if node.attr("do_rotary", 0) or node.attr("past_present_share_buffer", 0):
@@ -20,7 +21,7 @@ def attention(op: Builder, node: ContribNode) -> Any:
     projected = projected if bias is None else op.Add(projected, bias)
     sizes = node.attr("qkv_hidden_sizes")
     parts = op.Split(projected, list(sizes), axis=2, outputs=3) if sizes else op.Split(projected, axis=2, num_outputs=3, outputs=3)
-    q, k, v = (_apart(op, part, heads) for part in parts)
+    q, k, v = (per_head(op, part, heads) for part in parts)
     if past is not None:
         past_key, past_value = (op.Gather(past, i, axis=0) for i in range(2))
         k, v = op.Concat(past_key, k, axis=2), op.Concat(past_value, v, axis=2)
@@ -31,6 +32,7 @@ def attention(op: Builder, node: ContribNode) -> Any:
 
 @contrib("MultiHeadAttention")
 def multi_head_attention(op: Builder, node: ContribNode) -> Any:
+    """y = softmax(q k^T * scale + masks) v"""
     if node.input(8) is not None or node.input(9) is not None:
         raise node.refusal("past_sequence_length and cache_indirection are not expanded")
     heads = node.attr("num_heads")
@@ -41,7 +43,7 @@ def multi_head_attention(op: Builder, node: ContribNode) -> Any:
             raise node.refusal("a bias is expanded with separate operands of rank 3 only")
         widths = [op.Shape(part, start=2) for part in (q, k, v)]
         q, k, v = (op.Add(x, b) for x, b in zip((q, k, v), op.Split(bias, op.Concat(*widths, axis=0), outputs=3), strict=True))
-    q, k, v = (_apart(op, x, heads) if x.rank == 3 else x for x in (q, k, v))
+    q, k, v = (per_head(op, x, heads) if x.rank == 3 else x for x in (q, k, v))
     if node.input(6) is not None:
         k, v = op.Concat(node.input(6), k, axis=2), op.Concat(node.input(7), v, axis=2)
     y, scores = _attended(op, node, q, k, v, _mask_bias(op, node, 4, k), node.input(5))
@@ -63,7 +65,7 @@ def _operands(op: Builder, node: ContribNode) -> Any:
     return q, k, v
 
 
-def _apart(op: Builder, x: Any, heads: int) -> Any:
+def per_head(op: Builder, x: Any, heads: int) -> Any:
     """[batch, length, heads * size] as [batch, heads, length, size]"""
     return op.Transpose(op.Reshape(x, [0, 0, heads, -1]), perm=[0, 2, 1, 3])
 
@@ -75,11 +77,9 @@ def _mask_bias(op: Builder, node: ContribNode, index: int, k: Any) -> Any:
         return None
     rank = node.rank(index)
     if rank == 1:
-        batch = mask.dims[0]
-        if isinstance(batch, int) and isinstance(k.dims[0] if k.dims else None, int) and batch != k.dims[0]:
-            raise node.refusal("a mask index of starts or cumulated lengths is not expanded")
-        keys = op.Range(0, op.Squeeze(op.Shape(k, start=2, end=3), [0]), 1)
-        allowed = op.Less(keys, op.Unsqueeze(op.Cast(mask, to=7), [1]))
+        if node.type == "MultiHeadAttention" and _differ(mask.dims[0], k.dims[0] if k.dims else None):
+            raise node.refusal("a mask index of cumulated lengths is not written")
+        allowed = _in_range(op, mask, k)
         rank = 2
     else:
         allowed = op.Cast(mask, to=9)
@@ -89,6 +89,19 @@ def _mask_bias(op: Builder, node: ContribNode, index: int, k: Any) -> Any:
         raise node.refusal("a mask of rank 4 is not expanded")
     dtype = node.input(0).dtype
     return op.Where(allowed, op.constant(0, dtype), op.constant(node.attr("mask_filter_value", -10000.0), dtype))
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return isinstance(a, int) and isinstance(b, int) and a != b
+
+
+def _in_range(op: Builder, mask: Any, k: Any) -> Any:
+    """[batch, keys]: before the end of each text, and, where ``mask`` holds them too, not before its start"""
+    batch = op.Shape(k, start=0, end=1)
+    bounds = op.Concat(op.Cast(mask, to=7), op.Expand(0, batch), axis=0)
+    ends, starts = (op.Unsqueeze(op.Slice(bounds, *at), [1]) for at in (([0], batch), (batch, op.Mul(batch, [2]))))
+    keys = op.Range(0, op.Squeeze(op.Shape(k, start=2, end=3), [0]), 1)
+    return op.And(op.Less(keys, ends), op.GreaterOrEqual(keys, starts))
 
 
 def _attended(op: Builder, node: ContribNode, q: Any, k: Any, v: Any, mask: Any, bias: Any) -> tuple[Any, Any]:
@@ -108,13 +121,14 @@ def _attended(op: Builder, node: ContribNode, q: Any, k: Any, v: Any, mask: Any,
 
 @contrib("RotaryEmbedding")
 def rotary_embedding(op: Builder, node: ContribNode) -> Any:
+    """y = x with pairs of entries turned by angles of their positions"""
     x, positions, cosines, sines = (node.input(i) for i in range(4))
     if node.attr("is_packed_batching", 0) or node.attr("scale", 1.0) != 1.0:
         raise node.refusal("packed batches and scale are not expanded")
     given = x
     if node.rank(0) == 3:
-        heads, rotated = node.attr("num_heads", 0), node.attr("rotary_embedding_dim", 0)
-        if not heads and rotated:
+        heads, part = node.attr("num_heads", 0), node.attr("rotary_embedding_dim", 0)
+        if not heads and part:
             raise node.refusal("rotary_embedding_dim needs num_heads")
         size = op.Mul(op.Shape(cosines, start=1), [2])
         shape = op.Concat([0, 0, -1], size, axis=0) if not heads else [0, 0, heads, -1]
@@ -122,21 +136,20 @@ def rotary_embedding(op: Builder, node: ContribNode) -> Any:
     if node.rank(1) == 1:
         positions = op.Unsqueeze(op.Add(op.Range(0, op.Squeeze(op.Shape(x, start=2, end=3), [0]), 1), positions), [0])
     cosine, sine = (op.Unsqueeze(op.Gather(cache, positions), [1]) for cache in (cosines, sines))
-    y = _rotated(op, node, x, cosine, sine)
+    y = rotated(op, x, cosine, sine, bool(node.attr("interleaved", 0)), node.attr("rotary_embedding_dim", 0))
     return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), op.Shape(given)) if node.rank(0) == 3 else y
 
 
-def _rotated(op: Builder, node: ContribNode, x: Any, cosine: Any, sine: Any) -> Any:
-    """Pairs of entries of the last axis rotated by their angle; entries beyond the rotated part stay"""
-    rotated = node.attr("rotary_embedding_dim", 0)
-    rest = op.Slice(x, [rotated], [2**31 - 1], [3]) if rotated else None
-    x = op.Slice(x, [0], [rotated], [3]) if rotated else x
-    if node.attr("interleaved", 0):
+def rotated(op: Builder, x: Any, cosine: Any, sine: Any, interleaved: bool, size: int) -> Any:
+    """Pairs of entries of the last axis rotated by their angle; entries beyond the first ``size`` (0 for all) stay"""
+    rest = op.Slice(x, [size], [2**31 - 1], [3]) if size else None
+    x = op.Slice(x, [0], [size], [3]) if size else x
+    if interleaved:
         a, b = (op.Slice(x, [i], [2**31 - 1], [3], [2]) for i in range(2))
     else:
         a, b = op.Split(x, axis=3, num_outputs=2, outputs=2)
     pair = op.Sub(op.Mul(a, cosine), op.Mul(b, sine)), op.Add(op.Mul(a, sine), op.Mul(b, cosine))
-    if node.attr("interleaved", 0):
+    if interleaved:
         y = op.Reshape(op.Concat(*(op.Unsqueeze(part, [4]) for part in pair), axis=4), op.Shape(x))
     else:
         y = op.Concat(*pair, axis=3)

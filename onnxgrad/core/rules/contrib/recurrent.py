@@ -1,0 +1,37 @@
+"""Operators of com.microsoft that carry a state from step to step; ONNX took them over in opset 27."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.rules.contrib.node import ContribNode, contrib
+from onnxgrad.core.rules.linear_attention import causal_convolution, linear_recurrence
+
+__all__: list[str] = []
+
+
+@contrib("CausalConvWithState")
+def causal_conv_with_state(op: Builder, node: ContribNode) -> Any:
+    """y = activation(Conv per channel of [past state, x]);  present state = the last k - 1 columns"""
+    plain = {"ndim": 1, "dilation": 1, "channels_last": 0, "state_window": 0, "state_length": 0, "state_update_capacity": 0}
+    for name, value in plain.items():
+        if node.attr(name, value) != value:
+            raise node.refusal(f"{name}={node.attr(name)} is not written")
+    x, weight, bias, past = (node.input(i) for i in range(4))
+    return causal_convolution(op, node, x, weight, bias, past, node.attr("activation", "none") not in ("none", b"none"))
+
+
+@contrib("LinearAttention")
+def linear_attention(op: Builder, node: ContribNode) -> Any:
+    """a Scan of s' = exp(g) s;  s = s' + k^T beta (v - k s') or s' + k^T v;  y = scale q s"""
+    heads, kv_heads = node.attr("q_num_heads"), node.attr("kv_num_heads")
+    if kv_heads > heads or node.attr("state_window", 0):
+        raise node.refusal("more heads of keys than of queries, and state_window, are not written")
+    rule = node.attr("update_rule", "gated_delta")
+    inputs = [node.input(i) for i in range(6)]
+    if "gated" not in rule:
+        inputs[4] = None
+    if "delta" not in rule:
+        inputs[5] = None
+    return linear_recurrence(op, node, inputs, heads, kv_heads, node.attr("scale", 0.0))
