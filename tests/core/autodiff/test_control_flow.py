@@ -124,3 +124,30 @@ def test_a_scan_along_another_axis_of_elements_of_unknown_rank_is_refused():
     program = program_of(text)
     with pytest.raises(errors.UnsupportedGradient, match=r"rank of .* in its body is unknown"):
         og.gradients(program.outputs, program.inputs)
+
+
+SPLIT = """(float[n, 2] x, float[2, 2] w) => (float[] y) {
+  h = MatMul (x, w) k = Constant <value=int64 {2}> () yes = Constant <value=bool {1}> () none = SequenceEmpty <dtype=1> ()
+  parts = Loop (k, yes, none) <body = b (int64 i, bool c, seq(float[]) s) => (bool d, seq(float[]) t) {
+    one = Constant <value=int64 {1}> () j = Add (i, one) axis = Constant <value_ints=[0]> ()
+    start = Unsqueeze (i, axis) last = Add (j, i) end = Unsqueeze (last, axis)
+    part = Slice (h, start, end, axis) t = SequenceInsert (s, part) d = Identity (c) }>
+  joined = ConcatFromSequence <axis=0> (parts) y = Tanh (joined) }"""
+
+
+@pytest.mark.parametrize("rows", [5, 0])
+def test_a_loop_that_splits_a_tensor_into_a_sequence(rows):
+    check(SPLIT, {"x": np.linspace(-1, 1, 2 * rows).reshape(rows, 2), "w": np.array([[0.3, 0.2], [-0.4, 0.6]])}, ranked=False)
+
+
+def test_recomputation_of_a_loop_whose_gradient_is_a_sequence():
+    feed = {"x": np.linspace(-1, 1, 10, dtype=np.float32).reshape(5, 2), "w": np.array([[0.3, 0.2], [-0.4, 0.6]], np.float32)}
+    found = []
+    for checkpoints in (None, "auto"):
+        program = program_of(SPLIT)
+        with static.program_guard(program):
+            loss = og.mean(og.square(program.outputs[0]))
+        pairs = static.append_backward(loss, program.inputs, checkpoints=checkpoints)
+        found.append(static.Executor().run(program, feed, [loss, *(g for _, g in pairs)]))
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
