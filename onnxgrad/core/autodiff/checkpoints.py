@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.traverse import copy_operators
-from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.ir.types import SequenceType, TensorType
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["Recompute", "crossing", "cuts_after", "is_recomputed", "sampled_masks"]
@@ -130,6 +130,9 @@ def _behind(op: Builder, v: Variable, zero: Variable) -> Variable:
 
 def _zero_from(op: Builder, g: Variable) -> Variable:
     """A zero that cannot be computed before ``g``. Clip passes a gradient at its bounds, Floor none."""
+    if not isinstance(g.type, TensorType):
+        size = op.SequenceLength(g) if isinstance(g.type, SequenceType) else op.OptionalHasElement(g)
+        return op.Clip(op.Cast(size, to=1), 0.0, 0.0)
     first = op.Slice(op.Reshape(g, [-1]), [0], [1])
     if g.dtype.name not in ("float32", "float64"):
         first = op.Cast(first, to=1)

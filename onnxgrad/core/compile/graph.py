@@ -12,6 +12,7 @@ from importlib import import_module
 import numpy as np
 
 from onnxgrad.core.compile.branches import choose_branches
+from onnxgrad.core.compile.empty import settle_empty
 from onnxgrad.core.compile.float64 import AT_18, FORMS, needs_forms, write_float64
 from onnxgrad.core.compile.order import order_for_memory
 from onnxgrad.core.compile.plan import make_plan
@@ -187,7 +188,7 @@ def compile(
     if not graph.is_whole:
         choose_branches(graph)
         main = graph.program.global_block()
-        if settle_pools(main) | protect_statistics(main, {v for _, v in graph.outputs}):
+        if settle_pools(main) | settle_empty(main) | protect_statistics(main, {v for _, v in graph.outputs}):
             graph.take_constants()
     _write_out_float64(graph, provider == "cpu" or (provider is None and (runs or ordered)))
     if provider is not None:

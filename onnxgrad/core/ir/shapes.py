@@ -66,10 +66,12 @@ def _remaining(source: Dims | None, others: list[Dim]) -> Dim:
     if source is None:
         return None
     left = list(source)
-    for dim in [d for d in others if isinstance(d, str)]:
+    # A 0 cancels too: -1 is then what it would be of a filled tensor.
+    for dim in [d for d in others if isinstance(d, str) or d == 0]:
         if dim not in left:
             return None
         left.remove(dim)
+    others = [d for d in others if d != 0]
     if any(d is None for d in others):
         return None
     symbols = [d for d in left if not isinstance(d, int)]

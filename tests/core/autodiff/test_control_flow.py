@@ -124,3 +124,36 @@ def test_a_scan_along_another_axis_of_elements_of_unknown_rank_is_refused():
     program = program_of(text)
     with pytest.raises(errors.UnsupportedGradient, match=r"rank of .* in its body is unknown"):
         og.gradients(program.outputs, program.inputs)
+
+
+SPLIT = """(float[n, 2] x, float[2, 2] w) => (float[] y) {
+  h = MatMul (x, w) k = Constant <value=int64 {2}> () yes = Constant <value=bool {1}> () none = SequenceEmpty <dtype=1> ()
+  parts = Loop (k, yes, none) <body = b (int64 i, bool c, seq(float[]) s) => (bool d, seq(float[]) t) {
+    one = Constant <value=int64 {1}> () j = Add (i, one) axis = Constant <value_ints=[0]> ()
+    start = Unsqueeze (i, axis) last = Add (j, i) end = Unsqueeze (last, axis)
+    part = Slice (h, start, end, axis) t = SequenceInsert (s, part) d = Identity (c) }>
+  joined = ConcatFromSequence <axis=0> (parts) y = Tanh (joined) }"""
+
+
+@pytest.mark.parametrize("rows", [5, 0])
+def test_a_loop_that_splits_a_tensor_into_a_sequence(rows):
+    check(SPLIT, {"x": np.linspace(-1, 1, 2 * rows).reshape(rows, 2), "w": np.array([[0.3, 0.2], [-0.4, 0.6]])}, ranked=False)
+
+
+def test_recomputation_of_a_loop_whose_gradient_is_a_sequence():
+    feed = {"x": np.linspace(-1, 1, 18, dtype=np.float32).reshape(6, 3)}
+    draw = np.random.default_rng(0)
+    weights = {"w": draw.normal(size=(3, 8)), "last_w": draw.normal(size=(8, 8))}
+    text = SPLIT.replace("(float[n, 2] x, float[2, 2] w) => (float[] y)", "(float[n, 3] x) => (float[m, 8] y)")
+    model = onnx.parser.parse_model(HEAD + text.replace("y = Tanh (joined)", "y = MatMul (joined, last_w)"))
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(v.astype(np.float32), name) for name, v in weights.items())
+    found = []
+    for checkpoints in (None, "auto"):
+        program = og.from_onnx(model)
+        with static.program_guard(program):
+            loss = og.mean(og.square(program.outputs[0] - 1.0))
+        pairs = static.append_backward(loss, checkpoints=checkpoints)
+        assert len(pairs) == 2
+        found.append(static.Executor().run(program, feed, [loss, *(g for _, g in pairs)]))
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
