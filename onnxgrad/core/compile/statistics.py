@@ -53,4 +53,5 @@ def _copy(op: Operator, stage: list[Operator], v: Variable | None) -> Variable |
     build = Builder(op.block, stage, op.role, key=v.name)
     copy: Variable = build.Add(v, 0.0)
     copy._name = op.block.program.fresh_name(f"{v.name}/copy")
+    stage[-1].name = copy.name
     return op.block.register(copy)

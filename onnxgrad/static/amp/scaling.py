@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 
@@ -61,27 +61,6 @@ def keep_state(op: Builder, program: Program, before: dict[Variable, Variable], 
         by_another = earlier is not None and earlier.op is not None and earlier.op.role is Role.OPTIMIZE
         if earlier is new and by_another:
             continue
-        if earlier is not None and earlier.op is not None and earlier.op.type == "BatchNormalization":
-            _read_copy(v, earlier.op)
         op.key = f"{v.name}@KEPT"
         old = earlier if earlier is not None and by_another else v
         program.updates[v] = op.Where(found_inf, old, new)
-
-
-def _read_copy(v: Variable, operator: Operator) -> None:
-    """Let BatchNormalization read a copy of a running statistic, since onnxruntime writes the new one over what it reads.
-
-    The copy is a maximum of one; an Identity would be optimised away.
-    """
-    if all(other is not v for other in operator.inputs):
-        return
-    block, original = operator.block, operator.replaces
-    stage: list[Operator] = []
-    copy = Builder(block, stage, key=f"{v.name}@COPY").Max(v)
-    copy._name = block.program.fresh_name(f"{v.name}@COPY")
-    block.register(copy)
-    stage[0].replaces = original
-    block.ops.insert(operator.idx, stage[0])
-    if original is not None and original.expansion is not None:
-        original.expansion.operators.insert(0, stage[0])
-    operator.inputs = [copy if other is v else other for other in operator.inputs]
