@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onnxgrad.core.compile.graph import Graph
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import keep_needed
+from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.simplify import known_ints
 from onnxgrad.core.ir.traverse import needed_operators, substitute
@@ -27,7 +28,22 @@ def choose_branches(graph: Graph) -> None:
     main = graph.program.global_block()
     if any(True for op in main.ops for _ in op.blocks()) and _choose(main, inputs):
         graph.operators = needed_operators(graph.operators, [v for _, v in graph.outputs])
+        _make_scalars(graph)
         graph.take_constants()
+
+
+def _make_scalars(graph: Graph) -> None:
+    """Give Range scalars where a branch gave vectors of one element: onnxruntime takes them only as long as it cannot see that"""
+    kept: list[Operator] = []
+    for op in graph.operators:
+        if op.type == "Range" and not op.domain:
+            for i, v in enumerate(op.inputs):
+                if v is not None and v.rank != 0 and v.value is None:
+                    scalar: Variable = Builder(op.block, kept, op.role, key=v.name).Reshape(v, [])
+                    kept[-1].name = scalar._name = op.block.program.fresh_name(f"{v.name}/scalar")
+                    op.inputs[i] = op.block.register(scalar)
+        kept.append(op)
+    graph.operators = kept
 
 
 def _choose(block: Block, inputs: set[Variable]) -> bool:

@@ -46,8 +46,7 @@ _SETTINGS: dict[str, tuple[int, ...]] = {
 _SETTINGS_CONTRIB: dict[str, tuple[int, ...]] = {
     "MatMulNBits": (2, 3),
     "GatherBlockQuantized": (2, 3),
-    "GroupQueryAttention": (3, 4, 7, 8, 10, 12, 13),
-    "RotaryEmbedding": (2, 3),
+    "GroupQueryAttention": (3, 4, 10, 12, 13),
     "QuantizeLinear": (1, 2),
     "DequantizeLinear": (1, 2),
     "DynamicQuantizeMatMul": (2,),

@@ -78,7 +78,7 @@ def scatter_elements(op, node, gz):
         if reduction == "add":
             return gz, None, gupdates
         if gupdates is not None and not _are_different(indices, axis, x):
-            gupdates = masked(op, gupdates, _remains(op, x, indices, updates, axis))
+            gupdates = masked(op, gupdates, _remains(op, x, indices, axis))
         return op.ScatterElements(gz, indices, zeros_like(op, updates), axis=axis), None, gupdates
     rule = _scattered_product if reduction == "mul" else _scattered_extreme
     gx, gupdates = rule(op, x, indices, updates, node.outputs[0], gz, axis)
@@ -94,9 +94,9 @@ def _are_different(indices: Variable, axis: int, x: Variable) -> bool:
     return bool(np.diff(ordered, axis=axis).all())
 
 
-def _remains(op: Builder, x: Variable, indices: Variable, updates: Variable, axis: int) -> Variable:
+def _remains(op: Builder, x: Variable, indices: Variable, axis: int) -> Variable:
     """Whether an update is the one that stands at its index in the end: the same operator is asked which"""
-    numbers = flat_positions(op, updates)
+    numbers = flat_positions(op, indices)
     written = op.ScatterElements(op.Expand(0, op.Shape(x)), indices, numbers, axis=axis)
     return op.Equal(op.GatherElements(written, indices, axis=axis), numbers)
 

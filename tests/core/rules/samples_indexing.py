@@ -212,12 +212,13 @@ def blocks_in_either_order(draw):
 def reduced_without_the_values_that_were_there(draw):
     """As exporters write scatter_reduce(include_self=False): neutral values are put where something will be written"""
     indices = np.array([[0, 1, 0], [2, 1, 1]])
-    neutral = {"max": float(np.finfo(np.float32).min), "min": float(np.finfo(np.float32).max), "mul": 1.0, "add": 0.0}
+    # Beyond every value here.
+    neutral = {"max": -100.0, "min": 100.0, "mul": 1.0, "add": 0.0}
     for reduction, value in neutral.items():
 
         def build(op, x, updates, reduction=reduction, value=value):
             filled = op.Expand(op.constant(value, x.dtype), op.Shape(updates))
             start = op.ScatterElements(op.Mul(x, x), indices, filled, axis=0)
-            return op.ScatterElements(start, indices, op.Sin(updates), axis=0, reduction=reduction)
+            return op.ScatterElements(start, indices, updates, axis=0, reduction=reduction)
 
         yield Sample(draw.real(3, 3, apart=0.05), draw.real(2, 3, apart=0.05), opset=18, build=build)
