@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.compile.graph import Graph
-from onnxgrad.core.compile.rewriting import name_results, stage_builder
+from onnxgrad.core.compile.rewriting import Links, name_results, stage_builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 
@@ -23,8 +23,8 @@ __all__ = ["attention"]
 
 _HIDDEN = -1e9
 """Scores that a mask lowers by so much have a weight of exactly 0 in float32."""
-_BLOCKS = ((512, 4), (256, 2))
-"""Queries from which so many blocks are faster; measured at 256, 512 and 1,024."""
+_LEAST_QUERIES, _BLOCKS = 512, 4
+"""From so many queries on, so many blocks are faster: measured at 512 and 1,024; at 256, two gained nothing."""
 
 
 def attention(graph: Graph) -> None:
@@ -37,18 +37,8 @@ def attention(graph: Graph) -> None:
         _cut(graph, blocks)
 
 
-class _Readers:
-    """Who makes and who reads each variable of a graph."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.makers = {v: op for op in graph.operators for v in op.outputs if v is not None}
-        self.readers: dict[Variable, list[Operator]] = {}
-        for op in graph.operators:
-            for v in op.operands():
-                if v is not None:
-                    self.readers.setdefault(v, []).append(op)
-        self.returned = {v for _, v in graph.outputs}
+class _Readers(Links):
+    """Links, and what is a transpose of what."""
 
     def maker(self, v: Variable | None, kind: str) -> Operator | None:
         op = None if v is None else self.makers.get(v)
@@ -128,7 +118,6 @@ class _Blocks:
     ``kt`` is the second operand of the first product, [.., width, keys]; ``results`` give dQ, d(K^T) and dV.
     """
 
-    count: int
     q: Variable
     kt: Variable
     v: Variable
@@ -154,12 +143,11 @@ class _Chains(_Readers):
         for mask, x in (scores.inputs, scores.inputs[::-1]):
             if mask is not None and x is not None and mask.value is not None and not mask.persistable:
                 values = mask.value.numpy()
-                count = _block_count(values, p.dims)
-                if count:
-                    return self._chain(softmax, scores, x, values, count)
+                if _is_causal(values, p.dims):
+                    return self._chain(softmax, scores, x, values)
         return None
 
-    def _chain(self, softmax: Operator, scores: Operator, x: Variable, mask: Any, count: int) -> _Blocks | None:
+    def _chain(self, softmax: Operator, scores: Operator, x: Variable, mask: Any) -> _Blocks | None:
         gone = {scores, softmax}
         x, scale = self._without_scale(x, gone)
         product = self.maker(x, "MatMul")
@@ -173,7 +161,7 @@ class _Chains(_Readers):
             return None
         if q.rank != p.rank or kt.rank != p.rank or forward[0].inputs[1].rank != p.rank:
             return None
-        found = _Blocks(count, q, kt, forward[0].inputs[1], mask, scale, softmax, forward[0], gone | {forward[0]})
+        found = _Blocks(q, kt, forward[0].inputs[1], mask, scale, softmax, forward[0], gone | {forward[0]})
         if len(self.readers[p]) > 1 and not self._backward(found, p):
             return None
         return found if self._is_closed(found) else None
@@ -232,19 +220,16 @@ class _Chains(_Readers):
         return not inner & self.returned and all(set(self.readers.get(v, ())) <= found.gone for v in inner)
 
 
-def _block_count(mask: np.ndarray[Any, Any], dims: tuple[Any, ...]) -> int:
-    """How many blocks of queries are worth it; 0 unless the mask hides from each block all keys behind its end."""
+def _is_causal(mask: np.ndarray[Any, Any], dims: tuple[Any, ...]) -> bool:
+    """Whether there are queries enough for blocks, and the mask hides from each block all keys behind its end."""
     queries, keys = dims[-2:]
     if mask.shape[-2:] != (queries, keys) or mask.size != queries * keys or queries != keys:
-        return 0
-    values = mask.reshape(queries, keys)
-    for least, count in _BLOCKS:
-        size = queries // count
-        if queries >= least and queries % count == 0:
-            hidden = all((values[b * size : (b + 1) * size, (b + 1) * size :] <= _HIDDEN).all() for b in range(count))
-            seen = (values > _HIDDEN).any(-1).all() and (values < np.inf).all()
-            return count if hidden and seen else 0
-    return 0
+        return False
+    if queries < _LEAST_QUERIES or queries % _BLOCKS:
+        return False
+    values, size = mask.reshape(queries, keys), queries // _BLOCKS
+    hidden = all((values[start : start + size, start + size :] <= _HIDDEN).all() for start in range(0, queries, size))
+    return bool(hidden and (values > _HIDDEN).any(-1).all() and (values < np.inf).all())
 
 
 # Writing ---------------------------------------------------------------------------------------------------------------
@@ -255,8 +240,8 @@ class _Writer:
 
     def __init__(self, graph: Graph, found: _Blocks) -> None:
         self.graph, self.found = graph, found
-        self.size = found.mask.shape[-1] // found.count
-        self.ends = [(b + 1) * self.size for b in range(found.count)]
+        self.size = found.mask.shape[-1] // _BLOCKS
+        self.ends = [(b + 1) * self.size for b in range(_BLOCKS)]
         rank = found.q.rank
         assert rank is not None
         self.swap = [*range(rank - 2), rank - 1, rank - 2]
@@ -309,7 +294,7 @@ class _Writer:
         ]
 
     def _split(self, build: Any, v: Variable | None, axis: int, count: int | None = None) -> list[Variable]:
-        count = self.found.count if count is None else count
+        count = _BLOCKS if count is None else count
         if count == 1:
             assert v is not None
             return [v]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.compile.graph import Graph
-from onnxgrad.core.compile.rewriting import name_results, stage_builder
+from onnxgrad.core.compile.rewriting import Links, name_results, stage_builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 
@@ -19,16 +19,9 @@ def fold_scales(graph: Graph) -> None:
     _Fold(graph).run()
 
 
-class _Fold:
+class _Fold(Links):
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.makers = {v: op for op in graph.operators for v in op.outputs if v is not None}
-        self.readers: dict[Variable, list[Operator]] = {}
-        for op in graph.operators:
-            for v in op.operands():
-                if v is not None:
-                    self.readers.setdefault(v, []).append(op)
-        self.outputs = {v for _, v in graph.outputs}
+        super().__init__(graph)
         self.after: dict[Operator, tuple[Operator, float]] = {}
         """By a Gemm: the Mul of its result."""
         self.before: dict[Variable, tuple[Variable, float]] = {}
@@ -45,7 +38,7 @@ class _Fold:
 
     def _scale(self, op: Operator) -> tuple[Variable, float] | None:
         """The operand and the number, if this is a product with one."""
-        if op.type != "Mul" or op.domain or op.outputs[0] is None or op.outputs[0] in self.outputs:
+        if op.type != "Mul" or op.domain or op.outputs[0] is None or op.outputs[0] in self.returned:
             return None
         for x, number in (op.inputs, op.inputs[::-1]):
             value = self._number(number)
@@ -69,7 +62,7 @@ class _Fold:
     def _leave_out(self, op: Operator, x: Variable, number: float) -> bool:
         result, maker = op.outputs[0], self.makers.get(x)
         assert result is not None
-        alone = x not in self.outputs and len(self.readers[x]) == 1
+        alone = x not in self.returned and len(self.readers[x]) == 1
         plain = maker is not None and maker.type == "Gemm" and not maker.domain and len(_present(maker)) == 2
         if alone and maker is not None and plain and maker not in self.after:
             self.after[maker] = op, number

@@ -10,10 +10,24 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["Form", "name_results", "rewrite_operators", "stage_builder"]
+__all__ = ["Form", "Links", "name_results", "rewrite_operators", "stage_builder"]
 
 Form = Callable[[Any, Operator], "list[Variable | None] | None"]
 """Writes an operator out by a Builder and returns what stands for its outputs, or None to leave it as it is."""
+
+
+class Links:
+    """Who makes and who reads each variable of a graph, and what it returns, as the graph was when this was made."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.makers = {v: op for op in graph.operators for v in op.outputs if v is not None}
+        self.readers: dict[Variable, list[Operator]] = {}
+        for op in graph.operators:
+            for v in op.operands():
+                if v is not None:
+                    self.readers.setdefault(v, []).append(op)
+        self.returned = {v for _, v in graph.outputs}
 
 
 def rewrite_operators(graph: Graph, forms: Mapping[str, Form]) -> None:
