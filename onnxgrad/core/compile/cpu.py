@@ -11,6 +11,7 @@ from onnxgrad.core.compile.filter_gradient import filter_gradient
 from onnxgrad.core.compile.graph import Graph
 from onnxgrad.core.compile.rewriting import Form, rewrite_operators
 from onnxgrad.core.compile.small_maps import convolution, transposed_convolution
+from onnxgrad.core.compile.vocabulary import vocabulary
 
 __all__ = ["PASSES"]
 
@@ -30,5 +31,5 @@ def _rewrite(graph: Graph) -> None:
     rewrite_operators(graph, _FORMS)
 
 
-PASSES = [use_chwn_layout, attention, _rewrite, fold_scales]
+PASSES = [use_chwn_layout, attention, vocabulary, _rewrite, fold_scales]
 """In this order: the layout first, as the other forms see what it leaves."""
