@@ -9,6 +9,7 @@ from onnxgrad.core.compile.cpu_rows import cross_entropy, scatter
 from onnxgrad.core.compile.cpu_scales import fold_scales
 from onnxgrad.core.compile.filter_gradient import filter_gradient
 from onnxgrad.core.compile.graph import Graph
+from onnxgrad.core.compile.loop_weights import turn_loop_weights
 from onnxgrad.core.compile.rewriting import Form, rewrite_operators
 from onnxgrad.core.compile.small_maps import convolution, transposed_convolution
 
@@ -30,5 +31,5 @@ def _rewrite(graph: Graph) -> None:
     rewrite_operators(graph, _FORMS)
 
 
-PASSES = [use_chwn_layout, attention, _rewrite, fold_scales]
+PASSES = [use_chwn_layout, attention, _rewrite, fold_scales, turn_loop_weights]
 """In this order: the layout first, as the other forms see what it leaves."""
