@@ -7,6 +7,7 @@ from onnxgrad.core.compile.chwn import use_chwn_layout
 from onnxgrad.core.compile.cpu_elementwise import ELEMENTWISE, step, sum_of_rows, with_equal_ranks
 from onnxgrad.core.compile.cpu_rows import cross_entropy, scatter
 from onnxgrad.core.compile.cpu_scales import fold_scales
+from onnxgrad.core.compile.few_rows import put_weights_first
 from onnxgrad.core.compile.filter_gradient import filter_gradient
 from onnxgrad.core.compile.graph import Graph
 from onnxgrad.core.compile.loop_weights import turn_loop_weights
@@ -31,5 +32,5 @@ def _rewrite(graph: Graph) -> None:
     rewrite_operators(graph, _FORMS)
 
 
-PASSES = [use_chwn_layout, attention, _rewrite, fold_scales, turn_loop_weights]
+PASSES = [use_chwn_layout, attention, _rewrite, fold_scales, put_weights_first, turn_loop_weights]
 """In this order: the layout first, as the other forms see what it leaves."""
