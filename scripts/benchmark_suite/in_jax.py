@@ -106,7 +106,7 @@ class Layers:
     def attention(self, q: Any, k: Any, v: Any, wide: int, causal: bool) -> Any:
         return jax.nn.dot_product_attention(q, k, v, is_causal=causal)
 
-    def lstm(self, x: Any, name: str, wide: int, hidden: int) -> Any:
+    def lstm(self, x: Any, name: str, wide: int, hidden: int, whole: bool = False) -> Any:
         """A scan over time; the products with the data are one before it."""
         parts = {"w": (4 * hidden, wide), "r": (4 * hidden, hidden), "wb": (4 * hidden,), "rb": (4 * hidden,)}
         w, r, wb, rb = (self.weight(f"{name}.{part}", shape, hidden**-0.5) for part, shape in parts.items())
@@ -115,10 +115,12 @@ class Layers:
             h, c = state
             i, o, f, new = jnp.split(from_data + h @ r.T, 4, axis=-1)
             c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(new)
-            return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
+            h = jax.nn.sigmoid(o) * jnp.tanh(c)
+            return (h, c), h if whole else None
 
         zero = jnp.zeros((x.shape[1], hidden))
-        return lax.scan(step, (zero, zero), x @ w.T + (wb + rb))[0][0]
+        (last, _), series = lax.scan(step, (zero, zero), x @ w.T + (wb + rb))
+        return series if whole else last
 
     def cross_entropy(self, scores: Any, label: Any) -> Any:
         return -jnp.take_along_axis(jax.nn.log_softmax(scores), label[..., None], axis=-1).mean()

@@ -116,13 +116,13 @@ class Layers:
             scores = op.Add(scores, np.triu(np.full((length, length), -np.inf, np.float32), 1))
         return op.MatMul(op.Softmax(scores), v)
 
-    def lstm(self, x: Any, name: str, wide: int, hidden: int) -> Any:
+    def lstm(self, x: Any, name: str, wide: int, hidden: int, whole: bool = False) -> Any:
         parts = {"w": (4 * hidden, wide), "r": (4 * hidden, hidden), "wb": (4 * hidden,), "rb": (4 * hidden,)}
         w, r, wb, rb = (initial_weight(f"{name}.{part}", shape, hidden**-0.5) for part, shape in parts.items())
         weight, recurrent = self._parameter(f"{name}.w", w[None]), self._parameter(f"{name}.r", r[None])
         bias = self._parameter(f"{name}.b", np.concatenate([wb, rb])[None])
-        _, last = self._op.LSTM(x, weight, recurrent, bias, hidden_size=hidden, outputs=2)
-        return self._op.Squeeze(last, [0])
+        series, last = self._op.LSTM(x, weight, recurrent, bias, hidden_size=hidden, outputs=2)
+        return self._op.Squeeze(series, [1]) if whole else self._op.Squeeze(last, [0])
 
     def cross_entropy(self, scores: Any, label: Any) -> Any:
         return self._op.SoftmaxCrossEntropyLoss(scores, label)

@@ -103,15 +103,15 @@ class Layers:
     def attention(self, q: Any, k: Any, v: Any, wide: int, causal: bool) -> Any:
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
-    def lstm(self, x: Any, name: str, wide: int, hidden: int) -> Any:
+    def lstm(self, x: Any, name: str, wide: int, hidden: int, whole: bool = False) -> Any:
         parts = {"w": (4 * hidden, wide), "r": (4 * hidden, hidden), "wb": (4 * hidden,), "rb": (4 * hidden,)}
         names = dict(zip(("weight_ih_attr", "weight_hh_attr", "bias_ih_attr", "bias_hh_attr"), parts, strict=True))
         attributes = {key: paddle.ParamAttr(name=f"{name}.{part}") for key, part in names.items()}
         for part, shape in parts.items():
             i, o, f, c = np.split(initial_weight(f"{name}.{part}", shape, hidden**-0.5), 4)
             self.values[f"{name}.{part}"] = np.concatenate([i, f, c, o])
-        _, (last, _) = paddle.nn.LSTM(wide, hidden, time_major=True, **attributes)(x)
-        return last[0]
+        series, (last, _) = paddle.nn.LSTM(wide, hidden, time_major=True, **attributes)(x)
+        return series if whole else last[0]
 
     def cross_entropy(self, scores: Any, label: Any) -> Any:
         return F.cross_entropy(scores, label, axis=1)

@@ -104,7 +104,7 @@ class Layers:
     def attention(self, q: Any, k: Any, v: Any, wide: int, causal: bool) -> Any:
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
-    def lstm(self, x: Any, name: str, wide: int, hidden: int) -> Any:
+    def lstm(self, x: Any, name: str, wide: int, hidden: int, whole: bool = False) -> Any:
         parts = {"w": (4 * hidden, wide), "r": (4 * hidden, hidden), "wb": (4 * hidden,), "rb": (4 * hidden,)}
         if f"{name}.w" not in self.weights:
             # A module's weights lie side by side in memory, as the GPU's kernel wants them.
@@ -115,7 +115,8 @@ class Layers:
                 self.weights[f"{name}.{part}"] = weight
         zero = x.new_zeros(1, x.shape[1], hidden)
         weights = [self.weights[f"{name}.{part}"] for part in parts]
-        return torch.lstm(x, (zero, zero), weights, True, 1, 0.0, True, False, False)[1][0]
+        series, last, _ = torch.lstm(x, (zero, zero), weights, True, 1, 0.0, True, False, False)
+        return series if whole else last[0]
 
     def cross_entropy(self, scores: Any, label: Any) -> Any:
         return F.cross_entropy(scores, label)

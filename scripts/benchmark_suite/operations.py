@@ -107,10 +107,11 @@ class Layers:
         scores = self._product(prod(q.dims) * k.dims[2], q, (*q.dims[:3], k.dims[2]))
         return self._product(prod(scores.dims) * wide, scores, q.dims)
 
-    def lstm(self, x: Sized, name: str, wide: int, hidden: int) -> Sized:
+    def lstm(self, x: Sized, name: str, wide: int, hidden: int, whole: bool = False) -> Sized:
         steps, batch, _ = x.dims
         self._product(steps * batch * wide * 4 * hidden, x, (steps, batch, 4 * hidden))
-        return self._product(steps * batch * hidden * 4 * hidden, Sized((batch, hidden)), (batch, hidden))
+        shape = (steps, batch, hidden) if whole else (batch, hidden)
+        return self._product(steps * batch * hidden * 4 * hidden, Sized(shape), shape)
 
     def cross_entropy(self, scores: Sized, label: Sized) -> Sized:
         return Sized(())

@@ -197,6 +197,11 @@ def lstm(op: Any) -> Any:
     return op.cross_entropy(op.linear(op.lstm(op.input("x"), "lstm", 128, 256), "fc", 256, 10), op.input("label"))
 
 
+def two_lstms(op: Any) -> Any:
+    h = op.lstm(op.lstm(op.input("x"), "lstm1", 512, 512, whole=True), "lstm2", 512, 512)
+    return op.cross_entropy(op.linear(h, "fc", 512, 10), op.input("label"))
+
+
 def deep(op: Any) -> Any:
     """1,250 times MatMul, Add, Tanh and a residual sum."""
     h = op.input("x")
@@ -250,4 +255,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "BERT": lambda: Workload("BERT-base, 2 layers, 8x128", bert, [_tokens(8, 128, 30522, 16)]),
     "GPT2": lambda: Workload("GPT-2 small, 2 layers, 2x256", gpt2, [_tokens(2, 256, 50257, 50257)]),
     "L256": lambda: Workload("LSTM, 256 steps", lstm, [{"x": _numbers(1, 256, 32, 128), "label": _ids(2, 10, 32)}]),
+    "LSTM2x512": lambda: Workload(
+        "two LSTM layers of 512, 64 steps", two_lstms, [{"x": _numbers(1, 64, 32, 512), "label": _ids(2, 10, 32)}]
+    ),
 }

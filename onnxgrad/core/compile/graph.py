@@ -19,6 +19,7 @@ from onnxgrad.core.compile.plan import make_plan
 from onnxgrad.core.compile.providers import lower
 from onnxgrad.core.compile.statistics import protect_statistics
 from onnxgrad.core.compile.windows import settle_pools
+from onnxgrad.core.ir.bodies import drop_unread
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.copying import Copy
 from onnxgrad.core.ir.operator import Operator, Role
@@ -257,6 +258,10 @@ def _pruned(
         changed = [(v, new) for v, new in program.updates.items() if copies.get(new) in returned]
         graph.updates = {graph.copy.leaf(v): copies[new] for v, new in changed}
     _drop_unread_outputs(graph)
+    read = set(graph._all_read())
+    for op in graph.operators:
+        if op.type == "Scan" and not op.domain:
+            drop_unread(op, read)
     for key, v in program._constants.items():
         if v in graph.copy.variables:
             graph.program._constants[key] = graph.copy.variables[v]

@@ -14,9 +14,12 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.types import Dims, TensorType
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.rules.common import cast_like
+from onnxgrad.core.rules.common import cast_like, zeros_of_shape
 from onnxgrad.core.rules.registry import expansion
 from onnxgrad.errors import UnsupportedGradient
+
+_WEIGHTS_FIRST = range(16, 193)
+"""Batches for which a step computes R h of h as [hidden, batch], and not h R^T: onnxruntime packs the second operand anew each time."""
 
 _DEFAULT_ALPHA = {"LeakyRelu": 0.01, "HardSigmoid": 0.2, "Elu": 1.0, "ThresholdedRelu": 1.0, "Affine": 1.0, "ScaledTanh": 1.0}
 _DEFAULT_BETA = {"HardSigmoid": 0.5, "Affine": 0.0, "ScaledTanh": 1.0}
@@ -37,6 +40,8 @@ class _Cell:
         direction = node.attr("direction")
         self.reversed = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
         self.clip = node.attr("clip")
+        batch = None if self.x.dims is None else self.x.dims[1 - int(self.batch_first)]
+        self.weights_first = not isinstance(batch, int) or batch in _WEIGHTS_FIRST
         self._read_activations(default_activations)
 
     def _read_activations(self, defaults: list[str]) -> None:
@@ -57,37 +62,47 @@ class _Cell:
         several = len(self.reversed) > 1
         return self.op.Squeeze(self.op.Slice(tensor, [direction], [direction + 1], [axis]) if several else tensor, [axis])
 
+    def turned(self, v: Variable, rank: int) -> Variable:
+        """Between [..., batch, features] and the layout of the steps"""
+        order = [*range(rank - 2), rank - 1, rank - 2]
+        return self.op.Transpose(v, perm=order) if self.weights_first else v
+
+    def column(self, bias: Variable) -> Variable:
+        """A vector over the features as it is added in a step"""
+        return self.op.Unsqueeze(bias, [1]) if self.weights_first else bias
+
     def run(self, step: Any) -> Any:
         """Scan both directions; ``step(body, cell, direction, x_t, *states, weights)`` returns the new states, h first"""
         op = self.op
-        x = op.Transpose(self.x, perm=[1, 2, 0] if self.batch_first else [0, 2, 1])
-        if self.b is not None:
-            x = op.Concat(x, self._filled(1.0, [op.Shape(x, start=0, end=1), [1], op.Shape(x, start=2)]), axis=1)
+        x = self.turned(op.Transpose(self.x, perm=[1, 0, 2]) if self.batch_first else self.x, 3)
         ys, finals = [], []
         for direction, backwards in enumerate(self.reversed):
             y, final = self._scan(step, x, direction, backwards)
-            ys.append(op.Unsqueeze(op.Transpose(y, perm=[2, 0, 1] if self.batch_first else [0, 2, 1]), [1 + self.batch_first]))
-            finals.append([op.Unsqueeze(op.Transpose(state, perm=[1, 0]), [int(self.batch_first)]) for state in final])
-        y = op.Concat(*ys, axis=1 + self.batch_first) if len(ys) > 1 else ys[0]
-        each = zip(*finals, strict=True)
-        return (y, *(op.Concat(*parts, axis=int(self.batch_first)) if len(parts) > 1 else parts[0] for parts in each))
-
-    def _filled(self, value: float, sizes: list[Any]) -> Variable:
-        return self.op.Expand(self.op.constant(value, self.x.dtype), self.op.Concat(*sizes, axis=0))
+            ys.append(op.Unsqueeze(self.turned(y, 3), [1]))
+            finals.append([op.Unsqueeze(self.turned(state, 2), [0]) for state in final])
+        y = op.Concat(*ys, axis=1) if len(ys) > 1 else ys[0]
+        last = [op.Concat(*parts, axis=0) if len(parts) > 1 else parts[0] for parts in zip(*finals, strict=True)]
+        if self.batch_first:
+            y = op.Transpose(y, perm=[2, 0, 1, 3])
+            last = [op.Transpose(state, perm=[1, 0, 2]) for state in last]
+        return (y, *last)
 
     def _scan(self, step: Any, x: Variable, direction: int, backwards: bool) -> Any:
         op = self.op
+        # As it is stored: Gemm transposes it in every step as fast, and its gradient needs no transposing back.
         weights = {"w": self.part(self.w, direction), "r": self.part(self.r, direction)}
         if self.b is not None:
             size = self.gates * self.hidden
             bias = self.part(self.b, direction)
             of_x, of_h = op.Slice(bias, [0], [size], [0]), op.Slice(bias, [size], [2 * size], [0])
-            column = op.Unsqueeze(op.Add(of_x, self.bias_of_x(of_h, weights)), [1])
-            weights["w"] = op.Concat(weights["w"], column, axis=1)
+            weights["b"] = self.column(op.Add(of_x, self.bias_of_x(of_h, weights)))
         self.divide(weights)
         if self.node.type == "LSTM" and self.node.operand("P") is not None:
-            weights["p"] = op.Unsqueeze(self.part(self.node.operand("P"), direction), [1])
-        starts = [self._start(x, name, direction) for name in self.states]
+            weights["p"] = self.column(self.part(self.node.operand("P"), direction))
+        if not self.weights_first:
+            x = op.MatMul(x, op.Transpose(weights["w"], perm=[1, 0]))
+            x = op.Add(x, weights["b"]) if "b" in weights else x
+        starts = [self._start(name, direction) for name in self.states]
         body = self._body(step, x, starts, direction, weights)
         scans = [x]
         if self.lengths is not None:
@@ -116,11 +131,13 @@ class _Cell:
     def divide(self, weights: Any) -> None:
         """Cut weights into what the step reads"""
 
-    def _start(self, x: Variable, name: str, direction: int) -> Variable:
+    def _start(self, name: str, direction: int) -> Variable:
         given = self.node.operand(name)
         if given is not None:
-            return self.op.Transpose(self.part(given, direction, int(self.batch_first)), perm=[1, 0])
-        return self._filled(0.0, [[self.hidden], self.op.Shape(x, start=2)])
+            return self.turned(self.part(given, direction, int(self.batch_first)), 2)
+        axis = 1 - int(self.batch_first)
+        shape = [self.op.Shape(self.x, start=axis, end=axis + 1), [self.hidden]]
+        return zeros_of_shape(self.op, self.op.Concat(*(shape[::-1] if self.weights_first else shape), axis=0), self.x)
 
     def _body(self, step: Any, x: Variable, starts: list[Variable], direction: int, weights: Any) -> Any:
         program = self.op.block.program
@@ -132,7 +149,8 @@ class _Cell:
             return v
 
         # onnxruntime runs a Scan only if the rank of all its results is known: here it is, also where that of the inputs is not.
-        shapes: list[Dims] = [(self.hidden, None) if start.dims is None else start.dims for start in starts]
+        hidden: Dims = (self.hidden, None) if self.weights_first else (None, self.hidden)
+        shapes = [hidden if start.dims is None else start.dims for start in starts]
         types = [TensorType(start.dtype, shape) for start, shape in zip(starts, shapes, strict=True)]
         olds = [argument(f"{name}_in", type) for name, type in zip(self.states, types, strict=True)]
         xt = argument("x_step", TensorType(x.dtype, (None, None) if x.dims is None else x.dims[1:]))
@@ -142,10 +160,19 @@ class _Cell:
         if self.lengths is not None:
             t = argument("t", TensorType(self.lengths.dtype, ()))
             alive = build.Less(t, self.lengths)
+            alive = alive if self.weights_first else build.Unsqueeze(alive, [1])
             news = [build.Where(alive, new, old) for new, old in zip(news, olds, strict=True)]
             y = build.Where(alive, y, 0.0)
         block.outputs = [*news, build.Identity(y)]
         return block
+
+    def of_x(self, build: Builder, weights: Any, xt: Variable) -> Any:
+        """W x + b of a step"""
+        return build.Gemm(weights["w"], xt, weights.get("b")) if self.weights_first else xt
+
+    def product(self, build: Builder, weight: Variable, v: Variable, added: Variable | None) -> Any:
+        """weight v + added"""
+        return build.Gemm(weight, v, added) if self.weights_first else build.Gemm(v, weight, added, transB=1)
 
     def activate(self, build: Builder, direction: int, number: int, x: Variable) -> Any:
         name, alpha, beta = self.activations[direction * (len(self.activations) // len(self.reversed)) + number]
@@ -154,9 +181,10 @@ class _Cell:
     def clipped(self, build: Builder, x: Variable) -> Variable:
         return x if self.clip is None else build.Clip(x, -float(self.clip), float(self.clip))
 
-    def split(self, build: Builder, x: Variable, count: int) -> Any:
-        """The rows of each gate"""
-        return build.Split(x, np.full(count, self.hidden, np.int64), axis=0, outputs=count)
+    def split(self, build: Builder, x: Variable, *counts: int) -> Any:
+        """Parts that are so many times as wide as a state"""
+        axis = 0 if self.weights_first else -1
+        return build.Split(x, np.array([count * self.hidden for count in counts]), axis=axis, outputs=len(counts))
 
 
 _ACTIVATIONS = {
@@ -181,18 +209,18 @@ def lstm(op, node):
     coupled = node.attr("input_forget")
 
     def step(build, cell, direction, xt, h, c, weights):
-        z = build.Gemm(weights["r"], h, build.MatMul(weights["w"], xt))
+        z = cell.product(build, weights["r"], h, cell.of_x(build, weights, xt))
         if coupled or "p" in weights:
-            i, o, f, g = cell.split(build, z, 4)
+            i, o, f, g = cell.split(build, z, 1, 1, 1, 1)
             if "p" in weights:
-                pi, po, pf = cell.split(build, weights["p"], 3)
+                pi, po, pf = cell.split(build, weights["p"], 1, 1, 1)
                 i, f = build.Add(i, build.Mul(pi, c)), build.Add(f, build.Mul(pf, c))
             i = cell.activate(build, direction, 0, cell.clipped(build, i))
             f = build.Sub(1.0, i) if coupled else cell.activate(build, direction, 0, cell.clipped(build, f))
         else:
             # Three gates at once: a step has fewer operators, each on more numbers.
-            gates, g = build.Split(z, np.array([3 * cell.hidden, cell.hidden]), axis=0, outputs=2)
-            i, o, f = cell.split(build, cell.activate(build, direction, 0, cell.clipped(build, gates)), 3)
+            gates, g = cell.split(build, z, 3, 1)
+            i, o, f = cell.split(build, cell.activate(build, direction, 0, cell.clipped(build, gates)), 1, 1, 1)
         g = cell.activate(build, direction, 1, cell.clipped(build, g))
         new_c = build.Add(build.Mul(f, c), build.Mul(i, g))
         if "p" in weights:
@@ -211,13 +239,12 @@ class _GruCell(_Cell):
         if not self.node.attr("linear_before_reset"):
             return of_h
         gates, new = self.op.Split(of_h, np.array([2 * self.hidden, self.hidden]), outputs=2)
-        weights["new_bias"] = self.op.Unsqueeze(new, [1])
+        weights["new_bias"] = self.column(new)
         return self.op.Pad(gates, [0, self.hidden])
 
     def divide(self, weights: Any) -> None:
         sizes = np.array([2 * self.hidden, self.hidden])
-        for name in ("w", "r"):
-            weights[f"{name}_gates"], weights[f"{name}_new"] = self.op.Split(weights[name], sizes, axis=0, outputs=2)
+        weights["r_gates"], weights["r_new"] = self.op.Split(weights["r"], sizes, axis=0, outputs=2)
 
 
 @expansion("GRU")
@@ -227,14 +254,14 @@ def gru(op, node):
     reset_after = node.attr("linear_before_reset")
 
     def step(build, cell, direction, xt, h, weights):
-        gates = build.Gemm(weights["r_gates"], h, build.MatMul(weights["w_gates"], xt))
-        z, r = cell.split(build, cell.activate(build, direction, 0, cell.clipped(build, gates)), 2)
-        x_new = build.MatMul(weights["w_new"], xt)
+        x_gates, x_new = cell.split(build, cell.of_x(build, weights, xt), 2, 1)
+        gates = cell.product(build, weights["r_gates"], h, x_gates)
+        z, r = cell.split(build, cell.activate(build, direction, 0, cell.clipped(build, gates)), 1, 1)
         if reset_after:
-            inner = build.Gemm(weights["r_new"], h, weights.get("new_bias"))
+            inner = cell.product(build, weights["r_new"], h, weights.get("new_bias"))
             inner = build.Add(x_new, build.Mul(r, inner))
         else:
-            inner = build.Gemm(weights["r_new"], build.Mul(r, h), x_new)
+            inner = cell.product(build, weights["r_new"], build.Mul(r, h), x_new)
         new = cell.activate(build, direction, 1, cell.clipped(build, inner))
         return (build.Add(new, build.Mul(z, build.Sub(h, new))),)
 
@@ -247,7 +274,7 @@ def rnn(op, node):
     cell = _Cell(op, node, 1, ("initial_h",), ["Tanh"])
 
     def step(build, cell, direction, xt, h, weights):
-        z = build.Gemm(weights["r"], h, build.MatMul(weights["w"], xt))
+        z = cell.product(build, weights["r"], h, cell.of_x(build, weights, xt))
         return (cell.activate(build, direction, 0, cell.clipped(build, z)),)
 
     return cell.run(step)
