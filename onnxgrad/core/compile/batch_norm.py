@@ -1,12 +1,12 @@
 """The gradient of BatchNormalization in training, in fewer passes over the images.
 
-Its rule finds mean and variance again, and subtracts the mean from the images for the sums of the gradient. But the operator has both
-statistics: with momentum 0 it returns them, and the running ones follow from numbers per channel. And
+Its rule finds mean and variance again, and subtracts the mean from the images for the sums of the gradient. But the operator has
+both: with momentum 0 it returns them, and the running ones follow from numbers per channel. And
 
     sum(g (x - mean)) = sum(g x) - mean sum(g)
     (g - a) - (x - mean) s = g - (x s + (a - mean s))
 
-where sum(g x) is one product per channel, and x s + .. a depthwise convolution with one tap. Of 8 images that are written 2 are left.
+where sum(g x) is one product per channel, and x s + .. a depthwise convolution with one tap. 5 images fewer are written.
 Where the mean is large compared with the deviation this rounds as the operator itself does, which computes x s + b too.
 """
 
