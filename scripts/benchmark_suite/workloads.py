@@ -250,8 +250,10 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "W10b": lambda: Workload("encoder, changing batch", encoder, [_tokens(n, 128, 8000, 16) for n in (8, 5, 7, 3)], dynamic=True),
     "R18": lambda: Workload("ResNet-18, 224x224, batch 8", resnet, [_images(8, 3, 224)], ("Momentum", 1e-5), tolerance=0.1),
     "R50": lambda: Workload("ResNet-50, 224x224, batch 8", resnet50, [_images(8, 3, 224)], ("Momentum", 1e-5), tolerance=0.1),
-    "MBV2": lambda: Workload("MobileNetV2, 224, batch 16", mobilenet2, [_images(16, 3, 224)], ("Momentum", 1e-5), tolerance=0.1),
-    "UNET": lambda: Workload("U-Net, 128x128, batch 8", unet, [_pixels(8, 3, 128)], ("Momentum", 1e-3), tolerance=0.1),
+    "MBV2": lambda: Workload(
+        "MobileNetV2, 224x224, batch 16", mobilenet2, [_images(16, 3, 224)], ("Momentum", 1e-5), tolerance=0.1
+    ),
+    "UNET": lambda: Workload("U-Net, 128, batch 8", unet, [_pixels(8, 3, 128)], ("Momentum", 1e-3), tolerance=0.1),
     "BERT": lambda: Workload("BERT-base, 2 layers, 8x128", bert, [_tokens(8, 128, 30522, 16)]),
     "GPT2": lambda: Workload("GPT-2 small, 2 layers, 2x256", gpt2, [_tokens(2, 256, 50257, 50257)]),
     "L256": lambda: Workload("LSTM, 256 steps", lstm, [{"x": _numbers(1, 256, 32, 128), "label": _ids(2, 10, 32)}]),

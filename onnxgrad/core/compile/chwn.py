@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.compile.filter_products import filter_product
+from onnxgrad.core.compile.filter_products import depthwise_filter_product, filter_product
 from onnxgrad.core.compile.graph import Graph
 from onnxgrad.core.compile.images import (
     ELEMENTWISE,
@@ -43,8 +43,8 @@ __all__ = ["use_chwn_layout"]
 _SMALLEST_BATCH = 4
 _LARGEST_COLUMNS = 2**24
 """Numbers in an im2col matrix: 64 MB."""
-_HIGHEST = 64
-"""Rows up to which the products of all pairs of rows cost less than nine products of what meets."""
+_HIGHEST = 28
+"""Rows of a result up to which the products of all pairs of rows cost less than those of strips."""
 _MANY_POSITIONS = 2048
 """Positions times images from which on a convolution with the filter flipped gains more than flipping costs."""
 _LAST = [1, 2, 3, 0]
@@ -240,10 +240,10 @@ def _depthwise_filter(pass_: _Pass, x: Variable, gy: Variable, window: Window) -
     batch; of these, the pairs of rows that a tap down brings together. More products than needed, but of contiguous rows."""
     (_, channels, height, width), (_, _, rows, columns) = shape_of(x), shape_of(gy)
     (taps, across), build = window.kernel, pass_.build
-    if max(height, rows) > _HIGHEST:
-        return None
     image = build.Reshape(pass_.twin(x), [channels, height, width, -1])
     result = build.Reshape(pass_.twin(gy), [channels, rows, columns, -1])
+    if rows > _HIGHEST:
+        return depthwise_filter_product(build, image, result, window)
     pairs = []
     for indices in im2col_indices(window.dilations[1], window.strides[1], window.pads[1], across, columns):
         inside = np.flatnonzero((indices >= 0) & (indices < width))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onnxgrad.core.compile.attention import attention
+from onnxgrad.core.compile.batch_norm import lean_batch_norm
 from onnxgrad.core.compile.chwn import use_chwn_layout
 from onnxgrad.core.compile.cpu_elementwise import ELEMENTWISE, step, sum_of_rows, with_equal_ranks
 from onnxgrad.core.compile.cpu_rows import cross_entropy, scatter
@@ -34,5 +35,15 @@ def _rewrite(graph: Graph) -> None:
     rewrite_operators(graph, _FORMS)
 
 
-PASSES = [use_hwnc_layout, use_chwn_layout, attention, vocabulary, _rewrite, fold_scales, put_weights_first, turn_loop_weights]
+PASSES = [
+    use_hwnc_layout,
+    use_chwn_layout,
+    lean_batch_norm,
+    attention,
+    vocabulary,
+    _rewrite,
+    fold_scales,
+    put_weights_first,
+    turn_loop_weights,
+]
 """In this order: the layouts first, as the other forms see what it leaves."""

@@ -210,6 +210,80 @@ def test_little_room_for_columns(monkeypatch, name, limit):
         np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-4 * np.abs(a).max())
 
 
+HIGH = {
+    "pads": {"pads": [1] * 4},
+    "strided": {"pads": [1] * 4, "strides": [2, 2]},
+    "strided past the end": {"strides": [1, 3]},
+    "dilated": {"dilations": [3, 2], "pads": [3, 2, 3, 2]},
+    "uneven": {"pads": [0, 2, 4, 1], "strides": [1, 2]},
+    "without a divisor": {"kernel": (4, 2)},
+}
+
+
+@pytest.mark.parametrize("name", HIGH)
+def test_depthwise_filters_of_high_maps(name):
+    attrs = dict(HIGH[name])
+    kernel = attrs.pop("kernel", (3, 3))
+    shape = (4, 3, 71, 6) if name != "without a divisor" else (4, 3, 34, 6)
+    (plain, _), (lowered, after) = graphs(lambda net: net.conv(net.x, 3, *kernel, group=3, **attrs), use_chwn_layout, shape, 4)
+    assert {op.inputs[0].static_shape[0] for op in after if op.type == "Conv"} == {1}
+    assert sum(op.type == "MatMul" for op in after) == kernel[1] + 1
+    for a, b in zip(plain, lowered, strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-5 * np.abs(a).max())
+
+
+SHARED = {
+    "both axes": ({"pads": [1] * 4}, (4, 6, 9, 10), 6),
+    "dilated": ({"pads": [2, 3, 2, 3], "dilations": [2, 3]}, (4, 6, 9, 10), 6),
+    "stride down": ({"pads": [1] * 4, "strides": [2, 1]}, (4, 6, 9, 10), 6),
+    "stride across": ({"pads": [1] * 4, "strides": [1, 2]}, (4, 6, 9, 10), 6),
+    "without pads": ({}, (4, 6, 9, 10), 6),
+    "more pads than reach": ({"pads": [4, 3, 0, 1]}, (4, 6, 9, 10), 6),
+    "few results": ({"pads": [1] * 4}, (4, 12, 9, 10), 1),
+    "few channels": ({"pads": [1] * 4}, (4, 1, 9, 10), 12),
+    "in strips": ({"pads": [1] * 4}, (8, 4, 40, 41), 5),
+}
+
+
+@pytest.mark.parametrize("declared", ["known", None])
+@pytest.mark.parametrize("name", SHARED)
+def test_taps_are_shared_out_between_image_and_gradient(name, declared):
+    """Against a float64 convolution of the same numbers, written as the definition"""
+    attrs, shape, out = SHARED[name]
+    declared = shape[0] if declared else None
+    (plain, _), (lowered, after) = graphs(lambda net: net.conv(net.x, out, 3, 3, **attrs), "cpu", shape, declared)
+    gemms = [op.inputs for op in after if op.type == "Gemm"]
+    rows = {inputs[0].dims[0] for inputs in gemms}
+    assert rows == {out * {"few channels": 1, "few results": 9}.get(name, 3)}
+    assert (len(gemms) > 1) == (name == "in strips")
+    y, _, gw = plain
+    exact = _filter_gradient(np.random.default_rng(1).normal(size=shape).astype(np.float32), y + 1.0, attrs)
+    np.testing.assert_allclose(lowered[2], exact, rtol=1e-4, atol=2e-6 * np.abs(exact).max())
+    np.testing.assert_allclose(gw, exact, rtol=1e-4, atol=1e-5 * np.abs(exact).max())
+
+
+def _filter_gradient(x, gy, attrs):
+    """The gradient of a 3x3 filter in float64, tap by tap"""
+    top, left, bottom, right = attrs.get("pads", [0] * 4)
+    (down, across), (apart, aside) = attrs.get("strides", [1, 1]), attrs.get("dilations", [1, 1])
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
+    rows, columns = gy.shape[2:]
+    found = np.zeros((gy.shape[1], x.shape[1], 3, 3))
+    for i in range(3):
+        for j in range(3):
+            read = padded[:, :, i * apart :: down, j * aside :: across][:, :, :rows, :columns]
+            found[:, :, i, j] = np.einsum("nohw,nchw->oc", gy.astype(np.float64), read)
+    return found
+
+
+def test_large_maps_go_back_through_flipped_filters():
+    build = {"pads": [1, 0, 0, 2], "dilations": [1, 2]}
+    (plain, _), (lowered, after) = graphs(lambda net: net.conv(net.x, 5, 3, 3, **build), "cpu", (16, 4, 12, 14), 16)
+    assert not any(op.type == "ConvTranspose" for op in after)
+    for a, b in zip(plain, lowered, strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-5 * np.abs(a).max())
+
+
 def test_automatic_pads_stay():
     (_, _), (_, after) = graphs(lambda net: net.conv(net.x, 4, 3, 3, auto_pad="SAME_UPPER"), use_chwn_layout)
     assert any(op.type == "Conv" and op.inputs[0].static_shape[0] == BATCH for op in after)
