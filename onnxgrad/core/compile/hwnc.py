@@ -119,8 +119,7 @@ def _filter_gradient(pass_: _Pass, op: Operator, x: Variable, gy: Variable) -> b
         flat = build.Gemm(pass_.rows(gy), _read_rows(pass_, x, window, positions), transA=1)
         return pass_.give_filter(result, build.Reshape(flat, [out, channels, 1, 1]))
     tiles = _tiles(convolution, image, positions, window)
-    given = turned(build, tiles.of_result(build, pass_.twin(gy)))
-    product = build.MatMul(given, tiles.of_image(build, pass_.twin(x), again=True))
+    product = build.MatMul(tiles.of_result(build, pass_.twin(gy)), tiles.of_image(build, pass_.twin(x), again=True))
     return pass_.give_filter(result, tiles.filter_of(build, product))
 
 

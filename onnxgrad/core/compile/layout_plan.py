@@ -196,8 +196,9 @@ def minimum_cut(nodes: int, edges: Iterable[tuple[int, int, float]]) -> set[int]
     """
     network: list[list[list[Any]]] = [[] for _ in range(nodes)]
     for start, end, room in edges:
-        there, back = [end, room, None], [start, 0.0, None]
-        there[2], back[2] = back, there
+        there: list[Any] = [end, room, None]
+        back: list[Any] = [start, 0.0, there]
+        there[2] = back
         network[start].append(there)
         network[end].append(back)
     while True:
