@@ -50,6 +50,11 @@ class Layers:
         )
         return y + self.weight(f"{name}.b", (out,), 0.01) if bias else y
 
+    def up(self, x: Any, name: str, wide: int, out: int) -> Any:
+        batch, height, width, _ = x.shape
+        y = jnp.einsum("nhwi,ioab->nhawbo", x, self.weight(f"{name}.w", (wide, out, 2, 2), wide**-0.5))
+        return y.reshape(batch, 2 * height, 2 * width, out) + self.weight(f"{name}.b", (out,), 0.01)
+
     def batch_norm(self, x: Any, name: str, width: int) -> Any:
         scale, shift = self.weight(f"{name}.g", (width,), 0.1, 1.0), self.weight(f"{name}.b", (width,), 0.1)
         return _normalized(x, (0, 1, 2)) * scale + shift
@@ -64,11 +69,17 @@ class Layers:
     def relu(self, x: Any) -> Any:
         return jax.nn.relu(x)
 
+    def relu6(self, x: Any) -> Any:
+        return jax.nn.relu6(x)
+
     def tanh(self, x: Any) -> Any:
         return jnp.tanh(x)
 
     def add(self, x: Any, y: Any) -> Any:
         return x + y
+
+    def concat(self, x: Any, y: Any) -> Any:
+        return jnp.concatenate((x, y), -1)
 
     def flatten(self, x: Any) -> Any:
         return (x.transpose(0, 3, 1, 2) if x.ndim == 4 else x).reshape(x.shape[0], -1)
@@ -110,7 +121,7 @@ class Layers:
         return lax.scan(step, (zero, zero), x @ w.T + (wb + rb))[0][0]
 
     def cross_entropy(self, scores: Any, label: Any) -> Any:
-        return -jnp.take_along_axis(jax.nn.log_softmax(scores), label[:, None], axis=1).mean()
+        return -jnp.take_along_axis(jax.nn.log_softmax(scores), label[..., None], axis=-1).mean()
 
 
 def _normalized(x: Any, axes: Any) -> Any:

@@ -54,6 +54,10 @@ class Layers:
         operands = [w, self.weight(f"{name}.b", (out,), 0.01)] if bias else [w]
         return self._op.Conv(x, *operands, strides=[stride] * 2, pads=[pad] * 4, group=groups)
 
+    def up(self, x: Any, name: str, wide: int, out: int) -> Any:
+        w, b = self.weight(f"{name}.w", (wide, out, 2, 2), wide**-0.5), self.weight(f"{name}.b", (out,), 0.01)
+        return self._op.ConvTranspose(x, w, b, strides=[2, 2])
+
     def batch_norm(self, x: Any, name: str, width: int) -> Any:
         scale, shift = self.weight(f"{name}.g", (width,), 0.1, 1.0), self.weight(f"{name}.b", (width,), 0.1)
         mean, var = np.zeros(width, np.float32), np.ones(width, np.float32)
@@ -68,11 +72,17 @@ class Layers:
     def relu(self, x: Any) -> Any:
         return self._op.Relu(x)
 
+    def relu6(self, x: Any) -> Any:
+        return self._op.Clip(x, np.float32(0), np.float32(6))
+
     def tanh(self, x: Any) -> Any:
         return self._op.Tanh(x)
 
     def add(self, x: Any, y: Any) -> Any:
         return self._op.Add(x, y)
+
+    def concat(self, x: Any, y: Any) -> Any:
+        return self._op.Concat(x, y, axis=1)
 
     def flatten(self, x: Any) -> Any:
         return self._op.Flatten(x)

@@ -47,6 +47,10 @@ class Layers:
         b = self.weight(f"{name}.b", (out,), 0.01) if bias else None
         return F.conv2d(x, w, b, stride=stride, padding=pad, groups=groups)
 
+    def up(self, x: Any, name: str, wide: int, out: int) -> Any:
+        w = self.weight(f"{name}.w", (wide, out, 2, 2), wide**-0.5)
+        return F.conv2d_transpose(x, w, self.weight(f"{name}.b", (out,), 0.01), stride=2)
+
     def batch_norm(self, x: Any, name: str, width: int) -> Any:
         self.values[f"{name}.g"] = initial_weight(f"{name}.g", (width,), 0.1) + np.float32(1.0)
         self.values[f"{name}.b"] = initial_weight(f"{name}.b", (width,), 0.1)
@@ -62,11 +66,17 @@ class Layers:
     def relu(self, x: Any) -> Any:
         return F.relu(x)
 
+    def relu6(self, x: Any) -> Any:
+        return F.relu6(x)
+
     def tanh(self, x: Any) -> Any:
         return paddle.tanh(x)
 
     def add(self, x: Any, y: Any) -> Any:
         return x + y
+
+    def concat(self, x: Any, y: Any) -> Any:
+        return paddle.concat((x, y), 1)
 
     def flatten(self, x: Any) -> Any:
         return paddle.flatten(x, 1)
@@ -104,7 +114,7 @@ class Layers:
         return last[0]
 
     def cross_entropy(self, scores: Any, label: Any) -> Any:
-        return F.cross_entropy(scores, label)
+        return F.cross_entropy(scores, label, axis=1)
 
 
 class Runner:

@@ -50,6 +50,10 @@ class Layers:
         b = self.weight(f"{name}.b", (out,), 0.01) if bias else None
         return F.conv2d(x, w, b, stride=stride, padding=pad, groups=groups)
 
+    def up(self, x: Any, name: str, wide: int, out: int) -> Any:
+        w = self.weight(f"{name}.w", (wide, out, 2, 2), wide**-0.5)
+        return F.conv_transpose2d(x, w, self.weight(f"{name}.b", (out,), 0.01), stride=2)
+
     def batch_norm(self, x: Any, name: str, width: int) -> Any:
         scale, shift = self.weight(f"{name}.g", (width,), 0.1, 1.0), self.weight(f"{name}.b", (width,), 0.1)
         return F.batch_norm(x, None, None, scale, shift, training=True)
@@ -63,11 +67,17 @@ class Layers:
     def relu(self, x: Any) -> Any:
         return F.relu(x)
 
+    def relu6(self, x: Any) -> Any:
+        return F.relu6(x)
+
     def tanh(self, x: Any) -> Any:
         return torch.tanh(x)
 
     def add(self, x: Any, y: Any) -> Any:
         return x + y
+
+    def concat(self, x: Any, y: Any) -> Any:
+        return torch.cat((x, y), 1)
 
     def flatten(self, x: Any) -> Any:
         return x.flatten(1)

@@ -52,6 +52,10 @@ class Layers:
         dims = (x.dims[0], out, *_windows(x, size, stride, pad))
         return self._product(prod(dims) * size * size * (wide // groups), x, dims)
 
+    def up(self, x: Sized, name: str, wide: int, out: int) -> Sized:
+        dims = (x.dims[0], out, 2 * x.dims[2], 2 * x.dims[3])
+        return self._product(prod(dims) * wide, x, dims)
+
     def batch_norm(self, x: Sized, name: str, width: int) -> Sized:
         return Sized(x.dims)
 
@@ -64,6 +68,9 @@ class Layers:
     def relu(self, x: Sized) -> Sized:
         return x
 
+    def relu6(self, x: Sized) -> Sized:
+        return x
+
     def tanh(self, x: Sized) -> Sized:
         return x
 
@@ -72,6 +79,9 @@ class Layers:
 
     def add(self, x: Sized, y: Sized) -> Sized:
         return Sized(max(x.dims, y.dims, key=len), x.learns or y.learns)
+
+    def concat(self, x: Sized, y: Sized) -> Sized:
+        return Sized((x.dims[0], x.dims[1] + y.dims[1], *x.dims[2:]), x.learns or y.learns)
 
     def flatten(self, x: Sized) -> Sized:
         return Sized((x.dims[0], prod(x.dims[1:])), x.learns)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.compile.filter_products import filter_product
 from onnxgrad.core.compile.graph import Graph
 from onnxgrad.core.compile.images import (
     ELEMENTWISE,
@@ -32,7 +33,7 @@ from onnxgrad.core.compile.images import (
     shape_of,
     usual_pads,
 )
-from onnxgrad.core.compile.patterns import BY_PIXELS, im2col_indices, im2col_indices_of_image, operand_of
+from onnxgrad.core.compile.patterns import BY_PIXELS, SWAPPED, im2col_indices, im2col_indices_of_image, operand_of
 from onnxgrad.core.ir.bodies import as_tuple
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
@@ -44,6 +45,8 @@ _LARGEST_COLUMNS = 2**24
 """Numbers in an im2col matrix: 64 MB."""
 _HIGHEST = 64
 """Rows up to which the products of all pairs of rows cost less than nine products of what meets."""
+_MANY_POSITIONS = 2048
+"""Positions times images from which on a convolution with the filter flipped gains more than flipping costs."""
 _LAST = [1, 2, 3, 0]
 _FIRST = [3, 0, 1, 2]
 
@@ -136,7 +139,7 @@ def _convolution(pass_: _Pass, op: Operator) -> bool:
 
 
 def _transposed_convolution(pass_: _Pass, op: Operator) -> bool:
-    """The same backwards; depthwise it is a convolution with the filter flipped, which onnxruntime does faster"""
+    """The same backwards; with the filter flipped it is a convolution, which onnxruntime does faster where the map is large"""
     g, w, x = op.inputs[0], op.inputs[1], op.outputs[0]
     if not _applies(op, g, w, x) or op.attr("output_shape") or g is None or w is None or x is None:
         return False
@@ -151,6 +154,11 @@ def _transposed_convolution(pass_: _Pass, op: Operator) -> bool:
         flat = build.MatMul(flat_w, build.Reshape(image, [out, rows * columns * batch]))
         spread = _spread(build, flat, (wide, rows, columns, batch), window.strides, (height, width))
         return pass_.give(x, build.Reshape(spread, [1, wide, height, width * batch]))
+    reached = all(map(le, window.pads, window.reach))
+    if [*window.strides, *extra] == [1, 1, 0, 0] and reached and window.group == 1 and rows * columns * batch >= _MANY_POSITIONS:
+        flipped = _flipped(build, build.Transpose(w, perm=SWAPPED))
+        window.pads = [far - pad for far, pad in zip(window.reach, window.pads, strict=True)]
+        return pass_.give(x, build.Conv(image, flipped, bias, **window.wide(batch)))
     full = (columns - 1) * window.strides[1] + 1 + extra[1]
     if wide // window.group * prod(window.kernel) * rows * full * batch > _LARGEST_COLUMNS:
         # onnxruntime computes these columns for a whole image at once, which here is the batch.
@@ -178,11 +186,17 @@ def _depthwise_backwards(build: Any, g: Any, w: Any, window: Window, given: tupl
     batch, channels, rows, columns = given
     height, width = ((n - 1) * s + 1 + e for n, s, e in zip((rows, columns), window.strides, extra, strict=True))
     spread = _spread(build, g, (channels, rows, columns, batch), window.strides, (height, width))
-    taps = prod(window.kernel)
-    flipped = build.Gather(build.Reshape(w, [channels, taps]), np.arange(taps)[::-1].copy(), axis=1)
     window.pads, window.strides = [far - pad for far, pad in zip(window.reach, window.pads, strict=True)], [1, 1]
     image = build.Reshape(spread, [1, channels, height, width * batch])
-    return build.Conv(image, build.Reshape(flipped, [channels, 1, *window.kernel]), **window.wide(batch))
+    return build.Conv(image, _flipped(build, w), **window.wide(batch))
+
+
+def _flipped(build: Any, w: Any) -> Any:
+    """The filters with their taps in reverse order"""
+    out, wide, *kernel = w.static_shape
+    taps = prod(kernel)
+    reverse = build.Gather(build.Reshape(w, [out * wide, taps]), np.arange(taps)[::-1].copy(), axis=1)
+    return build.Reshape(reverse, [out, wide, *kernel])
 
 
 def _filter_gradient(pass_: _Pass, op: Operator) -> bool:
@@ -203,27 +217,19 @@ def _filter_gradient(pass_: _Pass, op: Operator) -> bool:
 
 
 def _dense_filter(pass_: _Pass, x: Variable, gy: Variable, window: Window) -> Any:
-    """gy [O, positions * N] times the transposed im2col matrix; for some taps at a time where all would take much memory"""
-    (batch, out, rows, columns), channels, build = shape_of(gy), shape_of(x)[1], pass_.build
-    taps = prod(window.kernel)
-    at_once = min(taps, max(1, _LARGEST_COLUMNS // (channels * rows * columns * batch)))
-    result = build.Reshape(pass_.twin(gy), [out, rows * columns * batch])
-    parts = []
-    for first in range(0, taps, at_once):
-        chosen = slice(first, min(first + at_once, taps))
-        product = build.Gemm(result, _im2col(pass_, x, window, rows, columns, chosen), transB=1)
-        parts.append(build.Reshape(product, [out, channels, chosen.stop - first]))
-    whole = parts[0] if len(parts) == 1 else build.Concat(*parts, axis=2)
-    return build.Reshape(whole, [out, channels, *window.kernel])
+    (batch, out, rows, columns), (_, channels, height, width), build = shape_of(gy), shape_of(x), pass_.build
+    image = build.Reshape(pass_.twin(x), [channels, height, width, batch])
+    given = build.Reshape(pass_.twin(gy), [out, rows, columns, batch])
+    return filter_product(build, image, given, (height, width), (rows, columns), window)
 
 
-def _im2col(pass_: _Pass, x: Variable, window: Window, rows: int, columns: int, taps: slice = slice(None)) -> Any:
+def _im2col(pass_: _Pass, x: Variable, window: Window, rows: int, columns: int) -> Any:
     """The im2col matrix of x, [C * taps, positions * N]"""
     (batch, channels, *_), build = shape_of(x), pass_.build
     image = _padded(pass_, x, window)
     height, width = image.static_shape[1:3]
     if (window.kernel, rows, columns) != ((1, 1), height, width):
-        indices = im2col_indices_of_image(window.dilations, window.strides, window.kernel, (rows, columns), width)[taps]
+        indices = im2col_indices_of_image(window.dilations, window.strides, window.kernel, (rows, columns), width)
         flat = build.Reshape(image, [channels, height * width, batch])
         image = build.Gather(flat, indices.reshape(-1), axis=1)
     return build.Reshape(image, [-1, rows * columns * batch])

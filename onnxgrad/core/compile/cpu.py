@@ -12,6 +12,7 @@ from onnxgrad.core.compile.graph import Graph
 from onnxgrad.core.compile.hwnc import use_hwnc_layout
 from onnxgrad.core.compile.rewriting import Form, rewrite_operators
 from onnxgrad.core.compile.small_maps import convolution, transposed_convolution
+from onnxgrad.core.compile.vocabulary import vocabulary
 
 __all__ = ["PASSES"]
 
@@ -31,5 +32,5 @@ def _rewrite(graph: Graph) -> None:
     rewrite_operators(graph, _FORMS)
 
 
-PASSES = [use_hwnc_layout, use_chwn_layout, attention, _rewrite, fold_scales]
+PASSES = [use_hwnc_layout, use_chwn_layout, attention, vocabulary, _rewrite, fold_scales]
 """In this order: the layouts first, as the other forms see what it leaves."""

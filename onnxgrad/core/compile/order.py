@@ -9,12 +9,13 @@ the gradient of the first weight, holding everything until then.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["order_for_memory", "order_of_file"]
+__all__ = ["in_order", "order_for_memory", "order_of_file"]
 
 
 def order_for_memory(operators: list[Operator]) -> list[Operator]:
@@ -30,6 +31,27 @@ def order_for_memory(operators: list[Operator]) -> list[Operator]:
     maker = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
     reads = [{maker[v] for v in op.operands() if v in maker} for op in operators]
     return [operators[i] for i in order_of_file(reads, _positions(operators, reads))]
+
+
+def in_order(operators: Sequence[Operator], resolve: Callable[[Variable], Variable]) -> list[Operator]:
+    """The same operators in an order that can be run where they read ``resolve(v)`` for ``v``, else as they are given."""
+    maker = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
+    readers: list[list[int]] = [[] for _ in operators]
+    missing = [0] * len(operators)
+    for i, op in enumerate(operators):
+        for j in {maker[x] for v in op.operands() if v is not None and (x := resolve(v)) in maker}:
+            readers[j].append(i)
+            missing[i] += 1
+    ready = [i for i, count in enumerate(missing) if count == 0]
+    done: list[Operator] = []
+    while ready:
+        i = heapq.heappop(ready)
+        done.append(operators[i])
+        for j in readers[i]:
+            missing[j] -= 1
+            if missing[j] == 0:
+                heapq.heappush(ready, j)
+    return done
 
 
 def order_of_file(reads: Sequence[set[int]], position: Sequence[Any]) -> list[int]:

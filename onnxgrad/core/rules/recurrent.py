@@ -14,7 +14,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.types import Dims, TensorType
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.rules.common import cast_like, zeros_of_shape
+from onnxgrad.core.rules.common import cast_like
 from onnxgrad.core.rules.registry import expansion
 from onnxgrad.errors import UnsupportedGradient
 
@@ -54,40 +54,42 @@ class _Cell:
 
     def part(self, tensor: Variable, direction: int, axis: int = 0) -> Variable:
         """One direction of a weight, without the direction axis"""
-        return self.op.Squeeze(self.op.Slice(tensor, [direction], [direction + 1], [axis]), [axis])
+        several = len(self.reversed) > 1
+        return self.op.Squeeze(self.op.Slice(tensor, [direction], [direction + 1], [axis]) if several else tensor, [axis])
 
     def run(self, step: Any) -> Any:
         """Scan both directions; ``step(body, cell, direction, x_t, *states, weights)`` returns the new states, h first"""
         op = self.op
-        x = op.Transpose(self.x, perm=[1, 0, 2]) if self.batch_first else self.x
+        x = op.Transpose(self.x, perm=[1, 2, 0] if self.batch_first else [0, 2, 1])
+        if self.b is not None:
+            x = op.Concat(x, self._filled(1.0, [op.Shape(x, start=0, end=1), [1], op.Shape(x, start=2)]), axis=1)
         ys, finals = [], []
         for direction, backwards in enumerate(self.reversed):
             y, final = self._scan(step, x, direction, backwards)
-            ys.append(op.Unsqueeze(y, [1]))
-            finals.append([op.Unsqueeze(state, [0]) for state in final])
-        y = op.Concat(*ys, axis=1) if len(ys) > 1 else ys[0]
-        last = [op.Concat(*parts, axis=0) if len(parts) > 1 else parts[0] for parts in zip(*finals, strict=True)]
-        if self.batch_first:
-            y = op.Transpose(y, perm=[2, 0, 1, 3])
-            last = [op.Transpose(state, perm=[1, 0, 2]) for state in last]
-        return (y, *last)
+            ys.append(op.Unsqueeze(op.Transpose(y, perm=[2, 0, 1] if self.batch_first else [0, 2, 1]), [1 + self.batch_first]))
+            finals.append([op.Unsqueeze(op.Transpose(state, perm=[1, 0]), [int(self.batch_first)]) for state in final])
+        y = op.Concat(*ys, axis=1 + self.batch_first) if len(ys) > 1 else ys[0]
+        each = zip(*finals, strict=True)
+        return (y, *(op.Concat(*parts, axis=int(self.batch_first)) if len(parts) > 1 else parts[0] for parts in each))
+
+    def _filled(self, value: float, sizes: list[Any]) -> Variable:
+        return self.op.Expand(self.op.constant(value, self.x.dtype), self.op.Concat(*sizes, axis=0))
 
     def _scan(self, step: Any, x: Variable, direction: int, backwards: bool) -> Any:
         op = self.op
-        # As it is stored: Gemm transposes it in every step as fast, and its gradient needs no transposing back.
-        weights = {"r": self.part(self.r, direction)}
-        projected = op.MatMul(x, op.Transpose(self.part(self.w, direction), perm=[1, 0]))
+        weights = {"w": self.part(self.w, direction), "r": self.part(self.r, direction)}
         if self.b is not None:
             size = self.gates * self.hidden
             bias = self.part(self.b, direction)
             of_x, of_h = op.Slice(bias, [0], [size], [0]), op.Slice(bias, [size], [2 * size], [0])
-            projected = op.Add(projected, op.Add(of_x, self.outside_bias(of_h, weights)))
+            column = op.Unsqueeze(op.Add(of_x, self.bias_of_x(of_h, weights)), [1])
+            weights["w"] = op.Concat(weights["w"], column, axis=1)
         self.divide(weights)
-        if self.node.type != "GRU" and self.node.type != "RNN" and self.node.operand("P") is not None:
-            weights["p"] = self.part(self.node.operand("P"), direction)
+        if self.node.type == "LSTM" and self.node.operand("P") is not None:
+            weights["p"] = op.Unsqueeze(self.part(self.node.operand("P"), direction), [1])
         starts = [self._start(x, name, direction) for name in self.states]
-        body = self._body(step, projected, starts, direction, weights)
-        scans = [projected]
+        body = self._body(step, x, starts, direction, weights)
+        scans = [x]
         if self.lengths is not None:
             steps = op.Range(
                 op.constant(0, self.lengths.dtype),
@@ -107,8 +109,8 @@ class _Cell:
         )
         return y, final
 
-    def outside_bias(self, of_h: Variable, weights: Any) -> Variable:
-        """The part of the bias on h that can be added before the Scan; the rest goes to ``weights``"""
+    def bias_of_x(self, of_h: Variable, weights: Any) -> Variable:
+        """The part of the bias on h that can be added to that on x; the rest goes to ``weights``"""
         return of_h
 
     def divide(self, weights: Any) -> None:
@@ -117,11 +119,10 @@ class _Cell:
     def _start(self, x: Variable, name: str, direction: int) -> Variable:
         given = self.node.operand(name)
         if given is not None:
-            return self.part(op_transpose(self.op, given) if self.batch_first else given, direction)
-        shape = self.op.Concat(self.op.Shape(x, start=1, end=2), [self.hidden], axis=0)
-        return zeros_of_shape(self.op, shape, self.x)
+            return self.op.Transpose(self.part(given, direction, int(self.batch_first)), perm=[1, 0])
+        return self._filled(0.0, [[self.hidden], self.op.Shape(x, start=2)])
 
-    def _body(self, step: Any, projected: Variable, starts: list[Variable], direction: int, weights: Any) -> Any:
+    def _body(self, step: Any, x: Variable, starts: list[Variable], direction: int, weights: Any) -> Any:
         program = self.op.block.program
         block = program.new_block(self.op.block, f"{self.node.type.lower()}_step")
 
@@ -131,17 +132,16 @@ class _Cell:
             return v
 
         # onnxruntime runs a Scan only if the rank of all its results is known: here it is, also where that of the inputs is not.
-        shapes: list[Dims] = [(None, self.hidden) if start.dims is None else start.dims for start in starts]
+        shapes: list[Dims] = [(self.hidden, None) if start.dims is None else start.dims for start in starts]
         types = [TensorType(start.dtype, shape) for start, shape in zip(starts, shapes, strict=True)]
         olds = [argument(f"{name}_in", type) for name, type in zip(self.states, types, strict=True)]
-        dims = (None, None, self.gates * self.hidden) if projected.dims is None else projected.dims
-        xt = argument("x_step", TensorType(projected.dtype, dims[1:]))
+        xt = argument("x_step", TensorType(x.dtype, (None, None) if x.dims is None else x.dims[1:]))
         build = Builder(block, key=f"{self.op.key}/step")
         news = list(step(build, self, direction, xt, *olds, weights=weights))
         y = news[0]
         if self.lengths is not None:
             t = argument("t", TensorType(self.lengths.dtype, ()))
-            alive = build.Unsqueeze(build.Less(t, self.lengths), [1])
+            alive = build.Less(t, self.lengths)
             news = [build.Where(alive, new, old) for new, old in zip(news, olds, strict=True)]
             y = build.Where(alive, y, 0.0)
         block.outputs = [*news, build.Identity(y)]
@@ -154,15 +154,9 @@ class _Cell:
     def clipped(self, build: Builder, x: Variable) -> Variable:
         return x if self.clip is None else build.Clip(x, -float(self.clip), float(self.clip))
 
-    def split(self, build: Builder, x: Variable, count: int, axis: int = -1) -> Any:
-        """Equal parts of the last axis"""
-        sizes = np.full(count, self.hidden, np.int64)
-        return build.Split(x, sizes, axis=axis, outputs=count)
-
-
-def op_transpose(op, state):
-    """[batch, directions, hidden] as [directions, batch, hidden]"""
-    return op.Transpose(state, perm=[1, 0, 2])
+    def split(self, build: Builder, x: Variable, count: int) -> Any:
+        """The rows of each gate"""
+        return build.Split(x, np.full(count, self.hidden, np.int64), axis=0, outputs=count)
 
 
 _ACTIVATIONS = {
@@ -182,12 +176,12 @@ _ACTIVATIONS = {
 
 @expansion("LSTM")
 def lstm(op, node):
-    """a Scan of i, o, f, c = split(x W + h R + b);  c' = f c + i g(c);  h' = o h(c')"""
+    """a Scan of i, o, f, c = split(W x + R h + b);  c' = f c + i g(c);  h' = o h(c')"""
     cell = _Cell(op, node, 4, ("initial_h", "initial_c"), ["Sigmoid", "Tanh", "Tanh"])
     coupled = node.attr("input_forget")
 
     def step(build, cell, direction, xt, h, c, weights):
-        z = build.Gemm(h, weights["r"], xt, transB=1)
+        z = build.Gemm(weights["r"], h, build.MatMul(weights["w"], xt))
         if coupled or "p" in weights:
             i, o, f, g = cell.split(build, z, 4)
             if "p" in weights:
@@ -197,7 +191,7 @@ def lstm(op, node):
             f = build.Sub(1.0, i) if coupled else cell.activate(build, direction, 0, cell.clipped(build, f))
         else:
             # Three gates at once: a step has fewer operators, each on more numbers.
-            gates, g = build.Split(z, np.array([3 * cell.hidden, cell.hidden]), axis=-1, outputs=2)
+            gates, g = build.Split(z, np.array([3 * cell.hidden, cell.hidden]), axis=0, outputs=2)
             i, o, f = cell.split(build, cell.activate(build, direction, 0, cell.clipped(build, gates)), 3)
         g = cell.activate(build, direction, 1, cell.clipped(build, g))
         new_c = build.Add(build.Mul(f, c), build.Mul(i, g))
@@ -213,32 +207,34 @@ def lstm(op, node):
 class _GruCell(_Cell):
     """With ``linear_before_reset`` the bias of the new state is inside r * (...)."""
 
-    def outside_bias(self, of_h: Variable, weights: Any) -> Variable:
+    def bias_of_x(self, of_h: Variable, weights: Any) -> Variable:
         if not self.node.attr("linear_before_reset"):
             return of_h
-        gates, weights["new_bias"] = self.op.Split(of_h, np.array([2 * self.hidden, self.hidden]), outputs=2)
+        gates, new = self.op.Split(of_h, np.array([2 * self.hidden, self.hidden]), outputs=2)
+        weights["new_bias"] = self.op.Unsqueeze(new, [1])
         return self.op.Pad(gates, [0, self.hidden])
 
     def divide(self, weights: Any) -> None:
         sizes = np.array([2 * self.hidden, self.hidden])
-        weights["r_gates"], weights["r_new"] = self.op.Split(weights["r"], sizes, axis=0, outputs=2)
+        for name in ("w", "r"):
+            weights[f"{name}_gates"], weights[f"{name}_new"] = self.op.Split(weights[name], sizes, axis=0, outputs=2)
 
 
 @expansion("GRU")
 def gru(op, node):
-    """a Scan of z, r = gates(x, h);  n = g(x W + (r h) R);  h' = (1 - z) n + z h"""
+    """a Scan of z, r = gates(W x, h);  n = g(W x + R (r h));  h' = (1 - z) n + z h"""
     cell = _GruCell(op, node, 3, ("initial_h",), ["Sigmoid", "Tanh"])
     reset_after = node.attr("linear_before_reset")
 
     def step(build, cell, direction, xt, h, weights):
-        x_gates, x_new = build.Split(xt, np.array([2 * cell.hidden, cell.hidden]), axis=-1, outputs=2)
-        gates = build.Gemm(h, weights["r_gates"], x_gates, transB=1)
+        gates = build.Gemm(weights["r_gates"], h, build.MatMul(weights["w_gates"], xt))
         z, r = cell.split(build, cell.activate(build, direction, 0, cell.clipped(build, gates)), 2)
+        x_new = build.MatMul(weights["w_new"], xt)
         if reset_after:
-            inner = build.Gemm(h, weights["r_new"], weights.get("new_bias"), transB=1)
+            inner = build.Gemm(weights["r_new"], h, weights.get("new_bias"))
             inner = build.Add(x_new, build.Mul(r, inner))
         else:
-            inner = build.Gemm(build.Mul(r, h), weights["r_new"], x_new, transB=1)
+            inner = build.Gemm(weights["r_new"], build.Mul(r, h), x_new)
         new = cell.activate(build, direction, 1, cell.clipped(build, inner))
         return (build.Add(new, build.Mul(z, build.Sub(h, new))),)
 
@@ -247,11 +243,11 @@ def gru(op, node):
 
 @expansion("RNN")
 def rnn(op, node):
-    """a Scan of h' = f(x W + h R + b)"""
+    """a Scan of h' = f(W x + R h + b)"""
     cell = _Cell(op, node, 1, ("initial_h",), ["Tanh"])
 
     def step(build, cell, direction, xt, h, weights):
-        z = build.Gemm(h, weights["r"], xt, transB=1)
+        z = build.Gemm(weights["r"], h, build.MatMul(weights["w"], xt))
         return (cell.activate(build, direction, 0, cell.clipped(build, z)),)
 
     return cell.run(step)

@@ -254,13 +254,14 @@ class _Stacks:
 
 
 class _Product(NamedTuple):
-    """a^T b, whose sum over the steps is the product of all rows."""
+    """a^T b, or a b^T (of columns), whose sum over the steps is the product of all rows, or columns."""
 
     operands: list[Variable]
     alpha: float
+    of_columns: bool
 
     def sum_over_steps(self, op: Builder, stacked: list[Variable]) -> Variable:
-        a, b = (op.Flatten(v, axis=2) for v in stacked)
+        a, b = (op.Flatten(op.Transpose(v, perm=[0, 2, 1]) if self.of_columns else v, axis=2) for v in stacked)
         return op.Gemm(a, b, transA=1, alpha=self.alpha)
 
 
@@ -280,8 +281,8 @@ def _factors(g: Variable | None) -> Any:
     if made is None or made.domain:
         return None
     present = [v for v in made.inputs if v is not None]
-    if made.type == "Gemm" and len(present) == 2 and made.attr("transA") and not made.attr("transB"):
-        return _Product(present, made.attr("alpha"))
+    if made.type == "Gemm" and len(present) == 2 and bool(made.attr("transA")) != bool(made.attr("transB")):
+        return _Product(present, made.attr("alpha"), bool(made.attr("transB")))
     if made.type == "ReduceSum" and len(present) == 2 and not made.attr("keepdims") and present[0].rank is not None:
         axes = None if present[1].value is None else present[1].value.numpy().tolist()
         if axes:

@@ -199,8 +199,9 @@ def test_left_as_it_is(name):
 @pytest.mark.parametrize("limit", [1, 2500, 4000])
 @pytest.mark.parametrize("name", ["padding", "stride", "dilation"])
 def test_little_room_for_columns(monkeypatch, name, limit):
-    """The gradient of the input is taken image by image, that of the filter some taps at a time"""
-    monkeypatch.setattr("onnxgrad.core.compile.chwn._LARGEST_COLUMNS", limit)
+    """The gradient of the input is taken image by image, that of the filter some rows at a time"""
+    for module in ("chwn", "filter_products"):
+        monkeypatch.setattr(f"onnxgrad.core.compile.{module}._LARGEST_COLUMNS", limit)
     (plain, _), (lowered, after) = graphs(NETS[name], use_chwn_layout)
     batches = [(op.type, op.inputs[0].static_shape[0]) for op in after if op.type in ("Conv", "ConvTranspose")]
     assert sorted(batches) == [("Conv", 1), ("ConvTranspose", BATCH)]
