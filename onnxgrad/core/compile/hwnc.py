@@ -14,7 +14,7 @@ import numpy as np
 
 from onnxgrad.core.compile.graph import Graph
 from onnxgrad.core.compile.images import ELEMENTWISE, REDUCTIONS, LayoutPass, Window, filter_operands, shape_of
-from onnxgrad.core.compile.layout_plan import operators_by_pixels
+from onnxgrad.core.compile.layout_plan import best_tile, operators_by_pixels
 from onnxgrad.core.compile.patterns import BY_PIXELS
 from onnxgrad.core.compile.winograd import Tiles, backwards, convolution, turned
 from onnxgrad.core.ir.operator import Operator
@@ -83,12 +83,12 @@ def _convolution(pass_: _Pass, op: Operator) -> bool:
         return _filter_gradient(pass_, op, *operands)
     build, (x, w, *more), y = pass_.build, op.inputs, op.outputs[0]
     assert x is not None and w is not None and y is not None
-    (batch, channels, *image), (_, out, *result), window = shape_of(x), shape_of(y), Window(op, shape_of(w)[2:])
+    (batch, channels, *_), (_, out, *result), window = shape_of(x), shape_of(y), Window(op, shape_of(w)[2:])
     if window.kernel == (1, 1):
         flat = build.Gemm(_read_rows(pass_, x, window, result), build.Reshape(w, [out, channels]), transB=1)
         found = build.Reshape(flat, [*result, batch, out])
     else:
-        tiles = _tiles(convolution, image, result, window)
+        tiles = _tiles(pass_, convolution, "result", x, y, window)
         product = build.MatMul(tiles.of_image(build, pass_.twin(x)), turned(build, tiles.filters(build, w)))
         found = tiles.result_of(build, product, batch)
     return pass_.give(y, _with_bias(build, found, more))
@@ -103,7 +103,7 @@ def _transposed_convolution(pass_: _Pass, op: Operator) -> bool:
         found = _spread_rows(build, build.Reshape(flat, [-1, batch * channels]), window, result, image)
         found = build.Reshape(found, [*image, batch, channels])
     else:
-        tiles = _tiles(backwards, image, result, window)
+        tiles = _tiles(pass_, backwards, "image", x, g, window)
         product = build.MatMul(tiles.of_image(build, pass_.twin(g)), tiles.filters(build, w))
         found = tiles.result_of(build, product, batch)
     return pass_.give(x, _with_bias(build, found, more))
@@ -114,18 +114,19 @@ def _filter_gradient(pass_: _Pass, op: Operator, x: Variable, gy: Variable) -> b
     assert result is not None
     window = Window(op, shape_of(pass_.cropped(result) or result)[2:])
     window.strides, window.dilations = window.dilations, window.strides
-    (_, channels, *image), (_, out, *positions) = shape_of(x), shape_of(gy)
+    channels, (_, out, *positions) = shape_of(x)[1], shape_of(gy)
     if window.kernel == (1, 1):
         flat = build.Gemm(pass_.rows(gy), _read_rows(pass_, x, window, positions), transA=1)
         return pass_.give_filter(result, build.Reshape(flat, [out, channels, 1, 1]))
-    tiles = _tiles(convolution, image, positions, window)
-    given = turned(build, tiles.of_result(build, pass_.twin(gy)))
-    product = build.MatMul(given, tiles.of_image(build, pass_.twin(x), again=True))
+    tiles = _tiles(pass_, convolution, "filter", x, gy, window)
+    product = build.MatMul(tiles.of_result(build, pass_.twin(gy)), tiles.of_image(build, pass_.twin(x), again=True))
     return pass_.give_filter(result, tiles.filter_of(build, product))
 
 
-def _tiles(make: Any, image: list[int], result: list[int], window: Window) -> Tiles:
-    tiles: Tiles = make(tuple(image), tuple(result), tuple(window.pads[:2]), window.strides[0], False)
+def _tiles(pass_: _Pass, make: Any, kind: str, x: Variable, y: Variable, window: Window) -> Tiles:
+    (batch, *image), (_, *result), stride = shape_of(x), shape_of(y), window.strides[0]
+    tile, _ = best_tile(kind, batch, tuple(image), tuple(result), stride, pass_.graph.is_fast)
+    tiles: Tiles = make(tuple(image[1:]), tuple(result[1:]), tuple(window.pads[:2]), stride, tile == 4)
     return tiles
 
 

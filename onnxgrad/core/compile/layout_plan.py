@@ -20,12 +20,16 @@ from onnxgrad.core.compile.images import ELEMENTWISE, REDUCTIONS, Window, filter
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["minimum_cut", "operators_by_pixels"]
+__all__ = ["best_tile", "minimum_cut", "operators_by_pixels"]
 
 _PER_PRODUCT = 0.02
 """A multiplication and addition within a matrix product."""
 _TURN = 1.2
 """A number that is turned."""
+_MOVED = 0.8
+"""A number of an im2col matrix, which is gathered."""
+_BACKWARDS = 1.2
+"""How much longer a ConvTranspose takes than a Conv."""
 _FEWEST_CHANNELS = 32
 _FEWEST_ROWS = 64
 
@@ -51,7 +55,7 @@ class _Plan:
             read = _images_read(op)
             found = None
             if op.domain == "" and (op.type in ("Conv", "ConvTranspose") or any(v in images for v in read)):
-                found = _gain(op, read)
+                found = _gain(op, read, graph.is_fast)
             if found is not None:
                 self.gains[op] = found
             elif op.type not in ("Conv", "ConvTranspose"):
@@ -106,13 +110,13 @@ def _images_made(op: Operator) -> list[Variable]:
     return [y] if y is not None and is_image(y) and not (op.type == "Conv" and filter_operands(op) is not None) else []
 
 
-def _gain(op: Operator, read: list[Variable]) -> float | None:
+def _gain(op: Operator, read: list[Variable], is_fast: bool) -> float | None:
     """Nanoseconds that an operator takes less in [H, W, N, C]; None where it has no form there."""
     y = op.outputs[0]
     if y is None or not read:
         return None
     if op.type in ("Conv", "ConvTranspose"):
-        return _gain_of_convolution(op, read, y)
+        return _gain_of_convolution(op, read, y, is_fast)
     if op.type == "BatchNormalization":
         return 0.0 if is_float32(read[0]) and all(v is not None and v.dtype.name == "float32" for v in op.inputs) else None
     if op.type in REDUCTIONS:
@@ -135,49 +139,57 @@ def _reduces(op: Operator, x: Variable) -> bool:
     return {int(axis) % 4 for axis in axes.numpy().reshape(-1)} in ({0, 2, 3}, {2, 3})
 
 
-def _gain_of_convolution(op: Operator, read: list[Variable], y: Variable) -> float | None:
-    w = op.inputs[1]
-    if (
-        not usual_pads(op)
-        or (op.attr("group") or 1) != 1
-        or op.attrs.get("output_shape")
-        or not all(map(is_float32, [*read, w, y]))
-    ):
+def _gain_of_convolution(op: Operator, read: list[Variable], y: Variable, is_fast: bool) -> float | None:
+    w, is_filter = op.inputs[1], len(read) == 2
+    if not usual_pads(op) or (op.attr("group") or 1) != 1 or op.attrs.get("output_shape"):
         return None
-    if len(read) == 2:
-        (x, gy), kernel = read, shape_of(y)[2:]
-    else:
-        (x, gy), kernel = (read[0], y) if op.type == "Conv" else (y, read[0]), shape_of(w)[2:]
+    if not all(map(is_float32, [*read, w, y])):
+        return None
+    x, gy = read if is_filter else (read[0], y) if op.type == "Conv" else (y, read[0])
+    kernel = shape_of(y if is_filter else w)[2:]
     window = Window(op, kernel)
-    strides, dilations = (window.dilations, window.strides) if len(read) == 2 else (window.strides, window.dilations)
-    kind = 2 if len(read) == 2 else op.type == "ConvTranspose"
-    (batch, channels, height, width), (_, out, rows, columns) = shape_of(x), shape_of(gy)
-    if len(read) == 2 and strides != [1, 1] and max(kernel) <= max(strides) and not any(window.pads):
+    strides, dilations = (window.dilations, window.strides) if is_filter else (window.strides, window.dilations)
+    if is_filter and max(kernel) <= max(strides) and strides != [1, 1] and not any(window.pads):
+        # The taps beyond the first are cut away.
         kernel = (1, 1)
     if kernel == (1, 1) and not any(window.pads):
         return 0.0
-    if kernel != (3, 3) or dilations != [1, 1] or strides not in ([1, 1], [2, 2]):
+    is_tiled = strides == [1, 1] or (strides == [2, 2] and window.pads[:2] == [1, 1])
+    if kernel != (3, 3) or dilations != [1, 1] or not is_tiled:
         return None
-    if strides == [2, 2] and window.pads[:2] != [1, 1]:
+    kind = "filter" if is_filter else "result" if op.type == "Conv" else "image"
+    (batch, channels, *image), (_, out, *positions) = shape_of(x), shape_of(gy)
+    _, time = best_tile(kind, batch, (channels, *image), (out, *positions), strides[0], is_fast)
+    tiles = -(-positions[0] // 2) * -(-positions[1] // 2) * batch
+    if min(channels, out) < _FEWEST_CHANNELS or tiles < _FEWEST_ROWS or min(positions) <= 2:
         return None
-    return _gain_of_tiles(kind, batch, (channels, height, width), (out, rows, columns), strides[0])
+    columns = 9 * channels * batch * prod(positions)
+    products, gathers = _PER_PRODUCT * columns * out, is_filter or (kind == "result" and strides != [1, 1])
+    return products * (_BACKWARDS if kind == "image" else 1) + (_MOVED * columns if gathers else 0) - time
 
 
-def _gain_of_tiles(kind: int, batch: int, image: tuple[int, int, int], result: tuple[int, int, int], stride: int) -> float | None:
-    (channels, height, width), (out, rows, columns) = image, result
-    frequencies, tile = (25, 2) if stride == 2 else (16, 2)
-    tiles = -(-rows // tile) * -(-columns // tile) * batch
-    if min(channels, out) < _FEWEST_CHANNELS or tiles < _FEWEST_ROWS or min(rows, columns) <= 2:
-        return None
-    read, made = batch * channels * height * width, batch * out * rows * columns
-    direct = _PER_PRODUCT * 9 * channels * made
-    if kind == 1:
-        direct *= 1.35
-    elif kind == 2:
-        direct += 7.0 * read
-    here = _PER_PRODUCT * frequencies * tiles * channels * out + 9.0 * channels * out
-    here += {0: 6.0 * read + 2.2 * made, 1: 6.0 * made + 2.2 * read, 2: 6.0 * read + 3.0 * made}[kind]
-    return direct - here
+def best_tile(
+    kind: str, batch: int, image: tuple[int, ...], result: tuple[int, ...], stride: int, is_fast: bool
+) -> tuple[int, float]:
+    """The size of tiles, and the time that a convolution takes with them.
+
+    Args:
+        kind: what is computed: the ``"result"``, or the gradient of the ``"image"`` or of the ``"filter"``.
+        image, result: channels, height and width.
+    """
+    channels, (out, rows, columns) = image[0], result
+    times = {}
+    for tile in (2, 4) if is_fast and stride == 1 else (2,):
+        r = tile + 2 if stride == 1 else 5
+        tiles = -(-rows // tile) * -(-columns // tile) * batch
+        products = _PER_PRODUCT * r * r * tiles * channels * out
+        read, made = (out, channels) if kind == "image" else (channels, out)
+        # Backwards, a tile of a strided convolution reads 3x3 positions and writes 4x4.
+        gather = 1.0 if kind == "image" and stride > 1 else 1.4
+        # Per frequency and tile, what is gathered and transformed and what is transformed back; per frequency, the filter.
+        times[tile] = products + r * r * (tiles * (gather * read + 0.5 * made) + 0.9 * channels * out)
+    best = min(times, key=times.__getitem__)
+    return best, times[best]
 
 
 # The minimum cut ------------------------------------------------------------------------------------------------------------
@@ -196,8 +208,9 @@ def minimum_cut(nodes: int, edges: Iterable[tuple[int, int, float]]) -> set[int]
     """
     network: list[list[list[Any]]] = [[] for _ in range(nodes)]
     for start, end, room in edges:
-        there, back = [end, room, None], [start, 0.0, None]
-        there[2], back[2] = back, there
+        there: list[Any] = [end, room, None]
+        back: list[Any] = [start, 0.0, there]
+        there[2] = back
         network[start].append(there)
         network[end].append(back)
     while True:

@@ -80,7 +80,7 @@ class Tiles:
         self.tiles = prod(counts)
         reads = [start + np.arange(n) * step + np.arange(b.shape[1])[:, None] for n, start in zip(counts, first, strict=True)]
         writes = [np.arange(n) * len(a) + np.arange(len(a))[:, None] for n in counts]
-        self._reads, self._writes = _pixels(*reads, image), _pixels(*writes, result)
+        self._reads, self._writes = _pixels(reads, image), _pixels(writes, result)
 
     def filters(self, build: Any, w: Variable) -> Any:
         """A filter [O, C, 3, 3] per frequency, [F, O, C]; the product also brings the taps to the front"""
@@ -94,11 +94,16 @@ class Tiles:
         Args:
             again: in a form in which onnxruntime does not see that it has computed it before, which it would then hold all along.
         """
-        return self._spread(build, x, self._reads, self._b, again)
+        *_, batch, channels = x.static_shape
+        tiles = self._tiles(build, x, self._reads, again)
+        return build.Reshape(build.MatMul(_float32(self._b), tiles), [self.frequencies, self.tiles * batch, channels])
 
     def of_result(self, build: Any, gy: Any) -> Any:
-        """A^T gy of the gradient of results [rows, columns, N, O], as [F, tiles * N, O]"""
-        return self._spread(build, gy, self._writes, self._a.T)
+        """A^T gy of the gradient of results [rows, columns, N, O], as [F, O, tiles * N]; it is turned where it is smallest"""
+        *_, batch, out = gy.static_shape
+        tiles = build.Reshape(self._tiles(build, gy, self._writes), [len(self._writes), self.tiles * batch, out])
+        tiles = build.Reshape(turned(build, tiles), [len(self._writes), -1])
+        return build.Reshape(build.MatMul(_float32(self._a.T), tiles), [self.frequencies, out, self.tiles * batch])
 
     def result_of(self, build: Any, product: Any, batch: int) -> Any:
         """A m of products [F, tiles * N, O], as [rows, columns, N, O]"""
@@ -116,15 +121,15 @@ class Tiles:
         flat = build.Gemm(build.Reshape(product, [self.frequencies, out * channels]), _float32(self._g), transA=1)
         return build.Reshape(flat, [out, channels, TAPS, TAPS])
 
-    def _spread(self, build: Any, x: Any, pixels: _Array, matrix: _Array, again: bool = False) -> Any:
+    def _tiles(self, build: Any, x: Any, pixels: _Array, again: bool = False) -> Any:
+        """The pixels of each tile as a row, zeros where there are none, [positions in a tile, tiles * N * C]"""
         height, width, batch, channels = x.static_shape
         rows, size = build.Reshape(x, [height * width, batch * channels]), height * width
         if (pixels == size).any():
             zeros = np.zeros((1, batch * channels), np.float32)
             rows = build.Concat(*((zeros, rows) if again else (rows, zeros)), axis=0)
             pixels = (pixels + 1) % (size + 1) if again else pixels
-        tiles = build.Reshape(build.Gather(rows, pixels.reshape(-1), axis=0), [len(pixels), self.tiles * batch * channels])
-        return build.Reshape(build.MatMul(_float32(matrix), tiles), [self.frequencies, self.tiles * batch, channels])
+        return build.Reshape(build.Gather(rows, pixels.reshape(-1), axis=0), [len(pixels), -1])
 
 
 def convolution(image: Size, result: Size, pads: Size, stride: int, is_fast: bool) -> Tiles:
@@ -147,9 +152,9 @@ def turned(build: Any, x: Any) -> Any:
     return build.Transpose(x, perm=[0, 2, 1])
 
 
-def _pixels(down: _Array, across: _Array, image: Size) -> _Array:
+def _pixels(axes: list[_Array], image: Size) -> _Array:
     """[positions in a tile, tiles]: the pixel there, or the number of pixels where there is none"""
-    height, width = image
+    (down, across), (height, width) = axes, image
     y, x = down[:, None, :, None], across[None, :, None, :]
     found = np.where((y >= 0) & (y < height) & (x >= 0) & (x < width), y * width + x, height * width)
     return found.reshape(down.shape[0] * across.shape[0], down.shape[1] * across.shape[1])

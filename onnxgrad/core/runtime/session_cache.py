@@ -99,12 +99,14 @@ def prepare(
     threads: int | None = None,
     saved: Path | None = None,
     shapes: Shapes = (),
+    fast: bool = False,
 ) -> Prepared:
     """Build the graph for these fetches and open a session on it.
 
     Args:
         saved: a folder of optimised graphs.
         shapes: of inputs whose dimensions are not all known; the session is then for these alone.
+        fast: whether forms may round more than the operators they stand for.
 
     Raises:
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
@@ -112,7 +114,7 @@ def prepare(
     """
     has_forms = (program.opset_version() or 1) >= OLDEST_WITH_RULES and (place.device != "cpu" or program.updates)
     provider = place.device if has_forms else None
-    graph = compile(program, fetches, provider, dict(shapes), state_as_inputs=True, ordered=True)
+    graph = compile(program, fetches, provider, dict(shapes), state_as_inputs=True, ordered=True, fast=fast)
     return Prepared(_open(graph, place, threads, saved, stops_spinning=bool(shapes)), graph, fetches, place)
 
 
@@ -218,8 +220,9 @@ def _has_unknown_batch(v: Variable | None) -> bool:
 class SessionCache:
     """Sessions of one Executor, which threads may share; those of an older version of a program are dropped."""
 
-    def __init__(self, saved: Path | None = None, shapes: int = 0) -> None:
+    def __init__(self, saved: Path | None = None, shapes: int = 0, fast: bool = False) -> None:
         self.saved = saved
+        self.fast = fast
         self.shapes = shapes
         self._lock = RLock()
         self._by_program: weakref.WeakKeyDictionary[Program, _Sessions] = weakref.WeakKeyDictionary()
@@ -237,7 +240,7 @@ class SessionCache:
                 shapes = shapes if own < self.shapes else ()
             found = sessions.prepared.get((key, shapes))
             if found is None:
-                found = sessions.prepared[key, shapes] = prepare(program, fetches, place, threads, self.saved, shapes)
+                found = sessions.prepared[key, shapes] = prepare(program, fetches, place, threads, self.saved, shapes, self.fast)
             return found
 
     def clear(self) -> None:

@@ -12,9 +12,12 @@ from onnxgrad.core.compile.chwn import use_chwn_layout
 from onnxgrad.core.compile.hwnc import use_hwnc_layout
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.errors import ArgumentError
 
 F2_ERROR = 2e-6
 """Relative to the largest number; a layer has 2e-7 to 7e-7, and here several follow each other."""
+
+F4_ERROR = 2e-5
 
 
 class Net:
@@ -114,7 +117,7 @@ NETS = {
 }
 
 
-def results(build, shape, dtype, lower=None):
+def results(build, shape, dtype, lower=None, fast=False):
     """Results and gradients, and the operators of the graph"""
     main = static.Program()
     with static.program_guard(main):
@@ -125,6 +128,7 @@ def results(build, shape, dtype, lower=None):
         wanted = [*outputs, *static.gradients([target], [net.x, *net.parameters])]
     graph = compile(main, wanted, lower if isinstance(lower, str) else None, runs=True)
     if callable(lower):
+        graph.is_fast = fast
         lower(graph)
     model = write_model(graph)
     onnx.checker.check_model(model, full_check=True)
@@ -174,6 +178,40 @@ def test_maps_of_any_size(name, shape):
     found, _ = results(NETS[name], shape, "float32", both)
     for a, b in zip(exact, found, strict=True):
         np.testing.assert_allclose(b, a, rtol=0, atol=F2_ERROR * np.abs(a).max())
+
+
+@pytest.mark.parametrize("name", ["one layer", "uneven padding", "transposed", "stride", "two layers", "residual"])
+@pytest.mark.usefixtures("always")
+def test_fast_forms_round_more(name, monkeypatch):
+    monkeypatch.setattr(layout_plan, "_PER_PRODUCT", 1e9)
+    shape = (5, 6, 14, 14)
+    exact, _ = results(NETS[name], shape, "float64")
+    full, fast = (results(NETS[name], shape, "float32", by_pixels, fast=fast)[0] for fast in (False, True))
+    errors = [max(np.abs(a - b).max() / np.abs(a).max() for a, b in zip(exact, found, strict=True)) for found in (full, fast)]
+    assert errors[0] < F2_ERROR
+    assert (errors[1] == errors[0]) if name == "stride" else F4_ERROR > errors[1] > errors[0]
+
+
+def test_the_executor_takes_the_fast_forms_where_it_is_told_to():
+    """Losses of five steps, over an unknown number of images"""
+    losses = {}
+    for precision in ("full", "fast"):
+        paddle.seed(3)
+        main, startup = static.Program(), static.Program()
+        with static.program_guard(main, startup), paddle.utils.unique_name.guard():
+            y = static.data("x", [None, 64, 16, 16])
+            for _ in range(2):
+                y = paddle.tanh(static.nn.conv2d(y, 64, 3, padding=1, bias_attr=False))
+            loss = paddle.mean(paddle.square(y - 0.3))
+            paddle.optimizer.SGD(20.0).minimize(loss)
+        executor, scope = static.Executor(precision=precision), static.Scope()
+        executor.run(startup, scope=scope)
+        feed = {"x": np.random.default_rng(2).normal(size=(16, 64, 16, 16)).astype(np.float32)}
+        losses[precision] = [float(executor.run(main, feed, [loss], scope=scope)[0]) for _ in range(5)]
+    assert losses["fast"] != losses["full"] and losses["full"][-1] < 0.9 * losses["full"][0]
+    np.testing.assert_allclose(losses["fast"], losses["full"], rtol=1e-5)
+    with pytest.raises(ArgumentError, match="precision is 'full' or 'fast', not 'tf32'"):
+        static.Executor(precision="tf32")
 
 
 def wide(net, **attrs):
