@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxgrad.core.ir.memory import array_of
+from onnxgrad.core.ir.memory import array_of, view_of
 from onnxgrad.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -82,6 +82,19 @@ class Scope:
             if not isinstance(value, Buffer):
                 return value
             return array_of(value.value)
+
+    @contextmanager
+    def viewed(self, name: str) -> Iterator[Any]:
+        """What ``get`` gives, without a copy where it lies in main memory, for the length of a ``with`` block."""
+        with self.lock:
+            value = self._present.get(name)
+            if isinstance(value, Buffer):
+                value.hold()
+        try:
+            yield view_of(value.value) if isinstance(value, Buffer) else value
+        finally:
+            if isinstance(value, Buffer):
+                value.release()
 
     def set(self, name: str, value: Any, like: Variable | None = None) -> None:
         """Store a value.
