@@ -14,6 +14,7 @@ from onnxgrad.core.ir.memory import array_of, view_of
 from onnxgrad.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from onnxgrad.core.ir.tensor import Tensor
     from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["Buffer", "Scope", "ScopeTensor", "ScopeVariable"]
@@ -27,12 +28,16 @@ class Buffer:
 
     It is held by each scope that it is the present value in, by each run that reads it, and by each handle that was given to a
     caller and is still alive.
+
+    Attributes:
+        origin: the constant of a program that it is a copy of, until something is written over it.
     """
 
-    __slots__ = ("__weakref__", "_holds", "value")
+    __slots__ = ("__weakref__", "_holds", "origin", "value")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, origin: Tensor | None = None) -> None:
         self.value = value
+        self.origin = origin
         self._holds = 0
 
     @property
@@ -185,6 +190,7 @@ class Scope:
                 value._holds += 1
                 if isinstance(before, Buffer):
                     before._holds -= 1
+                    before.origin = None
                     self._spare[name] = before
 
     def spare(self, name: str) -> Buffer | None:

@@ -163,7 +163,7 @@ class Executor:
                 return held
             held = array_of(held.value)
         array = held if held is not None else present_value(scope, v)
-        buffer = Buffer(value_of(array, self.place.device, self.place.index))
+        buffer = Buffer(value_of(array, self.place.device, self.place.index), v.value if held is None else None)
         scope.put(v.name, buffer)
         return buffer
 
