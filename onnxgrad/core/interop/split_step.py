@@ -9,7 +9,7 @@ from typing import Any
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.compile.plan import make_plan
+from onnxgrad.core.compile.cut import exchanged, is_applied
 from onnxgrad.core.interop.onnx_export import Values, as_variables
 from onnxgrad.core.interop.training_step import (
     Fetch,
@@ -21,7 +21,6 @@ from onnxgrad.core.interop.training_step import (
     stem_of,
     with_manifest,
 )
-from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
@@ -88,41 +87,25 @@ def save_split_training_step(
 
 
 def _split(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> tuple[Graph, Graph, Values, Manifest]:
-    applied = [new for new in program.updates.values() if _is_applied(new)]
+    applied = [new for new in program.updates.values() if is_applied(new)]
     if not applied:
         raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
-    exchanged = _exchanged(program, applied)
-    forward = [new for new in program.updates.values() if not _is_applied(new)]
+    between_models = exchanged(program, applied)
+    forward = [new for new in program.updates.values() if not is_applied(new)]
     fetched = as_variables(program, fetch)
     part = partial(compile, provider=lowering, state_as_inputs=True, updates=False, ordered=True)
-    first = part(program, [*fetched, *exchanged, *forward])
-    second = part(program, applied, given=exchanged)
+    first = part(program, [*fetched, *between_models, *forward])
+    second = part(program, applied, given=between_models)
     held = scope or first.scope
     described = describe(first, PresentValues(first.inputs, held))
-    between = {first.name(v) for v in exchanged} - {first.name(v) for v in fetched}
+    between = {first.name(v) for v in between_models} - {first.name(v) for v in fetched}
     described["fetches"] = [entry for entry in described["fetches"] if entry["name"] not in between]
     manifest = {
         "gradients": described,
         "apply": describe(second, PresentValues(second.inputs, held)),
-        "exchange": [{"gradient": v.name, "parameter": _parameter_of(program, v)} for v in exchanged],
+        "exchange": [{"gradient": v.name, "parameter": _parameter_of(program, v)} for v in between_models],
     }
     return first, second, PresentValues([*first.inputs, *second.inputs], held), manifest
-
-
-def _is_applied(new: Variable) -> bool:
-    return new.op is not None and new.op.role is Role.OPTIMIZE
-
-
-def _exchanged(program: Program, applied: list[Variable]) -> list[Variable]:
-    """What the optimizer's operators read of the passes before them: the gradients."""
-    plan = make_plan(program, applied)
-    found: dict[Variable, None] = {}
-    for op in plan.operators:
-        if op.role is Role.OPTIMIZE:
-            for v in op.operands():
-                if v is not None and v.op is not None and v.op.role is not Role.OPTIMIZE and not v.persistable and v.value is None:
-                    found[plan.resolve(v)] = None
-    return list(found)
 
 
 def _parameter_of(program: Program, gradient: Variable) -> str | None:

@@ -11,7 +11,7 @@ import numpy as np
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentTypeError, ExecutionError
 
-__all__ = ["array_of", "is_plain", "value_of", "view_of"]
+__all__ = ["array_of", "is_plain", "value_of", "value_on", "view_of"]
 
 Array = np.ndarray[Any, Any]
 _WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16}
@@ -64,15 +64,20 @@ def value_of(array: Array, device: str = "cpu", index: int = 0) -> Any:
     Raises:
         ArgumentTypeError: if onnxruntime takes no such elements.
     """
+    return value_on(np.array(array, order="C"), device, index)
+
+
+def value_on(array: Array, device: str = "cpu", index: int = 0) -> Any:
+    """An OrtValue on the memory of an array, if it is to be in main memory; the rest as ``value_of``."""
     import onnxruntime
 
-    copy, kind = np.array(array, order="C"), dtype_of(array.dtype)
+    kind = dtype_of(array.dtype)
     if kind.name not in _NAMES.values():
-        return onnxruntime.OrtValue.ortvalue_from_numpy(copy, device, index)
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array, device, index)
     make = getattr(onnxruntime.OrtValue, "ortvalue_from_numpy_with_onnx_type", None)
     if make is None:
         raise ArgumentTypeError(f"this onnxruntime takes no {kind.name} from Python. Cast it to float32, or use a newer one.")
-    words = copy.view(_WORDS[copy.dtype.itemsize])
+    words = array.view(_WORDS[array.dtype.itemsize])
     value = make(words, kind.number)
     value._holds = words  # it is on their memory
     return value

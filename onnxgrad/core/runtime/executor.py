@@ -14,11 +14,12 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable, present_value
+from onnxgrad.core.runtime.application import Application
 from onnxgrad.core.runtime.binding import DoubleBinding
 from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.runtime.places import Place, place_of
-from onnxgrad.core.runtime.session_cache import Prepared, SessionCache, prepare
-from onnxgrad.errors import ArgumentTypeError, ExecutionError, FeedError, FetchError
+from onnxgrad.core.runtime.session_cache import CutStep, Prepared, SessionCache, prepare
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError, FeedError, FetchError
 
 __all__ = ["Executor"]
 
@@ -34,12 +35,15 @@ class Executor:
         threads: threads within an operator; None for onnxruntime's choice. Tiny graphs run fastest on 1.
         cache: folder for graphs as onnxruntime has optimised them, so that the next process starts large programs in a
             fraction of the time. Files of other programs and versions of onnxruntime do no harm. On a CUDAPlace it has no effect.
-
+        memory: ``"low"`` for training steps that hold one copy of weights and optimizer state instead of two, and gradients: they are
+            computed first and then applied in parts. CPU only. What fails while they are computed leaves the state as it was; if
+            applying them fails, the rest of the step is applied before anybody reads the state.
         shapes: for how many shapes of the feed a training step that convolves images gets a session of its own, in which their
             number is known and which runs faster; each holds its own activations. 0 for one session for all.
 
     Raises:
         ArgumentTypeError: if ``place`` is not a place.
+        ArgumentError: if ``memory`` is another word, or the place is not the CPU.
 
     Example:
         >>> x = static.data("x", [None, 2])
@@ -49,11 +53,21 @@ class Executor:
     """
 
     def __init__(
-        self, place: Place | None = None, *, threads: int | None = None, cache: str | Path | None = None, shapes: int = 4
+        self,
+        place: Place | None = None,
+        *,
+        threads: int | None = None,
+        cache: str | Path | None = None,
+        shapes: int = 4,
+        memory: str | None = None,
     ) -> None:
         self.place = place_of(place)
+        if memory not in (None, "low"):
+            raise ArgumentError(f"memory is 'low' or None, not {memory!r}.")
+        if memory is not None and self.place.device != "cpu":
+            raise ArgumentError("memory='low' is for the CPU. Leave it out on a CUDAPlace.")
         self.threads = threads
-        self._sessions = SessionCache(None if cache is None else Path(cache), shapes)
+        self._sessions = SessionCache(None if cache is None else Path(cache), shapes, memory is not None)
         self._closed = False
 
     def close(self) -> None:
@@ -125,7 +139,10 @@ class Executor:
         else:
             prepared = self._sessions.get(program, fetches, self.place, self.threads, feed)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
-        if prepared.takes_turns:
+        if prepared.rest is not None:
+            with scope.lock:
+                fetched, state = self._run_in_parts(prepared, prepared.rest, feeds, scope, return_numpy)
+        elif prepared.takes_turns:
             with scope.lock:
                 bound = self._bind(prepared, scope, return_numpy)
                 fetched, state = _run(prepared, bound, feeds, scope)
@@ -144,7 +161,39 @@ class Executor:
                 for buffer in read:
                     buffer.release()
             scope.swap([(name, state[output]) for name, output in prepared.replaced])
-        return [_given(fetched, state, name, return_numpy, name in prepared.reused) for name in prepared.fetch_names]
+        names = prepared.fetch_names[: len(fetches)]
+        return [_given(fetched, state, name, return_numpy, name in prepared.reused) for name in names]
+
+    def _run_in_parts(
+        self, prepared: Prepared, rest: CutStep, feeds: list[tuple[str, Any]], scope: Scope, return_numpy: bool
+    ) -> tuple[dict[str, Any], dict[str, Buffer]]:
+        """Compute gradients, then leave their application to the scope."""
+        scope.settle()
+        bound = self._bind(prepared, scope, return_numpy)
+        fetched, state = _run(prepared, bound, feeds, scope)
+        # Its gradients go with the binding, instead of staying beside what the next run computes.
+        prepared.unbind(scope)
+        others = [(name, state[output]) for name, output in prepared.replaced]
+        gradients = rest.cut.gradients
+        named = zip(gradients, prepared.fetch_names[-len(gradients) :] if gradients else (), strict=True)
+        values = {v: (fetched[name] if name in fetched else state[name].value) for v, name in named}
+        if rest.first is not None:
+            bound_first = self._bind(rest.first, scope, return_numpy=False)
+            given = [(v.name, values[rest.read[v.name]]) for v in rest.first.feeds]
+            shared, small = _run(rest.first, bound_first, given, scope)
+            rest.first.unbind(scope)
+            others += [(name, small[output]) for name, output in rest.first.replaced]
+            values |= {
+                v: shared[name] if name in shared else small[name].value for v, name in zip(rest.cut.shared, rest.first.fetch_names)
+            }
+        buffers = {v.name: self._on_device(scope, v) for v in rest.state}
+        application = Application(rest.parts, buffers, values, others, scope, rest.rooms(scope))
+        try:
+            scope.leave(application)
+        except Exception as error:
+            done = "is applied in part; the rest is applied before the state is read" if application.has_begun else "is not applied"
+            raise ExecutionError(f"onnxruntime failed while applying gradients: {error}. The step {done}.") from error
+        return fetched, state
 
     def _bind(self, prepared: Prepared, scope: Scope, return_numpy: bool) -> DoubleBinding:
         """The binding of a run, with its state bound."""
@@ -178,7 +227,9 @@ def _run(
     binding = bound.binding
     try:
         for name, value in feeds:
-            if is_plain(value):
+            if not isinstance(value, np.ndarray):
+                binding.bind_ortvalue_input(name, value)
+            elif is_plain(value):
                 binding.bind_cpu_input(name, value)
             else:
                 binding.bind_ortvalue_input(name, value_of(value))
