@@ -88,10 +88,10 @@ def cut_step(program: Program) -> Cut | None:
         for operand in op.operands():
             if operand is None:
                 continue
-            v = plan.resolve(operand)
-            if v in parts.known:
-                parts.join({*found, v})
-            leads[v] = leads.get(v, set()) | found
+            read = plan.resolve(operand)
+            if read in parts.known:
+                parts.join({*found, read})
+            leads[read] = leads.get(read, set()) | found
     made = {v for op in operators for v in op.outputs if v is not None}
     shared = dict.fromkeys(
         v
@@ -100,7 +100,6 @@ def cut_step(program: Program) -> Cut | None:
         if v in made and leads.get(v) == {None} and any(o is not None and leads.get(o, {None}) != {None} for o in op.outputs)
     )
     small = [new for v, new in applied.items() if is_small(v)]
-    # A new value of large state that is computed before all parts, or is another's, is returned from there.
     gradients = exchanged(program, list(applied.values()))
     others = [new for new in program.updates.values() if not is_applied(new)]
     return Cut(gradients, others, list(shared), list(dict.fromkeys(small)), parts.found())

@@ -50,7 +50,7 @@ def view_of(value: Any) -> Array:
     """
     name = _NAMES.get(value.data_type())
     if name is None:
-        return value.numpy() if value.device_name() == "cpu" else array_of(value)  # type: ignore[no-any-return]
+        return value.numpy() if value.device_name() == "cpu" else array_of(value)
     if value.device_name() != "cpu":
         raise ExecutionError(f"onnxruntime does not hand over a {value.data_type()} on {value.device_name()}. Cast it first.")
     dtype, shape = dtype_of(name).numpy, tuple(value.shape())

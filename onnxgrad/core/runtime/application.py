@@ -1,7 +1,7 @@
 """Applying gradients in parts, so that one copy of the state is held: ``Executor(memory="low")``.
 
-A part is a pure function of the state before the step, of gradients and of a few shared values. What it computes is copied over the state
-after it has been computed, so a part that fails has changed nothing, and can be computed again. A part of elementwise operators is
+A part is a pure function of the state before the step, of gradients and of a few shared values. What it gives is copied over the
+state once it is there, so a part that fails has changed nothing, and can be computed again. A part of elementwise operators is
 computed a piece of its tensors at a time, by one graph for all tensors that are treated alike.
 """
 
@@ -23,53 +23,18 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.denormals import FloatingPointMode
+from onnxgrad.errors import ExecutionError
 
 __all__ = ["Application", "Part", "Rooms", "make_parts"]
 
 PIECE = 2**18
 """Elements of a tensor that are computed at a time: what they take stays in a processor's cache."""
 
-_ELEMENTWISE = frozenset(
-    [
-        "Abs",
-        "Add",
-        "And",
-        "Cast",
-        "Ceil",
-        "Clip",
-        "Div",
-        "Equal",
-        "Erf",
-        "Exp",
-        "Floor",
-        "Greater",
-        "GreaterOrEqual",
-        "Identity",
-        "IsInf",
-        "IsNaN",
-        "Less",
-        "LessOrEqual",
-        "Log",
-        "Max",
-        "Mean",
-        "Min",
-        "Mul",
-        "Neg",
-        "Not",
-        "Or",
-        "Pow",
-        "Reciprocal",
-        "Round",
-        "Sigmoid",
-        "Sign",
-        "Sqrt",
-        "Sub",
-        "Sum",
-        "Tanh",
-        "Where",
-        "Xor",
-    ]
-)
+_ELEMENTWISE = frozenset({
+    "Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Equal", "Erf", "Exp", "Floor", "Greater", "GreaterOrEqual", "Identity",
+    "IsInf", "IsNaN", "Less", "LessOrEqual", "Log", "Max", "Mean", "Min", "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal", "Round",
+    "Sigmoid", "Sign", "Sqrt", "Sub", "Sum", "Tanh", "Where", "Xor",
+})  # fmt: skip
 
 
 class Part(NamedTuple):
@@ -251,6 +216,7 @@ class Application:
 
     Attributes:
         has_begun: whether anything is in place.
+        bindings: whatever the values' memory belongs to.
     """
 
     def __init__(
@@ -267,12 +233,21 @@ class Application:
         self._at = _Place(0, 0, None)
         self._gradient: tuple[Variable | None, list[Any]] = (None, [])
         self.has_begun = False
+        self.bindings: Sequence[object] = ()
 
     def finish(self) -> None:
-        """Compute what is left and put it in place; called by the scope, which is then this one's alone."""
-        with FloatingPointMode(flushes=True):
-            while self._at.part < len(self._parts):
-                self._go_on(self._parts[self._at.part])
+        """Compute what is left and put it in place; called by the scope, which is then this one's alone.
+
+        Raises:
+            ExecutionError: if onnxruntime fails.
+        """
+        try:
+            with FloatingPointMode(flushes=True):
+                while self._at.part < len(self._parts):
+                    self._go_on(self._parts[self._at.part])
+        except Exception as error:
+            done = "is applied in part; the rest is applied before the state is read" if self.has_begun else "is not applied"
+            raise ExecutionError(f"onnxruntime failed while applying gradients: {error}. The step {done}.") from error
         self._scope.swap(self._others)
 
     def _go_on(self, part: Part) -> None:

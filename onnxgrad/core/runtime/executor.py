@@ -35,9 +35,9 @@ class Executor:
         threads: threads within an operator; None for onnxruntime's choice. Tiny graphs run fastest on 1.
         cache: folder for graphs as onnxruntime has optimised them, so that the next process starts large programs in a
             fraction of the time. Files of other programs and versions of onnxruntime do no harm. On a CUDAPlace it has no effect.
-        memory: ``"low"`` for training steps that hold one copy of weights and optimizer state instead of two, and gradients: they are
-            computed first and then applied in parts. CPU only. What fails while they are computed leaves the state as it was; if
-            applying them fails, the rest of the step is applied before anybody reads the state.
+        memory: ``"low"`` for training steps that hold one copy of weights and optimizer state instead of two: gradients are
+            computed first, and then applied in parts. On the CPU only. What fails while gradients are computed leaves the state as
+            it was; if applying them fails, the rest of the step is applied before anybody reads the state.
         shapes: for how many shapes of the feed a training step that convolves images gets a session of its own, in which their
             number is known and which runs faster; each holds its own activations. 0 for one session for all.
 
@@ -169,30 +169,32 @@ class Executor:
     ) -> tuple[dict[str, Any], dict[str, Buffer]]:
         """Compute gradients, then leave their application to the scope."""
         scope.settle()
-        bound = self._bind(prepared, scope, return_numpy)
-        fetched, state = _run(prepared, bound, feeds, scope)
-        # Its gradients go with the binding, instead of staying beside what the next run computes.
-        prepared.unbind(scope)
+        fetched: dict[str, Any] = {}
+        state: dict[str, Buffer] = {}
+        bindings = []
+        if prepared.session is not None:
+            bindings.append(self._bind(prepared, scope, return_numpy))
+            fetched, state = _run(prepared, bindings[0], feeds, scope)
+            # Its gradients go with the binding, instead of staying beside what the next run computes.
+            prepared.unbind(scope)
         others = [(name, state[output]) for name, output in prepared.replaced]
-        gradients = rest.cut.gradients
-        named = zip(gradients, prepared.fetch_names[-len(gradients) :] if gradients else (), strict=True)
-        values = {v: (fetched[name] if name in fetched else state[name].value) for v, name in named}
+        names = prepared.fetch_names[len(prepared.fetch_names) - len(rest.cut.gradients) :]
+        values = {
+            v: fetched[name] if name in fetched else state[name].value for v, name in zip(rest.cut.gradients, names, strict=True)
+        }
         if rest.first is not None:
-            bound_first = self._bind(rest.first, scope, return_numpy=False)
+            bindings.append(self._bind(rest.first, scope, return_numpy=False))
             given = [(v.name, values[rest.read[v.name]]) for v in rest.first.feeds]
-            shared, small = _run(rest.first, bound_first, given, scope)
+            shared, small = _run(rest.first, bindings[-1], given, scope)
             rest.first.unbind(scope)
             others += [(name, small[output]) for name, output in rest.first.replaced]
-            values |= {
-                v: shared[name] if name in shared else small[name].value for v, name in zip(rest.cut.shared, rest.first.fetch_names)
-            }
+            for v, name in zip(rest.cut.shared, rest.first.fetch_names, strict=True):
+                values[v] = shared[name] if name in shared else small[name].value
         buffers = {v.name: self._on_device(scope, v) for v in rest.state}
         application = Application(rest.parts, buffers, values, others, scope, rest.rooms(scope))
-        try:
-            scope.leave(application)
-        except Exception as error:
-            done = "is applied in part; the rest is applied before the state is read" if application.has_begun else "is not applied"
-            raise ExecutionError(f"onnxruntime failed while applying gradients: {error}. The step {done}.") from error
+        # Up to onnxruntime 1.28 what a binding returns is the binding's.
+        application.bindings = bindings
+        scope.leave(application)
         return fetched, state
 
     def _bind(self, prepared: Prepared, scope: Scope, return_numpy: bool) -> DoubleBinding:

@@ -52,6 +52,7 @@ class Prepared:
     """A session, what flows in and out of it, and how it is bound to scopes.
 
     Attributes:
+        session: None if there is nothing to compute but what ``rest`` does.
         feeds: inputs that are fed.
         state: names and variables of the inputs that a scope holds.
         replaces, replaced: the state that a run gives new values; names and outputs of it.
@@ -79,7 +80,7 @@ class Prepared:
         fetched = {graph.name(v): graph.of(v) for v in fetches}
         self._small = [v for name, v in fetched.items() if 0 < _size(v) < _LARGE and name not in state_names]
         self.reused = {v.name for v in self._small} if self.takes_turns else set()
-        self._outputs = [output.name for output in session.get_outputs()]
+        self._outputs = [output.name for output in session.get_outputs()] if session is not None else []
         self._device = (place.device, place.index)
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
 
@@ -128,7 +129,8 @@ def prepare(
         graph = compile(program, outputs, provider, dict(shapes), state_as_inputs=True, updates=False, ordered=True)
         computed = {graph.of(v) for v in rest.cut.others}
         graph.updates = {v: new for v, new in graph.updates.items() if new in computed}
-    return Prepared(_open(graph, place, threads, saved, stops_spinning=bool(shapes)), graph, fetches, place, rest)
+    session = _open(graph, place, threads, saved, stops_spinning=bool(shapes)) if graph.outputs else None
+    return Prepared(session, graph, fetches, place, rest)
 
 
 class CutStep:
@@ -146,7 +148,8 @@ class CutStep:
             self.read = {graph.name(v): v for v in cut.gradients}
         self.parts = make_parts(program, cut, place.device, partial(_open_message, place, threads))
         variables = program.global_block().vars
-        self.state = [variables[name] for name in dict.fromkeys(name for part in self.parts for _, name in part.state)]
+        names = dict.fromkeys(name for part in self.parts for _, name in [*part.state, *part.replaces])
+        self.state = [variables[name] for name in names]
         self._rooms: weakref.WeakKeyDictionary[Scope, Rooms] = weakref.WeakKeyDictionary()
 
     def rooms(self, scope: Scope) -> Rooms:
