@@ -117,6 +117,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         checkpoints="auto" if settings.get("recompute") else None,
         memory_budget=settings.get("memory_budget"),
         sizes=_sizes(program, settings) if settings.get("recompute") or settings.get("memory_budget") else None,
+        memory=settings.get("memory"),
         threads=settings["threads"],
     )
 

@@ -102,6 +102,11 @@ def _add_memory(group: Any) -> None:
         metavar="SIZE",
         help="memory for activations and gradients, such as 2GB; recomputes what does not fit",
     )
+    group.add_argument(
+        "--memory",
+        choices=("low",),
+        help="low: hold one copy of weights and optimizer state instead of two; gradients are computed, then applied in parts",
+    )
     add_sizes(group)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -35,7 +35,24 @@ def save_checkpoint(
         NotInitialized: if a variable has no value yet.
         TrainingError: if the file cannot be written; an old file of that name is then untouched.
     """
-    write_tensors(path, {v.name: np.asarray(v.get_value(scope)) for v in _state(program)}, metadata)
+    write_tensors(path, _Values(program, scope), metadata)
+
+
+class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
+    """The values of a program's state as they are now, each read when it is asked for, and not kept."""
+
+    def __init__(self, program: Programs, scope: Scope | None) -> None:
+        self._state = {v.name: v for v in _state(program)}
+        self._now = (scope or _as_list(program)[0].active_scope()).copy()
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        return np.asarray(self._state[name].get_value(self._now))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state)
+
+    def __len__(self) -> int:
+        return len(self._state)
 
 
 def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = None) -> None:

@@ -84,6 +84,7 @@ class Trainer:
             memory and more time.
         memory_budget: bytes that the results and gradients of a step may take; as little as possible is recomputed.
         sizes: of unknown dimensions, for these two: see ``append_backward``. ``{"batch": 64}`` is often enough.
+        memory: ``"low"`` to hold one copy of weights and optimizer state instead of two: see ``Executor``.
         place: ``CPUPlace()`` or ``CUDAPlace(i)``.
         threads: threads within an operator; None for onnxruntime's choice.
 
@@ -122,6 +123,7 @@ class Trainer:
         checkpoints: Checkpoints = None,
         memory_budget: int | None = None,
         sizes: SizesGiven = None,
+        memory: str | None = None,
         place: Any = None,
         threads: int | None = None,
     ) -> None:
@@ -148,7 +150,7 @@ class Trainer:
             self._append(ema, kept)
         self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics]
         self.remarks += [*said, *kept_tables(self.program)]
-        self.executor = Executor(place, threads=threads)
+        self.executor = Executor(place, threads=threads, memory=memory)
         self._begin()
 
     # Building --------------------------------------------------------------------------------------------------------

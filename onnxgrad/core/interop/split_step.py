@@ -9,7 +9,7 @@ from typing import Any
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.compile.plan import make_plan
+from onnxgrad.core.compile.cut import exchanged, is_applied
 from onnxgrad.core.interop.loss_share import Share, share_of
 from onnxgrad.core.interop.onnx_export import Values, as_variables
 from onnxgrad.core.interop.training_step import (
@@ -70,7 +70,7 @@ def to_split_training_step(
     Example:
         >>> gradients, apply, manifest = to_split_training_step(program, [loss])  # doctest: +SKIP
     """
-    first, second, values, manifest = _split(program, fetch, scope, lowering, (loss, loss_weight, batch_norm))
+    first, second, values, manifest = _split(program, fetch, scope, lowering, loss, loss_weight, batch_norm)
     for graph in (first, second):
         graph.initializers += [v for v in graph.inputs if v in values]
     models = [with_manifest(graph, values, manifest) for graph in (first, second)]
@@ -103,7 +103,7 @@ def save_split_training_step(
     Example:
         >>> manifest = save_split_training_step(program, "out/step", [loss])  # doctest: +SKIP
     """
-    first, second, values, manifest = _split(program, fetch, scope, lowering, (loss, loss_weight, batch_norm))
+    first, second, values, manifest = _split(program, fetch, scope, lowering, loss, loss_weight, batch_norm)
     stem = stem_of(path)
     parts = [manifest["gradients"], manifest["apply"]]
     locate([entry for part in parts for entry in part["state"] + part["constants"]])
@@ -115,37 +115,43 @@ def save_split_training_step(
 
 
 def _split(
-    program: Program, fetch: Fetch, scope: Any, lowering: str | None, choices: tuple[Any, Any, str | None]
+    original: Program,
+    fetch: Fetch,
+    scope: Any,
+    lowering: str | None,
+    loss: Variable | str | None,
+    loss_weight: Variable | str | None,
+    batch_norm: str | None,
 ) -> tuple[Graph, Graph, Values, Manifest]:
-    copy, twins = program.clone_with_variables()
+    program, twins = original.clone_with_variables()
 
-    def chosen(given: Fetch) -> list[Variable]:
-        return [twins[v] for v in as_variables(program, given)]
+    def copies(given: Fetch) -> list[Variable]:
+        return [twins[v] for v in as_variables(original, given)]
 
-    fetched, loss, batch_norm = chosen(fetch), None if choices[0] is None else chosen([choices[0]])[0], choices[2]
-    weight = choices[1] if choices[1] is None or _is_sum(choices[1]) else chosen([choices[1]])[0]
-    program = copy
-    applied = [new for new in program.updates.values() if _is_applied(new)]
+    fetched = copies(fetch)
+    loss = None if loss is None else copies(loss)[0]
+    weight = loss_weight if loss_weight is None or _is_sum(loss_weight) else copies(loss_weight)[0]
+    applied = [new for new in program.updates.values() if is_applied(new)]
     if not applied:
         raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
     _check_batch_norm(program, batch_norm)
     share = _share(program, fetched, loss, weight)
-    exchanged = _exchanged(program, applied)
-    forward = [new for new in program.updates.values() if not _is_applied(new)]
+    between_models = exchanged(program, applied)
+    forward = [new for new in program.updates.values() if not is_applied(new)]
     part = partial(compile, provider=lowering, state_as_inputs=True, updates=False, ordered=True)
     weights = [] if share.weight is None else [share.weight]
-    first = part(program, [*fetched, *exchanged, *weights, *forward])
-    second = part(program, applied, given=exchanged)
+    first = part(program, [*fetched, *between_models, *weights, *forward])
+    second = part(program, applied, given=between_models)
     held = scope or first.scope
     described = describe(first, PresentValues(first.inputs, held))
-    between = {first.name(v) for v in (*exchanged, *weights)} - {first.name(v) for v in fetched}
+    between = {first.name(v) for v in (*between_models, *weights)} - {first.name(v) for v in fetched}
     described["fetches"] = [entry for entry in described["fetches"] if entry["name"] not in between]
     for entry in described["state"]:
         entry["statistic"] = entry["dtype"].startswith(("float", "bfloat"))
     manifest = {
         "gradients": described,
         "apply": describe(second, PresentValues(second.inputs, held)),
-        "exchange": [{"gradient": v.name, "parameter": _parameter_of(program, v)} for v in exchanged],
+        "exchange": [{"gradient": v.name, "parameter": _parameter_of(program, v)} for v in between_models],
         "reduction": share.reduction,
         "weight": None if share.weight is None else first.name(share.weight),
     }
@@ -184,22 +190,6 @@ def _share(program: Program, fetched: list[Variable], loss: Variable | None, wei
             raise ArgumentError(f"{len(found)} variables may be the loss of this program. Say which by loss=.")
         (loss,) = found
     return share_of(loss, Builder(program.global_block(), key="loss_weight"))
-
-
-def _is_applied(new: Variable) -> bool:
-    return new.op is not None and new.op.role is Role.OPTIMIZE
-
-
-def _exchanged(program: Program, applied: list[Variable]) -> list[Variable]:
-    """What the optimizer's operators read of the passes before them: the gradients."""
-    plan = make_plan(program, applied)
-    found: dict[Variable, None] = {}
-    for op in plan.operators:
-        if op.role is Role.OPTIMIZE:
-            for v in op.operands():
-                if v is not None and v.op is not None and v.op.role is not Role.OPTIMIZE and not v.persistable and v.value is None:
-                    found[plan.resolve(v)] = None
-    return list(found)
 
 
 def _parameter_of(program: Program, gradient: Variable) -> str | None:

@@ -14,10 +14,11 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable, present_value
+from onnxgrad.core.runtime.application import Application
 from onnxgrad.core.runtime.binding import DoubleBinding
 from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.runtime.places import Place, place_of
-from onnxgrad.core.runtime.session_cache import Prepared, SessionCache, prepare
+from onnxgrad.core.runtime.session_cache import CutStep, Prepared, SessionCache, prepare
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError, FeedError, FetchError
 
 __all__ = ["Executor"]
@@ -34,7 +35,9 @@ class Executor:
         threads: threads within an operator; None for onnxruntime's choice. Tiny graphs run fastest on 1.
         cache: folder for graphs as onnxruntime has optimised them, so that the next process starts large programs in a
             fraction of the time. Files of other programs and versions of onnxruntime do no harm. On a CUDAPlace it has no effect.
-
+        memory: ``"low"`` for training steps that hold one copy of weights and optimizer state instead of two: gradients are
+            computed first, and then applied in parts. On the CPU only. What fails while gradients are computed leaves the state as
+            it was; if applying them fails, the rest of the step is applied before anybody reads the state.
         shapes: for how many shapes of the feed a training step that convolves images gets a session of its own, in which their
             number is known and which runs faster; each holds its own activations. 0 for one session for all.
         precision: ``"full"``, or ``"fast"`` for forms of a training step that round more where they take less time. On the CPU
@@ -43,7 +46,7 @@ class Executor:
 
     Raises:
         ArgumentTypeError: if ``place`` is not a place.
-        ArgumentError: if ``precision`` is neither.
+        ArgumentError: if ``precision`` or ``memory`` is another word, or ``memory="low"`` is asked of a place that is not the CPU.
 
     Example:
         >>> x = static.data("x", [None, 2])
@@ -60,12 +63,17 @@ class Executor:
         cache: str | Path | None = None,
         shapes: int = 4,
         precision: Literal["full", "fast"] = "full",
+        memory: str | None = None,
     ) -> None:
         if precision not in ("full", "fast"):
             raise ArgumentError(f"Executor: precision is 'full' or 'fast', not {precision!r}.")
         self.place = place_of(place)
+        if memory not in (None, "low"):
+            raise ArgumentError(f"memory is 'low' or None, not {memory!r}.")
+        if memory is not None and self.place.device != "cpu":
+            raise ArgumentError("memory='low' is for the CPU. Leave it out on a CUDAPlace.")
         self.threads = threads
-        self._sessions = SessionCache(None if cache is None else Path(cache), shapes, precision == "fast")
+        self._sessions = SessionCache(None if cache is None else Path(cache), shapes, precision == "fast", memory is not None)
         self._closed = False
 
     def close(self) -> None:
@@ -137,7 +145,10 @@ class Executor:
         else:
             prepared = self._sessions.get(program, fetches, self.place, self.threads, feed)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
-        if prepared.takes_turns:
+        if prepared.rest is not None:
+            with scope.lock:
+                fetched, state = self._run_in_parts(prepared, prepared.rest, feeds, scope, return_numpy)
+        elif prepared.takes_turns:
             with scope.lock:
                 bound = self._bind(prepared, scope, return_numpy)
                 fetched, state = _run(prepared, bound, feeds, scope)
@@ -156,7 +167,41 @@ class Executor:
                 for buffer in read:
                     buffer.release()
             scope.swap([(name, state[output]) for name, output in prepared.replaced])
-        return [_given(fetched, state, name, return_numpy, name in prepared.reused) for name in prepared.fetch_names]
+        names = prepared.fetch_names[: len(fetches)]
+        return [_given(fetched, state, name, return_numpy, name in prepared.reused) for name in names]
+
+    def _run_in_parts(
+        self, prepared: Prepared, rest: CutStep, feeds: list[tuple[str, Any]], scope: Scope, return_numpy: bool
+    ) -> tuple[dict[str, Any], dict[str, Buffer]]:
+        """Compute gradients, then leave their application to the scope."""
+        scope.settle()
+        fetched: dict[str, Any] = {}
+        state: dict[str, Buffer] = {}
+        bindings = []
+        if prepared.session is not None:
+            bindings.append(self._bind(prepared, scope, return_numpy))
+            fetched, state = _run(prepared, bindings[0], feeds, scope)
+            # Its gradients go with the binding, instead of staying beside what the next run computes.
+            prepared.unbind(scope)
+        others = [(name, state[output]) for name, output in prepared.replaced]
+        names = prepared.fetch_names[len(prepared.fetch_names) - len(rest.cut.gradients) :]
+        values = {
+            v: fetched[name] if name in fetched else state[name].value for v, name in zip(rest.cut.gradients, names, strict=True)
+        }
+        if rest.first is not None:
+            bindings.append(self._bind(rest.first, scope, return_numpy=False))
+            given = [(v.name, values[rest.read[v.name]]) for v in rest.first.feeds]
+            shared, small = _run(rest.first, bindings[-1], given, scope)
+            rest.first.unbind(scope)
+            others += [(name, small[output]) for name, output in rest.first.replaced]
+            for v, name in zip(rest.cut.shared, rest.first.fetch_names, strict=True):
+                values[v] = shared[name] if name in shared else small[name].value
+        buffers = {v.name: self._on_device(scope, v) for v in rest.state}
+        application = Application(rest.parts, buffers, values, others, scope, rest.rooms(scope))
+        # Up to onnxruntime 1.28 what a binding returns is the binding's.
+        application.bindings = bindings
+        scope.leave(application)
+        return fetched, state
 
     def _bind(self, prepared: Prepared, scope: Scope, return_numpy: bool) -> DoubleBinding:
         """The binding of a run, with its state bound."""
@@ -175,7 +220,7 @@ class Executor:
                 return held
             held = array_of(held.value)
         array = held if held is not None else present_value(scope, v)
-        buffer = Buffer(value_of(array, self.place.device, self.place.index))
+        buffer = Buffer(value_of(array, self.place.device, self.place.index), v.value if held is None else None)
         scope.put(v.name, buffer)
         return buffer
 
@@ -190,7 +235,9 @@ def _run(
     binding = bound.binding
     try:
         for name, value in feeds:
-            if is_plain(value):
+            if not isinstance(value, np.ndarray):
+                binding.bind_ortvalue_input(name, value)
+            elif is_plain(value):
                 binding.bind_cpu_input(name, value)
             else:
                 binding.bind_ortvalue_input(name, value_of(value))
