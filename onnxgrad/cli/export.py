@@ -3,6 +3,7 @@
 examples:
   onnxgrad export run/ --inference tuned.onnx
   onnxgrad export run/ --inference small.onnx --fold
+  onnxgrad export run/ --inference quantised.onnx --observe train.npz
   onnxgrad export run/ --checkpoint last --training-step step.onnx
   onnxgrad export run/ --training-step step.onnx --lowering cpu
   onnxgrad export run/ --adapters adapters.safetensors
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", default="best", help="best (default), last, or the path of a checkpoint")
     parser.add_argument("--inference", metavar="FILE.onnx", help="write the inference model with its trained weights")
     parser.add_argument("--fold", action="store_true", help="fold BatchNormalization into the layers before it")
+    parser.add_argument("--observe", metavar="DATA.npz", help="set the scales of a QDQ file by what these inputs give")
     parser.add_argument("--training-step", metavar="FILE.onnx", help="write one training step, and its manifest as .json")
     add_lowering(parser, "the training step")
     parser.add_argument("--adapters", metavar="FILE.safetensors", help="write only the LoRA adapters")
@@ -37,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.lowering and not options.training_step:
         raise ArgumentError("--lowering is for --training-step; the other files hold plain operators.")
+    if options.observe and not options.inference:
+        raise ArgumentError("--observe is for --inference, whose scales it sets.")
     if not (options.inference or options.training_step or options.adapters):
         raise ArgumentError("say what to write: --inference, --training-step or --adapters.")
     trainer = make_trainer(read_settings(options.folder), options.folder)
@@ -44,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     trainer.load(path)
     written = []
     if options.inference:
-        trainer.export(options.inference, fold=options.fold)
+        trainer.export(options.inference, fold=options.fold, observe=options.observe)
         written.append(options.inference)
     if options.adapters:
         save_adapters(trainer.program, options.adapters)

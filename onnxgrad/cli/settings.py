@@ -113,6 +113,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         accumulate=settings["accumulate"],
         ema=settings["ema"],
         batch_norm="train" if mode == "insert" else mode,
+        quantized=settings.get("quantized", "frozen"),  # what runs of older versions did
         seed=settings["seed"],
         checkpoints="auto" if settings.get("recompute") else None,
         memory_budget=settings.get("memory_budget"),

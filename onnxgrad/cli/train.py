@@ -28,6 +28,7 @@ from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES
 from onnxgrad.training.metrics import METRICS
 from onnxgrad.training.optimizers import optimizer_names
 from onnxgrad.training.position import epochs_done
+from onnxgrad.training.quantization import MODES as QUANTIZED
 from onnxgrad.training.schedules import SHAPES
 from onnxgrad.training.trainer import Trainer
 
@@ -143,6 +144,12 @@ def _add_choice(group: Any) -> None:
         help="frozen: normalise by the statistics of the file; train: by batch, and replace them; insert [NAME ...]: insert "
         "BatchNormalization after these layers or all convolutions (default: frozen if the file has statistics and the data less "
         f"than {MANY:,} examples or batches of less than {LARGE}, else train)",
+    )
+    group.add_argument(
+        "--quantized",
+        choices=QUANTIZED,
+        help="a file with integer weights (QDQ): train them and all scales (learned), not the scales (fixed), weights of products "
+        "on integers too (integers), or float weights alone (frozen) (default: learned, frozen beside --lora)",
     )
     group.add_argument("--dropout", type=float, metavar="RATIO", help="insert Dropout after the operators of --dropout-after")
     group.add_argument("--dropout-after", nargs="+", default=[], metavar="NAME", help="operators or tensors that Dropout follows")

@@ -5,6 +5,7 @@ from onnxgrad.training.checkpoint import load_checkpoint, save_checkpoint
 from onnxgrad.training.curves import plot_history
 from onnxgrad.training.lora import add_lora, load_adapters, merge_lora, save_adapters
 from onnxgrad.training.losses import Term
+from onnxgrad.training.quantization import train_quantized
 from onnxgrad.training.schedules import Planned
 from onnxgrad.training.surgery import cut_at, insert_dropout, replace_head
 from onnxgrad.training.ties import find_ties, tie, untie
@@ -28,5 +29,6 @@ __all__ = [
     "save_adapters",
     "save_checkpoint",
     "tie",
+    "train_quantized",
     "untie",
 ]

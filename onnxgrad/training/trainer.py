@@ -26,7 +26,7 @@ from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.accumulation import accumulating, joined
-from onnxgrad.training.batch_norm import fold_added_batch_norm, fold_batch_norm, prepare_batch_norm
+from onnxgrad.training.batch_norm import prepare_batch_norm
 from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
 from onnxgrad.training.curves import plot_history
 from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data, prefetched
@@ -34,16 +34,16 @@ from onnxgrad.training.diagnose import bad_value, bad_weight, first_bad_operator
 from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
 from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.folder import BEST, LAST, RunFolder
-from onnxgrad.training.lora import merge_lora
+from onnxgrad.training.inference import inference_model
 from onnxgrad.training.losses import Term, as_terms, attach
 from onnxgrad.training.metrics import metric_named
 from onnxgrad.training.optimizers import make_optimizer
 from onnxgrad.training.position import Position, check_schedule, position_of
 from onnxgrad.training.progress import Progress
+from onnxgrad.training.quantization import prepare_quantized
 from onnxgrad.training.run import Interrupt, Means, Plan, Row
 from onnxgrad.training.schedules import Planned, planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
-from onnxgrad.training.surgery import remove_added_dropout
 from onnxgrad.training.tensor_file import damaged, read_tensors
 from onnxgrad.training.ties import find_ties
 
@@ -79,6 +79,9 @@ class Trainer:
             holds statistics, which is right for small data; with some 10,000 examples and batches of 16 and more, ``"train"``
             adapts better. ``remarks`` says what was chosen.
         sample: inputs, as for ``predict``, for ``batch_norm="insert"``.
+        quantized: of a file with integer weights in QDQ form: ``"learned"`` to train them, and all scales, as float numbers that
+            are rounded in each step and in the export; ``"fixed"`` to leave the scales; ``"integers"`` for weights of products on
+            integers too; ``"frozen"`` for float weights alone. None for ``"learned"``, or ``"frozen"`` beside LoRA.
         seed: of the order of the data and of dropout.
         checkpoints: tensors to keep, or ``"auto"``; what lies between is recomputed in the backward pass, which takes less
             memory and more time.
@@ -119,6 +122,7 @@ class Trainer:
         ema: float | None = None,
         batch_norm: str | None = None,
         sample: Data | None = None,
+        quantized: str | None = None,
         seed: int = 0,
         checkpoints: Checkpoints = None,
         memory_budget: int | None = None,
@@ -132,6 +136,7 @@ class Trainer:
         self.program = model if isinstance(model, Program) else from_onnx(model)
         self.inputs = list(self.program.inputs)
         self.program.random_seed = seed
+        rounded = prepare_quantized(self.program, quantized)
         self.batch_norm, said = prepare_batch_norm(self.program, batch_norm, sample)
         split_statistics(self.program)
         self.inference = self.program.clone(for_test=True)
@@ -149,7 +154,7 @@ class Trainer:
         with state.fresh_names():
             self._append(ema, kept)
         self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics]
-        self.remarks += [*said, *kept_tables(self.program)]
+        self.remarks += [*rounded, *said, *kept_tables(self.program)]
         self.executor = Executor(place, threads=threads, memory=memory)
         self._begin()
 
@@ -469,7 +474,7 @@ class Trainer:
             raise DataError("there is nothing to predict: the data has no batch.")
         return {name: np.concatenate(values) for name, values in found.items()}
 
-    def export(self, path: str | Path, fold: bool = False) -> None:
+    def export(self, path: str | Path, fold: bool = False, observe: Data | None = None) -> None:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
 
         Names, metadata and dynamic dimensions are those of the model that was loaded. LoRA branches are added to their
@@ -479,14 +484,11 @@ class Trainer:
         Args:
             path: file to write.
             fold: also fold the model's own BatchNormalization, where it follows a Conv, ConvTranspose or Gemm.
+            observe: inputs, as for ``predict``: the scales of a QDQ file are set by the trained weights and by what these inputs
+                make of activations, instead of by what was learned.
         """
         with self._averaged():
-            final = merge_lora(self.inference)
-        remove_added_dropout(final)
-        fold_added_batch_norm(final)
-        if fold:
-            final = fold_batch_norm(final)
-        save_onnx(final, path)
+            save_onnx(inference_model(self.inference, fold, observe), path)
 
     def to_training_step(self, lowering: str | None = None) -> tuple[Any, dict[str, Any]]:
         """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.

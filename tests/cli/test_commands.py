@@ -16,6 +16,7 @@ from onnx import numpy_helper
 from onnx.parser import parse_model
 
 from onnxgrad.cli.main import main
+from tests.training import quantised
 from tests.training.small import data, model
 
 ROOT = Path(__file__).parents[2]
@@ -510,3 +511,30 @@ class TestTrain:
         damaged.unlink()
         damaged.write_bytes(b"nothing")
         assert "not a readable checkpoint" in command("train", "--resume", files / "run", code=1)
+
+
+class TestQuantised:
+    def test_integers_are_trained_and_written_again(self, tmp_path):
+        path = quantised.static("perceptron", tmp_path, per_channel=True)
+        np.savez(tmp_path / "d.npz", **quantised.data("perceptron"))
+        options = ["--data", tmp_path / "d.npz", "--loss", "cross_entropy", "--lr", "0.005", "--epochs", 4, "--batch-size", 16]
+        said = command("train", path, *options, "--out", tmp_path / "run")
+        assert "quantised weights, biases and scales are trained" in said
+        with (tmp_path / "run" / "history.csv").open() as file:
+            losses = [float(row["loss"]) for row in csv.DictReader(file)]
+        assert losses[-1] < 0.95 * losses[0]
+        command("export", tmp_path / "run", "--inference", tmp_path / "a.onnx")
+        command("export", tmp_path / "run", "--inference", tmp_path / "b.onnx", "--observe", tmp_path / "d.npz")
+        files = [
+            {i.name: numpy_helper.to_array(i) for i in onnx.load(p).graph.initializer}
+            for p in (path, *sorted(tmp_path.glob("?.onnx")))
+        ]
+        for file in files[1:]:
+            assert file.keys() == files[0].keys()
+            assert not np.array_equal(file["w1_quantized"], files[0]["w1_quantized"]) and file["w1_quantized"].dtype == np.int8
+        assert not np.array_equal(files[1]["m1_scale"], files[2]["m1_scale"])
+        fixed = command("train", path, *options, "--quantized", "fixed", "--out", tmp_path / "fixed")
+        assert "training 5 of 5 weights" in fixed
+        assert "is for --inference" in command("export", tmp_path / "run", "--adapters", "a", "--observe", "d.npz", code=2)
+        operators = quantised.static("perceptron", tmp_path, qdq=False)
+        assert "--quantized integers" in command("train", operators, *options, "--out", tmp_path / "other", code=2)

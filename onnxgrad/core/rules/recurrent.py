@@ -19,7 +19,7 @@ from onnxgrad.core.rules.registry import expansion
 from onnxgrad.errors import UnsupportedGradient
 
 _WEIGHTS_FIRST = range(16, 193)
-"""Batches for which a step computes R h of h as [hidden, batch], and not h R^T: onnxruntime packs the second operand anew each time."""
+"""Batches for which a step computes R h of h as [hidden, batch], not h R^T: onnxruntime packs the second operand every time."""
 
 _DEFAULT_ALPHA = {"LeakyRelu": 0.01, "HardSigmoid": 0.2, "Elu": 1.0, "ThresholdedRelu": 1.0, "Affine": 1.0, "ScaledTanh": 1.0}
 _DEFAULT_BETA = {"HardSigmoid": 0.5, "Affine": 0.0, "ScaledTanh": 1.0}
