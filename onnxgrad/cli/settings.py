@@ -27,6 +27,7 @@ SETTINGS, MODEL = "settings.json", "model.onnx"
 MANY, LARGE = 10_000, 16
 """Examples, and batches of them, from which on statistics of batches are better than those of the file."""
 _EXAMPLES = 1024
+_LAID_OUT = ("ctc", "cross_entropy")
 
 
 def read_settings(folder: str) -> dict[str, Any]:
@@ -159,10 +160,10 @@ def _sample(path: str, program: Program) -> Any:
 def _loss(settings: dict[str, Any]) -> list[Term]:
     given = settings["term"] or [(settings["loss"], settings["of"], settings["target"], "1")]
     layout = settings.get("layout")
-    if layout is not None and not any(loss == "ctc" for loss, *_ in given):
-        raise ArgumentError("--layout is for the loss ctc. Leave it out.")
+    if layout is not None and not any(loss in _LAID_OUT for loss, *_ in given):
+        raise ArgumentError("--layout is for the losses ctc and cross_entropy. Leave it out.")
     return [
-        Term(loss, output, target, _number(weight), layout=layout if loss == "ctc" else None)
+        Term(loss, output, target, _number(weight), layout=layout if loss in _LAID_OUT else None)
         for loss, output, target, weight in given
     ]
 

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_data(group: Any) -> None:
     group.add_argument("--data", metavar="FILE.npz", help="training data")
     group.add_argument("--val", metavar="FILE.npz", help="validation data, evaluated after each epoch")
-    group.add_argument("--target", default="target", help="array with the targets (default %(default)s)")
+    group.add_argument("--target", help="array with the targets (default target, for causal_lm labels)")
     group.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
     group.add_argument("--drop-last", action="store_true", help="drop the last batch if it is smaller")
     group.add_argument("--no-shuffle", action="store_true", help="do not shuffle the training data")
@@ -66,7 +66,7 @@ def _add_data(group: Any) -> None:
 
 def _add_loss(group: Any) -> None:
     group.add_argument("--loss", choices=sorted(LOSSES), help="loss to minimize")
-    group.add_argument("--of", metavar="OUTPUT", help="model output that the loss reads (default: the first)")
+    group.add_argument("--of", metavar="OUTPUT", help="model output that the loss reads (default: the first that is no cache)")
     group.add_argument(
         "--term",
         nargs=4,
@@ -75,7 +75,9 @@ def _add_loss(group: Any) -> None:
         help="instead of --loss, --of and --target: one term of a weighted sum; may be repeated",
     )
     group.add_argument(
-        "--layout", choices=LAYOUTS, help="layout of the output for ctc: N batch, T steps, C classes (default: found out)"
+        "--layout",
+        choices=LAYOUTS,
+        help="axes of the output for ctc and cross_entropy: N batch, T steps, C classes",
     )
     group.add_argument("--metric", nargs="+", choices=sorted(METRICS), default=[], help="metrics to report as well")
     group.add_argument("--optimizer", choices=optimizer_names(), default="adamw", metavar="NAME", help=", ".join(optimizer_names()))

@@ -389,7 +389,7 @@ class TestTrain:
         what = ["train", files / "m.onnx", "--data", files / "d.npz", "--target", "y", "--batch-size", "4", "--epochs", "1"]
         what += ["--out", files / "run"]
         assert "(--layout)" in command(*what, "--loss", "ctc", code=2)
-        assert "--layout is for the loss ctc" in command(*what, "--loss", "mse", "--layout", "TNC", code=2)
+        assert "--layout is for the losses ctc and cross_entropy" in command(*what, "--loss", "mse", "--layout", "TNC", code=2)
         assert "of shape [steps, batch, classes]" in command(*what, "--loss", "ctc", "--layout", "TNC")
 
     def test_an_array_that_nothing_reads_is_named(self, files):

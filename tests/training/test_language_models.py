@@ -1,0 +1,246 @@
+"""Language models in the Trainer: their loss, and inputs that follow from the words."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from onnx.parser import parse_model
+
+import onnxgrad as og
+from onnxgrad.testing import evaluate
+from onnxgrad.training import Term, Trainer, add_lora
+from onnxgrad.training.losses import attach
+
+FOLDER = Path(__file__).parents[1] / "data" / "llm_models"
+EXPECTED = json.loads((FOLDER / "expected.json").read_text())
+RNG = np.random.default_rng(3)
+
+
+def batch_of(name, rows=slice(None)):
+    with np.load(FOLDER / f"{name}.npz") as file:
+        return {key: value[rows] for key, value in file.items()}
+
+
+def log_softmax(y):
+    shifted = y - y.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def causal(y, labels):
+    """The loss in numpy, position by position"""
+    found = [
+        -log_softmax(y[row, at])[labels[row, at + 1]]
+        for row in range(y.shape[0])
+        for at in range(y.shape[1] - 1)
+        if labels[row, at + 1] != -100
+    ]
+    return np.mean(found)
+
+
+def scores(text, dims="N, S, 5", extra=""):
+    made = parse_model(f'<ir_version: 8, opset_import: ["": 17]> f (double[{dims}] x{extra}) => (double[{dims}] y) {{ {text} }}')
+    program = og.from_onnx(made)
+    program.is_oracle = True
+    program.inputs[0].stop_gradient = False
+    return program
+
+
+def slopes_agree(program, loss, feed, name="x"):
+    """Whether the gradient in float64 is that of central differences"""
+    (gradient,) = og.gradients([loss], [next(v for v in program.inputs if v.name == name)])
+    model = og.to_onnx(program, [loss, gradient])
+    value, found = evaluate(model, feed)
+    step = 1e-5
+    for index in np.ndindex(feed[name].shape):
+        up, down = (feed[name].copy() for _ in range(2))
+        up[index] += step
+        down[index] -= step
+        slope = (evaluate(model, {**feed, name: up})[0] - evaluate(model, {**feed, name: down})[0]) / (2 * step)
+        assert found[index] == pytest.approx(float(slope), abs=1e-8)
+    return float(value)
+
+
+class TestCausalLoss:
+    @pytest.mark.parametrize("dims", ["N, S, 5", "2, 4, 5", "N, S, V"])
+    @pytest.mark.parametrize("text", ["y = Identity (x)", "y = Softmax <axis = -1> (x)", "y = LogSoftmax <axis = 2> (x)"])
+    def test_value_and_gradient(self, text, dims):
+        program = scores(text, dims)
+        attached = attach(program, [Term("causal_lm")])
+        assert [v.name for v in attached.targets] == ["labels"]
+        labels = np.array([[-100, -100, 2, 4], [1, 0, 3, -100]])
+        x = RNG.normal(0, 1, (2, 4, 5))
+        assert slopes_agree(program, attached.loss, {"x": x, "labels": labels}) == pytest.approx(causal(x, labels), rel=1e-9)
+
+    def test_no_score_is_moved_or_copied(self):
+        program = scores("y = MatMul (x, w)", extra=", double[5, 5] w")
+        attached = attach(program, [Term("causal_lm")])
+        made = og.to_onnx(program, [attached.loss])
+        reads = [n.op_type for n in made.graph.node if "y" in n.input]
+        loss = next(n for n in made.graph.node if n.op_type == "SoftmaxCrossEntropyLoss")
+        assert reads == ["Reshape"]
+        assert next(n for n in made.graph.node if n.output[0] == loss.input[0]).op_type == "Reshape"
+
+    def test_half_precision_scores_are_compared_in_float32(self):
+        text = '<ir_version: 8, opset_import: ["": 17]> f (float16[N, S, 5] x) => (float16[N, S, 5] y) { y = Identity (x) }'
+        program = og.from_onnx(parse_model(text))
+        attached = attach(program, [Term("causal_lm")])
+        assert attached.loss.dtype.name == "float32"
+        x = RNG.normal(0, 1, (2, 3, 5)).astype(np.float16)
+        labels = np.array([[1, 2, 3], [0, -100, 4]])
+        (value,) = og.Executor().run(program, {"x": x, "labels": labels}, [attached.loss])
+        assert float(value) == pytest.approx(causal(x.astype(np.float64), labels), rel=1e-5)
+
+    def test_scores_of_another_rank_are_refused(self):
+        with pytest.raises(og.errors.ArgumentError, match=r"causal_lm needs scores of shape \[batch, steps, words\]"):
+            attach(scores("y = Identity (x)", "N, 5"), [Term("causal_lm")])
+        with pytest.raises(og.errors.ArgumentError, match="each word has a probability of its own"):
+            attach(scores("y = Sigmoid (x)"), [Term("causal_lm")])
+
+
+class TestClassAxis:
+    def cross_entropy(self, program, x, labels, axis, **options):
+        attached = attach(program, [Term("cross_entropy", target="labels", **options)])
+        moved = np.moveaxis(x, axis, -1)
+        wanted = -np.take_along_axis(log_softmax(moved), np.maximum(labels, 0)[..., None], -1)[..., 0][labels != -100].mean()
+        assert slopes_agree(program, attached.loss, {"x": x, "labels": labels}) == pytest.approx(wanted, rel=1e-9)
+        return attached.remarks
+
+    def test_the_axis_of_known_length_has_the_classes(self):
+        said = self.cross_entropy(scores("y = Identity (x)"), RNG.normal(0, 1, (2, 4, 5)), RNG.integers(0, 5, (2, 4)), -1)
+        assert any("lie along the last axis" in text and "--layout NCT" in text for text in said)
+
+    def test_axis_1_where_all_are_known(self):
+        said = self.cross_entropy(scores("y = Identity (x)", "2, 3, 4"), RNG.normal(0, 1, (2, 3, 4)), RNG.integers(0, 3, (2, 4)), 1)
+        assert any("lie along axis 1" in text and "--layout NTC" in text for text in said)
+
+    def test_a_layout_decides(self):
+        labels = np.array([[0, 3, -100], [1, 2, 0]])
+        self.cross_entropy(scores("y = Identity (x)", "2, 3, 4"), RNG.normal(0, 1, (2, 3, 4)), labels, -1, layout="NTC")
+        with pytest.raises(og.errors.ArgumentError, match="three axes"):
+            self.cross_entropy(scores("y = Identity (x)", "2, 3"), RNG.normal(0, 1, (2, 3)), labels, -1, layout="NTC")
+
+    def test_softmax_decides(self):
+        labels = RNG.integers(0, 4, (2, 3))
+        said = self.cross_entropy(scores("y = Softmax (x)", "2, 3, 4"), RNG.normal(0, 1, (2, 3, 4)), labels, -1)
+        assert not any("axis" in text for text in said)
+
+    def test_accuracy_of_positions(self):
+        made = parse_model(
+            '<ir_version: 8, opset_import: ["": 17]> f (float[N, S, 3] x) => (float[N, S, 3] y) <float[3] w = {9, 9, 9}> { y = Mul (x, w) }'
+        )
+        x = np.eye(3, dtype=np.float32)[[[0, 1, 2, 1], [2, 2, 0, 0]]]
+        labels = np.array([[0, 1, 0, -100], [2, 2, 0, 0]])
+        trainer = Trainer(made, loss="cross_entropy", target="labels", metrics=["accuracy"], learning_rate=0.0)
+        assert trainer.step({"x": x, "labels": labels})["accuracy"] == pytest.approx(6 / 7)
+        trainer = Trainer(made, loss="causal_lm", metrics=["accuracy"], learning_rate=0.0)
+        # What is compared is each position with the word behind it.
+        assert trainer.step({"x": x, "labels": labels})["accuracy"] == pytest.approx(2 / 5)
+
+
+def tuned(name, **options):
+    program = og.from_onnx(FOLDER / f"{name}.onnx")
+    options.setdefault("trainable", "*layernorm.weight" if name == "qwen2-fp32" else None)  # its table is its head
+    return Trainer(program, loss="causal_lm", **options)
+
+
+class TestFollowingInputs:
+    @pytest.mark.parametrize("name", ["llama-fp32", "llama-int4", "qwen2-fp32"])
+    def test_words_are_enough(self, name):
+        whole = batch_of(name)
+        trainer = tuned(name, learning_rate=0.0)
+        assert trainer.columns == ["input_ids"]
+        alone = trainer.step({"input_ids": whole["input_ids"]})["loss"]
+        assert alone == pytest.approx(EXPECTED[name]["loss"], rel=1e-5)
+        assert trainer.step({**whole, "labels": whole["input_ids"]})["loss"] == pytest.approx(alone, rel=1e-6)
+
+    def test_each_is_said_in_one_line(self):
+        said = tuned("llama-fp32").remarks
+        for text in (
+            "past_key_values.* (4 inputs) are fed as an empty cache unless the data has them.",
+            "attention_mask is 1 everywhere unless the data has it.",
+            "labels are input_ids, without what attention_mask hides, unless the data has them.",
+            "the loss reads logits; the other 4 outputs are parts of a cache.",
+        ):
+            assert said.count(text) == 1
+
+    def test_padding_changes_nothing(self):
+        """A row that is padded counts as much as it does alone"""
+        words = batch_of("llama-fp32", slice(0, 1))["input_ids"]
+        trainer = tuned("llama-fp32", learning_rate=0.0)
+        short = trainer.step({"input_ids": words[:, :5]})["loss"]
+        padded = trainer.step({"input_ids": words, "attention_mask": (np.arange(words.shape[1]) < 5)[None].astype(np.int64)})[
+            "loss"
+        ]
+        assert padded == pytest.approx(short, rel=1e-5)
+
+    def test_data_as_arrays_may_have_the_mask(self):
+        words = batch_of("llama-fp32")["input_ids"]
+        mask = np.ones_like(words)
+        mask[:, 6:] = 0
+        trainer = tuned("llama-fp32", learning_rate=0.0)
+        rows = [
+            trainer.fit(data, batch_size=2)[-1]["loss"]
+            for data in ({"input_ids": words}, {"input_ids": words, "attention_mask": mask})
+        ]
+        assert rows[0] != pytest.approx(rows[1], rel=1e-4)
+        assert rows[1] == pytest.approx(trainer.evaluate({"input_ids": words[:, :6]}, batch_size=2)["loss"], rel=1e-5)
+
+    def test_a_cache_in_the_data_is_fed(self):
+        """Two halves, the second with the cache of the first, give the words that one run gives"""
+        words = batch_of("llama-fp32", slice(0, 1))["input_ids"]
+        trainer = tuned("llama-fp32")
+        whole = trainer.predict({"input_ids": words})
+        half = trainer.predict({"input_ids": words[:, :4]})
+        cache = {name.replace("present", "past_key_values"): value for name, value in half.items() if name != "logits"}
+        rest = trainer.predict({"input_ids": words[:, 4:5], **cache})
+        np.testing.assert_allclose(rest["logits"], whole["logits"][:, 4:5], rtol=1e-4, atol=1e-5)
+
+    def test_positions(self):
+        text = '<ir_version: 8, opset_import: ["": 17]> f (int64[N, S] input_ids, int64[N, T] attention_mask, int64[N, S] position_ids) => (float[N, S, 4] y) <float[4] w = {1, 1, 1, 1}> { o = OneHot (position_ids, four, ends) y = Mul (o, w) }'
+        made = parse_model(text)
+        made.graph.initializer.extend(
+            [numpy_helper.from_array(np.array(4), "four"), numpy_helper.from_array(np.array([0, 1], np.float32), "ends")]
+        )
+        trainer = Trainer(made, loss="causal_lm", learning_rate=0.0)
+        found = trainer.predict({"input_ids": np.ones((1, 4), np.int64), "attention_mask": np.array([[0, 1, 1, 1]])})
+        assert found["y"].argmax(-1).tolist() == [[0, 0, 1, 2]]
+
+    def test_labels_that_are_all_ignored_are_refused(self):
+        words = batch_of("llama-fp32")["input_ids"]
+        with pytest.raises(og.errors.DataError, match="holds no word to predict"):
+            tuned("llama-fp32").step({"input_ids": words, "labels": np.full_like(words, -100)})
+
+    def test_a_cache_of_unknown_size_is_named(self):
+        made = onnx.load(FOLDER / "llama-fp32.onnx")
+        for v in made.graph.input:
+            if v.name == "past_key_values.0.key":
+                v.type.tensor_type.shape.dim[1].dim_param = "heads"
+        trainer = Trainer(made, loss="causal_lm")
+        with pytest.raises(og.errors.DataError, match=r"'past_key_values.0.key'.* does not say how large a cache is"):
+            trainer.step({"input_ids": batch_of("llama-fp32")["input_ids"]})
+
+
+def test_the_outputs_are_not_fetched_where_nothing_reads_them(monkeypatch):
+    """The scores of a large vocabulary would decide the memory"""
+    trainer = tuned("llama-fp32")
+    run, fetched = trainer.executor.run, []
+
+    def spy(program, feed=None, fetch_list=None, **options):
+        fetched.append(len(fetch_list or []))
+        return run(program, feed, fetch_list, **options)
+
+    monkeypatch.setattr(trainer.executor, "run", spy)
+    trainer.step({"input_ids": batch_of("llama-fp32")["input_ids"]})
+    assert fetched == [1]
+
+
+def test_adapters_lower_the_loss():
+    program = og.from_onnx(FOLDER / "llama-fp32.onnx")
+    add_lora(program, "*attn*", rank=4)
+    trainer = Trainer(program, loss="causal_lm", learning_rate=0.01)
+    words = batch_of("llama-fp32")["input_ids"]
+    rows = trainer.fit({"input_ids": words}, epochs=8, batch_size=4)
+    assert rows[-1]["loss"] < rows[0]["loss"] - 0.1
