@@ -129,7 +129,13 @@ def _add_choice(group: Any) -> None:
     )
     group.add_argument("--lora", type=int, metavar="RANK", help="train LoRA adapters of this rank; the layers are frozen")
     group.add_argument(
-        "--lora-layers", nargs="+", default=["*"], metavar="PATTERN", help="weights that get an adapter (default: all)"
+        "--on",
+        dest="lora_layers",
+        nargs="+",
+        default=["*"],
+        metavar="PATTERN",
+        help="weights or operators that get an adapter, separated by spaces or commas, or a kind: attention, mlp, all but the "
+        "output layer (default: '*')",
     )
     group.add_argument("--head", type=int, metavar="CLASSES", help="replace the last layer by a new one, named head")
     group.add_argument("--head-at", metavar="TENSOR", help="tensor that the new layer reads")
@@ -218,6 +224,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
+    settings["lora_layers"] = [name for given in options.lora_layers for name in given.split(",") if name]
     for name in ("model", "data", "val"):
         settings[name] = None if settings[name] is None else str(Path(settings[name]).resolve())
     return options.out, settings

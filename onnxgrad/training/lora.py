@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,33 +21,27 @@ from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError, ModelError, UnknownName
+from onnxgrad.training.lora_targets import KEY, Target, chosen_targets, matrix_of
 from onnxgrad.training.surgery import insert_after, remove_unread_constants
 from onnxgrad.training.tensor_file import read_tensors, write_tensors
 
 __all__ = ["add_lora", "load_adapters", "merge_lora", "save_adapters"]
 
-KEY = "onnxgrad.lora"
 Array = np.ndarray[Any, Any]
-
-
-class _Target(NamedTuple):
-    """A layer to adapt: its operator, its weight as the operator reads it, and the name to match."""
-
-    op: Operator
-    weight: Variable
-    name: str
 
 
 @all_or_nothing
 def add_lora(
     program: Program, layers: str | Sequence[str] = "*", *, rank: int = 8, alpha: float | None = None, seed: int = 0
 ) -> list[str]:
-    """Add a low-rank branch to MatMul, Gemm and Conv layers and freeze all other weights.
+    """Add a low-rank branch to MatMul, Gemm, Conv and MatMulNBits layers and freeze all other weights.
 
     Args:
         program: a loaded program without a backward pass; it is changed.
-        layers: names or patterns of the weights to adapt, also of those in branches and loops. Quantised ones count too, under
-            the name of the integers that DequantizeLinear reads; they stay as they are. A depthwise Conv is left alone.
+        layers: names or patterns of the weights to adapt or of their operators, also of those in branches and loops; or what they
+            are for: ``"attention"``, ``"mlp"``, or ``"all"`` but the layer that makes the output. Quantised ones count too, under
+            the name of the integers that DequantizeLinear or MatMulNBits reads; they stay as they are. ``q_proj`` also names a
+            packed ``qkv_proj``, with a warning, since the adapter is for all of it. A depthwise Conv is left alone.
         rank: of the branch.
         alpha: the branch is multiplied by alpha / rank; None for 2 * rank.
         seed: of A, sampled from a normal distribution; B starts at 0, so that nothing changes at first.
@@ -62,61 +55,21 @@ def add_lora(
     """
     if rank < 1:
         raise ArgumentError(f"the rank of LoRA is at least 1, not {rank}.")
-    targets = _targets(program)
-    chosen: dict[Operator, _Target] = {}
-    for pattern in [layers] if isinstance(layers, str) else layers:
-        fitting = [t for t in targets if fnmatchcase(t.name, pattern)]
-        if not fitting:
-            known = ", ".join(t.name for t in targets[:6]) or "none"
-            raise UnknownName(f"lora: {pattern!r} fits no MatMul, Gemm or Conv weight. There are: {known}.")
-        chosen.update((t.op, t) for t in fitting)
+    chosen = chosen_targets(program, layers)
     program.metadata.setdefault(KEY, "\n".join(p.name for p in program.parameters if p.stop_gradient))
     for p in program.parameters:
         p.trainable, p.stop_gradient = False, True
     scale = (2.0 * rank if alpha is None else float(alpha)) / rank
     rng = np.random.default_rng(seed)
     names: list[str] = []
-    for target in chosen.values():
+    for target in chosen:
         names += _adapt(target, rank, scale, rng)
     return names
 
 
-def _targets(program: Program) -> list[_Target]:
-    found = []
-    for op in all_operators_of(program.global_block()):
-        if op.type not in ("MatMul", "Gemm", "Conv") or op.domain or (op.metadata and KEY in op.metadata):
-            continue
-        weight = op.inputs[1]
-        name = None if weight is None else _stored_name(weight)
-        if weight is None or name is None or weight.static_shape is None or not weight.is_float or 0 in weight.static_shape:
-            continue
-        if _is_matrix(op, weight.static_shape) and not (op.type == "Gemm" and not op.attr("alpha")):
-            found.append(_Target(op, weight, name))
-    return found
-
-
-def _is_matrix(op: Operator, shape: tuple[int, ...]) -> bool:
-    """Whether the weight is a matrix, or one for each group: one channel, as of a depthwise Conv, has no rank that could be low"""
-    if op.type != "Conv":
-        return len(shape) == 2
-    groups = op.attr("group")
-    return len(shape) > 2 and groups > 0 and shape[0] % groups == 0 and (groups == 1 or shape[1] > 1)
-
-
-def _stored_name(weight: Variable) -> str | None:
-    """Name of the stored weight behind Identity, Transpose, Cast and DequantizeLinear"""
-    while not weight.is_leaf or (weight.op is not None and weight.value is None):
-        op = weight.op
-        if op is None or op.type not in ("Identity", "Transpose", "Cast", "DequantizeLinear") or op.inputs[0] is None:
-            return None
-        weight = op.inputs[0]
-    return weight.name if weight.value is not None or isinstance(weight, Parameter) else None
-
-
-def _adapt(target: _Target, rank: int, scale: float, rng: np.random.Generator) -> list[str]:
+def _adapt(target: Target, rank: int, scale: float, rng: np.random.Generator) -> list[str]:
     op, block = target.op, target.op.block.program.global_block()
-    shape = target.weight.static_shape
-    assert shape is not None
+    shape = target.shape
     if op.type == "Conv":
         shapes = (op.attr("group") * rank, *shape[1:]), (shape[0], rank, *(1 for _ in shape[2:]))
     else:
@@ -127,13 +80,13 @@ def _adapt(target: _Target, rank: int, scale: float, rng: np.random.Generator) -
     pair = []
     for label, value in zip("AB", values, strict=True):
         name = block.program.fresh_name(f"{target.name}.lora_{label}")
-        stored = Tensor.of(value.astype(target.weight.dtype.numpy))
-        pair.append(block.create_parameter(name, value.shape, target.weight.dtype, value=stored))
+        stored = Tensor.of(value.astype(target.dtype.numpy))
+        pair.append(block.create_parameter(name, value.shape, target.dtype, value=stored))
     _branch(target, pair[0], pair[1], scale)
     return [p.name for p in pair]
 
 
-def _branch(target: _Target, a: Parameter, b: Parameter, scale: float) -> None:
+def _branch(target: Target, a: Parameter, b: Parameter, scale: float) -> None:
     """y = base + scale (x A) B, where y keeps its name and base is what the layer gave"""
     op = target.op
     x, y = op.inputs[0], op.outputs[0]
@@ -197,7 +150,7 @@ def _branch_at(add: Operator, reads: Counter[Variable]) -> _Branch | None:
     base, scaled = _operator_of(add.inputs[0]), _operator_of(add.inputs[1])
     while base is not None and base.type == "Add" and KEY in (base.metadata or {}):
         base = _operator_of(base.inputs[0])  # another branch of the same layer
-    kind = None if base is None or base.domain else "MatMul" if base.type == "Gemm" else base.type
+    kind = None if base is None else _kind_of(base)
     if base is None or scaled is None or scaled.type != "Mul" or kind not in ("MatMul", "Conv"):
         return None
     up = _operator_of(scaled.inputs[0])
@@ -216,6 +169,13 @@ def _branch_at(add: Operator, reads: Counter[Variable]) -> _Branch | None:
     return _Branch(add, base, a, b, float(scale.get_value().reshape(())))
 
 
+def _kind_of(base: Operator) -> str | None:
+    """The operator that the branch of a layer consists of"""
+    if base.domain:
+        return "MatMul" if (base.domain, base.type) == ("com.microsoft", "MatMulNBits") else None
+    return "MatMul" if base.type == "Gemm" else base.type
+
+
 def _operator_of(v: Variable | None) -> Operator | None:
     return None if v is None or v.value is not None else v.op
 
@@ -231,8 +191,9 @@ def _starts_beside(low: Operator, base: Operator) -> bool:
 
 def _fit(base: Operator, a: Parameter, b: Parameter, weight: Variable) -> bool:
     """Whether A and B have the shapes that make a change of the weight"""
-    left, right, whole = a.static_shape, b.static_shape, weight.static_shape
-    if left is None or right is None or whole is None or not (a.dtype is b.dtype is weight.dtype):
+    left, right, whole = a.static_shape, b.static_shape, matrix_of(base)
+    x = base.inputs[0] if base.type == "MatMulNBits" else weight
+    if left is None or right is None or whole is None or x is None or not (a.dtype is b.dtype is x.dtype):
         return False
     if base.type == "Gemm" and not base.attr("alpha"):
         return False

@@ -315,7 +315,7 @@ class TestTrain:
         assert "not a size" in train(files, "--memory-budget", "much", "--out", files / "other", code=2)
 
     def test_lora_with_a_new_head(self, files):
-        what = ("--head", "3", "--lora", "2", "--lora-layers", "body.*", "--epochs", "3", "--out", files / "run")
+        what = ("--head", "3", "--lora", "2", "--on", "body.*", "--epochs", "3", "--out", files / "run")
         assert "training 4 of" in train(files, *what)
         command("export", files / "run", "--inference", files / "t.onnx", "--adapters", files / "a.safetensors")
         names = {i.name for i in onnx.load(files / "t.onnx").graph.initializer}

@@ -1,10 +1,12 @@
 """Language models in the Trainer: their loss, and inputs that follow from the words."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import numpy_helper
 from onnx.parser import parse_model
@@ -244,3 +246,82 @@ def test_adapters_lower_the_loss():
     words = batch_of("llama-fp32")["input_ids"]
     rows = trainer.fit({"input_ids": words}, epochs=8, batch_size=4)
     assert rows[-1]["loss"] < rows[0]["loss"] - 0.1
+
+
+class TestTargets:
+    def adapted(self, layers, name="llama-int4"):
+        program = og.from_onnx(FOLDER / f"{name}.onnx")
+        names = add_lora(program, layers, rank=2)
+        return [name.removesuffix(".lora_A").removeprefix("model.layers.") for name in names if name.endswith(".lora_A")]
+
+    def test_by_the_name_of_the_weight_or_of_the_operator(self):
+        found = ["0.mlp.up_proj.MatMul.weight_Q4", "1.mlp.up_proj.MatMul.weight_Q4"]
+        assert self.adapted("*up_proj*") == self.adapted("/model/layers.*/mlp/up_proj/*") == found
+        assert self.adapted(["*0.mlp.up_proj*", "*1.mlp.up_proj*", "*up_proj*"]) == found
+
+    def test_by_kind(self):
+        attention, mlp = self.adapted("attention"), self.adapted("mlp")
+        assert [name.split(".")[2] for name in attention] == ["qkv_proj", "o_proj"] * 2
+        assert [name.split(".")[2] for name in mlp] == ["gate_proj", "up_proj", "down_proj"] * 2
+        assert set(self.adapted("all")) == {*attention, *mlp}
+        assert "lm_head.MatMul.weight_Q4" in self.adapted("*")
+        assert self.adapted("all", "bert-fused")[-1] != "classifier.weight"
+
+    def test_a_part_of_a_packed_weight_is_said(self):
+        with pytest.warns(
+            UserWarning, match=r"'\*q_proj\*' names a part of .*qkv_proj.* and 1 more, which the file holds in one weight"
+        ):
+            found = self.adapted(["*q_proj*", "*v_proj*"])
+        assert [name.split(".")[2] for name in found] == ["qkv_proj", "qkv_proj"]
+
+    def test_what_fits_nothing_is_refused(self):
+        with pytest.raises(og.errors.UnknownName, match=r"'\*x_proj\*' fits no .* a kind: attention, mlp, all"):
+            self.adapted("*x_proj*")
+
+    def test_gradients_of_adapters_beside_packed_weights(self):
+        """Against central differences of onnxruntime's own runs"""
+        program = og.from_onnx(FOLDER / "llama-int4.onnx")
+        for op in program.global_block().ops:
+            if op.type == "MatMulNBits":
+                op.attrs["accuracy_level"] = 0  # what rounds to 8 bits has no slope of its own
+        names = add_lora(program, "*0.attn.qkv_proj*", rank=2)
+        for p in program.parameters:
+            if p.name in names:
+                p.set_value(RNG.normal(0, 0.1, p.static_shape).astype(np.float32))
+        trainer = Trainer(program, loss="causal_lm", optimizer="sgd", learning_rate=1.0)
+        words = batch_of("llama-int4")["input_ids"]
+        for p in trainer.trained:
+            start = p.get_value()
+            direction = RNG.normal(0, 1, start.shape).astype(np.float32)
+            step, losses = 3e-3, []
+            for sign in (1, -1):
+                p.set_value(start + sign * step * direction)
+                losses.append(trainer.evaluate({"input_ids": words}, batch_size=len(words))["loss"])
+            p.set_value(start)
+            before = {q: q.get_value() for q in trainer.trained}
+            trainer.step({"input_ids": words})
+            gradient = start - p.get_value()
+            for q, value in before.items():
+                q.set_value(value)
+            # onnxruntime computes in float32: the loss has seven digits, its difference three.
+            assert float((gradient * direction).sum()) == pytest.approx((losses[0] - losses[1]) / (2 * step), rel=1e-2, abs=2e-4)
+
+
+@pytest.mark.parametrize("name", ["llama-int4", "llama-fp32"])
+def test_adapters_stay_in_the_file_or_go_into_its_weights(name, tmp_path):
+    program = og.from_onnx(FOLDER / f"{name}.onnx")
+    add_lora(program, "all", rank=2)
+    trainer = Trainer(program, loss="causal_lm", learning_rate=0.01)
+    feed = batch_of(name)
+    rows = trainer.fit({"input_ids": feed["input_ids"]}, epochs=3, batch_size=4)
+    assert rows[-1]["loss"] < rows[0]["loss"]
+    trainer.export(tmp_path / "tuned.onnx")
+    before, after = (
+        Counter(n.op_type for n in onnx.load(p).graph.node) for p in (FOLDER / f"{name}.onnx", tmp_path / "tuned.onnx")
+    )
+    extra = after - before
+    assert not before - after
+    assert extra == (Counter(MatMul=20, Mul=10, Add=10) if name == "llama-int4" else Counter())
+    session = onnxruntime.InferenceSession(tmp_path / "tuned.onnx", providers=["CPUExecutionProvider"])
+    scores = session.run(["logits"], feed)[0]
+    np.testing.assert_allclose(scores, trainer.predict(feed)["logits"], rtol=1e-4, atol=1e-4)
