@@ -18,10 +18,11 @@ from onnxgrad.training.folder import RunFolder, write_atomically
 from onnxgrad.training.lora import add_lora
 from onnxgrad.training.losses import Term
 from onnxgrad.training.surgery import insert_dropout, replace_head
+from onnxgrad.training.text import Text
 from onnxgrad.training.ties import tie, untie
 from onnxgrad.training.trainer import Trainer
 
-__all__ = ["LARGE", "MANY", "make_trainer", "read_settings", "write_settings"]
+__all__ = ["LARGE", "MANY", "data_of", "make_trainer", "read_settings", "write_settings"]
 
 SETTINGS, MODEL = "settings.json", "model.onnx"
 MANY, LARGE = 10_000, 16
@@ -122,6 +123,15 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     )
 
 
+def data_of(settings: dict[str, Any], name: str) -> Any:
+    """The data or validation data of a run: a path, or text that is read with a tokenizer."""
+    path, tokenizer = settings[name], settings.get("tokenizer")
+    if path is None or tokenizer is None:
+        return path
+    label = (_loss(settings)[0]).target
+    return Text(path, tokenizer, max_length=settings["max_length"], pack=settings["pack"], label=label)
+
+
 def _batch_norm(settings: dict[str, Any], program: Program, folder: str | None) -> tuple[str, list[str]]:
     """What is done with BatchNormalization, and where it is inserted; the settings of a new run get it too"""
     given = settings["batch_norm"]
@@ -139,6 +149,8 @@ def _batch_norm(settings: dict[str, Any], program: Program, folder: str | None) 
 def _default_mode(settings: dict[str, Any], program: Program) -> str:
     if not has_statistics(program):
         return "train"
+    if settings.get("tokenizer") is not None:
+        return "frozen"
     columns = open_data(settings["data"], [v.name for v in program.inputs])
     many = isinstance(columns, Columns) and len(columns) >= MANY and settings["batch_size"] >= LARGE
     return "train" if many else "frozen"

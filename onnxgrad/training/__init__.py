@@ -7,12 +7,14 @@ from onnxgrad.training.lora import add_lora, load_adapters, merge_lora, save_ada
 from onnxgrad.training.losses import Term
 from onnxgrad.training.schedules import Planned
 from onnxgrad.training.surgery import cut_at, insert_dropout, replace_head
+from onnxgrad.training.text import Text
 from onnxgrad.training.ties import find_ties, tie, untie
 from onnxgrad.training.trainer import Trainer
 
 __all__ = [
     "Planned",
     "Term",
+    "Text",
     "Trainer",
     "add_lora",
     "cut_at",

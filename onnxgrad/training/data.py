@@ -123,6 +123,8 @@ def open_data(data: Data | Columns | Stream, names: Sequence[str], optional: Seq
     if isinstance(data, (Columns, Stream)):
         return data
     if isinstance(data, (str, Path)):
+        if Path(data).suffix in (".jsonl", ".txt"):
+            raise DataError(f"{str(data)!r} is text, which needs a tokenizer: give training.Text(path, tokenizer) (--tokenizer).")
         data = _read_npz(Path(data))
     if isinstance(data, Mapping):
         missing = [name for name in names if name not in data]

@@ -33,6 +33,7 @@ class Following:
 
     Attributes:
         names: of the inputs that follow from others.
+        read: names of columns that are looked at where the data has them.
         remarks: a line on each kind of them.
 
     Example:
@@ -68,6 +69,10 @@ class Following:
     @property
     def names(self) -> list[str]:
         return list(self._made)
+
+    @property
+    def read(self) -> set[str]:
+        return {*self._made, MASK} if self._made else set()
 
     def complete(self, batch: Batch) -> Batch:
         """The batch with what it lacks of these inputs.

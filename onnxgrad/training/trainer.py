@@ -250,7 +250,7 @@ class Trainer:
             warnings.warn(f"{said}. Leave out what is not used, or rename it.", stacklevel=3)
 
     def _checked(self, batch: dict[str, Any]) -> Batch:
-        self._name_unused(batch.keys() - {*self.columns, *self._following.names})
+        self._name_unused(batch.keys() - {*self.columns, *self._following.read})
         feed = checked_batch(self._following.complete(batch), [*self.inputs, *self.targets])
         if self._shapes is None:
             self._shapes = output_shapes(self.terms, self._layouts, self.outputs, feed, self._evaluated)
