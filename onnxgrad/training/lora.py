@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,12 +19,12 @@ from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.errors import ArgumentError, ModelError, UnknownName
+from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.training.lora_targets import KEY, Target, chosen_targets, matrix_of
+from onnxgrad.training.packed_weights import Rounding, float_weight, is_packed, requantise
 from onnxgrad.training.surgery import insert_after, remove_unread_constants
-from onnxgrad.training.tensor_file import read_tensors, write_tensors
 
-__all__ = ["add_lora", "load_adapters", "merge_lora", "save_adapters"]
+__all__ = ["Branch", "add_lora", "branches_of", "merge_lora"]
 
 Array = np.ndarray[Any, Any]
 
@@ -116,7 +115,7 @@ def _branch(target: Target, a: Parameter, b: Parameter, scale: float) -> None:
             other.metadata = {KEY: target.name}
 
 
-class _Branch(NamedTuple):
+class Branch(NamedTuple):
     """A branch in a program: the operator that adds it, the adapted layer, and its pieces."""
 
     add: Operator
@@ -125,8 +124,16 @@ class _Branch(NamedTuple):
     b: Variable
     scale: float
 
+    def drop_scale(self) -> None:
+        """Take out the factor; the caller multiplies one of the weights by it"""
+        scaled = _operator_of(self.add.inputs[1])
+        assert scaled is not None and scaled.outputs[0] is not None
+        self.add.inputs = [self.add.inputs[0], scaled.inputs[0]]
+        self.add.block.ops = [op for op in self.add.block.ops if op is not scaled]
+        self.add.block.vars.pop(scaled.outputs[0].name, None)
 
-def _branches(program: Program) -> list[_Branch]:
+
+def branches_of(program: Program) -> list[Branch]:
     """Raises ModelError where a mark, which a file may hold, is on anything but a branch."""
     reads = _reads(program)
     found = []
@@ -145,7 +152,7 @@ def _reads(program: Program) -> Counter[Variable]:
     return reads
 
 
-def _branch_at(add: Operator, reads: Counter[Variable]) -> _Branch | None:
+def _branch_at(add: Operator, reads: Counter[Variable]) -> Branch | None:
     """The branch that an Add ends, if what it reads computes base + scale (x A) B and nothing else reads what lies between"""
     base, scaled = _operator_of(add.inputs[0]), _operator_of(add.inputs[1])
     while base is not None and base.type == "Add" and KEY in (base.metadata or {}):
@@ -166,7 +173,7 @@ def _branch_at(add: Operator, reads: Counter[Variable]) -> _Branch | None:
         return None
     if scale.value.size != 1 or not _fit(base, a, b, weight) or (kind == "Conv" and not _convolve_alike(base, low, up)):
         return None
-    return _Branch(add, base, a, b, float(scale.get_value().reshape(())))
+    return Branch(add, base, a, b, float(scale.get_value().reshape(())))
 
 
 def _kind_of(base: Operator) -> str | None:
@@ -213,22 +220,38 @@ def _convolve_alike(base: Operator, low: Operator, up: Operator) -> bool:
     return all(low.attr(name) == base.attr(name) for name in settings) and up.attrs == {"group": base.attr("group")}
 
 
-def merge_lora(program: Program) -> Program:
-    """A copy of a program with the branches added to the weights they belong to. Those of quantised weights stay branches.
+def merge_lora(program: Program, quantised: str = "branch", said: list[str] | None = None) -> Program:
+    """A copy of a program with the branches added to the weights they belong to.
+
+    Args:
+        program: with branches.
+        quantised: what becomes of the branches of quantised weights: ``"branch"`` keeps them beside the layer; ``"float"`` makes
+            the weight a float one, larger and slower; ``"again"`` adds them and rounds the sum to small integers as before
+            (MatMulNBits only), of which the error is often larger than what was learnt.
+        said: takes lines on the error of rounding.
 
     Returns:
         A program with a scope of its own; for inference, as ``clone(for_test=True)``.
 
     Raises:
-        ModelError: if the file marks as a branch what add_lora did not make.
+        ArgumentError: if there is no such choice.
+        ModelError: if the file marks as a branch what add_lora did not make, or a weight cannot be rounded again.
     """
+    if quantised not in ("branch", "float", "again"):
+        raise ArgumentError(f"quantised weights are merged as 'branch', 'float' or 'again', not {quantised!r}.")
     merged = program.clone(for_test=True)
     merged.scope = program.active_scope().copy()
     block = merged.global_block()
     reads = _reads(merged)
-    for branch in _branches(merged):
-        stored = _trail(branch.base.inputs[1])
+    rounded: list[Rounding] = []
+    for branch in branches_of(merged):
+        stored = None if is_packed(branch.base) else _trail(branch.base.inputs[1])
         if stored is None:
+            if quantised != "branch":
+                bias, found = _merge_quantised(branch, quantised == "again")
+                rounded += found
+                _remove(branch)
+                _add_bias(branch.base, bias)
             continue
         weight, transposed = stored
         change = _change(branch)
@@ -239,15 +262,77 @@ def merge_lora(program: Program) -> Program:
             branch.base.inputs = [*branch.base.inputs]
             branch.base.inputs[1] = _twin(weight, np.asarray(value + change, weight.dtype.numpy))
         _remove(branch)
-    used = {v for op in block.ops for v in op.operands()}
-    gone = {p for p in merged.parameters if ".lora_" in p.name and p not in used}
+    before = {v for op in program.global_block().ops for v in op.operands()}
+    used = {v for one in merged.blocks for op in one.ops for v in op.operands()}
+    gone = {v for v in block.initializers if v not in used and program.global_block().vars.get(v.name) in before}
     merged.parameters = [p for p in merged.parameters if p not in gone]
     block.initializers = [v for v in block.initializers if v not in gone]
     block.vars = {name: v for name, v in block.vars.items() if v not in gone}
     remove_unread_constants(merged)
-    if KEY in merged.metadata and not _branches(merged):
+    if said is not None and rounded:
+        said.append(_told(rounded))
+    if KEY in merged.metadata and not branches_of(merged):
         _thaw(merged)
     return merged
+
+
+def _merge_quantised(branch: Branch, again: bool) -> tuple[Variable | None, list[Rounding]]:
+    """Add a branch to the quantised weight of its layer; a bias that the layer has lost, and what it cost to round the sum"""
+    base, block = branch.base, branch.base.block
+    packed, x = is_packed(base), base.inputs[0]
+    weight = base.inputs[1]
+    assert weight is not None and x is not None
+    change = _change(branch)
+    value = float_weight(base) + change
+    if again:
+        if not packed:
+            raise ModelError(f"{base}: only weights of MatMulNBits are rounded again. Merge into float weights, or keep branches.")
+        return None, [requantise(base, value, weight.name, change)]
+    dtype = x.dtype
+    name = block.program.fresh_name(f"{weight.name}.merged")
+    stored = Tensor.of(value.astype(dtype.numpy))
+    bias = base.inputs[5] if packed and len(base.inputs) > 5 else None
+    merged = block.program.global_block().create_parameter(name, value.shape, dtype, value=stored)
+    base.inputs = [x, merged] if packed else [x, merged, *base.inputs[2:]]
+    if packed:
+        base.type, base.domain, base.attrs, base.attr_info = "MatMul", "", {}, None
+    _drop_unread(weight)
+    return bias, []
+
+
+def _drop_unread(v: Variable | None) -> None:
+    """Remove the operators that made a weight, as far as nothing else reads what they give"""
+    while v is not None and v.op is not None and v.value is None and not _reads(v.block.program)[v]:
+        op = v.op
+        op.block.ops = [other for other in op.block.ops if other is not op]
+        op.block.vars.pop(v.name, None)
+        v = op.inputs[0]
+
+
+def _add_bias(base: Operator, bias: Variable | None) -> None:
+    """y = product + bias, where y keeps its name"""
+    y = base.outputs[0]
+    if bias is None or y is None:
+        return
+    product = Variable(base.block, base.block.program.fresh_name(f"{y.name}/product"), y.type, base)
+    base.block.register(product)
+    base.outputs = [product]
+    total = insert_after(base, lambda build: build.Add(product, bias), f"{y.name}/bias")
+    assert total.op is not None
+    base.block.vars.pop(total.name)
+    total.op.outputs, y.op = [y], total.op
+
+
+def _told(rounded: Sequence[Rounding]) -> str:
+    error, weight, change = (sum(getattr(one, name) for one in rounded) for name in ("error", "weight", "change"))
+    worst = max(rounded, key=lambda one: one.error / max(one.weight, 1e-300))
+    share, largest = (np.sqrt(part) for part in (error / max(weight, 1e-300), worst.error / max(worst.weight, 1e-300)))
+    ratio = np.sqrt(error / change) if change else np.inf
+    many = f"{len(rounded)} weights are rounded" if len(rounded) > 1 else "1 weight is rounded"
+    return (
+        f"{many} to {worst.bits} bits again, with a relative error of {share:.3g} (at most {largest:.3g}, in {worst.name}): "
+        f"{ratio:.3g} times the size of what was learnt."
+    )
 
 
 def _thaw(program: Program) -> None:
@@ -284,7 +369,7 @@ def _twin(weight: Variable, value: Array) -> Parameter:
     return program.global_block().create_parameter(name, value.shape, weight.dtype, value=Tensor.of(value))
 
 
-def _change(branch: _Branch) -> Array:
+def _change(branch: Branch) -> Array:
     a, b = (np.asarray(v.get_value(), np.float64) for v in (branch.a, branch.b))
     if branch.base.type == "Conv":
         groups = branch.base.attr("group")
@@ -298,7 +383,7 @@ def _change(branch: _Branch) -> Array:
     return scaled
 
 
-def _remove(branch: _Branch) -> None:
+def _remove(branch: Branch) -> None:
     block = branch.add.block
     y, base = branch.add.outputs[0], branch.base.outputs[0]
     assert y is not None and base is not None
@@ -311,36 +396,3 @@ def _remove(branch: _Branch) -> None:
     block.ops = [op for op in block.ops if not any(op is other for other in gone)]
     block.vars.pop(base.name, None)
     branch.base.outputs, y.op = [y], branch.base
-
-
-def _adapters(program: Program) -> dict[str, Parameter]:
-    return {p.name: p for p in program.parameters if ".lora_" in p.name}
-
-
-def save_adapters(program: Program, path: str | Path) -> None:
-    """Write only the weights of the branches, to a safetensors file.
-
-    Raises:
-        ArgumentError: if the program has no branches.
-        TrainingError: if the file cannot be written.
-    """
-    found = {name: np.asarray(p.get_value()) for name, p in _adapters(program).items()}
-    if not found:
-        raise ArgumentError("the program has no LoRA branches to save. Call add_lora first.")
-    write_tensors(path, found)
-
-
-def load_adapters(program: Program, path: str | Path) -> None:
-    """Set the weights of the branches from a file that ``save_adapters`` wrote.
-
-    Raises:
-        ModelError: if the file cannot be read, or is damaged.
-        UnknownName: if it belongs to other branches; nothing is changed then.
-    """
-    values, own = read_tensors(path).arrays, _adapters(program)
-    for name in sorted(values.keys() | own.keys()):
-        array, p = values.get(name), own.get(name)
-        if array is None or p is None or tuple(array.shape) != p.static_shape or array.dtype != p.dtype.numpy:
-            raise UnknownName(f"{str(path)!r} belongs to other adapters: {name!r} does not fit. Use the same layers and rank.")
-    for name, p in own.items():
-        p.set_value(values[name])

@@ -12,7 +12,6 @@ import numpy as np
 
 from onnxgrad import state
 from onnxgrad.core.autodiff.api import Checkpoints
-from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.interop.training_step import save_training_step, to_training_step
 from onnxgrad.core.ir.defaults import program_guard
@@ -26,16 +25,17 @@ from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.accumulation import accumulating, joined
-from onnxgrad.training.batch_norm import fold_added_batch_norm, fold_batch_norm, prepare_batch_norm
+from onnxgrad.training.adapters import save_adapters
+from onnxgrad.training.batch_norm import prepare_batch_norm
 from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
 from onnxgrad.training.curves import plot_history
 from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data, prefetched
 from onnxgrad.training.diagnose import bad_loss, bad_value, bad_weight
+from onnxgrad.training.exporting import save_inference
 from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
 from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.folder import BEST, LAST, RunFolder
 from onnxgrad.training.inputs import Following
-from onnxgrad.training.lora import merge_lora
 from onnxgrad.training.losses import Term, as_terms, attach
 from onnxgrad.training.metrics import classes_second, metric_named
 from onnxgrad.training.optimizers import make_optimizer
@@ -44,7 +44,6 @@ from onnxgrad.training.progress import Progress
 from onnxgrad.training.run import Interrupt, Means, Plan, Row
 from onnxgrad.training.schedules import Planned, planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
-from onnxgrad.training.surgery import remove_added_dropout
 from onnxgrad.training.tensor_file import damaged, read_tensors
 from onnxgrad.training.ties import find_ties
 
@@ -474,7 +473,7 @@ class Trainer:
             raise DataError("there is nothing to predict: the data has no batch.")
         return {name: np.concatenate(values) for name, values in found.items()}
 
-    def export(self, path: str | Path, fold: bool = False) -> None:
+    def export(self, path: str | Path, fold: bool = False, quantised: str = "branch") -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
 
         Names, metadata and dynamic dimensions are those of the model that was loaded. LoRA branches are added to their
@@ -484,14 +483,18 @@ class Trainer:
         Args:
             path: file to write.
             fold: also fold the model's own BatchNormalization, where it follows a Conv, ConvTranspose or Gemm.
+            quantised: what becomes of LoRA branches beside quantised weights: see ``merge_lora``.
+
+        Returns:
+            Lines on what was rounded.
         """
         with self._averaged():
-            final = merge_lora(self.inference)
-        remove_added_dropout(final)
-        fold_added_batch_norm(final)
-        if fold:
-            final = fold_batch_norm(final)
-        save_onnx(final, path)
+            return save_inference(self.inference, path, fold, quantised)
+
+    def save_adapters(self, path: str | Path) -> None:
+        """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
+        with self._averaged():
+            save_adapters(self.inference, path)
 
     def to_training_step(self, lowering: str | None = None) -> tuple[Any, dict[str, Any]]:
         """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.

@@ -13,8 +13,9 @@ from onnx.parser import parse_model
 
 import onnxgrad as og
 from onnxgrad.testing import evaluate
-from onnxgrad.training import Term, Trainer, add_lora
+from onnxgrad.training import Term, Trainer, add_lora, merge_lora
 from onnxgrad.training.losses import attach
+from onnxgrad.training.packed_weights import float_weight, requantise
 
 FOLDER = Path(__file__).parents[1] / "data" / "llm_models"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
@@ -325,3 +326,158 @@ def test_adapters_stay_in_the_file_or_go_into_its_weights(name, tmp_path):
     session = onnxruntime.InferenceSession(tmp_path / "tuned.onnx", providers=["CPUExecutionProvider"])
     scores = session.run(["logits"], feed)[0]
     np.testing.assert_allclose(scores, trainer.predict(feed)["logits"], rtol=1e-4, atol=1e-4)
+
+
+def adapted(name, layers="all", seed=5):
+    """A trainer whose adapters have numbers, as after training"""
+    program = og.from_onnx(FOLDER / f"{name}.onnx")
+    names = add_lora(program, layers, rank=2)
+    rng = np.random.default_rng(seed)
+    for p in program.parameters:
+        if p.name in names:
+            p.set_value(rng.normal(0, 0.1, p.static_shape).astype(np.float32))
+    return Trainer(program, loss="causal_lm")
+
+
+def runtime(path):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # it says that defaults of inputs are not folded
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+class TestExports:
+    def scores(self, path, feed, options=None):
+        return runtime(path).run(["logits"], feed, options)[0]
+
+    def test_packed_weights_become_float_ones(self, tmp_path):
+        trainer, feed = adapted("llama-int4"), batch_of("llama-int4")
+        assert trainer.export(tmp_path / "merged.onnx", quantised="float") == []
+        trainer.export(tmp_path / "branches.onnx")
+        kinds = Counter(n.op_type for n in onnx.load(tmp_path / "merged.onnx").graph.node)
+        assert kinds["MatMul"] == 10 and kinds["MatMulNBits"] == 1 and kinds["GroupQueryAttention"] == 2
+        names = {i.name for i in onnx.load(tmp_path / "merged.onnx").graph.initializer}
+        assert not any(".lora_" in name for name in names) and sum(name.endswith("_Q4") for name in names) == 1
+        exact = og.to_onnx(og.from_onnx(tmp_path / "branches.onnx", expand="com.microsoft"))
+        wanted = onnxruntime.InferenceSession(exact.SerializeToString(), providers=["CPUExecutionProvider"]).run(["logits"], feed)[
+            0
+        ]
+        # The head is still rounded: accuracy_level 4.
+        np.testing.assert_allclose(self.scores(tmp_path / "merged.onnx", feed), wanted, atol=0.02 * np.abs(wanted).max())
+
+    def test_packed_weights_are_rounded_again_on_request(self, tmp_path):
+        trainer = adapted("llama-int4", "*o_proj*")
+        (said,) = trainer.export(tmp_path / "again.onnx", quantised="again")
+        assert (
+            said.startswith("2 weights are rounded to 4 bits again, with a relative error of 0.0") and "of what was learnt" in said
+        )
+        before, after = (
+            Counter(n.op_type for n in onnx.load(p).graph.node) for p in (FOLDER / "llama-int4.onnx", tmp_path / "again.onnx")
+        )
+        assert before == after
+        assert (tmp_path / "again.onnx").stat().st_size < 1.02 * (FOLDER / "llama-int4.onnx").stat().st_size
+        trainer.export(tmp_path / "float.onnx", quantised="float")
+        feed = batch_of("llama-int4")
+        a, b = self.scores(tmp_path / "again.onnx", feed), self.scores(tmp_path / "float.onnx", feed)
+        base = self.scores(FOLDER / "llama-int4.onnx", feed)
+        assert np.linalg.norm(a - b) < 0.5 * np.linalg.norm(b - base)
+
+    def test_float_weights_take_their_adapters_in_every_form(self, tmp_path):
+        trainer, feed = adapted("llama-fp32"), batch_of("llama-fp32")
+        for quantised in ("branch", "float", "again"):
+            assert trainer.export(tmp_path / f"{quantised}.onnx", quantised=quantised) == []
+            np.testing.assert_allclose(
+                self.scores(tmp_path / f"{quantised}.onnx", feed), trainer.predict(feed)["logits"], rtol=1e-4, atol=1e-4
+            )
+        with pytest.raises(og.errors.ArgumentError, match="'branch', 'float' or 'again', not 'all'"):
+            trainer.export(tmp_path / "x.onnx", quantised="all")
+
+    @pytest.mark.parametrize("name", ["llama-int4", "llama-fp32"])
+    def test_adapters_in_the_format_of_onnxruntime(self, name, tmp_path):
+        """The model beside them computes what the original does, and with them what the Trainer does; other ranks fit too"""
+        trainer, other, feed = adapted(name), adapted(name, "attention", seed=6), batch_of(name)
+        trainer.save_adapters(tmp_path / "a.onnx_adapter")
+        (tmp_path / "other").mkdir()
+        other.save_adapters(tmp_path / "other" / "b.onnx_adapter")
+        base = self.scores(FOLDER / f"{name}.onnx", feed)
+        np.testing.assert_array_equal(self.scores(tmp_path / "a.onnx", feed), base)
+        for path, own in ((tmp_path / "a.onnx_adapter", trainer), (tmp_path / "other" / "b.onnx_adapter", other)):
+            adapter, options = onnxruntime.LoraAdapter(), onnxruntime.RunOptions()
+            adapter.Load(str(path))
+            options.add_active_adapter(adapter)
+            wanted = own.predict(feed)["logits"]
+            assert np.abs(wanted - base).max() > 0.1
+            np.testing.assert_allclose(self.scores(tmp_path / "a.onnx", feed, options), wanted, rtol=1e-4, atol=1e-4)
+
+    def test_a_program_without_branches_has_no_adapters(self, tmp_path):
+        with pytest.raises(og.errors.ArgumentError, match="has no LoRA branches to save"):
+            tuned("llama-fp32").save_adapters(tmp_path / "a.onnx_adapter")
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_packed_numbers_are_those_of_the_operator(bits, zeros):
+    """Against what MatMulNBits is written out in; and how far they are from it when they are rounded again"""
+    rows, length, block = 3, 40, 16
+    count, each = -(-length // block), 8 // bits
+    rng = np.random.default_rng(bits)
+    packed = rng.integers(0, 256, (rows, count, block // each)).astype(np.uint8)
+    scales = rng.uniform(0.5, 1.5, rows * count).astype(np.float32)
+    points = rng.integers(0, 256, rows * -(-count // each)).astype(np.uint8)
+    text = f"""<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> f (float[N, {length}] x) => (float[N, {rows}] y)
+        {{ y = com.microsoft.MatMulNBits <K = {length}, N = {rows}, bits = {bits}, block_size = {block}> (x, b, s{", z" if zeros else ""}) }}"""
+    made = parse_model(text)
+    arrays = {"b": packed, "s": scales, **({"z": points} if zeros else {})}
+    made.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in arrays.items())
+    op = og.from_onnx(made).global_block().ops[-1]
+    numbers = float_weight(op)
+    plain = og.to_onnx(og.from_onnx(made, expand="com.microsoft"))
+    wanted = onnxruntime.InferenceSession(plain.SerializeToString()).run(None, {"x": np.eye(length, dtype=np.float32)})[0]
+    np.testing.assert_allclose(numbers, wanted, rtol=1e-6, atol=1e-6)
+    first = requantise(op, numbers, "b", numbers)
+    again = requantise(op, float_weight(op), "b", numbers)
+    # Without zero points the largest number keeps its level, and so do all others; a zero point is rounded itself.
+    assert again.error < ({2: 0.1, 4: 1e-3, 8: 1e-5}[bits] if zeros else 1e-10) * again.weight and first.bits == bits
+    assert first.error < {2: 0.2, 4: 0.01, 8: 1e-4}[bits] * first.weight
+
+
+QUANTISED = {
+    "MatMulNBits with a bias": ("y = com.microsoft.MatMulNBits <K = 32, N = 4, bits = 4, block_size = 16> (x, b, s, , , c)", "b"),
+    "DequantizeLinear": ("w = DequantizeLinear <axis = 1> (q, t) y = MatMul (x, w)", "q"),
+}
+
+
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_adapters_of_quantised_layers_are_merged(kind, tmp_path):
+    text, name = QUANTISED[kind]
+    rng = np.random.default_rng(1)
+    arrays = {
+        "b": rng.integers(0, 256, (4, 2, 8)).astype(np.uint8),
+        "s": rng.uniform(0.1, 0.2, 8).astype(np.float32),
+        "c": rng.normal(0, 1, 4).astype(np.float32),
+        "q": rng.integers(-127, 128, (32, 4)).astype(np.int8),
+        "t": rng.uniform(0.01, 0.02, 4).astype(np.float32),
+    }
+    made = parse_model(
+        f'<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> f (float[N, 32] x) => (float[N, 4] y) {{ {text} }}'
+    )
+    used = {i for n in made.graph.node for i in n.input}
+    made.graph.initializer.extend(numpy_helper.from_array(value, key) for key, value in arrays.items() if key in used)
+    program = og.from_onnx(made)
+    names = add_lora(program, rank=2)
+    assert names == [f"{name}.lora_A", f"{name}.lora_B"]
+    for p in program.parameters:
+        if p.name in names:
+            p.set_value(rng.normal(0, 1, p.static_shape).astype(np.float32))
+    x = {"x": rng.normal(0, 1, (3, 32)).astype(np.float32)}
+
+    def result(program):
+        model = og.to_onnx(program)
+        return model, onnxruntime.InferenceSession(model.SerializeToString()).run(None, x)[0]
+
+    merged, value = result(merge_lora(program, "float"))
+    np.testing.assert_allclose(value, result(program)[1], rtol=1e-4, atol=1e-4)
+    assert [n.op_type for n in merged.graph.node] == (["MatMul", "Add"] if "bias" in kind else ["MatMul"])
+    assert [n.op_type for n in result(program)[0].graph.node][-3:] == ["MatMul", "Mul", "Add"]
+    if kind == "DequantizeLinear":
+        with pytest.raises(og.errors.ModelError, match="only weights of MatMulNBits are rounded again"):
+            merge_lora(program, "again")
