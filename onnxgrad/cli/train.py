@@ -1,6 +1,6 @@
-"""Train a model on arrays in an .npz file, and write checkpoints and history to a folder.
+"""Train a model on arrays or text, and write checkpoints and history to a folder.
 
-The arrays of the data are named after the inputs of the model, and the target. Ctrl-C writes a checkpoint and ends the run.
+The arrays of an .npz file are named after the inputs of the model, and the target. Ctrl-C writes a checkpoint and ends the run.
 
 examples:
   onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
@@ -8,6 +8,8 @@ examples:
       --schedule cosine --epochs 5 --batch-size 64 --metric accuracy --patience 3 --train 'head.*' --out run/
   onnxgrad train m.onnx --data train.npz --target y --loss mse --lora 8 --out run/
   onnxgrad train m.onnx --data train.npz --term cross_entropy class label 1 --term mse box corners 0.5 --out run/
+  onnxgrad train qwen.onnx --lora 8 --on '*q_proj*,*v_proj*' --loss causal_lm --data chat.jsonl --tokenizer tokenizer.json
+      --max-length 256 --batch-size 4 --out run/
   onnxgrad train --resume run/ --more-epochs 2
 """
 
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli.common import add_sizes, bytes_given, human
-from onnxgrad.cli.settings import LARGE, MANY, make_trainer, read_settings, write_settings
+from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.folder import LAST, RunFolder
 from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES
@@ -57,9 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_data(group: Any) -> None:
-    group.add_argument("--data", metavar="FILE.npz", help="training data")
-    group.add_argument("--val", metavar="FILE.npz", help="validation data, evaluated after each epoch")
-    group.add_argument("--target", default="target", help="array with the targets (default %(default)s)")
+    group.add_argument("--data", metavar="FILE", help="training data: arrays (.npz), or text and chats (.jsonl, .txt)")
+    group.add_argument("--val", metavar="FILE", help="validation data, evaluated after each epoch")
+    group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of a language model, for text and chats")
+    group.add_argument("--max-length", type=int, default=512, help="words in a row of text at most (default %(default)s)")
+    group.add_argument("--pack", action="store_true", help="put several short texts into one row")
+    group.add_argument("--target", help="array with the targets (default target, for causal_lm labels)")
     group.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
     group.add_argument("--drop-last", action="store_true", help="drop the last batch if it is smaller")
     group.add_argument("--no-shuffle", action="store_true", help="do not shuffle the training data")
@@ -67,7 +72,7 @@ def _add_data(group: Any) -> None:
 
 def _add_loss(group: Any) -> None:
     group.add_argument("--loss", choices=sorted(LOSSES), help="loss to minimize")
-    group.add_argument("--of", metavar="OUTPUT", help="model output that the loss reads (default: the first)")
+    group.add_argument("--of", metavar="OUTPUT", help="model output that the loss reads (default: the first that is no cache)")
     group.add_argument(
         "--term",
         nargs=4,
@@ -76,7 +81,9 @@ def _add_loss(group: Any) -> None:
         help="instead of --loss, --of and --target: one term of a weighted sum; may be repeated",
     )
     group.add_argument(
-        "--layout", choices=LAYOUTS, help="layout of the output for ctc: N batch, T steps, C classes (default: found out)"
+        "--layout",
+        choices=LAYOUTS,
+        help="axes of the output for ctc and cross_entropy: N batch, T steps, C classes",
     )
     group.add_argument("--metric", nargs="+", choices=sorted(METRICS), default=[], help="metrics to report as well")
     group.add_argument("--optimizer", choices=optimizer_names(), default="adamw", metavar="NAME", help=", ".join(optimizer_names()))
@@ -133,7 +140,13 @@ def _add_choice(group: Any) -> None:
     )
     group.add_argument("--lora", type=int, metavar="RANK", help="train LoRA adapters of this rank; the layers are frozen")
     group.add_argument(
-        "--lora-layers", nargs="+", default=["*"], metavar="PATTERN", help="weights that get an adapter (default: all)"
+        "--on",
+        dest="lora_layers",
+        nargs="+",
+        default=["*"],
+        metavar="PATTERN",
+        help="weights or operators that get an adapter, separated by spaces or commas, or a kind: attention, mlp, all but the "
+        "output layer (default: '*')",
     )
     group.add_argument("--head", type=int, metavar="CLASSES", help="replace the last layer by a new one, named head")
     group.add_argument("--head-at", metavar="TENSOR", help="tensor that the new layer reads")
@@ -179,8 +192,10 @@ def run(options: argparse.Namespace) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         trainer = make_trainer(settings, folder if options.resume else None)
+        data = [data_of(settings, name) for name in ("data", "val")]
     if not options.json:
-        for remark in [*trainer.remarks, *(warning.message for warning in caught)]:
+        read = [remark for given in data for remark in getattr(given, "remarks", ())]
+        for remark in [*trainer.remarks, *dict.fromkeys(read), *(warning.message for warning in caught)]:
             print(f"note: {remark}")
         count = sum(p.get_value().size for p in trainer.trained)
         plan = trainer.program.memory_plan
@@ -192,7 +207,7 @@ def run(options: argparse.Namespace) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr)
-        history = _fit(trainer, settings, folder, options)
+        history = _fit(trainer, data, settings, folder, options)
     if trainer._interrupt.requested:
         print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
     if not options.json and history:
@@ -228,7 +243,8 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
-    for name in ("model", "data", "val"):
+    settings["lora_layers"] = [name for given in options.lora_layers for name in given.split(",") if name]
+    for name in ("model", "data", "val", "tokenizer"):
         settings[name] = None if settings[name] is None else str(Path(settings[name]).resolve())
     return options.out, settings
 
@@ -240,7 +256,9 @@ def _given(options: argparse.Namespace) -> set[str]:
     return {name for name, default in vars(parser.parse_args([])).items() if getattr(options, name) != default}
 
 
-def _fit(trainer: Trainer, settings: dict[str, Any], folder: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+def _fit(
+    trainer: Trainer, data: list[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace
+) -> list[dict[str, Any]]:
     def show(_: Trainer, row: dict[str, Any]) -> None:
         values = "  ".join(f"{name} {value:.4g}" for name, value in row.items() if name not in ("epoch", "step"))
         print(json.dumps(row) if options.json else f"epoch {row['epoch']}/{settings['epochs']}  {values}", flush=True)
@@ -249,8 +267,8 @@ def _fit(trainer: Trainer, settings: dict[str, Any], folder: str, options: argpa
         if options.resume is None:
             write_settings(run, settings)
         return trainer.fit(
-            settings["data"],
-            validation=settings["val"],
+            data[0],
+            validation=data[1],
             total_epochs=settings["epochs"],
             batch_size=settings["batch_size"],
             shuffle=not settings["no_shuffle"],

@@ -12,13 +12,12 @@ import numpy as np
 
 from onnxgrad import state
 from onnxgrad.core.autodiff.api import Checkpoints
-from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.interop.training_step import save_training_step, to_training_step
 from onnxgrad.core.ir.defaults import program_guard
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven
-from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, DataError, TrainingError
@@ -26,19 +25,21 @@ from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.accumulation import accumulating, joined
+from onnxgrad.training.adapters import save_adapters
 from onnxgrad.training.batch_norm import prepare_batch_norm
 from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
 from onnxgrad.training.curves import plot_history
 from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data, prefetched
-from onnxgrad.training.diagnose import bad_value, bad_weight, first_bad_operator
+from onnxgrad.training.diagnose import bad_loss, bad_value, bad_weight
 from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
 from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.folder import BEST, LAST, RunFolder
-from onnxgrad.training.inference import inference_model
+from onnxgrad.training.inference import save_inference
+from onnxgrad.training.inputs import Following
 from onnxgrad.training.losses import Term, as_terms, attach
-from onnxgrad.training.metrics import metric_named
+from onnxgrad.training.metrics import classes_second, metric_named
 from onnxgrad.training.optimizers import make_optimizer
-from onnxgrad.training.position import Position, check_schedule, position_of
+from onnxgrad.training.position import Position, check_position, check_schedule, position_of
 from onnxgrad.training.progress import Progress
 from onnxgrad.training.quantization import prepare_quantized
 from onnxgrad.training.run import Interrupt, Means, Plan, Row
@@ -58,9 +59,10 @@ class Trainer:
 
     Args:
         model: path of an .onnx file, its bytes, a message, or a Program without a loss, which the Trainer then appends to.
-        loss: a name (``cross_entropy``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
+        loss: a name (``cross_entropy``, ``causal_lm``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
             ``triplet``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or several that are added up.
-        target: name of the data column with the targets, for a loss given by name or function.
+        target: name of the data column with the targets, for a loss given by name or function; None for ``target``, and for
+            ``labels`` of ``causal_lm``, which are the words themselves where the data lacks them.
         optimizer: a name such as ``"adamw"``, or an Optimizer.
         learning_rate: a number or a scheduler, which moves on after every update; for an optimizer given by name.
         schedule: ``constant``, ``cosine`` or ``linear``: how a learning rate given as a number goes on until the run ends.
@@ -108,7 +110,7 @@ class Trainer:
         model: Any,
         *,
         loss: Loss,
-        target: str = "target",
+        target: str | None = None,
         optimizer: Any = "adamw",
         learning_rate: float | LRScheduler = 1e-3,
         schedule: str = "constant",
@@ -141,7 +143,8 @@ class Trainer:
         split_statistics(self.program)
         self.inference = self.program.clone(for_test=True)
         self.chosen = choose_trainable(self.program, trainable, freeze)
-        _warn_of_ties(self.chosen)
+        for text in find_ties(self.chosen).warnings():
+            warnings.warn(text, stacklevel=2)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
         for metric in metrics:
@@ -154,7 +157,10 @@ class Trainer:
         with state.fresh_names():
             self._append(ema, kept)
         self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics]
-        self.remarks += [*rounded, *said, *kept_tables(self.program)]
+        self._reads = self.outputs if self.metrics or any(self._doubts) else []
+        words = {term.target for term in self.terms if term.loss == "causal_lm"}
+        self._following = Following(self.program, [v for v in self.targets if v.name in words])
+        self.remarks += [*rounded, *said, *kept_tables(self.program), *self._following.remarks]
         self.executor = Executor(place, threads=threads, memory=memory)
         self._begin()
 
@@ -196,8 +202,8 @@ class Trainer:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the data columns: the model's inputs, then the targets."""
-        return [v.name for v in [*self.inputs, *self.targets]]
+        """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
+        return [v.name for v in [*self.inputs, *self.targets] if v.name not in self._following.names]
 
     @property
     def schedule(self) -> LRScheduler | None:
@@ -217,11 +223,14 @@ class Trainer:
         """
         feed = self._checked(batch)
         with self.program.active_scope().held() as put_back:
-            loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self.outputs])
+            loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self._reads])
             if not np.isfinite(loss):
                 put_back()
-                raise TrainingError(self._explain_loss(feed, float(loss)))
-        self._say_doubts(outputs)
+                where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
+                raise TrainingError(f"the loss is {loss} at {where}{bad_loss(self.program, feed, self.executor)}")
+        doubts, self._doubts = self._doubts, []
+        for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts) if any(doubts) else ():
+            warnings.warn(text, stacklevel=3)
         self.step_number += 1
         if self.step_number % self.accumulate == 0:
             if self.update is not None:
@@ -230,16 +239,11 @@ class Trainer:
                 self.schedule.step()
         return {"loss": float(loss), **self._measure(outputs, feed)}
 
-    def _say_doubts(self, outputs: list[Any]) -> None:
-        """After the first batch: outputs that are taken for logits and look like probabilities"""
-        doubts, self._doubts = self._doubts, []
-        if any(doubts):
-            for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts):
-                warnings.warn(text, stacklevel=3)
-
     def _measure(self, outputs: list[Any], feed: Batch) -> Row:
-        name = self.terms[0].target or "target"
-        return {label: float(np.mean(metric(outputs[0], feed[name]))) for label, metric in self.metrics}
+        if not self.metrics:
+            return {}
+        y, target = classes_second(outputs[0], feed[self.terms[0].target], self.terms[0].loss, self._layouts[0])
+        return {label: float(np.mean(metric(y, target))) for label, metric in self.metrics}
 
     def _name_unused(self, names: Iterable[str]) -> None:
         """Say, once, which columns of the data nothing reads"""
@@ -250,26 +254,19 @@ class Trainer:
             warnings.warn(f"{said}. Leave out what is not used, or rename it.", stacklevel=3)
 
     def _checked(self, batch: dict[str, Any]) -> Batch:
-        self._name_unused(batch.keys() - set(self.columns))
-        feed = checked_batch(batch, [*self.inputs, *self.targets])
+        self._name_unused(batch.keys() - {*self.columns, *self._following.read})
+        feed = checked_batch(self._following.complete(batch), [*self.inputs, *self.targets])
         if self._shapes is None:
             self._shapes = output_shapes(self.terms, self._layouts, self.outputs, feed, self._evaluated)
         check_labels(feed, self.terms, self._shapes)
         return feed
 
+    def _open(self, data: Data | Columns | Stream) -> Columns | Stream:
+        return open_data(data, self.columns, self._following.names)
+
     def _evaluated(self, name: str, feed: Batch) -> Any:
         (value,) = self.executor.run(self.evaluation, feed, [name])
         return value
-
-    def _explain_loss(self, feed: Batch, loss: float) -> str:
-        """Step, batch and the first operator whose result is not finite"""
-        text = f"the loss is {loss} at step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
-        weight = bad_weight(self.program)
-        if weight is not None:
-            return f"{text}, because an earlier update left {weight} not finite. Lower the learning rate or set clip_norm."
-        found = first_bad_operator(self.program, feed, self.executor)
-        where = f"; the first value that is not finite is {found}" if found else ""
-        return f"{text}{where}. Lower the learning rate, or look at this batch."
 
     # Whole runs ------------------------------------------------------------------------------------------------------
 
@@ -325,8 +322,8 @@ class Trainer:
         count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
         if batch_size < 1 or count is None or count < 0:
             raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {count}.")
-        source = open_data(data, self.columns)
-        held_out = None if validation is None else open_data(validation, self.columns)
+        source = self._open(data)
+        held_out = None if validation is None else self._open(validation)
         self._name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
         if out is None and resume:
             raise ArgumentError("resume=True needs out=, the folder of the run.")
@@ -446,9 +443,9 @@ class Trainer:
             DataError: if the data does not fit the model.
         """
         means = Means()
-        fetch = [self.loss.name, *(v.name for v in self.outputs)]
+        fetch = [self.loss.name, *(v.name for v in self._reads)]
         with self._averaged():
-            opened = open_data(data, self.columns)
+            opened = self._open(data)
             self._name_unused(opened.unused)
             for batch in opened.batches(batch_size, shuffle=False):
                 feed = self._checked(batch)
@@ -466,15 +463,17 @@ class Trainer:
         """
         found: dict[str, list[Any]] = {v.name: [] for v in self.inference.outputs}
         with self._averaged():
-            for batch in open_data(data, [v.name for v in self.inputs]).batches(batch_size, shuffle=False):
-                feed = checked_batch(batch, self.inputs)
+            targets = {v.name for v in self.targets}
+            opened = open_data(data, [name for name in self.columns if name not in targets], self._following.names)
+            for batch in opened.batches(batch_size, shuffle=False):
+                feed = checked_batch(self._following.complete(batch), self.inputs)
                 for name, value in zip(found, self.executor.run(self.inference, feed, list(found)), strict=True):
                     found[name].append(value)
         if not all(found.values()):
             raise DataError("there is nothing to predict: the data has no batch.")
         return {name: np.concatenate(values) for name, values in found.items()}
 
-    def export(self, path: str | Path, fold: bool = False, observe: Data | None = None) -> None:
+    def export(self, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch") -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
 
         Names, metadata and dynamic dimensions are those of the model that was loaded. LoRA branches are added to their
@@ -486,9 +485,18 @@ class Trainer:
             fold: also fold the model's own BatchNormalization, where it follows a Conv, ConvTranspose or Gemm.
             observe: inputs, as for ``predict``: the scales of a QDQ file are set by the trained weights and by what these inputs
                 make of activations, instead of by what was learned.
+            quantised: what becomes of LoRA branches beside quantised weights: see ``merge_lora``.
+
+        Returns:
+            Lines on what was rounded.
         """
         with self._averaged():
-            save_onnx(inference_model(self.inference, fold, observe), path)
+            return save_inference(self.inference, path, fold, observe, quantised)
+
+    def save_adapters(self, path: str | Path) -> None:
+        """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
+        with self._averaged():
+            save_adapters(self.inference, path)
 
     def to_training_step(self, lowering: str | None = None) -> tuple[Any, dict[str, Any]]:
         """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
@@ -561,14 +569,8 @@ class Trainer:
         if found.metadata.get("graph") != graph_hash(self.programs):
             raise TrainingError(f"{str(path)!r} was written for another model, loss or optimizer. Use the same arguments as then.")
         position = position_of(found.metadata, path)
-        for name in ("seed", "accumulate"):
-            was, now = getattr(position, name), getattr(self, name)
-            if was != now:
-                raise TrainingError(f"{str(path)!r} was written with {name}={was}, this is {name}={now}.")
         check_unchanged(position.files, files or {})
-        if batches is not None and position.batch > batches:
-            said = f"{str(path)!r} stands at batch {position.batch} of epoch {position.epoch + 1}, which has {batches} batches"
-            raise TrainingError(f"{said}. Use the data and the batch size of the run.")
+        check_position(position, path, batches, seed=self.seed, accumulate=self.accumulate)
         check_schedule(self.schedule, position, path)
         check_tensors(self.programs, found)
         weight = bad_value(self.program, found.arrays)
@@ -592,8 +594,3 @@ class Trainer:
             folder.write_history(self.history)
         folder.publish(path, LAST)
         folder.drop_old()
-
-
-def _warn_of_ties(chosen: list[Parameter]) -> None:
-    for text in find_ties(chosen).warnings():
-        warnings.warn(text, stacklevel=4)

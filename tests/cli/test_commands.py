@@ -316,7 +316,7 @@ class TestTrain:
         assert "not a size" in train(files, "--memory-budget", "much", "--out", files / "other", code=2)
 
     def test_lora_with_a_new_head(self, files):
-        what = ("--head", "3", "--lora", "2", "--lora-layers", "body.*", "--epochs", "3", "--out", files / "run")
+        what = ("--head", "3", "--lora", "2", "--on", "body.*", "--epochs", "3", "--out", files / "run")
         assert "training 4 of" in train(files, *what)
         command("export", files / "run", "--inference", files / "t.onnx", "--adapters", files / "a.safetensors")
         names = {i.name for i in onnx.load(files / "t.onnx").graph.initializer}
@@ -390,7 +390,7 @@ class TestTrain:
         what = ["train", files / "m.onnx", "--data", files / "d.npz", "--target", "y", "--batch-size", "4", "--epochs", "1"]
         what += ["--out", files / "run"]
         assert "(--layout)" in command(*what, "--loss", "ctc", code=2)
-        assert "--layout is for the loss ctc" in command(*what, "--loss", "mse", "--layout", "TNC", code=2)
+        assert "--layout is for the losses ctc and cross_entropy" in command(*what, "--loss", "mse", "--layout", "TNC", code=2)
         assert "of shape [steps, batch, classes]" in command(*what, "--loss", "ctc", "--layout", "TNC")
 
     def test_an_array_that_nothing_reads_is_named(self, files):
