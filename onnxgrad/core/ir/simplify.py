@@ -87,7 +87,7 @@ def _cast(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable 
 
 
 def _transpose(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
-    """The operand where the order stays; one Transpose for two."""
+    """The operand where the order stays; one Transpose for two if it moves rows and no single elements, which takes far longer."""
     x, perm = args[0], kwargs.get("perm")
     if perm is None or not isinstance(x, Variable):
         return None
@@ -96,7 +96,10 @@ def _transpose(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Vari
     before = x.op.attr("perm") if x.op is not None and x.op.type == "Transpose" and not x.op.domain else None
     if before is None or x.op is None:
         return None
-    both: Variable = op.Transpose(x.op.inputs[0], perm=[before[axis] for axis in perm])
+    order = [before[axis] for axis in perm]
+    if order[-1] != len(order) - 1:
+        return None
+    both: Variable = op.Transpose(x.op.inputs[0], perm=order)
     return both
 
 

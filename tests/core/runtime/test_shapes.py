@@ -48,10 +48,10 @@ def opened(monkeypatch):
     found = []
     real = session_cache.prepare
 
-    def prepare(program, fetches, place, threads=None, saved=None, shapes=()):
+    def prepare(program, fetches, place, threads, saved, shapes, *others):
         if program.updates:
             found.append(dict(shapes).get("x"))
-        return real(program, fetches, place, threads, saved, shapes)
+        return real(program, fetches, place, threads, saved, shapes, *others)
 
     monkeypatch.setattr(session_cache, "prepare", prepare)
     return found
