@@ -14,9 +14,9 @@ from onnxgrad.core.ir.types import TensorType
 F = np.float32
 
 
-def _scan(product):
-    """h' = tanh(product of a step), four times, for h [3, 2] and a square weight"""
-    w, h = static.data("w", [3, 3]), static.data("h", [3, 2])
+def _scan(product, columns=2):
+    """h' = tanh(product of a step), four times, for h of three rows and a square weight"""
+    w, h = static.data("w", [3, 3]), static.data("h", [3, columns])
     op = h.block.build
     types = [("h", h.type), ("t", TensorType(op.constant(np.zeros(1, F)).dtype, ()))]
 
@@ -55,12 +55,16 @@ def test_weight_of_the_graph_is_turned_once_before_the_loop():
 
 
 @pytest.mark.parametrize(
-    "product",
-    [lambda build, w, h: build.Gemm(w, h), lambda build, w, h: build.Gemm(build.Tanh(w), h, transA=1)],
-    ids=["as it is stored", "computed in the step"],
+    ("product", "columns"),
+    [
+        (lambda build, w, h: build.Gemm(w, h), 2),
+        (lambda build, w, h: build.Gemm(build.Tanh(w), h, transA=1), 2),
+        (lambda build, w, h: build.Gemm(w, h, transA=1), 193),
+    ],
+    ids=["as it is stored", "computed in the step", "many columns"],
 )
-def test_other_products_are_left_alone(product):
-    graph = _graph(_scan(product))
+def test_other_products_are_left_alone(product, columns):
+    graph = _graph(_scan(product, columns))
     before = _types(graph)
     turn_loop_weights(graph)
     assert _types(graph) == before
