@@ -17,8 +17,8 @@ _FEW = 192
 def turn_loop_weights(graph: Graph) -> None:
     """In bodies of Loop and Scan, W^T x with the W of the graph: the Gemm reads a W that is transposed before the loop.
 
-    A Gemm with transA takes 1.7 times as long as one without (1024x256 by 256x32), and longer than turning W from four steps on. From
-    about 200 columns on there is no difference.
+    A Gemm with transA takes 1.7 times as long as one without (1024x256 by 256x32), and longer than turning W from four steps on.
+    From about 200 columns on there is no difference.
     """
     turned: dict[Variable, Variable] = {}
     written: list[Operator] = []

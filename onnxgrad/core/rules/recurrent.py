@@ -140,7 +140,7 @@ class _Cell:
         if given is not None:
             return self.turned(self.part(given, direction, int(self.batch_first)), 2)
         axis = 1 - int(self.batch_first)
-        shape = [self.op.Shape(self.x, start=axis, end=axis + 1), [self.hidden]]
+        shape: list[Any] = [self.op.Shape(self.x, start=axis, end=axis + 1), [self.hidden]]
         return zeros_of_shape(self.op, self.op.Concat(*(shape[::-1] if self.weights_first else shape), axis=0), self.x)
 
     def _body(self, step: Any, x: Variable, starts: list[Variable], direction: int, weights: Any) -> Any:
