@@ -243,7 +243,7 @@ def _depthwise_filter(pass_: _Pass, x: Variable, gy: Variable, window: Window) -
     image = build.Reshape(pass_.twin(x), [channels, height, width, -1])
     result = build.Reshape(pass_.twin(gy), [channels, rows, columns, -1])
     if rows > _HIGHEST:
-        return depthwise_filter_product(build, image, result, window)
+        return depthwise_filter_product(build, image, result, (height, width), (rows, columns), window)
     pairs = []
     for indices in im2col_indices(window.dilations[1], window.strides[1], window.pads[1], across, columns):
         inside = np.flatnonzero((indices >= 0) & (indices < width))
