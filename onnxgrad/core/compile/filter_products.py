@@ -99,7 +99,8 @@ def _shared_out(channels: int, out: int, sizes: Sequence[int], positions: Sequen
     best = [_Axis(*of_axis) for of_axis in described]
     smallest = _WORTH * _copied(best, channels, out)
     able = [(False, True) if axis.taps > 1 and axis.stride == 1 else (False,) for axis in best]
-    for choice in product(*able):
+    # Of two that copy as much, the one that shifts rows of the gradient: its result is put in order by whole rows of the filter.
+    for choice in sorted(product(*able), key=lambda shifts: shifts[1]):
         axes = [_Axis(*of_axis, shifts) for of_axis, shifts in zip(described, choice, strict=True)]
         if any(choice) and _copied(axes, channels, out) < smallest:
             best, smallest = axes, _copied(axes, channels, out)
