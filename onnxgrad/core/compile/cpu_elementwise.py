@@ -87,7 +87,8 @@ def inside(build: Any, op: Operator) -> list[Variable | None] | None:
     if x is None or None in limits or not limits[0] <= limits[1]:  # type: ignore[operator]
         return None
     before = takewhile(lambda reader: reader is not op, build.block.ops)
-    clip = next((r for r in before if r.type == "Clip" and not r.domain and r.inputs == [x, low, high]), None)
+    clips = (reader for reader in before if reader.type == "Clip" and not reader.domain and len(reader.inputs) == 3)
+    clip = next((r for r in clips if all(a is b for a, b in zip(r.inputs, (x, low, high), strict=True))), None)
     return None if clip is None else [build.Equal(x, clip.outputs[0])]
 
 

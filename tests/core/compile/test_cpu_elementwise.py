@@ -124,12 +124,14 @@ def test_the_gradient_of_clip_compares_once(limits, compares):
     with static.program_guard(main):
         x = static.data("x", [9])
         x.stop_gradient = False
+        # One of another shape comes first.
+        other = x.block.build.Clip(x.block.build.Concat(x, x, axis=0), *map(np.float32, limits))
         y = x.block.build.Clip(x, *map(np.float32, limits))
         (gradient,) = static.gradients([paddle.sum(y * 3.0)], [x])
     values = np.array([-np.inf, -1, -0.0, 0.0, 2, np.nextafter(np.float32(6), np.float32(9)), 6, np.inf, np.nan], np.float32)
     found = []
     for provider in (None, "cpu"):
-        graph = compile(main, [y, gradient], provider)
+        graph = compile(main, [other, y, gradient], provider)
         found.append(onnxruntime.InferenceSession(write_model(graph).SerializeToString()).run(None, {"x": values}))
     assert [op.type for op in graph.operators if op.type in ("Equal", "And")] == [compares]
     for plain, lowered in zip(*found, strict=True):
