@@ -243,7 +243,7 @@ def _depthwise_filter(pass_: _Pass, x: Variable, gy: Variable, window: Window) -
     image = build.Reshape(pass_.twin(x), [channels, height, width, -1])
     result = build.Reshape(pass_.twin(gy), [channels, rows, columns, -1])
     if rows > _HIGHEST:
-        return depthwise_filter_product(build, image, result, window)
+        return depthwise_filter_product(build, image, result, (height, width), (rows, columns), window)
     pairs = []
     for indices in im2col_indices(window.dilations[1], window.strides[1], window.pads[1], across, columns):
         inside = np.flatnonzero((indices >= 0) & (indices < width))
@@ -345,6 +345,17 @@ def _concat(pass_: _Pass, op: Operator) -> bool:
     return pass_.give(y, pass_.build.Concat(*(pass_.twin(v) for v in op.inputs if v is not None), axis=1))
 
 
+def _split(pass_: _Pass, op: Operator) -> bool:
+    """Of channels, as the gradient of a Concat is"""
+    x, sizes = op.inputs[0], op.inputs[1] if len(op.inputs) > 1 else None
+    if not pass_.has(x) or x is None or sizes is None or sizes.value is None or op.attr("axis") % 4 != 1:
+        return False
+    if not all(map(_is_image, op.outputs)):
+        return False
+    parts = as_tuple(pass_.build.Split(pass_.twin(x), sizes, axis=1, outputs=len(op.outputs)))
+    return all(pass_.give(v, part) for v, part in zip(op.outputs, parts, strict=True))
+
+
 def _numbering(pass_: _Pass, op: Operator) -> bool:
     """The numbers 0, 1, ... in the shape of an image, from which Dropout computes its mask: n * CHW + (c, h, w), with n last"""
     y, shape = op.outputs[0], shape_of(op.outputs[0])
@@ -366,6 +377,7 @@ _Pass.FORMS = {
     "BatchNormalization": _batch_normalization,
     "GlobalAveragePool": _global_average,
     "Concat": _concat,
+    "Split": _split,
     **dict.fromkeys(REDUCTIONS, _reduction),
     **dict.fromkeys(ELEMENTWISE, _elementwise),
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from onnxgrad.core.compile.filter_products import filter_product
-from onnxgrad.core.compile.patterns import SWAPPED, operand_of
+from onnxgrad.core.compile.filter_products import depthwise_filter_product, filter_product
+from onnxgrad.core.compile.images import filter_operands
+from onnxgrad.core.compile.patterns import SWAPPED
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 
@@ -24,23 +25,23 @@ def filter_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
     """As ``filter_product``, where the backward pass has Conv with batch and channels of both operands swapped, and strides
     and dilations.
     """
-    x, gy = (operand_of(v, "Transpose", SWAPPED) for v in op.inputs[:2])
-    result = op.outputs[0]
-    if x is None or gy is None or result is None or op.attr("group") not in (None, 1):
+    group, result = op.attr("group") or 1, op.outputs[0]
+    operands = filter_operands(op)
+    if operands is None or result is None:
         return None
+    x, gy = operands
     image, given, found = (_inner_shape(v) for v in (x, gy, result))
     pads = op.attr("pads") or [0] * 4
     if image is None or given is None or found is None or result.static_shape is None or x.static_shape is not None:
         return None
-    if min(pads) < 0:
-        return None
-    if x.dtype.name != "float32":
+    if min(pads) < 0 or x.dtype.name != "float32" or not (group == 1 or group == image[0] == given[0]):
         return None
     # In the gradient of a filter strides and dilations have changed roles.
     window = _Window(result.static_shape[2:], op.attr("dilations") or [1, 1], op.attr("strides") or [1, 1], pads)
     chwn, given_chwn = (build.Transpose(v, perm=[1, 2, 3, 0]) for v in (x, gy))
-    found = filter_product(build, chwn, given_chwn, image[1:], given[1:], window)
-    return [build.Transpose(found, perm=SWAPPED)]
+    form = filter_product if group == 1 else depthwise_filter_product
+    gradient = form(build, chwn, given_chwn, image[1:], given[1:], window)
+    return [build.Transpose(gradient, perm=SWAPPED)]
 
 
 def _inner_shape(v: Variable) -> tuple[int, ...] | None:

@@ -99,7 +99,8 @@ def _shared_out(channels: int, out: int, sizes: Sequence[int], positions: Sequen
     best = [_Axis(*of_axis) for of_axis in described]
     smallest = _WORTH * _copied(best, channels, out)
     able = [(False, True) if axis.taps > 1 and axis.stride == 1 else (False,) for axis in best]
-    for choice in product(*able):
+    # Of two that copy as much, the one that shifts rows of the gradient: its result is put in order by whole rows of the filter.
+    for choice in sorted(product(*able), key=lambda shifts: shifts[1]):
         axes = [_Axis(*of_axis, shifts) for of_axis, shifts in zip(described, choice, strict=True)]
         if any(choice) and _copied(axes, channels, out) < smallest:
             best, smallest = axes, _copied(axes, channels, out)
@@ -152,25 +153,25 @@ class _Shifted:
         return self.build.Reshape(image, [self.channels * down.shape[0] * across.shape[0], -1])
 
 
-def depthwise_filter_product(build: Any, x: Any, gy: Any, window: Any) -> Variable:
-    """gw [C, 1, *kernel] from x [C, H, W, N] and gy [C, rows, columns, N]"""
-    (channels, height, width, batch), (_, rows, columns, _) = x.static_shape, gy.static_shape
+def depthwise_filter_product(build: Any, x: Any, gy: Any, sizes: Sequence[int], positions: Sequence[int], window: Any) -> Variable:
+    """gw [C, 1, *kernel] from x [C, *sizes, N] and gy [C, *positions, N]"""
+    channels, (height, width), (rows, columns) = x.dims[0], sizes, positions
     (taps, across), (down_by, across_by), (top, left, _, _) = window.kernel, window.strides, window.pads
-    each = min(range(_STRIP // 2, 2 * _STRIP), key=lambda n: (-rows % n, abs(n - _STRIP)))
+    each = rows if rows <= _STRIP else min(range(_STRIP // 2, 2 * _STRIP), key=lambda n: (-rows % n, abs(n - _STRIP)))
     number, read = ceil(rows / each), (each - 1) * down_by + (taps - 1) * window.dilations[0] + 1
     bottom = max(0, (number - 1) * each * down_by + read - height - top)
     right = max(0, (columns - 1) * across_by + (across - 1) * window.dilations[1] + 1 - width - left)
     padded = build.Pad(x, [0, top, left, 0, 0, bottom, right, 0]) if any((top, left, bottom, right)) else x
     given = build.Pad(gy, [0] * 5 + [number * each - rows, 0, 0]) if number * each > rows else gy
-    given = build.Transpose(build.Reshape(given, [channels * number, each, columns * batch]), perm=[0, 2, 1])
+    given = build.Transpose(build.Reshape(given, [channels * number, each, -1]), perm=[0, 2, 1])
     wide, high = width + left + right, height + top + bottom
-    flat = build.Reshape(padded, [channels, high * wide, batch])
+    flat = build.Reshape(padded, [channels, high * wide, -1])
     rows_read = np.arange(number)[:, None] * each * down_by + np.arange(read)
     products = []
     for tap in range(across):
         columns_read = np.arange(columns) * across_by + tap * window.dilations[1]
         shifted = build.Gather(flat, (rows_read[:, :, None] * wide + columns_read).reshape(-1), axis=1)
-        shifted = build.Reshape(shifted, [channels * number, read, columns * batch])
+        shifted = build.Reshape(shifted, [channels * number, read, -1])
         products.append(build.Reshape(build.MatMul(shifted, given), [channels, number, 1, read * each]))
     summed = build.ReduceSum(build.Concat(*products, axis=2), [1], keepdims=0)
     met = np.zeros((read, each, taps), np.float32)
