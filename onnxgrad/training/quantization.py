@@ -27,7 +27,7 @@ from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.errors import ArgumentError, UnknownName
-from onnxgrad.training.lora import KEY as LORA
+from onnxgrad.training.lora_targets import KEY as LORA
 
 __all__ = ["KEY", "MODES", "drop_unread", "prepare_quantized", "spread", "train_quantized"]
 
