@@ -86,7 +86,7 @@ class Following:
         found = {name: np.asarray(array) for name, array in batch.items()}
         if found[WORDS].ndim != 2:
             raise DataError(f"column {WORDS!r} has shape {list(found[WORDS].shape)}, the model takes [batch, steps]. Reshape it.")
-        for name in missing:
+        for name in sorted(missing, key=lambda name: name.startswith(PAST)):  # a cache that is made here holds no words
             found[name] = self._made[name](found)
         return found
 
@@ -124,13 +124,16 @@ def _labels(batch: Batch) -> Array:
 
 
 def _empty(v: Variable) -> Callable[[Batch], Array]:
-    """Zeros of the shape of a cache that holds nothing: [rows, heads, 0, size of a head]; a state of known size is all zeros"""
+    """Zeros of the shape of a cache that holds nothing: [rows, heads, 0, size of a head]; a state of known size is all zeros.
+
+    Attention with a window may take a buffer of that size, of which it reads what the mask counts beyond the words: nothing.
+    """
     assert v.dims is not None
     dims: list[Any] = list(v.dims)
     for axis in range(1, len(dims)):
         free = not isinstance(dims[axis], int)
         if free and len(dims) == 4 and axis == 2:
-            dims[axis] = 0
+            dims[axis] = _window_of(v)
         elif free:
             dims[axis] = _size_of_head(v) if len(dims) == 4 and axis == 3 else None
 
@@ -141,6 +144,14 @@ def _empty(v: Variable) -> Callable[[Batch], Array]:
         return np.zeros((rows, *dims[1:]), v.dtype.numpy)
 
     return make
+
+
+def _window_of(cache: Variable) -> int:
+    for op in cache.block.ops:
+        if op.type == "GroupQueryAttention" and op.attrs.get("sliding_window_cache") and any(v is cache for v in op.inputs):
+            size = op.attrs.get("local_window_size")
+            return size if isinstance(size, int) and size > 0 else 0
+    return 0
 
 
 def _size_of_head(cache: Variable) -> int | None:

@@ -27,7 +27,7 @@ from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.errors import ArgumentError, UnknownName
-from onnxgrad.training.lora import KEY as LORA
+from onnxgrad.training.lora_targets import KEY as LORA
 
 __all__ = ["KEY", "MODES", "drop_unread", "prepare_quantized", "spread", "train_quantized"]
 
@@ -44,6 +44,7 @@ _PRODUCTS: dict[str, tuple[int, int | None, int, int]] = {
     "DynamicQuantizeMatMul": (1, 2, 3, -1),
     "MatMulIntegerToFloat": (1, 3, 5, -1),
 }
+_MOVES = ("Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 
 
 class _Site(NamedTuple):
@@ -176,6 +177,8 @@ def _site(op: Operator, index: int, readers: Any, integers: bool) -> _Site | Non
     if op.type == "DequantizeLinear" and index == 0:
         default = 1 if op.domain else op.attr("axis")
         return _read_by(op, 1, 2, op.attrs.get("axis", default), op.attrs.get("block_size") or 0)
+    if op.type in _MOVES and not op.domain and index == 0:
+        return _site_behind(op, readers)
     if not integers or op.type not in _PRODUCTS or op.domain != (CONTRIB_DOMAIN if op.schema is None else ""):
         return None
     slot, scale, zero, axis = _PRODUCTS[op.type]
@@ -184,6 +187,15 @@ def _site(op: Operator, index: int, readers: Any, integers: bool) -> _Site | Non
     if op.type == "QGemm" and op.attrs.get("transB"):
         axis = 0
     return _read_by(op, scale, zero, axis, 0) if scale is not None else _scaled_behind(op, zero, axis, readers)
+
+
+def _site_behind(op: Operator, readers: Any) -> _Site | None:
+    """How what dequantises the moved integers reads them, if they have one scale"""
+    behind = [_site(reader, at, {}, False) if reader.type == "DequantizeLinear" else None for reader, at in readers[op.outputs[0]]]
+    kept = [site for site in behind if site is not None]
+    if not kept or len(kept) < len(behind) or len({site[1:] for site in kept}) > 1:
+        return None
+    return kept[0]._replace(op=op, axis=0) if kept[0].scale.static_shape in ((), (1,)) and not kept[0].block else None
 
 
 def _read_by(op: Operator, scale: int, zero: int, axis: int, block: int) -> _Site | None:

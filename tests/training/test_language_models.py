@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 from onnx.parser import parse_model
 
 import onnxgrad as og
@@ -200,6 +200,22 @@ class TestFollowingInputs:
         cache = {name.replace("present", "past_key_values"): value for name, value in half.items() if name != "logits"}
         rest = trainer.predict({"input_ids": words[:, 4:5], **cache})
         np.testing.assert_allclose(rest["logits"], whole["logits"][:, 4:5], rtol=1e-4, atol=1e-5)
+
+    def test_layers_with_a_window_get_the_buffer_that_they_take_for_a_cache(self):
+        words = batch_of("llama-fp32")["input_ids"]
+        losses = []
+        for buffered in (0, 1):
+            made = onnx.load(FOLDER / "llama-fp32.onnx")
+            for node in made.graph.node:
+                if node.op_type == "GroupQueryAttention":
+                    kept = [a for a in node.attribute if a.name != "local_window_size"]
+                    del node.attribute[:]
+                    window = {"local_window_size": 3, "sliding_window_cache": buffered}
+                    node.attribute.extend([*kept, *(helper.make_attribute(*pair) for pair in window.items())])
+            trainer = Trainer(made, loss="causal_lm", learning_rate=0.0)
+            losses.append([trainer.step({"input_ids": words})["loss"], trainer.step({"input_ids": words[:, :2]})["loss"]])
+        assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+        assert losses[0][0] != pytest.approx(EXPECTED["llama-fp32"]["loss"], rel=1e-4)
 
     def test_positions(self):
         text = '<ir_version: 8, opset_import: ["": 17]> f (int64[N, S] input_ids, int64[N, T] attention_mask, int64[N, S] position_ids) => (float[N, S, 4] y) <float[4] w = {1, 1, 1, 1}> { o = OneHot (position_ids, four, ends) y = Mul (o, w) }'

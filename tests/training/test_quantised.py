@@ -210,6 +210,47 @@ def test_blocks_of_four_bits(tmp_path):
         assert loss_of(tmp_path / name, "transformer") < 0.7 * loss_of(path, "transformer")
 
 
+X, Y = np.random.default_rng(0).normal(0, 1, (6, 4)).astype("f4"), np.random.default_rng(1).normal(0, 1, (6, 3)).astype("f4")
+W = np.random.default_rng(2).integers(-100, 100, (4, 3)).astype(np.int8)
+PLACES = {
+    "float16": ("float16[N, 4] x", "float16[N, 3] y", "r = DequantizeLinear <axis = 1> (w, s) y = MatMul (x, r)", np.full(3, 0.01, "f2")),
+    "constant": (
+        "float[N, 4] x", "float[N, 3] y",
+        "v = Constant <value = int8[4, 3] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> () r = DequantizeLinear (v, s) y = MatMul (x, r)", 0.01,
+    ),
+    "twice": (
+        "float[N, 4] x", "float[N, 3] y",
+        "r = DequantizeLinear (w, s) a = MatMul (x, r) t = DequantizeLinear (w, s) b = MatMul (x, t) y = Add (a, b)", 0.01,
+    ),
+    "rows": ("int64[N] x", "float[N, 3] y", "g = Gather (w, x) y = DequantizeLinear (g, s)", 0.01),
+    "turned": ("float[N, 3] x", "float[N, 4] y", "t = Transpose (w) r = DequantizeLinear (t, s) y = MatMul (x, r)", 0.01),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_places_where_a_weight_is_read(place, tmp_path):
+    x, y, body, scale = PLACES[place]
+    made = parse_model(f'<ir_version: 10, opset_import: ["": 21]> f ({x}) => ({y}) {{ {body} }}')
+    made.graph.initializer.append(numpy_helper.from_array(np.asarray(scale, np.float16 if place == "float16" else "f4"), "s"))
+    if place != "constant":
+        made.graph.initializer.append(numpy_helper.from_array(W, "w"))
+    feed = {"rows": np.arange(6) % 4, "turned": Y}.get(place, X)
+    target = X if place == "turned" else Y
+    kind = np.float16 if place == "float16" else np.float32
+    feed, target = feed if place == "rows" else feed.astype(kind), target.astype(kind)
+    t = Trainer(made, loss="mse", learning_rate=0.02)
+    assert {p.name for p in t.trained} == {"s.log", "v.float" if place == "constant" else "w.float"}
+    losses = [t.step({"x": feed, "target": target})["loss"] for _ in range(20)]
+    assert losses[-1] < 0.8 * losses[0]
+    t.export(tmp_path / "m.onnx")
+    after = onnx.load(tmp_path / "m.onnx")
+    onnx.checker.check_model(after, full_check=True)
+    assert [node.op_type for node in after.graph.node] == [n.op_type for n in made.graph.node if n.op_type != "Constant"]
+    session = onnxruntime.InferenceSession(after.SerializeToString(), providers=["CPUExecutionProvider"])
+    found = session.run(None, {"x": feed})[0].astype(np.float64)
+    assert ((found - target) ** 2).mean() < losses[-2]
+
+
 class TestWhatWasAdded:
     TEXT = """<ir_version: 10, opset_import: ["": 21]> f (float[N, 2] x) => (float[N, 2] y)
         <int8[2, 2] w = {1, 2, 3, 4}, float s = {0.5}> { r = DequantizeLinear (w, s)  y = MatMul (x, r) }"""
