@@ -12,6 +12,7 @@ Where the mean is large compared with the deviation this rounds as the operator 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from typing import Any
 
@@ -59,6 +60,13 @@ class _Pass(Links):
         maker = None if v is None else self.makers.get(v)
         return maker if maker is not None and maker.type == op_type and not maker.domain else None
 
+    def replace(self, op: Operator, new: Variable, index: int = 0) -> bool:
+        """``new`` stands for an output of ``op``"""
+        old = op.outputs[index]
+        if old is not None:
+            self.graph.replace(old, new)
+        return True
+
     def alone(self, v: Variable | None) -> bool:
         return v is not None and v not in self.returned and len(self.readers.get(v, ())) == 1
 
@@ -88,7 +96,7 @@ def _batch_normalization(pass_: _Pass, op: Operator) -> bool:
     build, momentum = pass_.build, op.attr("momentum")
     results = build.emit(op.type, [x, scale, shift, *_room(build, x)], {**op.attrs, "momentum": 0.0}, outputs=3)
     y, *fresh = as_tuple(results)
-    pass_.graph.replace(op.outputs[0], y)
+    pass_.replace(op, y)
     for old, statistic, out in zip(running, fresh, op.outputs[1:], strict=False):
         if out is not None and (pass_.readers.get(out) or out in pass_.returned):
             kept = build.Mul(statistic, 1.0 - momentum)
@@ -110,7 +118,15 @@ def _is_large(x: Variable) -> bool:
     dims = x.dims
     if dims is None or x.dtype.name != "float32" or not all(isinstance(dim, int) for dim in dims[1:]):
         return False
-    return prod(dims[2:]) >= _SMALLEST  # type: ignore[arg-type]
+    return _size(dims[2:]) >= _SMALLEST
+
+
+def _size(dims: Iterable[Any]) -> int:
+    return prod(dims)
+
+
+def _channels(x: Variable) -> int:
+    return int(x.dims[1])  # type: ignore[arg-type, index]
 
 
 def _mean(pass_: _Pass, op: Operator) -> bool:
@@ -118,16 +134,14 @@ def _mean(pass_: _Pass, op: Operator) -> bool:
     x = op.inputs[0]
     if x in pass_.statistics and _per_channel(op, 1):
         shape = [1, -1] + [1] * ((x.rank or 2) - 2)
-        pass_.graph.replace(op.outputs[0], pass_.build.Reshape(pass_.statistics[x][0], shape))
-        return True
+        return pass_.replace(op, pass_.build.Reshape(pass_.statistics[x][0], shape))
     squared = pass_.made(x, "Mul")
     if squared is None or squared.inputs[0] is not squared.inputs[1] or not _per_channel(op, 0):
         return False
     source = pass_.centred(squared.inputs[0])
     if source is None:
         return False
-    pass_.graph.replace(op.outputs[0], pass_.statistics[source][1])
-    return True
+    return pass_.replace(op, pass_.statistics[source][1])
 
 
 def _sum(pass_: _Pass, op: Operator) -> bool:
@@ -140,8 +154,8 @@ def _sum(pass_: _Pass, op: Operator) -> bool:
         if x is None or g is None or g.dims != x.dims or pass_.centred(g) is not None or not pass_.alone(op.inputs[0]):
             continue
         build = pass_.build
-        size = prod(x.dims[2:])
-        flat = [x.dims[1], 1, size] if x.dims[0] == 1 else [0, x.dims[1], 1, size]
+        batch, channels, *space = x.dims or ()
+        flat = [channels, 1, _size(space)] if batch == 1 else [0, channels, 1, _size(space)]
         rows, columns = (build.Reshape(v, flat) for v in (g, x))
         last = [0, 1, 3, 2] if len(flat) == 4 else [0, 2, 1]
         dots = build.MatMul(rows, build.Transpose(columns, perm=last))
@@ -151,8 +165,7 @@ def _sum(pass_: _Pass, op: Operator) -> bool:
         if total is None:
             total = build.ReduceSum(g, op.inputs[1], keepdims=0)
         less = build.Mul(pass_.statistics[x][0], total)
-        pass_.graph.replace(op.outputs[0], build.Sub(build.Reshape(dots, [-1]), less))
-        return True
+        return pass_.replace(op, build.Sub(build.Reshape(dots, [-1]), less))
     if op.inputs[0] is not None and op.outputs[0] is not None:
         pass_.sums.setdefault(op.inputs[0], op.outputs[0])
     return False
@@ -171,14 +184,13 @@ def _difference(pass_: _Pass, op: Operator) -> bool:
     slopes, moved = (build.Reshape(v, [-1]) for v in (slope, a))
     shift = build.Sub(moved, build.Mul(pass_.statistics[x][0], slopes))
     taps = build.Reshape(slopes, [-1] + [1] * (rank - 1))
-    pass_.graph.replace(op.outputs[0], build.Sub(g, build.Conv(x, taps, shift, group=x.dims[1])))
-    return True
+    return pass_.replace(op, build.Sub(g, build.Conv(x, taps, shift, group=_channels(x))))
 
 
 def _is_per_channel(v: Variable | None, x: Variable) -> bool:
     """Whether ``v`` broadcasts over all axes of x but the second"""
     rank, shape = x.rank or 0, None if v is None else v.static_shape
-    return shape is not None and (1,) * (rank - len(shape)) + tuple(shape) == (1, x.dims[1]) + (1,) * (rank - 2)  # type: ignore[index]
+    return shape is not None and (1,) * (rank - len(shape)) + tuple(shape) == (1, _channels(x)) + (1,) * (rank - 2)
 
 
 _FORMS = {"BatchNormalization": _batch_normalization, "ReduceMean": _mean, "ReduceSum": _sum, "Sub": _difference}

@@ -14,7 +14,7 @@ rows. High maps are cut into strips of rows, so that fewer pairs do not meet.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from math import ceil, prod
 from typing import Any
@@ -96,12 +96,12 @@ def filter_product(build: Any, x: Any, gy: Any, sizes: Sequence[int], positions:
 def _shared_out(channels: int, out: int, sizes: Sequence[int], positions: Sequence[int], window: Any) -> list[_Axis]:
     """The axes, so that the copies are smallest; all taps from the image where that gains little"""
     described = list(zip(sizes, positions, window.kernel, window.strides, window.dilations, window.pads[:2], strict=True))
-    best = [_Axis(*of_axis) for of_axis in described]
+    best = plain = [_Axis(*of_axis) for of_axis in described]
     smallest = _WORTH * _copied(best, channels, out)
     able = [(False, True) if axis.taps > 1 and axis.stride == 1 else (False,) for axis in best]
     # Of two that copy as much, the one that shifts rows of the gradient: its result is put in order by whole rows of the filter.
     for choice in sorted(product(*able), key=lambda shifts: shifts[1]):
-        axes = [_Axis(*of_axis, shifts) for of_axis, shifts in zip(described, choice, strict=True)]
+        axes = [replace(axis, shifts_gradient=shifts) for axis, shifts in zip(plain, choice, strict=True)]
         if any(choice) and _copied(axes, channels, out) < smallest:
             best, smallest = axes, _copied(axes, channels, out)
     return best
