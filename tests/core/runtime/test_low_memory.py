@@ -75,7 +75,7 @@ def expected(optimizer, batches=X, **options):
 
 
 def low():
-    return paddle.Executor(memory="low")
+    return paddle.Executor(memory="low", threads=1)
 
 
 def parts_of(executor, program):
@@ -350,6 +350,17 @@ class TestCut:
             return op.Sub(v, op.Mul(g, norm[op.block]))
 
         assert self.parts(lambda op, a, b, c, g: scaled(op, a, g), lambda op, a, b, c, g: scaled(op, b, g)) == [["a"], ["b"]]
+
+    def test_one_value_for_two(self):
+        made = {}
+        one = lambda op, a, b, c, g: made.setdefault(op.block, op.Sub(a, g))  # noqa: E731
+        assert self.parts(one, one) == [["a", "b"]]
+
+    def test_an_optimizer_that_reads_what_is_fed_is_not_cut(self):
+        program = self.program(lambda op, a, b, c, g: op.Add(a, op.block.program.inputs[0]))
+        assert cut_step(program) is None
+        low().run(program, {"x": np.ones((3, 4), np.float32)})
+        np.testing.assert_array_equal(program.active_scope().get("a"), np.full((3, 4), 2))
 
     def test_a_value_of_its_own(self):
         assert self.parts(lambda op, a, b, c, g: op.Sub(a, op.ReduceMean(a, [1])), lambda op, a, b, c, g: op.Identity(g)) == [
