@@ -85,9 +85,7 @@ def cut_step(program: Program) -> Cut | None:
                 found = {None}
         else:
             parts.join(found)
-        for v in op.outputs:
-            if v is not None:
-                leads[v] = found
+        leads.update((output, found) for output in op.outputs if output is not None)
         for operand in op.operands():
             if operand is None:
                 continue
