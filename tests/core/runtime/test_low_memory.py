@@ -5,6 +5,7 @@ import sys
 from itertools import count
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import onnxgrad as paddle
@@ -19,6 +20,7 @@ from onnxgrad.errors import ArgumentError, ExecutionError
 from tests.peak_memory import PEAK
 
 F = paddle.nn.functional
+VERSION = tuple(map(int, onnxruntime.__version__.split(".")[:2]))
 DRAW = np.random.default_rng(0)
 X = [DRAW.normal(size=(4, 9)).astype(np.float32) for _ in range(5)]
 
@@ -182,6 +184,7 @@ class TestMemory:
         assert_same(state_of(program), state)
 
     @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+    @pytest.mark.skipif(VERSION < (1, 31), reason="what 1.20 holds beside the state varies by two copies from run to run")
     def test_a_step_of_adam_holds_gradients_instead_of_a_second_copy_of_all(self):
         plain, low = (int(subprocess.check_output([sys.executable, "-c", PEAK + MEASURED, way])) for way in ("plain", "low"))
         # Of 16 MB weights: moments and a second copy of all, or moments and gradients.
