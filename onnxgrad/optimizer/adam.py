@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
@@ -113,7 +111,7 @@ def _joined(op: Builder, scalars: list[Variable]) -> Variable:
 
 def _split(op: Builder, vector: Variable, count: int) -> list[Variable]:
     """The elements of a vector, of shape [1]."""
-    return [vector] if count == 1 else list(op.Split(vector, np.ones(count, np.int64), outputs=count))
+    return [vector] if count == 1 else list(op.Split(vector, num_outputs=count, outputs=count))
 
 
 def _apart(op: Builder, vector: Variable, parameters: list[Variable]) -> list[Variable]:

@@ -307,6 +307,15 @@ class TestTrain:
         command("grad", files / "m.onnx", "--lowering", "cpu", "-o", files / "g.onnx")
         onnx.checker.check_model(onnx.load(files / "g.onnx"), full_check=True)
 
+    def test_low_memory(self, files):
+        for name, more in (("plain", ()), ("low", ("--memory", "low"))):
+            train(files, "--epochs", "1", "--out", files / name, *more)
+            command("train", "--resume", files / name, "--epochs", "2")
+        losses = [(files / name / "history.csv").read_text().splitlines()[-1] for name in ("plain", "low")]
+        assert losses[0] == losses[1]
+        assert json.loads((files / "low" / "settings.json").read_text())["memory"] == "low"
+        assert "invalid choice" in train(files, "--memory", "high", "--out", files / "other", code=2)
+
     def test_memory_budget(self, files):
         shown = train(files, "--memory-budget", "16kB", "--batch-size", "64", "--epochs", "2", "--out", files / "run")
         assert "operators are recomputed" in shown and "kB without recomputation" in shown

@@ -58,7 +58,7 @@ def exchanged(program: Program, applied: list[Variable]) -> list[Variable]:
 
 
 def cut_step(program: Program) -> Cut | None:
-    """Cut a program where its optimizers read gradients; None if it has none, or a small state only.
+    """Cut a program where its optimizers read gradients; None if it has none, or a small state only, or if they read what is fed.
 
     Two states belong to one part if a large value leads to the new values of both, or one is read for the other's.
     """
@@ -68,6 +68,9 @@ def cut_step(program: Program) -> Cut | None:
         return None
     plan = make_plan(program, applied.values())
     operators = [op for op in plan.operators if op.role is Role.OPTIMIZE]
+    fed = set(program.inputs)
+    if any(plan.resolve(v) in fed for op in operators for v in op.operands() if v is not None):
+        return None
     parts = _Parts(large)
     # For each value what it leads to: states of parts, or None for what is computed before all parts.
     leads: dict[Variable, set[Variable | None]] = {}
@@ -82,9 +85,7 @@ def cut_step(program: Program) -> Cut | None:
                 found = {None}
         else:
             parts.join(found)
-        for v in op.outputs:
-            if v is not None:
-                leads[v] = found
+        leads.update((output, found) for output in op.outputs if output is not None)
         for operand in op.operands():
             if operand is None:
                 continue

@@ -19,6 +19,15 @@ _NAMES = {
     "tensor(bfloat16)": "bfloat16",
     **{f"tensor({name.replace('_', '')})": name for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")},
 }
+_NUMBERS = {
+    **_NAMES,
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    **{
+        f"tensor({name})": name
+        for name in ("float16", "bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
+    },
+}
 
 
 def is_plain(value: Any) -> bool:
@@ -34,7 +43,10 @@ def array_of(value: Any) -> Array:
     Raises:
         ExecutionError: if the value is of a type that numpy does not have, or of one of these types on another device.
     """
-    if value.data_type() in _NAMES:
+    kind = value.data_type()
+    if kind in _NAMES:
+        if value.device_name() != "cpu":
+            raise ExecutionError(f"onnxruntime does not hand over a {kind} on {value.device_name()}. Cast it first.")
         return view_of(value).copy()
     try:
         return np.array(value.numpy())
@@ -48,14 +60,13 @@ def view_of(value: Any) -> Array:
     Raises:
         ExecutionError: as ``array_of``.
     """
-    name = _NAMES.get(value.data_type())
-    if name is None:
-        return value.numpy() if value.device_name() == "cpu" else array_of(value)
-    if value.device_name() != "cpu":
-        raise ExecutionError(f"onnxruntime does not hand over a {value.data_type()} on {value.device_name()}. Cast it first.")
-    dtype, shape = dtype_of(name).numpy, tuple(value.shape())
+    kind = value.data_type()
+    if value.device_name() != "cpu" or kind not in _NUMBERS:
+        return array_of(value)
+    dtype, shape = dtype_of(_NUMBERS[kind]).numpy, tuple(value.shape())
+    # Older versions of onnxruntime give a copy as value.numpy().
     memory = (ctypes.c_char * (prod(shape) * dtype.itemsize)).from_address(value.data_ptr())
-    return np.frombuffer(memory, dtype).reshape(shape)
+    return np.ndarray(shape, dtype, memory)
 
 
 def value_of(array: Array, device: str = "cpu", index: int = 0) -> Any:

@@ -27,8 +27,8 @@ from onnxgrad.errors import ExecutionError
 
 __all__ = ["Application", "Part", "Rooms", "make_parts"]
 
-PIECE = 2**18
-"""Elements of a tensor that are computed at a time: what they take stays in a processor's cache."""
+PIECE = 2**16
+"""Elements of a tensor that each thread computes at a time: what they take stays in a processor's cache."""
 
 _ELEMENTWISE = frozenset({
     "Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Equal", "Erf", "Exp", "Floor", "Greater", "GreaterOrEqual", "Identity",
@@ -44,25 +44,30 @@ class Part(NamedTuple):
         session: of onnxruntime, which parts that are alike share.
         state: inputs and names of the state that it reads.
         values: inputs, and the gradients and shared values that they take.
-        replaces: outputs, and names of the state whose new values they are.
+        outputs: their names and numpy types.
+        replaces: places of outputs, and names of the state whose new values they are.
         whole: inputs that are bound whole, where the others are bound in pieces.
         size: elements of the tensors that are bound in pieces; None if all are bound whole.
-        types: of the outputs, in numpy.
+        piece: elements of a piece.
     """
 
     session: Any
     state: list[tuple[str, str]]
     values: list[tuple[str, Variable]]
-    replaces: list[tuple[str, str]]
+    outputs: list[tuple[str, Any]]
+    replaces: list[tuple[int, str]]
     whole: frozenset[str]
     size: int | None
-    types: list[Any]
+    piece: int
 
 
-def make_parts(program: Program, cut: Cut, provider: str | None, open_message: Callable[[ModelProto, bool], Any]) -> list[Part]:
+def make_parts(
+    program: Program, cut: Cut, provider: str | None, threads: int, open_message: Callable[[ModelProto, bool], Any]
+) -> list[Part]:
     """The parts of a cut, with a session for each kind.
 
     Args:
+        threads: that compute a piece.
         provider: whose forms parts take that are computed whole.
         open_message: opens a session; whether it keeps the memory that it has used is the second argument.
     """
@@ -83,15 +88,17 @@ def make_parts(program: Program, cut: Cut, provider: str | None, open_message: C
         if key not in sessions:
             sessions[key] = open_message(message, size is not None)
         source = {graph.name(v): v for v in given}
+        places = {name: place for place, (name, _) in enumerate(graph.outputs)}
         found.append(
             Part(
                 sessions[key],
                 [(names[v.name], v.name) for v in graph.inputs if v.persistable],
                 [(names[v.name], source[v.name]) for v in graph.inputs if not v.persistable],
-                [(names[graph.name(program.updates[v])], v.name) for v in states],
+                [(names[name], v.dtype.numpy) for name, v in graph.outputs],
+                [(places[graph.name(program.updates[v])], v.name) for v in states],
                 whole,
                 size,
-                [v.dtype.numpy for v in states],
+                PIECE * threads,
             )
         )
     return found
@@ -178,21 +185,21 @@ class Rooms:
         """Where the new values of a piece are computed."""
         key = (id(part.session), length)
         if key not in self._rooms:
-            made = [value_on(np.empty(length, output_type)) for output_type in part.types]
+            made = [value_on(np.empty(length, dtype)) for _, dtype in part.outputs]
             self._rooms[key] = made
         return self._rooms[key]
 
-    def pieces(self, buffer: Buffer) -> list[Any]:
+    def pieces(self, buffer: Buffer, length: int) -> list[Any]:
         """The pieces of a state, each as a value of its own on the same memory."""
         found = self._pieces.get(buffer)
         if found is None:
-            found = self._pieces[buffer] = _pieces_of(buffer.value)
+            found = self._pieces[buffer] = _pieces_of(buffer.value, length)
         return found
 
 
-def _pieces_of(value: Any) -> list[Any]:
+def _pieces_of(value: Any, length: int) -> list[Any]:
     flat = view_of(value).reshape(-1)
-    return [value_on(flat[start : start + PIECE]) for start in range(0, flat.size, PIECE)]
+    return [value_on(flat[start : start + length]) for start in range(0, flat.size, length)]
 
 
 class _Place(NamedTuple):
@@ -260,16 +267,16 @@ class Application:
             # From here on it is copied again after an interruption, and before it computed again: each gives the same.
             self._at = _Place(index, piece, new)
         self.has_begun = True
-        start = piece * PIECE
-        for (_, name), value in zip(part.replaces, new, strict=True):
-            room = view_of(value).reshape(-1)
+        start = piece * part.piece
+        for output, name in part.replaces:
+            room = view_of(new[output]).reshape(-1)
             np.copyto(view_of(self._buffers[name].value).reshape(-1)[start : start + room.size], room)
-        is_last = part.size is None or start + PIECE >= part.size
-        if is_last:
-            self._rooms.binding(part).clear_binding_inputs()
-            if part.size is None:
-                self._rooms.binding(part).clear_binding_outputs()
-        self._at = _Place(index + 1, 0, None) if is_last else _Place(index, piece + 1, None)
+        if part.size is not None and start + part.piece < part.size:
+            self._at = _Place(index, piece + 1, None)
+            return
+        self._at = _Place(index + 1, 0, None)
+        self._rooms.binding(part).clear_binding_inputs()
+        self._rooms.binding(part).clear_binding_outputs()
 
     def _take(self, name: str) -> None:
         """See to it that nobody else holds the memory of a state, which is written over."""
@@ -286,21 +293,21 @@ class Application:
         binding = self._rooms.binding(part)
         for name, state in part.state:
             buffer = self._buffers[state]
-            binding.bind_ortvalue_input(name, buffer.value if name in part.whole else self._rooms.pieces(buffer)[piece])
+            binding.bind_ortvalue_input(name, buffer.value if name in part.whole else self._rooms.pieces(buffer, part.piece)[piece])
         for name, v in part.values:
-            binding.bind_ortvalue_input(name, self._values[v] if name in part.whole else self._pieces(v)[piece])
+            binding.bind_ortvalue_input(name, self._values[v] if name in part.whole else self._pieces(v, part.piece)[piece])
         if part.size is None:
-            for name, _ in part.replaces:
+            for name, _ in part.outputs:
                 binding.bind_output(name)
             part.session.run_with_iobinding(binding)
             return list(binding.get_outputs())
-        outputs = self._rooms.outputs(part, min(PIECE, part.size - piece * PIECE))
-        for (name, _), room in zip(part.replaces, outputs, strict=True):
+        outputs = self._rooms.outputs(part, min(part.piece, part.size - piece * part.piece))
+        for (name, _), room in zip(part.outputs, outputs, strict=True):
             binding.bind_ortvalue_output(name, room)
         part.session.run_with_iobinding(binding)
         return outputs
 
-    def _pieces(self, v: Variable) -> list[Any]:
+    def _pieces(self, v: Variable, length: int) -> list[Any]:
         if self._gradient[0] is not v:
-            self._gradient = (v, _pieces_of(self._values[v]))
+            self._gradient = (v, _pieces_of(self._values[v], length))
         return self._gradient[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from functools import partial
 from math import prod
@@ -144,11 +145,10 @@ class CutStep:
         self.first: Prepared | None = None
         if first:
             graph = compile(program, first, place.device, given=cut.gradients, state_as_inputs=True, updates=False, ordered=True)
-            session = _open(graph, place, threads, None, stops_spinning=False, keeps_memory=False)
-            self.first = Prepared(session, graph, cut.shared, place)
+            self.first = Prepared(_open(graph, place, threads, None, stops_spinning=False), graph, cut.shared, place)
             self.first.flushes = True
             self.read = {graph.name(v): v for v in cut.gradients}
-        self.parts = make_parts(program, cut, place.device, partial(_open_message, place, threads))
+        self.parts = make_parts(program, cut, place.device, threads or os.cpu_count() or 1, partial(_open_message, place, threads))
         variables = program.global_block().vars
         names = dict.fromkeys(name for part in self.parts for _, name in [*part.state, *part.replaces])
         self.state = [variables[name] for name in names]
@@ -173,9 +173,7 @@ def _open_message(place: Place, threads: int | None, message: ModelProto, keeps_
         return onnxruntime.InferenceSession(message.SerializeToString(), options, providers=place.providers())
 
 
-def _open(
-    graph: Graph, place: Place, threads: int | None, saved: Path | None, stops_spinning: bool, keeps_memory: bool = True
-) -> Any:
+def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, stops_spinning: bool) -> Any:
     import onnxruntime
 
     providers = place.providers()
@@ -195,7 +193,6 @@ def _open(
         options.add_session_config_entry("session.force_spinning_stop", "1")
     if threads is not None:
         options.intra_op_num_threads = threads
-    options.enable_cpu_mem_arena = keeps_memory
     apart = _kept_apart(graph)
     if apart:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(v.value.numpy()) for v in apart if v.value is not None]
