@@ -145,11 +145,14 @@ def _empty(v: Variable) -> Callable[[Batch], Array]:
 
 def _size_of_head(cache: Variable) -> int | None:
     """From the attention that reads the cache: files often leave it open"""
-    reader = next((op for op in cache.block.ops if any(v is cache for v in op.inputs)), None)
-    return None if reader is None else _head_of(reader)
+    readers = [op for op in cache.block.ops if any(v is cache for v in op.inputs)]
+    return next((size for size in map(_head_of, readers) if size is not None), None)
 
 
 def _head_of(op: Operator) -> int | None:
+    together = op.outputs[0]
+    if op.type == "Concat" and together is not None and together.rank == 4 and together.dims is not None:
+        return together.dims[3] if isinstance(together.dims[3], int) else None
     query, key = (op.inputs[i] if len(op.inputs) > i else None for i in (0, 1))
     width = query.dims[-1] if query is not None and query.dims else None
     heads = op.attrs.get("num_heads")

@@ -12,8 +12,10 @@ from onnx import numpy_helper
 from onnx.parser import parse_model
 
 import onnxgrad as og
+from onnxgrad.core.compile import vocabulary
 from onnxgrad.testing import evaluate
 from onnxgrad.training import Term, Trainer, add_lora, merge_lora
+from onnxgrad.training.inputs import Following
 from onnxgrad.training.losses import attach
 from onnxgrad.training.packed_weights import float_weight, requantise
 
@@ -211,6 +213,30 @@ class TestFollowingInputs:
         found = trainer.predict({"input_ids": np.ones((1, 4), np.int64), "attention_mask": np.array([[0, 1, 1, 1]])})
         assert found["y"].argmax(-1).tolist() == [[0, 0, 1, 2]]
 
+    def test_a_cache_that_is_joined_to_what_is_new(self):
+        """As files without an operator for attention have it"""
+        text = """<ir_version: 8, opset_import: ["": 17]>
+            f (int64[N, S] input_ids, float[N, 2, P, D] past_key_values.0.key, float[N, 2] past_key_values.0.state) => (float[N, S, 4] logits)
+            { o = OneHot (input_ids, four, ends)  m = MatMul (o, w)  k = Reshape (m, shape)  h = Transpose <perm = [0, 2, 1, 3]> (k)
+              j = Concat <axis = 2> (past_key_values.0.key, h)  s = ReduceSum (j, axes)  t = ReduceSum (past_key_values.0.state)
+              u = Add (m, t)  logits = Add (u, s) }""".replace("past_key_values.0.", "past__")
+        made = parse_model(text)
+        for v in made.graph.input:
+            v.name = v.name.replace("past__", "past_key_values.0.")
+        for node in made.graph.node:
+            node.input[:] = [name.replace("past__", "past_key_values.0.") for name in node.input]
+        arrays = {
+            "four": np.array(4),
+            "ends": np.array([0, 1], np.float32),
+            "w": np.eye(4, dtype=np.float32),
+            "shape": np.array([0, 0, 2, 2]),
+            "axes": np.array([1, 2, 3]),
+        }
+        made.graph.initializer.extend(numpy_helper.from_array(value, key) for key, value in arrays.items())
+        found = Following(og.from_onnx(made)).complete({"input_ids": np.ones((3, 5), np.int64)})
+        assert found["past_key_values.0.key"].shape == (3, 2, 0, 2)
+        assert found["past_key_values.0.state"].tolist() == [[0, 0]] * 3
+
     def test_labels_that_are_all_ignored_are_refused(self):
         words = batch_of("llama-fp32")["input_ids"]
         with pytest.raises(og.errors.DataError, match="holds no word to predict"):
@@ -247,6 +273,18 @@ def test_adapters_lower_the_loss():
     words = batch_of("llama-fp32")["input_ids"]
     rows = trainer.fit({"input_ids": words}, epochs=8, batch_size=4)
     assert rows[-1]["loss"] < rows[0]["loss"] - 0.1
+
+
+def test_the_loss_of_a_large_vocabulary_goes_by_blocks(monkeypatch):
+    """The form that is written is the one that core.compile.vocabulary looks for"""
+    monkeypatch.setattr(vocabulary, "_LARGE", 1)
+    monkeypatch.setattr(vocabulary, "_WIDE", 1)
+    for name in ("llama-fp32", "llama-int4", "qwen2-fp32"):
+        program = og.from_onnx(FOLDER / f"{name}.onnx")
+        add_lora(program, "all", rank=2)
+        trainer = Trainer(program, loss="causal_lm")
+        kinds = Counter(n.op_type for n in og.to_onnx(trainer.program, [trainer.loss], lowering="cpu").graph.node)
+        assert kinds["Scan"] == 1 and not kinds["SoftmaxCrossEntropyLoss"], name
 
 
 class TestTargets:
