@@ -519,3 +519,15 @@ def test_adapters_of_quantised_layers_are_merged(kind, tmp_path):
     if kind == "DequantizeLinear":
         with pytest.raises(og.errors.ModelError, match="only weights of MatMulNBits are rounded again"):
             merge_lora(program, "again")
+
+
+def test_packed_weights_of_another_size_are_refused():
+    text = """<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> f (float[N, 32] x) => (float[N, 4] y)
+        { y = com.microsoft.MatMulNBits <K = 32, N = 4, bits = 4, block_size = 16> (x, b, s) }"""
+    made = parse_model(text)
+    made.graph.initializer.append(numpy_helper.from_array(np.zeros((4, 2, 8), np.uint8), "b"))
+    made.graph.initializer.append(numpy_helper.from_array(np.zeros(7, np.float32), "s"))
+    program = og.from_onnx(made)
+    add_lora(program, rank=2)
+    with pytest.raises(og.errors.ModelError, match="have not the sizes that its attributes say"):
+        merge_lora(program, "float")
