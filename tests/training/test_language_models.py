@@ -146,7 +146,7 @@ class TestClassAxis:
 
 
 def tuned(name, **options):
-    program = og.from_onnx(FOLDER / f"{name}.onnx")
+    program = og.from_onnx(FOLDER / f"{name}.onnx" if isinstance(name, str) else name or FOLDER / "llama-fp32.onnx")
     options.setdefault("trainable", "*layernorm.weight" if name == "qwen2-fp32" else None)  # its table is its head
     return Trainer(program, loss="causal_lm", **options)
 
@@ -236,6 +236,23 @@ class TestFollowingInputs:
         found = Following(og.from_onnx(made)).complete({"input_ids": np.ones((3, 5), np.int64)})
         assert found["past_key_values.0.key"].shape == (3, 2, 0, 2)
         assert found["past_key_values.0.state"].tolist() == [[0, 0]] * 3
+
+    def test_a_window_cache_is_as_long_as_its_window_and_takes_no_padding(self):
+        made = onnx.load(FOLDER / "llama-fp32.onnx")
+        for node in made.graph.node:
+            if node.op_type == "GroupQueryAttention":
+                node.attribute.append(onnx.helper.make_attribute("sliding_window_cache", 1))
+                next(a for a in node.attribute if a.name == "local_window_size").i = 64
+        words = batch_of("llama-fp32")["input_ids"]
+        mask = (np.arange(words.shape[1])[None] < np.arange(len(words))[:, None] % 4 + 4).astype(np.int64)
+        found = Following(og.from_onnx(made)).complete({"input_ids": words, "attention_mask": mask})
+        assert found["past_key_values.0.key"].shape == (len(words), 2, 64, 16) and (found["attention_mask"] == 1).all()
+        labels = np.where(mask == 1, words, -100)
+        losses = [
+            tuned(model, learning_rate=0.0).step({"input_ids": words, "attention_mask": mask, "labels": labels})["loss"]
+            for model in (made, None)
+        ]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
     def test_labels_that_are_all_ignored_are_refused(self):
         words = batch_of("llama-fp32")["input_ids"]
@@ -531,3 +548,29 @@ def test_packed_weights_of_another_size_are_refused():
     add_lora(program, rank=2)
     with pytest.raises(og.errors.ModelError, match="have not the sizes that its attributes say"):
         merge_lora(program, "float")
+
+
+class TestCheckpoints:
+    def trainer(self, path=FOLDER / "llama-fp32.onnx"):
+        program = og.from_onnx(path)
+        add_lora(program, "attention", rank=2)
+        return Trainer(program, loss="causal_lm", learning_rate=0.01)
+
+    def test_frozen_weights_are_not_stored_with_each_checkpoint(self, tmp_path):
+        words = batch_of("llama-fp32")["input_ids"]
+        one, two = self.trainer(), self.trainer()
+        one.step({"input_ids": words})
+        one.save(tmp_path / "c.safetensors")
+        assert (tmp_path / "c.safetensors").stat().st_size < 0.2 * (FOLDER / "llama-fp32.onnx").stat().st_size
+        two.load(tmp_path / "c.safetensors")
+        assert one.step({"input_ids": words}) == two.step({"input_ids": words})
+
+    def test_a_checkpoint_beside_other_frozen_weights_is_refused(self, tmp_path):
+        self.trainer().save(tmp_path / "c.safetensors")
+        other = onnx.load(FOLDER / "llama-fp32.onnx")
+        weight = next(i for i in other.graph.initializer if i.name == "model.layers.1.mlp.up_proj.MatMul.weight")
+        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * np.float32(1.001), weight.name))
+        onnx.save(other, tmp_path / "other.onnx")
+        with pytest.raises(og.errors.TrainingError, match="was written for another model"):
+            self.trainer(tmp_path / "other.onnx").load(tmp_path / "c.safetensors")
+        self.trainer().load(tmp_path / "c.safetensors")
