@@ -124,16 +124,18 @@ def _left_out(program: Programs) -> list[Any]:
     return [p for p in first.parameters if p.stop_gradient and not p.trainable and p.name not in updated]
 
 
-_DIGESTS: WeakKeyDictionary[Any, tuple[Any, str]] = WeakKeyDictionary()
+_DIGESTS: WeakKeyDictionary[Program, dict[str, tuple[Any, str]]] = WeakKeyDictionary()
+"""By program and name, what was hashed and its hash. A weak reference to a variable would compare it, which appends an operator."""
 
 
 def _contents(v: Any) -> str:
     """A hash of the value of a weight, taken again when another value was set"""
     held = v.block.program.active_scope().present(v.name)
     held = v.value if held is None else held
-    known = _DIGESTS.get(v)
+    digests = _DIGESTS.setdefault(v.block.program, {})
+    known = digests.get(v.name)
     if known is not None and known[0] is held:
         return known[1]
     found = hashlib.sha256(np.ascontiguousarray(v.get_value()).view(np.uint8)).hexdigest()
-    _DIGESTS[v] = (held, found)
+    digests[v.name] = (held, found)
     return found

@@ -573,4 +573,8 @@ class TestCheckpoints:
         onnx.save(other, tmp_path / "other.onnx")
         with pytest.raises(og.errors.TrainingError, match="was written for another model"):
             self.trainer(tmp_path / "other.onnx").load(tmp_path / "c.safetensors")
-        self.trainer().load(tmp_path / "c.safetensors")
+        trainer = self.trainer()
+        operators = len(trainer.program.global_block().ops)
+        trainer.load(tmp_path / "c.safetensors")
+        trainer.save(tmp_path / "d.safetensors")
+        assert len(trainer.program.global_block().ops) == operators
