@@ -113,6 +113,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         metrics=settings["metric"],
         clip_norm=settings["clip_norm"],
         accumulate=settings["accumulate"],
+        loss_scale=settings.get("loss_scale"),
         ema=settings["ema"],
         batch_norm="train" if mode == "insert" else mode,
         quantized=settings.get("quantized", "frozen"),  # what runs of older versions did

@@ -95,6 +95,12 @@ def _add_loss(group: Any) -> None:
     group.add_argument("--weight-decay", type=float, help="weight decay, for optimizers that have one")
     group.add_argument("--clip-norm", type=float, help="clip gradients to this global norm")
     group.add_argument("--accumulate", type=int, default=1, metavar="N", help="accumulate gradients over N batches per update")
+    group.add_argument(
+        "--loss-scale",
+        type=float,
+        metavar="START",
+        help="scale the loss so that gradients in float16 do not vanish, 0 for not (default: 32768 for files in float16)",
+    )
     group.add_argument("--ema", type=float, metavar="DECAY", help="evaluate and export a moving average of the weights")
 
 

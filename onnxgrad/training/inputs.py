@@ -46,6 +46,7 @@ class Following:
 
     def __init__(self, program: Program, labels: Sequence[Variable] = ()) -> None:
         self._made: dict[str, Callable[[Batch], Array]] = {}
+        self._windowed = False
         self.remarks: list[str] = []
         inputs = {v.name: v for v in program.inputs}
         words = inputs.get(WORDS)
@@ -62,6 +63,9 @@ class Following:
         if positions is not None and positions.rank == 2:
             self.remarks.append(f"{POSITIONS} count what {MASK} lets through unless the data has them.")
             self._made[POSITIONS] = _positions
+        self._windowed = any(op.attrs.get("sliding_window_cache") for v in past for op in _readers(v))
+        if self._windowed:
+            self.remarks.append(f"{MASK} hides no padding on the right, which a window cache does not take and no word sees.")
         for v in labels:
             self.remarks.append(f"{v.name} are {WORDS}, without what {MASK} hides, unless the data has them.")
             self._made[v.name] = _labels
@@ -81,13 +85,15 @@ class Following:
             DataError: if the size of a cache is not known, or the words have not two axes.
         """
         missing = [name for name in self._made if name not in batch]
-        if not missing or WORDS not in batch:
+        if (not missing and not self._windowed) or WORDS not in batch:
             return batch
         found = {name: np.asarray(array) for name, array in batch.items()}
         if found[WORDS].ndim != 2:
             raise DataError(f"column {WORDS!r} has shape {list(found[WORDS].shape)}, the model takes [batch, steps]. Reshape it.")
         for name in sorted(missing, key=lambda name: name.startswith(PAST)):  # a cache that is made here holds no words
             found[name] = self._made[name](found)
+        if self._windowed and MASK in found and found[MASK].ndim == 2 and (np.diff(found[MASK], axis=1) <= 0).all():
+            found[MASK] = np.ones_like(found[MASK])
         return found
 
 
@@ -124,16 +130,13 @@ def _labels(batch: Batch) -> Array:
 
 
 def _empty(v: Variable) -> Callable[[Batch], Array]:
-    """Zeros of the shape of a cache that holds nothing: [rows, heads, 0, size of a head]; a state of known size is all zeros.
-
-    Attention with a window may take a buffer of that size, of which it reads what the mask counts beyond the words: nothing.
-    """
+    """Zeros of the shape of a cache that holds nothing: [rows, heads, 0, size of a head]; a state or window is all zeros"""
     assert v.dims is not None
     dims: list[Any] = list(v.dims)
     for axis in range(1, len(dims)):
         free = not isinstance(dims[axis], int)
         if free and len(dims) == 4 and axis == 2:
-            dims[axis] = _window_of(v)
+            dims[axis] = _capacity(v)
         elif free:
             dims[axis] = _size_of_head(v) if len(dims) == 4 and axis == 3 else None
 
@@ -146,21 +149,27 @@ def _empty(v: Variable) -> Callable[[Batch], Array]:
     return make
 
 
-def _window_of(cache: Variable) -> int:
-    for op in cache.block.ops:
-        if op.type == "GroupQueryAttention" and op.attrs.get("sliding_window_cache") and any(v is cache for v in op.inputs):
-            size = op.attrs.get("local_window_size")
-            return size if isinstance(size, int) and size > 0 else 0
+def _readers(cache: Variable) -> list[Operator]:
+    return [op for op in cache.block.ops if any(v is cache for v in op.inputs)]
+
+
+def _capacity(cache: Variable) -> int:
+    """Steps of an empty cache: 0, and of one that holds a window of them as many as the window has"""
+    for op in _readers(cache):
+        if op.attrs.get("sliding_window_cache"):
+            return max(0, int(op.attrs.get("local_window_size", 0)))
     return 0
 
 
 def _size_of_head(cache: Variable) -> int | None:
     """From the attention that reads the cache: files often leave it open"""
-    reader = next((op for op in cache.block.ops if any(v is cache for v in op.inputs)), None)
-    return None if reader is None else _head_of(reader)
+    return next((size for size in map(_head_of, _readers(cache)) if size is not None), None)
 
 
 def _head_of(op: Operator) -> int | None:
+    together = op.outputs[0]
+    if op.type == "Concat" and together is not None and together.rank == 4 and together.dims is not None:
+        return together.dims[3] if isinstance(together.dims[3], int) else None
     query, key = (op.inputs[i] if len(op.inputs) > i else None for i in (0, 1))
     width = query.dims[-1] if query is not None and query.dims else None
     heads = op.attrs.get("num_heads")

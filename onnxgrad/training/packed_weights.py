@@ -57,7 +57,10 @@ def _stored(op: Operator, index: int) -> Array | None:
 
 
 def _sizes(op: Operator) -> tuple[int, int, int, int, int]:
-    bits, block, rows, length = (int(op.attrs.get(name, 4)) for name in ("bits", "block_size", "N", "K"))
+    bits = int(op.attrs.get("bits", 4))
+    block, rows, length = (int(op.attrs.get(name, 0)) for name in ("block_size", "N", "K"))
+    if min(block, rows, length) < 1:
+        raise ModelError(f"{op}: N, K and block_size are positive. Correct the file.")
     return bits, block, rows, length, -(-length // block)
 
 
@@ -77,9 +80,13 @@ def _bytes(levels: Array, bits: int) -> Array:
 
 def _numbers(op: Operator) -> Array:
     """[N, K] in float64"""
-    bits, _, rows, length, count = _sizes(op)
+    bits, block, rows, length, count = _sizes(op)
     packed, scales, zeros, groups = (_stored(op, index) for index in (1, 2, 3, 4))
     assert packed is not None and scales is not None
+    points = rows * -(-count * bits // 8) if zeros is not None and zeros.dtype == np.uint8 else rows * count
+    sizes = [(packed, rows * count * (block * bits // 8)), (scales, rows * count), (zeros, points), (groups, length)]
+    if bits not in (2, 4, 8) or any(stored is not None and stored.size != size for stored, size in sizes):
+        raise ModelError(f"{op}: its operands have not the sizes that its attributes say. Keep the adapters as branches.")
     levels = _levels(packed.reshape(rows, -1), bits)[:, :length].astype(np.float64)
     if zeros is None:
         zero = np.full((rows, count), float(1 << (bits - 1)))
@@ -87,7 +94,7 @@ def _numbers(op: Operator) -> Array:
         zero = _levels(zeros.reshape(rows, -1), bits)[:, :count].astype(np.float64)
     else:
         zero = zeros.reshape(rows, count).astype(np.float64)
-    at = np.arange(length) // int(op.attrs["block_size"]) if groups is None else groups
+    at = np.arange(length) // block if groups is None else groups
     found: Array = (levels - zero[:, at]) * scales.reshape(rows, count).astype(np.float64)[:, at]
     return found
 

@@ -36,13 +36,14 @@ from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, finger
 from onnxgrad.training.folder import BEST, LAST, RunFolder
 from onnxgrad.training.inference import save_inference
 from onnxgrad.training.inputs import Following
+from onnxgrad.training.loss_scale import LossScale
 from onnxgrad.training.losses import Term, as_terms, attach
 from onnxgrad.training.metrics import classes_second, metric_named
 from onnxgrad.training.optimizers import make_optimizer
 from onnxgrad.training.position import Position, check_position, check_schedule, position_of
 from onnxgrad.training.progress import Progress
 from onnxgrad.training.quantization import prepare_quantized
-from onnxgrad.training.run import Interrupt, Means, Plan, Row
+from onnxgrad.training.run import Interrupt, Means, Plan, Row, judged, out_of_patience
 from onnxgrad.training.schedules import Planned, planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
 from onnxgrad.training.tensor_file import damaged, read_tensors
@@ -75,6 +76,8 @@ class Trainer:
             a single score with zero, and with one half where it comes from Sigmoid.
         clip_norm: limit of the global gradient norm.
         accumulate: micro-batches whose mean gradient makes one update.
+        loss_scale: first factor of the loss, halved when gradients overflow; None for 32768 where the file has float16 weights,
+            0 for none. A step that overflows is left out, and of an accumulated update the micro-batch.
         ema: decay of a moving average of the weights, which evaluation, prediction and export then use.
         batch_norm: ``"frozen"`` to normalise by the statistics of the file, ``"train"`` to normalise by batch and replace them,
             ``"insert"`` to put back what an exporter folded, with statistics of ``sample``. None for ``"frozen"`` where the file
@@ -121,6 +124,7 @@ class Trainer:
         metrics: Sequence[Any] = (),
         clip_norm: float | None = None,
         accumulate: int = 1,
+        loss_scale: float | None = None,
         ema: float | None = None,
         batch_norm: str | None = None,
         sample: Data | None = None,
@@ -155,7 +159,7 @@ class Trainer:
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
         kept: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with state.fresh_names():
-            self._append(ema, kept)
+            self._append(loss_scale, ema, kept)
         self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics]
         self._reads = self.outputs if self.metrics or any(self._doubts) else []
         words = {term.target for term in self.terms if term.loss == "causal_lm"}
@@ -176,7 +180,7 @@ class Trainer:
         self._unused: set[str] = set()
         self._files: Fingerprints = {}
 
-    def _append(self, ema: float | None, kept: dict[str, Any]) -> None:
+    def _append(self, loss_scale: float | None, ema: float | None, kept: dict[str, Any]) -> None:
         self.update: Program | None = None
         self.average: ExponentialMovingAverage | None = None
         attached = attach(self.program, self.terms)
@@ -187,14 +191,16 @@ class Trainer:
             p.do_model_average = False
         for p in self.chosen:
             p.trainable, p.stop_gradient, p.do_model_average = True, False, True
-        pairs = self.optimizer.backward(self.loss, parameters=self.chosen, **kept)
+        scale = LossScale(self.program, self.optimizer, loss_scale)
+        self.remarks += scale.remarks
+        pairs = self.optimizer.backward(scale.of(self.loss), parameters=self.chosen, **kept)
         if not pairs:
             raise ArgumentError("no parameter that may be trained reaches the loss. Check trainable=, freeze= and the output.")
         self.trained = [p for p, _ in pairs]
         if self.accumulate == 1:
-            self.optimizer.apply_gradients(pairs)
+            scale.apply(pairs)
         else:
-            self.update = accumulating(self.program, pairs, self.optimizer, self.accumulate)
+            self.update = accumulating(self.program, scale.finite(pairs), self.optimizer, self.accumulate)
         if ema is not None:
             self.average = ExponentialMovingAverage(ema)
             with program_guard(self.update or self.program, Program()):
@@ -351,7 +357,7 @@ class Trainer:
             count = source.count(plan.batch_size, plan.drop_last)
             self.schedule.plan(None if count is None else count * plan.epochs // self.accumulate)
         with self._interrupt:
-            ended = self._out_of_patience(plan.patience)
+            ended = out_of_patience(self.history[self._begun :], plan.patience)
             if ended:
                 said = f"nothing is trained: no epoch was better for {plan.patience} epochs"
                 warnings.warn(f"{said}. Give another patience.", stacklevel=3)
@@ -381,7 +387,8 @@ class Trainer:
             if plan.curves:
                 plot_history(self.history, folder.path / "curves.png")
         answers = [callback(self, row) for callback in plan.callbacks]
-        return not any(answer is True for answer in answers) and not self._out_of_patience(plan.patience)
+        over = out_of_patience(self.history[self._begun :], plan.patience)
+        return not any(answer is True for answer in answers) and not over
 
     def _train_on(self, batches: Iterator[Batch], progress: Progress, folder: RunFolder | None, every: int | None) -> bool:
         """Train on these batches; False if interrupted"""
@@ -409,21 +416,11 @@ class Trainer:
             row.update({f"val_{name}": value for name, value in self.evaluate(held_out, batch_size=batch_size).items()})
         return row
 
-    def _judged(self, row: Row) -> float:
-        return float(row["val_loss"] if "val_loss" in row else row["loss"])
-
     def _is_better(self, row: Row) -> bool:
-        better = self.best is None or self._judged(row) < self.best
+        better = self.best is None or judged(row) < self.best
         if better:
-            self.best = self._judged(row)
+            self.best = judged(row)
         return better
-
-    def _out_of_patience(self, patience: int | None) -> bool:
-        rows = self.history[self._begun :]
-        if patience is None or len(rows) <= patience:
-            return False
-        judged = [self._judged(row) for row in rows]
-        return len(judged) - 1 - int(np.argmin(judged)) >= patience
 
     # Using the model ---------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,10 @@ from onnx import helper, numpy_helper
 from onnx.parser import parse_model
 
 import onnxgrad as og
+from onnxgrad.core.compile import vocabulary
 from onnxgrad.testing import evaluate
 from onnxgrad.training import Term, Trainer, add_lora, merge_lora
+from onnxgrad.training.inputs import Following
 from onnxgrad.training.losses import attach
 from onnxgrad.training.packed_weights import float_weight, requantise
 
@@ -144,7 +146,7 @@ class TestClassAxis:
 
 
 def tuned(name, **options):
-    program = og.from_onnx(FOLDER / f"{name}.onnx")
+    program = og.from_onnx(FOLDER / f"{name}.onnx" if isinstance(name, str) else name or FOLDER / "llama-fp32.onnx")
     options.setdefault("trainable", "*layernorm.weight" if name == "qwen2-fp32" else None)  # its table is its head
     return Trainer(program, loss="causal_lm", **options)
 
@@ -227,6 +229,47 @@ class TestFollowingInputs:
         found = trainer.predict({"input_ids": np.ones((1, 4), np.int64), "attention_mask": np.array([[0, 1, 1, 1]])})
         assert found["y"].argmax(-1).tolist() == [[0, 0, 1, 2]]
 
+    def test_a_cache_that_is_joined_to_what_is_new(self):
+        """As files without an operator for attention have it"""
+        text = """<ir_version: 8, opset_import: ["": 17]>
+            f (int64[N, S] input_ids, float[N, 2, P, D] past_key_values.0.key, float[N, 2] past_key_values.0.state) => (float[N, S, 4] logits)
+            { o = OneHot (input_ids, four, ends)  m = MatMul (o, w)  k = Reshape (m, shape)  h = Transpose <perm = [0, 2, 1, 3]> (k)
+              j = Concat <axis = 2> (past_key_values.0.key, h)  s = ReduceSum (j, axes)  t = ReduceSum (past_key_values.0.state)
+              u = Add (m, t)  logits = Add (u, s) }""".replace("past_key_values.0.", "past__")
+        made = parse_model(text)
+        for v in made.graph.input:
+            v.name = v.name.replace("past__", "past_key_values.0.")
+        for node in made.graph.node:
+            node.input[:] = [name.replace("past__", "past_key_values.0.") for name in node.input]
+        arrays = {
+            "four": np.array(4),
+            "ends": np.array([0, 1], np.float32),
+            "w": np.eye(4, dtype=np.float32),
+            "shape": np.array([0, 0, 2, 2]),
+            "axes": np.array([1, 2, 3]),
+        }
+        made.graph.initializer.extend(numpy_helper.from_array(value, key) for key, value in arrays.items())
+        found = Following(og.from_onnx(made)).complete({"input_ids": np.ones((3, 5), np.int64)})
+        assert found["past_key_values.0.key"].shape == (3, 2, 0, 2)
+        assert found["past_key_values.0.state"].tolist() == [[0, 0]] * 3
+
+    def test_a_window_cache_is_as_long_as_its_window_and_takes_no_padding(self):
+        made = onnx.load(FOLDER / "llama-fp32.onnx")
+        for node in made.graph.node:
+            if node.op_type == "GroupQueryAttention":
+                node.attribute.append(onnx.helper.make_attribute("sliding_window_cache", 1))
+                next(a for a in node.attribute if a.name == "local_window_size").i = 64
+        words = batch_of("llama-fp32")["input_ids"]
+        mask = (np.arange(words.shape[1])[None] < np.arange(len(words))[:, None] % 4 + 4).astype(np.int64)
+        found = Following(og.from_onnx(made)).complete({"input_ids": words, "attention_mask": mask})
+        assert found["past_key_values.0.key"].shape == (len(words), 2, 64, 16) and (found["attention_mask"] == 1).all()
+        labels = np.where(mask == 1, words, -100)
+        losses = [
+            tuned(model, learning_rate=0.0).step({"input_ids": words, "attention_mask": mask, "labels": labels})["loss"]
+            for model in (made, None)
+        ]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
     def test_labels_that_are_all_ignored_are_refused(self):
         words = batch_of("llama-fp32")["input_ids"]
         with pytest.raises(og.errors.DataError, match="holds no word to predict"):
@@ -263,6 +306,18 @@ def test_adapters_lower_the_loss():
     words = batch_of("llama-fp32")["input_ids"]
     rows = trainer.fit({"input_ids": words}, epochs=8, batch_size=4)
     assert rows[-1]["loss"] < rows[0]["loss"] - 0.1
+
+
+def test_the_loss_of_a_large_vocabulary_goes_by_blocks(monkeypatch):
+    """The form that is written is the one that core.compile.vocabulary looks for"""
+    monkeypatch.setattr(vocabulary, "_LARGE", 1)
+    monkeypatch.setattr(vocabulary, "_WIDE", 1)
+    for name in ("llama-fp32", "llama-int4", "qwen2-fp32"):
+        program = og.from_onnx(FOLDER / f"{name}.onnx")
+        add_lora(program, "all", rank=2)
+        trainer = Trainer(program, loss="causal_lm")
+        kinds = Counter(n.op_type for n in og.to_onnx(trainer.program, [trainer.loss], lowering="cpu").graph.node)
+        assert kinds["Scan"] == 1 and not kinds["SoftmaxCrossEntropyLoss"], name
 
 
 class TestTargets:
@@ -497,3 +552,45 @@ def test_adapters_of_quantised_layers_are_merged(kind, tmp_path):
     if kind == "DequantizeLinear":
         with pytest.raises(og.errors.ModelError, match="only weights of MatMulNBits are rounded again"):
             merge_lora(program, "again")
+
+
+def test_packed_weights_of_another_size_are_refused():
+    text = """<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> f (float[N, 32] x) => (float[N, 4] y)
+        { y = com.microsoft.MatMulNBits <K = 32, N = 4, bits = 4, block_size = 16> (x, b, s) }"""
+    made = parse_model(text)
+    made.graph.initializer.append(numpy_helper.from_array(np.zeros((4, 2, 8), np.uint8), "b"))
+    made.graph.initializer.append(numpy_helper.from_array(np.zeros(7, np.float32), "s"))
+    program = og.from_onnx(made)
+    add_lora(program, rank=2)
+    with pytest.raises(og.errors.ModelError, match="have not the sizes that its attributes say"):
+        merge_lora(program, "float")
+
+
+class TestCheckpoints:
+    def trainer(self, path=FOLDER / "llama-fp32.onnx"):
+        program = og.from_onnx(path)
+        add_lora(program, "attention", rank=2)
+        return Trainer(program, loss="causal_lm", learning_rate=0.01)
+
+    def test_frozen_weights_are_not_stored_with_each_checkpoint(self, tmp_path):
+        words = batch_of("llama-fp32")["input_ids"]
+        one, two = self.trainer(), self.trainer()
+        one.step({"input_ids": words})
+        one.save(tmp_path / "c.safetensors")
+        assert (tmp_path / "c.safetensors").stat().st_size < 0.2 * (FOLDER / "llama-fp32.onnx").stat().st_size
+        two.load(tmp_path / "c.safetensors")
+        assert one.step({"input_ids": words}) == two.step({"input_ids": words})
+
+    def test_a_checkpoint_beside_other_frozen_weights_is_refused(self, tmp_path):
+        self.trainer().save(tmp_path / "c.safetensors")
+        other = onnx.load(FOLDER / "llama-fp32.onnx")
+        weight = next(i for i in other.graph.initializer if i.name == "model.layers.1.mlp.up_proj.MatMul.weight")
+        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * np.float32(1.001), weight.name))
+        onnx.save(other, tmp_path / "other.onnx")
+        with pytest.raises(og.errors.TrainingError, match="was written for another model"):
+            self.trainer(tmp_path / "other.onnx").load(tmp_path / "c.safetensors")
+        trainer = self.trainer()
+        operators = len(trainer.program.global_block().ops)
+        trainer.load(tmp_path / "c.safetensors")
+        trainer.save(tmp_path / "d.safetensors")
+        assert len(trainer.program.global_block().ops) == operators
