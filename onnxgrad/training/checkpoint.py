@@ -136,6 +136,6 @@ def _contents(v: Any) -> str:
     known = digests.get(v.name)
     if known is not None and known[0] is held:
         return known[1]
-    found = hashlib.sha256(np.ascontiguousarray(v.get_value()).view(np.uint8)).hexdigest()
+    found = hashlib.sha256(np.ascontiguousarray(v.get_value()).view(np.uint8).data).hexdigest()
     digests[v.name] = (held, found)
     return found
