@@ -28,7 +28,7 @@ _TURN = 1.2
 """A number that is turned."""
 _MOVED = 0.8
 """A number of an im2col matrix, which is gathered."""
-_BACKWARDS = 1.2
+_BACKWARDS = 1.3
 """How much longer a ConvTranspose takes than a Conv."""
 _FEWEST_CHANNELS = 32
 _FEWEST_ROWS = 64

@@ -1,10 +1,10 @@
 """3x3 convolutions on images [H, W, N, C] with fewer multiplications (Winograd; Lavin and Gray, arXiv:1509.09308).
 
-Along one axis, a tile of outputs is ``A ((G w) * (B x))``: r products where three taps per output would take more. On images both
-axes are transformed, so a convolution is r * r matrix products over channels, one per frequency. In the layout [H, W, N, C] a pixel
-is a row of N * C numbers, so B and A are products with constant matrices, which hold padding, stride, tiles and odd sizes as well.
-The gradients are the transposed steps: that of the input from ``A^T gy`` and the transformed filter, that of the filter from
-``A^T gy`` and ``B x``.
+Along one axis, a tile of results is ``A ((G w) * (B x))``: r products, where each result of three taps would take three. On images
+both axes are transformed, and channels are summed before A, so a convolution is r * r matrix products over channels, one for each
+frequency. In the layout [H, W, N, C] a pixel is a row of N * C numbers: tiles are gathered by rows, and B and A are products with
+small constant matrices. The gradient of the image is the convolution of that of the result with the filter turned, or, with a stride,
+an algorithm of its own; the gradient of the filter is ``G^T ((A^T gy) * (B x))``.
 
 | stride, tile | products per output, both axes | of 9 taps | error of float32 |
 |---|---|---|---|
