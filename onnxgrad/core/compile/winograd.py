@@ -3,8 +3,8 @@
 Along one axis, a tile of results is ``A ((G w) * (B x))``: r products, where each result of three taps would take three. On images
 both axes are transformed, and channels are summed before A, so a convolution is r * r matrix products over channels, one for each
 frequency. In the layout [H, W, N, C] a pixel is a row of N * C numbers: tiles are gathered by rows, and B and A are products with
-small constant matrices. The gradient of the image is the convolution of that of the result with the filter turned, or, with a stride,
-an algorithm of its own; the gradient of the filter is ``G^T ((A^T gy) * (B x))``.
+small constant matrices. The gradient of the image is the convolution of that of the result with the filter turned, or, with a
+stride, an algorithm of its own; the gradient of the filter is ``G^T ((A^T gy) * (B x))``.
 
 | stride, tile | products per output, both axes | of 9 taps | error of float32 |
 |---|---|---|---|
