@@ -17,6 +17,7 @@ from onnxgrad.core.compile.images import ELEMENTWISE, REDUCTIONS, LayoutPass, Wi
 from onnxgrad.core.compile.layout_plan import best_tile, operators_by_pixels
 from onnxgrad.core.compile.patterns import BY_PIXELS
 from onnxgrad.core.compile.winograd import Tiles, backwards, convolution, turned
+from onnxgrad.core.ir.bodies import as_tuple
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 
@@ -240,12 +241,21 @@ def _concat(pass_: _Pass, op: Operator) -> bool:
     return pass_.give(op.outputs[0], pass_.build.Concat(*(pass_.twin(v) for v in op.inputs if v is not None), axis=3))
 
 
+def _split(pass_: _Pass, op: Operator) -> bool:
+    """Of channels"""
+    x = op.inputs[0]
+    assert x is not None
+    parts = as_tuple(pass_.build.Split(pass_.twin(x), op.inputs[1], axis=3, outputs=len(op.outputs)))
+    return all(pass_.give(v, part) for v, part in zip(op.outputs, parts, strict=True))
+
+
 _Pass.FORMS = {
     "Conv": _convolution,
     "ConvTranspose": _transposed_convolution,
     "BatchNormalization": _batch_normalization,
     "GlobalAveragePool": _global_average,
     "Concat": _concat,
+    "Split": _split,
     "Expand": _expand,
     "Transpose": lambda pass_, op: pass_.swap_back(op),
     **dict.fromkeys(REDUCTIONS, _reduction),

@@ -100,14 +100,15 @@ def _images_read(op: Operator) -> list[Variable]:
     operands = filter_operands(op) if op.type == "Conv" else None
     if operands is not None:
         return list(operands)
-    if op.type in ("Conv", "ConvTranspose", "BatchNormalization", "GlobalAveragePool", "Expand", *REDUCTIONS):
+    if op.type in ("Conv", "ConvTranspose", "BatchNormalization", "GlobalAveragePool", "Expand", "Split", *REDUCTIONS):
         return [v for v in op.inputs[:1] if v is not None and is_image(v)]
     return [v for v in op.inputs if v is not None and is_image(v)]
 
 
 def _images_made(op: Operator) -> list[Variable]:
-    y = op.outputs[0]
-    return [y] if y is not None and is_image(y) and not (op.type == "Conv" and filter_operands(op) is not None) else []
+    if op.type == "Conv" and filter_operands(op) is not None:
+        return []
+    return [v for v in op.outputs if v is not None and is_image(v)]
 
 
 def _gain(op: Operator, read: list[Variable], is_fast: bool) -> float | None:
@@ -127,6 +128,9 @@ def _gain(op: Operator, read: list[Variable], is_fast: bool) -> float | None:
         return 0.0 if op.attr("axis") % 4 == 1 and len(read) == len(op.inputs) else None
     if op.type == "Expand":
         return 0.0 if is_image(y) else None
+    if op.type == "Split":
+        known = len(op.inputs) > 1 and op.inputs[1] is not None and op.inputs[1].value is not None
+        return 0.0 if known and op.attr("axis") % 4 == 1 and all(map(is_image, op.outputs)) else None
     if op.type in ELEMENTWISE and len([v for v in op.outputs if v is not None]) == 1 and is_image(y):
         return 0.0 if all(v is None or shape_of(v) for v in op.inputs) else None
     return None

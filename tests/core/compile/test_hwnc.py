@@ -51,6 +51,11 @@ def _padded(net, x, out, **attrs):
     return net.conv(x, out, 3, 3, pads=[1] * 4, **attrs)
 
 
+def _parts(net):
+    first, second = net.op.Split(_padded(net, net.x, 5), [2, 3], axis=1, outputs=2)
+    return net.op.Tanh(_padded(net, net.op.Relu(second), 3)), first
+
+
 def _normalisation(net):
     y, mean, variance = net.batch_norm(_padded(net, net.x, 4), training_mode=1, outputs=3, momentum=0.7)
     return net.op.Tanh(y), mean, variance
@@ -107,6 +112,7 @@ NETS = {
     "one tap, stride": lambda net: net.conv(_padded(net, net.x, 4), 5, 1, 1, strides=[2, 2]),
     "two layers": lambda net: _padded(net, net.op.Tanh(_padded(net, net.x, 4)), 3),
     "concatenation": lambda net: _padded(net, net.op.Concat(_padded(net, net.x, 4), net.x, axis=1), 3),
+    "parts of the channels": _parts,
     "normalisation": _normalisation,
     "fixed statistics": lambda net: net.batch_norm(_padded(net, net.x, 4)),
     "residual": _residual,
