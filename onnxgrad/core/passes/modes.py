@@ -179,7 +179,7 @@ def _hand_over(block: Block, op: Operator) -> None:
     new = set(updates.values())
     step = {inner for inner in held if inner.outputs[0] in new}
     rest = [inner for inner in held if inner not in step]
-    heirs = dict.fromkeys(step, trained[0] if trained else None)
+    heirs: dict[Operator, Operator | None] = dict.fromkeys(step, trained[0] if trained else None)
     if rest:
         columns = rest[-1].outputs[0]
         reader = next((other.replaces for other in block.ops if any(v is columns for v in other.inputs)), None)
