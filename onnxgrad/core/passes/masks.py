@@ -117,4 +117,6 @@ def sample_mask(build: Any, x: Variable, columns: Variable, node: int, ratio: An
         flat = build.Reshape(build.Cast(kept, to=x.dtype.number), [-1])
         kept = build.Slice(flat, [0], build.Reshape(size, [1]) if isinstance(size, Variable) else [size], [0])
     shaped: Variable = build.Reshape(kept, build.Shape(x), allowzero=1)
-    return build.Cast(shaped, to=x.dtype.number) if whole else shaped
+    if whole:
+        shaped = build.Cast(shaped, to=x.dtype.number)
+    return shaped
