@@ -71,9 +71,8 @@ def column_numbers(build: Any, seed: Variable, step: Variable, name: str) -> Var
     factors, *keys = build.Split(table, [count] + [1] * _ROUNDS, axis=0, outputs=1 + _ROUNDS)
     terms = build.Mul(build.Reshape(places, [count, 1]), build.Div(factors, _int(4)))
     high, low = _divided(build, build.ReduceSum(terms, [0], keepdims=1))
-    (columns,) = build.Reshape(_mixed(build, high, low, keys), [_LANES + 1, 1, COLUMNS], outputs=[name])
-    assert isinstance(columns, Variable)
-    return columns
+    numbers: Variable = build.Reshape(_mixed(build, high, low, keys), [_LANES + 1, 1, COLUMNS], outputs=[name])[0]
+    return numbers
 
 
 def _row_numbers(build: Any, rows: Any, node: int) -> list[Variable]:
@@ -117,5 +116,7 @@ def sample_mask(build: Any, x: Variable, columns: Variable, node: int, ratio: An
         # Not all providers slice booleans.
         flat = build.Reshape(build.Cast(kept, to=x.dtype.number), [-1])
         kept = build.Slice(flat, [0], build.Reshape(size, [1]) if isinstance(size, Variable) else [size], [0])
-    mask: Variable = build.Reshape(kept, build.Shape(x), allowzero=1)
-    return build.Cast(mask, to=x.dtype.number) if whole else mask
+    shaped: Variable = build.Reshape(kept, build.Shape(x), allowzero=1)
+    if whole:
+        shaped = build.Cast(shaped, to=x.dtype.number)
+    return shaped
