@@ -1,7 +1,6 @@
 """The language model learns its answers with int4 weights, and onnxruntime-genai gives them from the exported folder."""
 
 import os
-import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -32,6 +31,7 @@ def test_int4_model_learns_to_answer(tmp_path):
         "Say hello.": "Hello from onnxruntime, the stock one!",
     }
     for question, answer in answers.items():
-        found = dict(re.findall(r"^  (.+): (.+)$", done.stdout.partition(f"\n{question}\n")[2].partition("?\n")[0], re.MULTILINE))
+        lines = done.stdout.partition(f"\n{question}\n")[2].splitlines()[:3]
+        found = dict(line.strip().split(": ", 1) for line in lines)
         assert found["after"] == found["with the adapter file"] == repr(answer)
         assert found["before"] != repr(answer)
