@@ -42,7 +42,8 @@ def to_training_step(
         program: a program that ``minimize`` was called on (without it, the model just has no state outputs).
         fetch: what else to return, such as the loss.
         scope: where the present values are; default the program's.
-        lowering: ``"cpu"`` or ``"cuda"`` for the forms that onnxruntime runs faster there; None for plain ones.
+        lowering: ``"cpu"``, ``"cuda"`` or another provider (``PROVIDERS``) for the forms that it needs or runs faster;
+            None for plain ones.
 
     Returns:
         (model, manifest). The manifest lists ``feeds`` and ``fetches`` (name, dtype, shape), ``state`` (input, output, dtype,

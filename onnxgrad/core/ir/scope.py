@@ -27,12 +27,16 @@ class Buffer:
 
     It is held by each scope that it is the present value in, by each run that reads it, and by each handle that was given to a
     caller and is still alive.
+
+    Attributes:
+        memory: whose it is, where the device of the value does not tell.
     """
 
-    __slots__ = ("__weakref__", "_holds", "value")
+    __slots__ = ("__weakref__", "_holds", "memory", "value")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, memory: str = "") -> None:
         self.value = value
+        self.memory = memory
         self._holds = 0
 
     @property

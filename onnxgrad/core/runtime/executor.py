@@ -30,7 +30,7 @@ class Executor:
     Threads that train on scopes of their own run side by side; on one scope, one after another.
 
     Args:
-        place: ``CPUPlace()`` (default) or ``CUDAPlace(i)``.
+        place: ``CPUPlace()`` (default), ``CUDAPlace(i)`` or ``OpenVINOPlace()``.
         threads: threads within an operator; None for onnxruntime's choice. Tiny graphs run fastest on 1.
         cache: folder for graphs as onnxruntime has optimised them, so that the next process starts large programs in a
             fraction of the time. Files of other programs and versions of onnxruntime do no harm. On a CUDAPlace it has no effect.
@@ -125,6 +125,8 @@ class Executor:
         else:
             prepared = self._sessions.get(program, fetches, self.place, self.threads, feed)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
+        for name, array in feeds:
+            prepared.place.check(name, array)
         if prepared.takes_turns:
             with scope.lock:
                 bound = self._bind(prepared, scope, return_numpy)
@@ -151,24 +153,26 @@ class Executor:
         bound = prepared.binding(scope)
         bound.swap()
         for index in bound.outdated(scope):
-            bound.read(index, self._on_device(scope, prepared.state[index]))
+            bound.read(index, _on_device(scope, prepared.state[index], prepared.place))
         bound.make_room(scope if prepared.takes_turns else _NO_SCOPE, return_numpy)
         return bound
 
-    def _on_device(self, scope: Scope, v: Variable) -> Buffer:
-        """The value of a state variable in memory of this executor's device."""
-        held = scope.present(v.name)
-        if isinstance(held, Buffer):
-            if held.value.device_name() == self.place.device:
-                return held
-            held = array_of(held.value)
-        array = held if held is not None else present_value(scope, v)
-        buffer = Buffer(value_of(array, self.place.device, self.place.index))
-        scope.put(v.name, buffer)
-        return buffer
-
 
 _NO_SCOPE = Scope()
+
+
+def _on_device(scope: Scope, v: Variable, place: Place) -> Buffer:
+    """The value of a state variable in memory of a device."""
+    held = scope.present(v.name)
+    if isinstance(held, Buffer):
+        if (held.value.device_name(), held.memory) == (place.device, place.memory):
+            return held
+        held = array_of(held.value)
+    array = held if held is not None else present_value(scope, v)
+    place.check(v.name, array)
+    buffer = Buffer(place.value(array), place.memory)
+    scope.put(v.name, buffer)
+    return buffer
 
 
 def _run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from math import prod
 from pathlib import Path
@@ -21,7 +22,7 @@ from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
 from onnxgrad.core.runtime.denormals import OPTION, FloatingPointMode, can_flush
-from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.saved import open_session
 from onnxgrad.core.runtime.unsafe import unsafe_passes
 from onnxgrad.errors import ExecutionError, ProviderError
@@ -54,6 +55,7 @@ class Prepared:
         fetch_names: the output of each fetch.
         takes_turns: whether it is a training step, which reads state and replaces it.
         flushes: whether denormal numbers are zero in it.
+        place: where it runs, which a program may be left to by another.
         reused: outputs whose memory the next run but one writes over.
     """
 
@@ -74,7 +76,7 @@ class Prepared:
         self._small = [v for name, v in fetched.items() if 0 < _size(v) < _LARGE and name not in state_names]
         self.reused = {v.name for v in self._small} if self.takes_turns else set()
         self._outputs = [output.name for output in session.get_outputs()]
-        self._device = (place.device, place.index)
+        self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
 
     def binding(self, scope: Scope) -> DoubleBinding:
@@ -82,7 +84,7 @@ class Prepared:
         found = self._bindings.get(scope) if self.takes_turns else None
         if found is None:
             names, small = [v.name for v in self.state], self._small if self.takes_turns else ()
-            found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self._device)
+            found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place)
             if self.takes_turns:
                 self._bindings[scope] = found
         return found
@@ -110,17 +112,33 @@ def prepare(
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
         ProviderError: if the device's provider is not installed or does not start.
     """
-    has_forms = (program.opset_version() or 1) >= OLDEST_WITH_RULES and (place.device != "cpu" or program.updates)
-    provider = place.device if has_forms else None
+    is_recent = (program.opset_version() or 1) >= OLDEST_WITH_RULES
+    if place.leaves and not (is_recent and program.inputs):
+        place = CPUPlace()
+    has_forms = is_recent and (place.lowering != "cpu" or program.updates)
+    provider = place.lowering if has_forms else None
     graph = compile(program, fetches, provider, dict(shapes), state_as_inputs=True, ordered=True)
-    return Prepared(_open(graph, place, threads, saved, stops_spinning=bool(shapes)), graph, fetches, place)
+    left = next((op for op in graph.operators if op.type in place.leaves), None)
+    if left is not None:
+        if program.updates:
+            said = f"{place!r} leaves programs with {left.type} to onnxruntime's CPU provider, where this one runs as a whole."
+            warnings.warn(said, stacklevel=2)
+        return prepare(program, fetches, CPUPlace(), threads, saved, shapes)
+    try:
+        return Prepared(_open(graph, place, threads, saved, stops_spinning=bool(shapes)), graph, fetches, place)
+    except ExecutionError as error:
+        if not place.wants_shapes or all(v.static_shape is not None for v in graph.inputs):
+            raise
+        said = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
+        warnings.warn(said, stacklevel=2)
+        return prepare(program, fetches, CPUPlace(), threads, saved, shapes)
 
 
 def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, stops_spinning: bool) -> Any:
     import onnxruntime
 
-    providers = place.providers()
     options = onnxruntime.SessionOptions()
+    providers = place.add_to(options, threads, saved)
     options.log_severity_level = _QUIET
     if _trains(graph):
         # Measured: with the memory pattern on, a training step holds its first arena and the planned block, a third more.
@@ -149,11 +167,11 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
         # The option would change the mode of this thread for good.
         with FloatingPointMode(flushes=False):
             unsafe = unsafe_passes(graph.operators)
-            if saved is not None and place.device == "cpu":
+            if saved is not None and place.lowering == "cpu":
                 return open_session(message, options, providers, saved, unsafe)
             session = onnxruntime.InferenceSession(message, options, providers=providers, disabled_optimizers=unsafe)
     except Exception as error:
-        raise ExecutionError(refusal(graph, place.device, error)) from error
+        raise ExecutionError(refusal(graph, place.lowering, error)) from error
     if place.device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
         raise ProviderError(
             "onnxruntime could not start CUDA and would silently compute on the CPU. "
@@ -190,7 +208,7 @@ class _Sessions:
     def __init__(self, program: Program, place: Place) -> None:
         self.version = program.version
         self.prepared: dict[Any, Prepared] = {}
-        self.dynamic = _dynamic_inputs(program) if place.device == "cpu" and program.updates else []
+        self.dynamic = _dynamic_inputs(program, place)
         """Inputs whose shapes make a training step faster when they are known."""
 
     def shapes_of(self, feed: dict[str, Any]) -> Shapes:
@@ -204,10 +222,13 @@ class _Sessions:
         return tuple(found)
 
 
-def _dynamic_inputs(program: Program) -> list[Variable]:
-    """Inputs with unknown dimensions, if the program convolves images whose number is unknown."""
-    convolves = any(op.type == "Conv" and not op.domain and _has_unknown_batch(op.inputs[0]) for op in program.global_block().ops)
-    return [v for v in program.inputs if v.dims is not None and v.static_shape is None] if convolves else []
+def _dynamic_inputs(program: Program, place: Place) -> list[Variable]:
+    """Inputs with unknown dimensions, where the place wants to know them, or the program trains on an unknown number of images."""
+    wanted = place.wants_shapes
+    if not wanted and place.lowering == "cpu" and program.updates:
+        ops = program.global_block().ops
+        wanted = any(op.type == "Conv" and not op.domain and _has_unknown_batch(op.inputs[0]) for op in ops)
+    return [v for v in program.inputs if v.dims is not None and v.static_shape is None] if wanted else []
 
 
 def _has_unknown_batch(v: Variable | None) -> bool:
