@@ -418,24 +418,24 @@ def _concat(pass_: _Pass, op: Operator) -> bool:
     return pass_.give(y, pass_.build.Concat(*(pass_.twin(v) for v in op.inputs if v is not None), axis=1))
 
 
-def _numbering(pass_: _Pass, op: Operator) -> bool:
-    """The numbers 0, 1, ... in the shape of an image, from which Dropout computes its mask: n * CHW + (c, h, w), with n last"""
-    y, shape = op.outputs[0], _shape(op.outputs[0])
-    if operand_of(op.inputs[0], "Range") is None or y is None or y.rank != 4 or not any(shape == _shape(v) for v in pass_.twins):
+def _mask(pass_: _Pass, op: Operator) -> bool:
+    """Of a Dropout, which is drawn in the usual order and turned while its elements are bytes"""
+    x, y = op.inputs[0], op.outputs[0]
+    if x is None or y is None or x.op is None or x.op.type not in ("GreaterOrEqual", "Slice"):
         return False
-    (batch, channels, height, width), build = shape, pass_.build
-    size = channels * height * width
-    within = build.Range(np.array(0), np.array(size), np.array(1))
-    first = build.Range(np.array(0), np.array(batch * size), np.array(size))
-    counted = build.Add(build.Reshape(within, [size, 1]), first)
-    return pass_.give(y, build.Reshape(counted, [1, channels, height, width * batch]))
+    shape, build = _shape(y), pass_.build
+    if y.rank != 4 or not any(shape == _shape(v) for v in pass_.twins):
+        return False
+    batch, channels, height, width = shape
+    turned = build.Transpose(build.Reshape(x, [batch, channels * height * width]), perm=[1, 0])
+    return pass_.give(y, build.Reshape(turned, [1, channels, height, width * batch]))
 
 
 _FORMS: dict[str, Callable[[_Pass, Operator], bool]] = {
     "Conv": _convolution,
     "ConvTranspose": _transposed_convolution,
     "Transpose": _transpose,
-    "Reshape": _numbering,
+    "Reshape": _mask,
     "BatchNormalization": _batch_normalization,
     "GlobalAveragePool": _global_average,
     "Concat": _concat,

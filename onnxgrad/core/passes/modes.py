@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Expansion, Operator
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
@@ -15,6 +16,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.masks import column_numbers, sample_mask
 from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.late import provides
 
@@ -94,6 +96,8 @@ def detach_training(op: Operator) -> None:
     for v in [v for v, new in program.updates.items() if new in made]:
         del program.updates[v]
     op.expansion = None
+    if op.type == "Dropout":
+        _hand_over(op.block, op)
 
 
 def attach_training(op: Operator) -> None:
@@ -105,12 +109,13 @@ def attach_training(op: Operator) -> None:
     block = op.block
     if block.parent is not None:
         raise ProgramError(f"{op}: the training form updates state, which a branch cannot. Move it out, or use its test form.")
+    columns = _dropout_columns(op) if op.type == "Dropout" else None
     tail_at = next(i for i, other in enumerate(block.ops) if other is op) + 1
     tail, block.ops = block.ops[tail_at:], block.ops[:tail_at]
     first = op.outputs[0]
     assert first is not None
     build = Builder(block, key=f"{first.name}/train")
-    outputs = _train_dropout(op, build) if op.type == "Dropout" else _train_batch_normalization(op, build)
+    outputs = _train_dropout(op, build, columns) if columns is not None else _train_batch_normalization(op, build)
     outputs += [None] * (len(op.outputs) - len(outputs))
     inner = block.ops[tail_at:]
     for other in inner:
@@ -135,37 +140,58 @@ def _train_batch_normalization(op: Operator, build: Builder) -> list[Variable | 
     return [y, mean, var]
 
 
-def _train_dropout(op: Operator, build: Builder) -> list[Variable | None]:
+def _train_dropout(op: Operator, build: Builder, columns: Variable) -> list[Variable | None]:
     """Keep each element with probability 1 - ratio and scale it up.
 
-    The mask comes from a counter-based generator in integer operators: element number, step and node are hashed by the
-    xor-shift-multiply function found by Wellons' hash-prospector (16, 0x21f0aaad, 15, 0x735a2d97, 15). Seed and step are
-    state, so a run can be continued bitwise, and two nodes never compute the same mask.
+    Seed and step are state, so a run can be continued bitwise, and two nodes never compute the same mask.
     """
-    program = op.block.program
     x = op.inputs[0]
     assert x is not None
     ratio = op.inputs[1] if len(op.inputs) > 1 else None
-    step = _dropout_step(program)
-    number = sum(1 for other in op.block.ops if other.type == "Dropout" and other.replaces is None)
-    elements = build.Reshape(build.Range(np.array(0), build.Size(x), np.array(1)), build.Shape(x), allowzero=1)
-    seed = build.Add(build.Mul(step, np.array(1000003)), build.Mul(_dropout_seed(program), np.array(104729)))
-    key = _hash(build, build.Add(seed, np.array(number * 7919 + 1)))
-    mixed = _hash(build, build.BitwiseXor(_hash(build, build.BitwiseAnd(elements, np.array(0xFFFFFFFF))), key))
-    uniform = build.Mul(build.Cast(mixed, to=1), np.float32(2.0**-32))
     drop = build.Cast(ratio, to=1) if ratio is not None else np.float32(0.5)
-    keep = build.GreaterOrEqual(uniform, drop)
+    number = sum(1 for other in op.block.ops if other.type == "Dropout" and other.replaces is None)
+    keep = sample_mask(build, x, columns, number, drop)
     scale = build.Cast(build.Div(np.float32(1.0), build.Sub(np.float32(1.0), drop)), to=x.dtype.number)
-    y = build.Mul(x, build.Mul(build.Cast(keep, to=x.dtype.number), scale))
-    return [y, keep]
+    y = build.Mul(x, build.Mul(keep, scale))
+    return [y, build.Cast(keep, to=9) if len(op.outputs) > 1 and op.outputs[1] is not None else None]
 
 
-def _hash(build: Builder, x: Variable) -> Variable:
-    """A 32-bit integer hash on non-negative int64 values below 2^32."""
-    for shift, factor in ((16, 0x21F0AAAD), (15, 0x735A2D97)):
-        x = build.BitwiseXor(x, build.Div(x, np.array(2**shift)))
-        x = build.BitwiseAnd(build.Mul(x, np.array(factor)), np.array(0xFFFFFFFF))
-    return build.BitwiseXor(x, build.Div(x, np.array(2**15)))
+def _dropout_columns(op: Operator) -> Variable:
+    """What all masks of a seed share, and the next step, computed before all else by operators that one of their Dropouts holds."""
+    block, program = op.block, op.block.program
+    others, block.ops = block.ops, []
+    step, seed = _dropout_step(program), _dropout_seed(program)
+    name = f"{seed.name}/columns"
+    columns = block.vars.get(name)
+    if columns is None:
+        columns = column_numbers(Builder(block, key=name), seed, step, name)
+    for inner in block.ops:
+        inner.replaces = op
+    block.ops += others
+    return columns
+
+
+def _hand_over(block: Block, op: Operator) -> None:
+    """Give what a Dropout without a training form holds for others to one of them, or remove it."""
+    held = [inner for inner in block.ops if inner.replaces is op]
+    updates = block.program.updates
+    trained = [other for other in block.ops if other.type == "Dropout" and other.expansion is not None]
+    new = set(updates.values())
+    step = {inner for inner in held if inner.outputs[0] in new}
+    rest = [inner for inner in held if inner not in step]
+    heirs = dict.fromkeys(step, trained[0] if trained else None)
+    if rest:
+        columns = rest[-1].outputs[0]
+        reader = next((other.replaces for other in block.ops if any(v is columns for v in other.inputs)), None)
+        heirs.update(dict.fromkeys(rest, reader))
+    for inner, heir in heirs.items():
+        inner.replaces = heir
+    gone = {inner for inner, heir in heirs.items() if heir is None}
+    made = {v for inner in gone for v in inner.outputs}
+    block.ops = [inner for inner in block.ops if inner not in gone]
+    block.vars = {name: v for name, v in block.vars.items() if v not in made}
+    for v in [v for v, computed in updates.items() if computed in made]:
+        del updates[v]
 
 
 def _dropout_step(program: Program) -> Variable:

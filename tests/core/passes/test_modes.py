@@ -47,22 +47,6 @@ class TestDropout:
         (again,) = static.Executor().run(feed={"x": ONES}, fetch_list=[y])
         np.testing.assert_array_equal(again, first)
 
-    def test_the_mask_is_that_of_seed_step_and_position(self):
-        """Worked out in numpy: no later version may compute other masks for the same seed."""
-
-        def mixed(x):
-            for shift, factor in ((16, 0x21F0AAAD), (15, 0x735A2D97)):
-                x = (x ^ (x >> shift)) * factor & 0xFFFFFFFF
-            return x ^ (x >> 15)
-
-        static.default_main_program().random_seed = 3
-        _, y = dropout_program()
-        for step in range(2):
-            (found,) = static.Executor().run(feed={"x": ONES}, fetch_list=[y])
-            key = mixed(np.array(step * 1000003 + 3 * 104729 + 1 * 7919 + 1))
-            uniform = mixed(mixed(np.arange(ONES.size)) ^ key).astype(np.float32) * np.float32(2.0**-32)
-            np.testing.assert_array_equal(found.reshape(-1) != 0, uniform >= np.float32(0.3))
-
     def test_programs_in_one_scope_keep_their_own_seeds(self):
         masks = []
         for seed in (0, 5, 0):
