@@ -2,7 +2,8 @@
 
 Usage: python models/web/write_files.py OUT [--epochs 20]
 
-OUT/step.onnx, step.json, step.bin: the training step; OUT/step_webgpu.*: the same for WebGPU. OUT/evaluate.*: logits in inference mode, weights as inputs.
+OUT/step.onnx, step.json, step.bin: the training step; OUT/step_webgpu.*: the same for WebGPU.
+OUT/evaluate.*: logits in inference mode, weights as inputs.
 OUT/data.json, data.bin: images, labels, and which images each step takes. OUT/expected.json: losses of the first 50 steps here.
 """
 

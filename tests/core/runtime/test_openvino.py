@@ -244,7 +244,9 @@ def test_the_command_trains_on_it(tmp_path):
     losses = []
     for device in ("cpu", "openvino"):
         out = tmp_path / device
-        given = f"train {tmp_path}/model.onnx --data {tmp_path}/data.npz --loss cross_entropy --out {out} --epochs 2 --device {device}"
+        given = (
+            f"train {tmp_path}/model.onnx --data {tmp_path}/data.npz --loss cross_entropy --out {out} --epochs 2 --device {device}"
+        )
         assert main([*given.split(), "--json"]) == 0
         rows = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
         losses.append([row["loss"] for row in rows])
