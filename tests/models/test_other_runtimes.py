@@ -75,6 +75,18 @@ def test_plain_python_trains_to_the_same_losses(files):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("runtime", "package", "manifest", "steps"),
+    [("reference", "onnx", "step", 2), ("openvino", "openvino", "step", 8), ("tract", "tract", "step_webgpu", STEPS)],
+)
+def test_other_runtimes_train_to_the_same_losses(files, runtime, package, manifest, steps):
+    pytest.importorskip(package, reason=f"{package} is not installed: the training step was not tried in it")
+    given = ["--runtime", runtime, "--manifest", f"{manifest}.json", "--steps", steps]
+    said = run(sys.executable, ROOT / "models" / "digits" / "train_step.py", files, *given, cwd=files)
+    check_losses(json.loads(said.splitlines()[-1]), files, steps)
+
+
+@pytest.mark.exhaustive
 def test_node_trains_to_the_same_losses(files, node):
     answer = json.loads(run(node, WEB / "train_node.js", files, STEPS, cwd=WEB))
     check_losses(answer["losses"], files)
