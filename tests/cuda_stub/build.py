@@ -43,7 +43,7 @@ def build(capi: Path, out: Path) -> None:
     written = set(re.findall(r"^(?:int|ptr \*|const char \*)\s*(\w+)\(", RUNTIME.read_text(), re.M))
     (out / LISTING).mkdir(exist_ok=True)
     for library_name, names in wanted.items():
-        folder = out / LISTING if library_name.startswith(("libnv", "libcudnn")) else out
+        folder = out / LISTING if library_name.startswith("libnv") else out
         _library(folder, library_name, sorted(names - written), library_name.startswith("libcudart"), names & written)
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxgrad.core.ir.memory import device_of
 from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable
 
@@ -122,7 +123,7 @@ class DoubleBinding:
     def _fits(self, buffer: Buffer, state: StateOutput) -> bool:
         value = buffer.value
         alike = state.shape is not None and tuple(value.shape()) == state.shape and _element(value) == np.dtype(state.dtype)
-        return alike and value.device_name() == self._device[0]
+        return alike and device_of(value) == self._device
 
     def _own(self, value: Any) -> Any:
         """A copy of what onnxruntime has allocated, where numpy has its type."""
