@@ -48,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one line of JSON for each epoch")
     parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite onnxruntime's own operators as standard ones")
     parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu, or cuda:NUMBER (default %(default)s)")
+    parser.add_argument("--amp", choices=["bf16"], help="compute in bfloat16 where that is safe; weights stay in float32")
     _add_memory(parser.add_argument_group("memory"))
     _add_data(parser.add_argument_group("data"))
     _add_loss(parser.add_argument_group("loss and optimizer"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 
-__all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "is_compiled_with_cuda", "place_of"]
+__all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "is_compiled_with_cuda", "place_named", "place_of"]
 
 
 class Place:
@@ -50,10 +50,9 @@ class CUDAPlace(Place):
     """NVIDIA device number ``index``.
 
     Args:
-        options: of onnxruntime's CUDA provider, by its names: ``use_tf32`` (False unless given, as for the matrix products of torch;
-            onnxruntime's own default, and that of torch's convolutions, is True), ``cudnn_conv_algo_search`` ('EXHAUSTIVE',
-            'HEURISTIC' or 'DEFAULT'), ``gpu_mem_limit`` in bytes, ``arena_extend_strategy`` ('kNextPowerOfTwo' or
-            'kSameAsRequested'), ``prefer_nhwc``, and others.
+        options: of onnxruntime's CUDA provider, by its names: ``use_tf32`` (False unless given, as for matrix products in torch;
+            onnxruntime's own default is True), ``cudnn_conv_algo_search`` ('EXHAUSTIVE', 'HEURISTIC' or 'DEFAULT'),
+            ``gpu_mem_limit`` in bytes, ``arena_extend_strategy`` ('kNextPowerOfTwo' or 'kSameAsRequested'), ``prefer_nhwc``, ...
 
     Raises:
         ArgumentTypeError: if the index is not a number.
@@ -123,6 +122,20 @@ def cuda_is_available() -> bool:
 
 is_compiled_with_cuda = cuda_is_available
 """Its name in Paddle."""
+
+
+def place_named(name: str) -> Place:
+    """The place of a name such as ``cpu``, ``cuda`` or ``cuda:1``.
+
+    Raises:
+        ArgumentError: if it is another.
+    """
+    device, _, index = name.partition(":")
+    if name == "cpu":
+        return CPUPlace()
+    if device == "cuda" and (index.isdigit() or name == "cuda"):
+        return CUDAPlace(int(index or 0))
+    raise ArgumentError(f"a device is cpu, cuda or cuda:NUMBER, not {name!r}.")
 
 
 def place_of(place: Place | None) -> Place:
