@@ -10,8 +10,8 @@ from onnxgrad.cli.common import sizes_of
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import BATCH
-from onnxgrad.core.runtime.openvino import OpenVINOPlace
-from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
+from onnxgrad.core.passes.mixed_precision import to_mixed_precision
+from onnxgrad.core.runtime.openvino import place_named
 from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.files import read_whole
 from onnxgrad.training.batch_norm import MODES, has_statistics, insert_batch_norm
@@ -99,6 +99,11 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     if settings["lora"] is not None:
         adapters = add_lora(program, settings["lora_layers"], rank=settings["lora"], seed=settings["seed"])
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
+    place = place_named(settings.get("device") or "cpu", settings.get("precision") or "f32")
+    if settings.get("amp"):
+        if place.device == "cpu":
+            raise ArgumentError("--amp bf16: onnxruntime's CPU provider does not compute in bfloat16. Give --device cuda:0 too.")
+        to_mixed_precision(program, "bfloat16")
     return Trainer(
         program,
         loss=_loss(settings),
@@ -119,21 +124,9 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         checkpoints="auto" if settings.get("recompute") else None,
         memory_budget=settings.get("memory_budget"),
         sizes=_sizes(program, settings) if settings.get("recompute") or settings.get("memory_budget") else None,
-        place=_place(settings.get("device") or "cpu", settings.get("precision") or "f32"),
         threads=settings["threads"],
+        place=place,
     )
-
-
-def _place(device: str, precision: str) -> Place:
-    """``cpu``, ``cuda``, ``cuda:1`` or ``openvino``"""
-    kind, _, index = device.partition(":")
-    if device == "cpu":
-        return CPUPlace()
-    if device == "openvino":
-        return OpenVINOPlace(precision)
-    if kind == "cuda" and (index.isdigit() or device == "cuda"):
-        return CUDAPlace(int(index or 0))
-    raise ArgumentError(f"--device is cpu, cuda, cuda:1, ... or openvino, not {device!r}.")
 
 
 def _batch_norm(settings: dict[str, Any], program: Program, folder: str | None) -> tuple[str, list[str]]:

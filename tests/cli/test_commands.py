@@ -261,6 +261,17 @@ class TestTrain:
             > 0
         )
 
+    @pytest.mark.parametrize(
+        ("options", "reason"),
+        [
+            (("--device", "tpu"), "cuda:NUMBER, not 'tpu'"),
+            (("--amp", "bf16"), "Give --device cuda:0 too"),
+        ],
+    )
+    def test_devices_that_cannot_be_had_are_refused(self, files, options, reason):
+        given = ("--data", files / "train.npz", "--target", "y", "--loss", "cross_entropy", "--out", files / "none")
+        assert reason in command("train", files / "m.onnx", *given, *options, code=2)
+
     def test_resume_is_the_same_run(self, files):
         train(files, "--epochs", "4", "--out", files / "whole", "--ema", "0.9", "--schedule", "cosine")
         process = start("train", files / "m.onnx", "--data", files / "train.npz", "--target", "y", "--loss", "cross_entropy",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from onnxgrad.core.compile.cuda_kernels import use_kernels
 from onnxgrad.core.compile.graph import Graph
 from onnxgrad.core.compile.rewriting import rewrite_operators
 from onnxgrad.core.ir.operator import Operator
@@ -40,4 +41,4 @@ def write_out_batch_normalization(graph: Graph) -> None:
     rewrite_operators(graph, {"BatchNormalization": _training_batch_normalization})
 
 
-PASSES = [write_out_batch_normalization]
+PASSES = [write_out_batch_normalization, use_kernels]

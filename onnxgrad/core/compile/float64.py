@@ -5,7 +5,7 @@ Measured on onnxruntime 1.31 at opsets 7 to 26; a test asks the installed one ab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from onnxgrad.core.ir.variable import Variable
 if TYPE_CHECKING:
     from onnxgrad.core.compile.graph import Graph
 
-__all__ = ["AT_18", "FORMS", "is_double", "needs_forms", "write_float64"]
+__all__ = ["AT_18", "FORMS", "is_double", "needs_forms", "write_block", "write_float64"]
 
 _FEW_ROWS = 64
 
@@ -147,17 +147,18 @@ def needs_forms(graph: Graph, forms: Iterable[str]) -> bool:
 
 def write_float64(graph: Graph, forms: Mapping[str, Written]) -> None:
     """Write out the float64 operators that have a form; results keep their names."""
-    _write_block(graph, graph.program.global_block(), forms)
+    write_block(graph.program.global_block(), lambda op: forms.get(op.type) if is_double(op) else None)
     graph.take_constants()
 
 
-def _write_block(graph: Graph, block: Block, forms: Mapping[str, Written]) -> None:
+def write_block(block: Block, form_of: Callable[[Operator], Written | None]) -> None:
+    """Write out the operators of a block and its bodies that have a form; results keep their names."""
     done: list[Operator] = []
     for op in block.ops:
         for body in op.blocks():
-            _write_block(graph, body, forms)
-        form = forms.get(op.type)
-        stage = None if form is None or not is_double(op) else _stage(block, op, form)
+            write_block(body, form_of)
+        form = form_of(op)
+        stage = None if form is None else _stage(block, op, form)
         done.extend([op] if stage is None else stage)
     block.ops = done
 

@@ -24,10 +24,10 @@ _MOST_TAPS = 64
 
 
 class _Axis(NamedTuple):
-    """One axis of a pool: ``count`` windows of ``taps`` elements over ``size``."""
+    """One axis of a pool: so many windows of ``taps`` elements over ``size``."""
 
     size: int
-    count: int
+    windows: int
     taps: int
     stride: int
     dilation: int
@@ -36,7 +36,7 @@ class _Axis(NamedTuple):
     @property
     def reach(self) -> int:
         """Elements, padding included, up to the last that a window reads"""
-        return (self.count - 1) * self.stride + (self.taps - 1) * self.dilation + 1
+        return (self.windows - 1) * self.stride + (self.taps - 1) * self.dilation + 1
 
     @property
     def rows(self) -> int:
@@ -71,7 +71,7 @@ def pool_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
     for number, tap in enumerate(taps):
         starts = [i * axis.dilation for i, axis in zip(tap, axes, strict=True)]
         if number < len(taps) - 1:
-            ends = [start + (axis.count - 1) * axis.stride + 1 for start, axis in zip(starts, axes, strict=True)]
+            ends = [start + (axis.windows - 1) * axis.stride + 1 for start, axis in zip(starts, axes, strict=True)]
             read = build.Slice(padded, starts, ends, spatial, [axis.stride for axis in axes])
             hit = build.Mul(left, build.Cast(build.Equal(read, y), to=x.dtype.number))
             left = build.Sub(left, hit)
@@ -79,7 +79,7 @@ def pool_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
             hit = left
         residue = tuple(start % axis.stride for start, axis in zip(starts, axes, strict=True))
         before = [start // axis.stride for start, axis in zip(starts, axes, strict=True)]
-        after = [axis.rows - axis.count - shift for axis, shift in zip(axes, before, strict=True)]
+        after = [axis.rows - axis.windows - shift for axis, shift in zip(axes, before, strict=True)]
         moved = build.Pad(hit, [0, 0, *before, 0, 0, *after]) if any(before) or any(after) else hit
         parts[residue] = build.Add(parts[residue], moved) if residue in parts else moved
     whole = _interleaved(build, parts, axes)
@@ -124,7 +124,7 @@ def _axes(pool: Operator) -> list[_Axis] | None:
         return None
     strides, dilations = pool.attr("strides") or [1] * rank, pool.attr("dilations") or [1] * rank
     pads = pool.attr("pads") or [0] * 2 * rank
-    return [_Axis(*axis) for axis in zip(sizes, counts, kernel, strides, dilations, pads[:rank], strict=True)]  # type: ignore[arg-type]
+    return [_Axis(*axis) for axis in zip(sizes, counts, kernel, strides, dilations, pads[:rank], strict=True)]
 
 
 def drop_unread_indices(graph: Graph) -> None:

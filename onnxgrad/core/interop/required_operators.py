@@ -48,7 +48,7 @@ def _body(node: Any, version: int) -> Iterator[Any]:
     """What onnxruntime writes a loss of scores, labels and weights out as"""
     element = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.FLOAT)[: len(node.input)]
     types = [make_tensor_type_proto(kind, None).SerializeToString() for kind in element]
-    schema = get_schema(node.op_type, version)
+    schema: Any = get_schema(node.op_type, version)
     of = max(v for v in schema.context_dependent_function_opset_versions if v <= version)
     written = schema.get_context_dependent_function_with_opset_version(of, node.SerializeToString(), types)
     function = FunctionProto.FromString(written)

@@ -11,7 +11,7 @@ import numpy as np
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentTypeError, ExecutionError
 
-__all__ = ["array_of", "is_plain", "value_of"]
+__all__ = ["array_of", "device_of", "is_plain", "value_of"]
 
 Array = np.ndarray[Any, Any]
 _WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16}
@@ -26,6 +26,13 @@ def is_plain(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return dtype_of(value.dtype).name not in _NAMES.values()
     return value.data_type() not in _NAMES
+
+
+def device_of(value: Any) -> tuple[str, int]:
+    """The device that an OrtValue lies on: its name and number."""
+    name = value.device_name()
+    ask = getattr(value, "__dlpack_device__", None)
+    return name, int(ask()[1]) if name != "cpu" and ask is not None else 0
 
 
 def array_of(value: Any) -> Array:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxgrad.core.ir.memory import device_of
 from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace, Place
@@ -126,7 +127,8 @@ class DoubleBinding:
     def _fits(self, buffer: Buffer, state: StateOutput) -> bool:
         value = buffer.value
         alike = state.shape is not None and tuple(value.shape()) == state.shape and _element(value) == np.dtype(state.dtype)
-        return alike and (value.device_name(), buffer.memory) == (self._place.device, self._place.memory)
+        at = (self._place.device, self._place.index)
+        return alike and device_of(value) == at and buffer.memory == self._place.memory
 
     def _own(self, value: Any) -> Any:
         """A copy of what onnxruntime has allocated, where numpy has its type."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.defaults import default_main_program
-from onnxgrad.core.ir.memory import array_of, is_plain, value_of
+from onnxgrad.core.ir.memory import array_of, device_of, is_plain, value_of
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Buffer, Scope
@@ -77,7 +77,8 @@ class Executor:
 
         Args:
             program: default: the default main program. A startup program initialises parameters and accumulators.
-            feed: arrays by input name, in the dtype of the input; lists are converted. Names it does not know are ignored.
+            feed: arrays by input name, in the dtype of the input; lists are converted, and OrtValues read where they lie. Names
+                it does not know are ignored.
             fetch_list: variables or names (one or several). A fetched parameter is given as it is after the run.
             scope: where state is read and written; default the program's own, else the global scope.
             return_numpy: False for OrtValues that stay on the device.
@@ -165,7 +166,7 @@ def _on_device(scope: Scope, v: Variable, place: Place) -> Buffer:
     """The value of a state variable in memory of a device."""
     held = scope.present(v.name)
     if isinstance(held, Buffer):
-        if (held.value.device_name(), held.memory) == (place.device, place.memory):
+        if device_of(held.value) == (place.device, place.index) and held.memory == place.memory:
             return held
         held = array_of(held.value)
     array = held if held is not None else present_value(scope, v)
@@ -182,7 +183,9 @@ def _run(
     binding = bound.binding
     try:
         for name, value in feeds:
-            if is_plain(value):
+            if not isinstance(value, np.ndarray):
+                binding.bind_ortvalue_input(name, value)
+            elif is_plain(value):
                 binding.bind_cpu_input(name, value)
             else:
                 binding.bind_ortvalue_input(name, value_of(value))
@@ -259,13 +262,29 @@ def _checked_feed(v: Variable, feed: dict[str, Any]) -> Any:
         raise FeedError(f"the input {v.name!r} is not fed. Add it to feed=.")
     given = feed[v.name]
     dtype = v.dtype
+    if callable(getattr(given, "device_name", None)):
+        return _checked_value(v, given)
     if not isinstance(given, (np.ndarray, np.generic)):
         given = np.asarray(given, dtype.numpy)
     if given.dtype != dtype.numpy:
         raise FeedError(f"the feed {v.name!r} is {given.dtype}, the program takes {dtype.name}. Use .astype({dtype.name!r}).")
-    dims = v.dims
-    if dims is not None:
-        fits = given.ndim == len(dims) and all(not isinstance(d, int) or d == n for d, n in zip(dims, given.shape, strict=True))
-        if not fits:
-            raise FeedError(f"the feed {v.name!r} has shape {list(given.shape)}, the program takes {list(v.shape)}.")
+    _check_shape(v, given.shape)
     return np.ascontiguousarray(given) if given.ndim else np.array(given)
+
+
+def _check_shape(v: Variable, shape: Sequence[int]) -> None:
+    dims = v.dims
+    if dims is None or (
+        len(shape) == len(dims) and all(not isinstance(d, int) or d == n for d, n in zip(dims, shape, strict=True))
+    ):
+        return
+    raise FeedError(f"the feed {v.name!r} has shape {list(shape)}, the program takes {list(v.shape)}.")
+
+
+def _checked_value(v: Variable, value: Any) -> Any:
+    """An OrtValue, which stays where it is."""
+    found, wanted = value.element_type(), v.dtype
+    if found != wanted.number:
+        raise FeedError(f"the feed {v.name!r} is a {value.data_type()}, the program takes {wanted.name}. Cast it before.")
+    _check_shape(v, value.shape())
+    return value

@@ -13,10 +13,10 @@ import numpy as np
 
 from onnxgrad.core.compile.openvino import CONTROL_FLOW, LIMIT, SAMPLERS
 from onnxgrad.core.ir.memory import is_plain
-from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
 from onnxgrad.errors import ArgumentError, FeedError, ProviderError
 
-__all__ = ["OpenVINOPlace"]
+__all__ = ["OpenVINOPlace", "place_named"]
 
 _NAME = "OpenVINOExecutionProvider"
 _PRECISIONS = ("f32", "bf16")
@@ -56,8 +56,7 @@ class OpenVINOPlace(Place):
             name = found.ep_metadata.get("FULL_DEVICE_NAME", device)
             raise ProviderError(f"{name} has no bfloat16 (AMX or AVX-512-BF16). Use OpenVINOPlace('f32').")
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[Any, ...]:
         return ("openvino", self.unit, self.precision)
 
     def add_to(self, options: Any, threads: int | None, saved: Path | None) -> None:
@@ -86,12 +85,31 @@ class OpenVINOPlace(Place):
         Raises:
             FeedError: naming the input.
         """
-        if array.dtype.kind in "iu" and array.dtype.itemsize > 4 and array.size:
+        if isinstance(array, np.ndarray) and array.dtype.kind in "iu" and array.dtype.itemsize > 4 and array.size:
             if int(array.max()) >= LIMIT or int(array.min()) < -LIMIT:
                 raise FeedError(f"OpenVINO computes integers in 32 bits, and {name!r} holds {array.max()}. Use CPUPlace().")
 
     def __repr__(self) -> str:
         return f"Place(openvino:{self.unit}, {self.precision})"
+
+
+def place_named(name: str, precision: str = "f32") -> Place:
+    """The place of a name such as ``cpu``, ``cuda``, ``cuda:1`` or ``openvino``.
+
+    Args:
+        precision: of products, for OpenVINO.
+
+    Raises:
+        ArgumentError: if it is another.
+    """
+    device, _, index = name.partition(":")
+    if name == "cpu":
+        return CPUPlace()
+    if name == "openvino":
+        return OpenVINOPlace(precision)
+    if device == "cuda" and (index.isdigit() or name == "cuda"):
+        return CUDAPlace(int(index or 0))
+    raise ArgumentError(f"a device is cpu, cuda, cuda:NUMBER or openvino, not {name!r}.")
 
 
 def _device(name: str) -> Any:
@@ -131,5 +149,5 @@ def _memory(device: Any) -> Any:
 
 
 def _devices(onnxruntime: Any) -> dict[str, Any]:
-    devices = getattr(onnxruntime, "get_ep_devices", list)()
+    devices: list[Any] = getattr(onnxruntime, "get_ep_devices", list)()
     return {d.ep_metadata.get("ov_device", ""): d for d in devices if d.ep_name == _NAME}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from onnxgrad.core.ir.memory import value_of
-from onnxgrad.errors import ArgumentTypeError, ProviderError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 
 __all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "is_compiled_with_cuda", "place_of"]
 
@@ -26,11 +28,8 @@ class Place:
     """Whether every shape that is fed had better have a session of its own, for the first few of them."""
     memory = ""
     """Whose memory state must lie in, where it is not that of the device."""
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What tells it from other devices."""
-        return (self.device, self.index)
+    options: tuple[tuple[str, str], ...] = ()
+    """Options of the provider, by name."""
 
     def providers(self) -> list[Any]:
         return ["CPUExecutionProvider"]
@@ -59,10 +58,13 @@ class Place:
         """Refuse a value of an input that this device would compute wrong with."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Place) and self.key == other.key
+        return isinstance(other, Place) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.device, self.index, self.options
 
     def __repr__(self) -> str:
         return f"Place({self.device}:{self.index})" if self.device != "cpu" else "Place(cpu)"
@@ -72,15 +74,44 @@ class CPUPlace(Place):
     """The CPU."""
 
 
+_OPTIONS = (
+    *("arena_extend_strategy", "cudnn_conv1d_pad_to_nc1d", "cudnn_conv_algo_search", "cudnn_conv_use_max_workspace"),
+    *("do_copy_in_default_stream", "enable_skip_layer_norm_strict_mode", "fuse_conv_bias", "gpu_mem_limit", "prefer_nhwc"),
+    *("sdpa_kernel", "use_ep_level_unified_stream", "use_tf32"),
+)
+
+
 class CUDAPlace(Place):
-    """NVIDIA device number ``index``."""
+    """NVIDIA device number ``index``.
+
+    Args:
+        options: of onnxruntime's CUDA provider, by its names: ``use_tf32`` (False unless given, as for matrix products in torch;
+            onnxruntime's own default is True), ``cudnn_conv_algo_search`` ('EXHAUSTIVE', 'HEURISTIC' or 'DEFAULT'),
+            ``gpu_mem_limit`` in bytes, ``arena_extend_strategy`` ('kNextPowerOfTwo' or 'kSameAsRequested'), ``prefer_nhwc``, ...
+
+    Raises:
+        ArgumentTypeError: if the index is not a number.
+        ArgumentError: if the provider has no such option.
+        ProviderError: if onnxruntime has CUDA, but cuDNN is not found.
+
+    Example:
+        >>> static.CUDAPlace(1, use_tf32=True, gpu_mem_limit=8 * 2**30)
+        Place(cuda:1)
+    """
 
     device = lowering = "cuda"
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self, index: int = 0, **options: Any) -> None:
         if not isinstance(index, int):
             raise ArgumentTypeError(f"CUDAPlace takes a device number, not {type(index).__name__}.")
+        for name in options:
+            if name not in _OPTIONS:
+                raise ArgumentError(f"CUDAPlace: the CUDA provider has no option {name!r}. It has {', '.join(_OPTIONS)}.")
         self.index = index
+        given = {"use_tf32": False, **options}
+        self.options = tuple(sorted((name, str(int(v)) if isinstance(v, bool) else str(v)) for name, v in given.items()))
+        if cuda_is_available():
+            _require_cudnn()
 
     def providers(self) -> list[Any]:
         """CUDA first, the CPU for what it lacks.
@@ -88,16 +119,33 @@ class CUDAPlace(Place):
         Raises:
             ProviderError: if onnxruntime was installed without CUDA.
         """
-        import onnxruntime
-
         if not cuda_is_available():
             raise ProviderError(
                 "this onnxruntime has no CUDA provider. Install the package onnxruntime-gpu in place of onnxruntime, "
                 "or use CPUPlace()."
             )
-        # Finds the libraries of CUDA that pip has installed; older versions of onnxruntime look for them by themselves.
-        getattr(onnxruntime, "preload_dlls", lambda: None)()
-        return [("CUDAExecutionProvider", {"device_id": str(self.index)}), "CPUExecutionProvider"]
+        _preload()
+        return [("CUDAExecutionProvider", {"device_id": str(self.index), **dict(self.options)}), "CPUExecutionProvider"]
+
+
+def _preload() -> None:
+    """Find the libraries of CUDA that pip has installed; older versions of onnxruntime look for them by themselves."""
+    import onnxruntime
+
+    getattr(onnxruntime, "preload_dlls", lambda: None)()
+
+
+def _require_cudnn() -> None:
+    """onnxruntime starts without cuDNN, and fails in the first convolution, pooling or softmax."""
+    _preload()
+    name = "cudnn64_9.dll" if sys.platform == "win32" else "libcudnn.so.9"
+    try:
+        ctypes.CDLL(name)
+    except OSError as error:
+        raise ProviderError(
+            f"cuDNN ({name}) is not found, which CUDA needs for convolutions and softmax. Install it, for instance as "
+            "nvidia-cudnn-cu12 or nvidia-cudnn-cu13 by pip, or use CPUPlace()."
+        ) from error
 
 
 def cuda_is_available() -> bool:

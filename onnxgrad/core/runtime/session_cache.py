@@ -167,7 +167,7 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
         # The option would change the mode of this thread for good.
         with FloatingPointMode(flushes=False):
             unsafe = unsafe_passes(graph.operators)
-            if saved is not None and place.lowering == "cpu":
+            if saved is not None and providers is not None and place.lowering == "cpu":
                 return open_session(message, options, providers, saved, unsafe)
             session = onnxruntime.InferenceSession(message, options, providers=providers, disabled_optimizers=unsafe)
     except Exception as error:

@@ -1,5 +1,6 @@
 """The Executor: feeds, fetches, state, startup, devices."""
 
+import ctypes
 import os
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import errors, static
+from onnxgrad.core.ir.memory import array_of, value_of
 
 ONES = np.ones((2, 3), np.float32)
 
@@ -200,10 +202,50 @@ def test_cuda_that_does_not_start_is_not_replaced_by_the_cpu_silently(monkeypatc
     session = onnxruntime.InferenceSession
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: None)
     monkeypatch.setattr(onnxruntime, "InferenceSession", lambda model, options, providers, **passes: session(model, options))
     x = static.data("x", [2])
     with pytest.raises(errors.ProviderError, match="could not start CUDA"):
         static.Executor(static.CUDAPlace(0)).run(feed={"x": np.ones(2, np.float32)}, fetch_list=[x * 2.0])
+
+
+def test_missing_cudnn_is_found_when_the_place_is_made(monkeypatch):
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
+
+    def absent(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", absent)
+    with pytest.raises(errors.ProviderError, match="cuDNN"):
+        static.CUDAPlace(0)
+
+
+def test_options_of_a_place_reach_the_provider_and_tell_places_apart(monkeypatch):
+    plain, fast = static.CUDAPlace(1), static.CUDAPlace(1, use_tf32=True, gpu_mem_limit=2**30)
+    assert plain != fast and plain == static.CUDAPlace(1, use_tf32=False) and len({plain, fast, static.CUDAPlace(1)}) == 2
+    assert static.CUDAPlace(0) != plain
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
+    assert plain.providers() == [("CUDAExecutionProvider", {"device_id": "1", "use_tf32": "0"}), "CPUExecutionProvider"]
+    assert fast.providers()[0][1] == {"device_id": "1", "use_tf32": "1", "gpu_mem_limit": str(2**30)}
+    with pytest.raises(errors.ArgumentError, match="no option 'tf32'"):
+        static.CUDAPlace(0, tf32=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bfloat16"])
+def test_ortvalues_are_fed_as_they_are(dtype):
+    x = static.data("x", [None, 2], dtype)
+    y = paddle.cast(x, "float32") + 1.0
+    array = np.array([[1, 2], [3, 4]]).astype(x.dtype.numpy)
+    value = value_of(array)
+    (found,) = static.Executor().run(feed={"x": value}, fetch_list=[y])
+    np.testing.assert_array_equal(found, array.astype(np.float32) + 1)
+    np.testing.assert_array_equal(array_of(value), array)
+    with pytest.raises(errors.FeedError, match="takes"):
+        static.Executor().run(feed={"x": value_of(np.zeros((2, 2), np.float64))}, fetch_list=[y])
+    with pytest.raises(errors.FeedError, match="shape"):
+        static.Executor().run(feed={"x": value_of(array[0])}, fetch_list=[y])
 
 
 needs_cuda = pytest.mark.skipif(not paddle.is_compiled_with_cuda(), reason="needs a CUDA device and onnxruntime-gpu")

@@ -1,0 +1,1 @@
+"""A CUDA runtime without a device, over which the CUDA provider of onnxruntime-gpu opens sessions."""
