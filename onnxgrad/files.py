@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxgrad.errors import FileError, MissingFile, ModelError
 
-__all__ = ["is_file", "make_folder", "read_arrays", "read_whole", "write_whole", "writing"]
+__all__ = ["is_file", "make_folder", "read_arrays", "read_whole", "reading", "write_whole", "writing"]
 
 
 @contextmanager
@@ -58,19 +58,33 @@ def make_folder(path: Path) -> None:
         raise _error(path, error) from error
 
 
-def read_whole(path: Path) -> bytes:
-    """The content of a file.
+@contextmanager
+def reading(path: Path) -> Iterator[BinaryIO]:
+    """A file to read.
 
     Raises:
         MissingFile: if there is none.
         FileError: if it cannot be read, with the reason.
     """
     try:
-        return path.read_bytes()
+        file = path.open("rb")
     except (FileNotFoundError, ValueError) as error:
         raise MissingFile(f"there is no file {str(path)!r}.") from error
     except OSError as error:
         raise _error(path, error) from error
+    try:
+        with file:
+            yield file
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise _error(path, error) from error
+
+
+def read_whole(path: Path) -> bytes:
+    """The content of a file; raises what ``reading`` raises."""
+    with reading(path) as file:
+        return file.read()
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:

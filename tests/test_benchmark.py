@@ -113,6 +113,15 @@ def test_operations_of_a_depthwise_convolution_with_stride():
     assert layers.operations == 2 * 2 * 8 * 32 * 24 * 24 * 9
 
 
+def test_operations_of_a_transposed_convolution():
+    from benchmark_suite.operations import Layers
+
+    layers = Layers({"x": np.zeros((8, 32, 24, 24))})
+    y = layers.up(layers.relu6(layers.input("x")), "up", 32, 16)
+    assert layers.concat(y, y).dims == (8, 32, 48, 48)
+    assert layers.operations == 2 * 2 * 8 * 24 * 24 * 32 * 16 * 4
+
+
 def test_operations_of_every_workload_are_counted():
     from benchmark_suite.operations import operations
     from benchmark_suite.workloads import WORKLOADS
@@ -138,8 +147,21 @@ def test_workloads_are_left_out_with_a_reason():
     def without(system):
         return [name for name, make in WORKLOADS.items() if SYSTEMS[system].refuses(make())]
 
-    assert without("torch channels-last") == ["W1a", "W1b", "W4", "W5", "W6", "W7", "W9", "W10b", "BERT", "GPT2", "L256"]
-    assert without("onnxruntime-training") == ["W2", "W3", "W8", "W10a", "R18", "R50"]
+    assert without("torch channels-last") == [
+        "W1a",
+        "W1b",
+        "W4",
+        "W5",
+        "W6",
+        "W7",
+        "W9",
+        "W10b",
+        "BERT",
+        "GPT2",
+        "L256",
+        "LSTM2x512",
+    ]
+    assert without("onnxruntime-training") == ["W2", "W3", "W8", "W10a", "R18", "R50", "MBV2", "UNET"]
     assert without("onnxgrad") == without("torch") == without("jax") == without("paddle") == []
 
 

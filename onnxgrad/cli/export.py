@@ -1,12 +1,18 @@
 """Write the model of a run: for inference, as a training step for any onnxruntime, or its LoRA adapters alone.
 
+Adapters of float weights are added to them. Those of quantised weights stay beside the layer in --inference, and are added to float
+weights in --merged, which --requantise rounds to integers again.
+
 examples:
   onnxgrad export run/ --inference tuned.onnx
   onnxgrad export run/ --inference small.onnx --fold
+  onnxgrad export run/ --inference quantised.onnx --observe train.npz
   onnxgrad export run/ --checkpoint last --training-step step.onnx
   onnxgrad export run/ --training-step step.onnx --lowering cpu
   onnxgrad export run/ --training-step step.onnx --required-operators step.config
+  onnxgrad export run/ --merged merged.onnx
   onnxgrad export run/ --adapters adapters.safetensors
+  onnxgrad export run/ --adapters adapters.onnx_adapter
 """
 
 from __future__ import annotations
@@ -20,8 +26,8 @@ from onnxgrad.cli.settings import make_trainer, read_settings
 from onnxgrad.core.interop.required_operators import required_operators
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.files import write_whole
+from onnxgrad.training.adapters import ADAPTER
 from onnxgrad.training.folder import BEST, LAST
-from onnxgrad.training.lora import save_adapters
 from onnxgrad.training.trainer import Trainer
 
 
@@ -29,13 +35,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="folder of a run of onnxgrad train")
     parser.add_argument("--checkpoint", default="best", help="best (default), last, or the path of a checkpoint")
     parser.add_argument("--inference", metavar="FILE.onnx", help="write the inference model with its trained weights")
+    parser.add_argument("--merged", metavar="FILE.onnx", help="the same with adapters of quantised weights added to float weights")
+    parser.add_argument("--requantise", action="store_true", help="with --merged: round these weights to integers again")
     parser.add_argument("--fold", action="store_true", help="fold BatchNormalization into the layers before it")
+    parser.add_argument("--observe", metavar="DATA.npz", help="set the scales of a QDQ file by what these inputs give")
     parser.add_argument("--training-step", metavar="FILE.onnx", help="write one training step, and its manifest as .json")
     parser.add_argument(
         "--required-operators", metavar="FILE", help="with --training-step: write its operators as builds of onnxruntime take them"
     )
     add_lowering(parser, "the training step")
-    parser.add_argument("--adapters", metavar="FILE.safetensors", help="write only the LoRA adapters")
+    parser.add_argument(
+        "--adapters",
+        metavar="FILE",
+        help="write only the LoRA adapters: .safetensors, or .onnx_adapter for onnxruntime with the model that takes it as .onnx",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -44,23 +57,35 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("--lowering is for --training-step; the other files hold plain operators.")
     if options.required_operators and not options.training_step:
         raise ArgumentError("--required-operators lists those of a training step. Add --training-step FILE.onnx.")
-    if not (options.inference or options.training_step or options.adapters):
-        raise ArgumentError("say what to write: --inference, --training-step or --adapters.")
+    if options.observe and not options.inference:
+        raise ArgumentError("--observe is for --inference, whose scales it sets.")
+    if not (options.inference or options.merged or options.training_step or options.adapters):
+        raise ArgumentError("say what to write: --inference, --merged, --training-step or --adapters.")
+    if options.requantise and not options.merged:
+        raise ArgumentError("--requantise is for --merged FILE.onnx. Name the file.")
     trainer = make_trainer(read_settings(options.folder), options.folder)
     path = _checkpoint(Path(options.folder), options.checkpoint)
     trainer.load(path)
-    written = []
+    written, said = [], []
     if options.inference:
-        trainer.export(options.inference, fold=options.fold)
+        trainer.export(options.inference, fold=options.fold, observe=options.observe)
         written.append(options.inference)
+    if options.merged:
+        said = trainer.export(options.merged, fold=options.fold, quantised="again" if options.requantise else "float")
+        written.append(options.merged)
     if options.adapters:
-        save_adapters(trainer.program, options.adapters)
+        trainer.save_adapters(options.adapters)
         written.append(options.adapters)
+        if Path(options.adapters).suffix == ADAPTER:
+            written.append(str(Path(options.adapters).with_suffix(".onnx")))
     if options.training_step:
         written += _write_step(trainer, Path(options.training_step), options.lowering, options.required_operators)
     if options.json:
-        print_json({"checkpoint": str(path), "step": trainer.step_number, "epoch": trainer.epoch, "written": written})
+        found = {"checkpoint": str(path), "step": trainer.step_number, "epoch": trainer.epoch, "written": written}
+        print_json({**found, "notes": said} if said else found)
     else:
+        for line in said:
+            print(f"note: {line}")
         print(f"{path} (step {trainer.step_number}): wrote {', '.join(written)}")
     return 0
 

@@ -20,15 +20,17 @@ from onnxgrad.training.folder import RunFolder, write_atomically
 from onnxgrad.training.lora import add_lora
 from onnxgrad.training.losses import Term
 from onnxgrad.training.surgery import insert_dropout, replace_head
+from onnxgrad.training.text import Text
 from onnxgrad.training.ties import tie, untie
 from onnxgrad.training.trainer import Trainer
 
-__all__ = ["LARGE", "MANY", "make_trainer", "read_settings", "write_settings"]
+__all__ = ["LARGE", "MANY", "data_of", "make_trainer", "read_settings", "write_settings"]
 
 SETTINGS, MODEL = "settings.json", "model.onnx"
 MANY, LARGE = 10_000, 16
 """Examples, and batches of them, from which on statistics of batches are better than those of the file."""
 _EXAMPLES = 1024
+_LAID_OUT = ("ctc", "cross_entropy")
 
 
 def read_settings(folder: str) -> dict[str, Any]:
@@ -118,15 +120,27 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         metrics=settings["metric"],
         clip_norm=settings["clip_norm"],
         accumulate=settings["accumulate"],
+        loss_scale=settings.get("loss_scale"),
         ema=settings["ema"],
         batch_norm="train" if mode == "insert" else mode,
+        quantized=settings.get("quantized", "frozen"),  # what runs of older versions did
         seed=settings["seed"],
         checkpoints="auto" if settings.get("recompute") else None,
         memory_budget=settings.get("memory_budget"),
         sizes=_sizes(program, settings) if settings.get("recompute") or settings.get("memory_budget") else None,
+        memory=settings.get("memory"),
         threads=settings["threads"],
         place=place,
     )
+
+
+def data_of(settings: dict[str, Any], name: str) -> Any:
+    """The data or validation data of a run: a path, or text that is read with a tokenizer."""
+    path, tokenizer = settings[name], settings.get("tokenizer")
+    if path is None or tokenizer is None:
+        return path
+    label = (_loss(settings)[0]).target
+    return Text(path, tokenizer, max_length=settings["max_length"], pack=settings["pack"], label=label)
 
 
 def _batch_norm(settings: dict[str, Any], program: Program, folder: str | None) -> tuple[str, list[str]]:
@@ -146,6 +160,8 @@ def _batch_norm(settings: dict[str, Any], program: Program, folder: str | None) 
 def _default_mode(settings: dict[str, Any], program: Program) -> str:
     if not has_statistics(program):
         return "train"
+    if settings.get("tokenizer") is not None:
+        return "frozen"
     columns = open_data(settings["data"], [v.name for v in program.inputs])
     many = isinstance(columns, Columns) and len(columns) >= MANY and settings["batch_size"] >= LARGE
     return "train" if many else "frozen"
@@ -167,10 +183,10 @@ def _sample(path: str, program: Program) -> Any:
 def _loss(settings: dict[str, Any]) -> list[Term]:
     given = settings["term"] or [(settings["loss"], settings["of"], settings["target"], "1")]
     layout = settings.get("layout")
-    if layout is not None and not any(loss == "ctc" for loss, *_ in given):
-        raise ArgumentError("--layout is for the loss ctc. Leave it out.")
+    if layout is not None and not any(loss in _LAID_OUT for loss, *_ in given):
+        raise ArgumentError("--layout is for the losses ctc and cross_entropy. Leave it out.")
     return [
-        Term(loss, output, target, _number(weight), layout=layout if loss == "ctc" else None)
+        Term(loss, output, target, _number(weight), layout=layout if loss in _LAID_OUT else None)
         for loss, output, target, weight in given
     ]
 

@@ -1,6 +1,6 @@
-"""Train a model on arrays in an .npz file, and write checkpoints and history to a folder.
+"""Train a model on arrays or text, and write checkpoints and history to a folder.
 
-The arrays of the data are named after the inputs of the model, and the target. Ctrl-C writes a checkpoint and ends the run.
+The arrays of an .npz file are named after the inputs of the model, and the target. Ctrl-C writes a checkpoint and ends the run.
 
 examples:
   onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
@@ -8,6 +8,8 @@ examples:
       --schedule cosine --epochs 5 --batch-size 64 --metric accuracy --patience 3 --train 'head.*' --out run/
   onnxgrad train m.onnx --data train.npz --target y --loss mse --lora 8 --out run/
   onnxgrad train m.onnx --data train.npz --term cross_entropy class label 1 --term mse box corners 0.5 --out run/
+  onnxgrad train qwen.onnx --lora 8 --on '*q_proj*,*v_proj*' --loss causal_lm --data chat.jsonl --tokenizer tokenizer.json
+      --max-length 256 --batch-size 4 --out run/
   onnxgrad train --resume run/ --more-epochs 2
 """
 
@@ -21,13 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli.common import add_sizes, bytes_given, human
-from onnxgrad.cli.settings import LARGE, MANY, make_trainer, read_settings, write_settings
+from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.folder import LAST, RunFolder
 from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES
 from onnxgrad.training.metrics import METRICS
 from onnxgrad.training.optimizers import optimizer_names
 from onnxgrad.training.position import epochs_done
+from onnxgrad.training.quantization import MODES as QUANTIZED
 from onnxgrad.training.schedules import SHAPES
 from onnxgrad.training.trainer import Trainer
 
@@ -59,9 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_data(group: Any) -> None:
-    group.add_argument("--data", metavar="FILE.npz", help="training data")
-    group.add_argument("--val", metavar="FILE.npz", help="validation data, evaluated after each epoch")
-    group.add_argument("--target", default="target", help="array with the targets (default %(default)s)")
+    group.add_argument("--data", metavar="FILE", help="training data: arrays (.npz), or text and chats (.jsonl, .txt)")
+    group.add_argument("--val", metavar="FILE", help="validation data, evaluated after each epoch")
+    group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of a language model, for text and chats")
+    group.add_argument("--max-length", type=int, default=512, help="words in a row of text at most (default %(default)s)")
+    group.add_argument("--pack", action="store_true", help="put several short texts into one row")
+    group.add_argument("--target", help="array with the targets (default target, for causal_lm labels)")
     group.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
     group.add_argument("--drop-last", action="store_true", help="drop the last batch if it is smaller")
     group.add_argument("--no-shuffle", action="store_true", help="do not shuffle the training data")
@@ -69,7 +75,7 @@ def _add_data(group: Any) -> None:
 
 def _add_loss(group: Any) -> None:
     group.add_argument("--loss", choices=sorted(LOSSES), help="loss to minimize")
-    group.add_argument("--of", metavar="OUTPUT", help="model output that the loss reads (default: the first)")
+    group.add_argument("--of", metavar="OUTPUT", help="model output that the loss reads (default: the first that is no cache)")
     group.add_argument(
         "--term",
         nargs=4,
@@ -78,7 +84,9 @@ def _add_loss(group: Any) -> None:
         help="instead of --loss, --of and --target: one term of a weighted sum; may be repeated",
     )
     group.add_argument(
-        "--layout", choices=LAYOUTS, help="layout of the output for ctc: N batch, T steps, C classes (default: found out)"
+        "--layout",
+        choices=LAYOUTS,
+        help="axes of the output for ctc and cross_entropy: N batch, T steps, C classes",
     )
     group.add_argument("--metric", nargs="+", choices=sorted(METRICS), default=[], help="metrics to report as well")
     group.add_argument("--optimizer", choices=optimizer_names(), default="adamw", metavar="NAME", help=", ".join(optimizer_names()))
@@ -90,6 +98,12 @@ def _add_loss(group: Any) -> None:
     group.add_argument("--weight-decay", type=float, help="weight decay, for optimizers that have one")
     group.add_argument("--clip-norm", type=float, help="clip gradients to this global norm")
     group.add_argument("--accumulate", type=int, default=1, metavar="N", help="accumulate gradients over N batches per update")
+    group.add_argument(
+        "--loss-scale",
+        type=float,
+        metavar="START",
+        help="scale the loss so that gradients in float16 do not vanish, 0 for not (default: 32768 for files in float16)",
+    )
     group.add_argument("--ema", type=float, metavar="DECAY", help="evaluate and export a moving average of the weights")
 
 
@@ -104,6 +118,11 @@ def _add_memory(group: Any) -> None:
         type=bytes_given,
         metavar="SIZE",
         help="memory for activations and gradients, such as 2GB; recomputes what does not fit",
+    )
+    group.add_argument(
+        "--memory",
+        choices=("low",),
+        help="low: hold one copy of weights and optimizer state instead of two; gradients are computed, then applied in parts",
     )
     add_sizes(group)
 
@@ -130,7 +149,13 @@ def _add_choice(group: Any) -> None:
     )
     group.add_argument("--lora", type=int, metavar="RANK", help="train LoRA adapters of this rank; the layers are frozen")
     group.add_argument(
-        "--lora-layers", nargs="+", default=["*"], metavar="PATTERN", help="weights that get an adapter (default: all)"
+        "--on",
+        dest="lora_layers",
+        nargs="+",
+        default=["*"],
+        metavar="PATTERN",
+        help="weights or operators that get an adapter, separated by spaces or commas, or a kind: attention, mlp, all but the "
+        "output layer (default: '*')",
     )
     group.add_argument("--head", type=int, metavar="CLASSES", help="replace the last layer by a new one, named head")
     group.add_argument("--head-at", metavar="TENSOR", help="tensor that the new layer reads")
@@ -141,6 +166,12 @@ def _add_choice(group: Any) -> None:
         help="frozen: normalise by the statistics of the file; train: by batch, and replace them; insert [NAME ...]: insert "
         "BatchNormalization after these layers or all convolutions (default: frozen if the file has statistics and the data less "
         f"than {MANY:,} examples or batches of less than {LARGE}, else train)",
+    )
+    group.add_argument(
+        "--quantized",
+        choices=QUANTIZED,
+        help="a file with integer weights (QDQ): train them and all scales (learned), not the scales (fixed), weights of products "
+        "on integers too (integers), or float weights alone (frozen) (default: learned, frozen beside --lora)",
     )
     group.add_argument("--dropout", type=float, metavar="RATIO", help="insert Dropout after the operators of --dropout-after")
     group.add_argument("--dropout-after", nargs="+", default=[], metavar="NAME", help="operators or tensors that Dropout follows")
@@ -170,8 +201,10 @@ def run(options: argparse.Namespace) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         trainer = make_trainer(settings, folder if options.resume else None)
+        data = [data_of(settings, name) for name in ("data", "val")]
     if not options.json:
-        for remark in [*trainer.remarks, *(warning.message for warning in caught)]:
+        read = [remark for given in data for remark in getattr(given, "remarks", ())]
+        for remark in [*trainer.remarks, *dict.fromkeys(read), *(warning.message for warning in caught)]:
             print(f"note: {remark}")
         count = sum(p.get_value().size for p in trainer.trained)
         plan = trainer.program.memory_plan
@@ -183,7 +216,7 @@ def run(options: argparse.Namespace) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr)
-        history = _fit(trainer, settings, folder, options)
+        history = _fit(trainer, data, settings, folder, options)
     if trainer._interrupt.requested:
         print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
     if not options.json and history:
@@ -221,7 +254,8 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
-    for name in ("model", "data", "val"):
+    settings["lora_layers"] = [name for given in options.lora_layers for name in given.split(",") if name]
+    for name in ("model", "data", "val", "tokenizer"):
         settings[name] = None if settings[name] is None else str(Path(settings[name]).resolve())
     return options.out, settings
 
@@ -233,7 +267,9 @@ def _given(options: argparse.Namespace) -> set[str]:
     return {name for name, default in vars(parser.parse_args([])).items() if getattr(options, name) != default}
 
 
-def _fit(trainer: Trainer, settings: dict[str, Any], folder: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+def _fit(
+    trainer: Trainer, data: list[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace
+) -> list[dict[str, Any]]:
     def show(_: Trainer, row: dict[str, Any]) -> None:
         values = "  ".join(f"{name} {value:.4g}" for name, value in row.items() if name not in ("epoch", "step"))
         print(json.dumps(row) if options.json else f"epoch {row['epoch']}/{settings['epochs']}  {values}", flush=True)
@@ -242,8 +278,8 @@ def _fit(trainer: Trainer, settings: dict[str, Any], folder: str, options: argpa
         if options.resume is None:
             write_settings(run, settings)
         return trainer.fit(
-            settings["data"],
-            validation=settings["val"],
+            data[0],
+            validation=data[1],
             total_epochs=settings["epochs"],
             batch_size=settings["batch_size"],
             shuffle=not settings["no_shuffle"],

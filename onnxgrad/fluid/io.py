@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -47,8 +48,10 @@ def save_vars(
     """
     chosen = _chosen(main_program or default_main_program(), vars, predicate)
     make_folder(Path(dirname))
-    with writing(Path(dirname) / f"{filename or '__all__'}.npz") as file:
-        np.savez(file, **{v.name: v.get_value() for v in chosen})
+    with writing(Path(dirname) / f"{filename or '__all__'}.npz") as file, ZipFile(file, "w") as archive:
+        for v in chosen:
+            with archive.open(f"{v.name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, v.get_value(), allow_pickle=False)
 
 
 def load_vars(

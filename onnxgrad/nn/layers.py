@@ -101,11 +101,11 @@ class Embedding(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        self._padding = padding_idx
+        self._padding, self._sparse = padding_idx, sparse
         self.weight = self.create_parameter([num_embeddings, embedding_dim], weight_attr)
 
     def forward(self, x: Any) -> Any:
-        return F.embedding(x, self.weight, padding_idx=self._padding)
+        return F.embedding(x, self.weight, padding_idx=self._padding, sparse=self._sparse)
 
 
 class LayerNorm(Layer):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer, Parameters
+from onnxgrad.optimizer.rows import ALL, Rows, looked_up
 
 __all__ = ["Adam", "AdamW", "Adamax", "Lamb", "NAdam", "RAdam"]
 
@@ -43,13 +42,14 @@ class _Moments(Optimizer):
                 raise ArgumentError(f"{label} must lie in [0, 1), not {beta}.")
         self._beta1, self._beta2, self._epsilon = float(beta1), float(beta2), float(epsilon)
 
-    def _averages(self, op: Builder, m: Variable, v: Variable, g: Variable) -> tuple[Variable, Variable]:
+    def _averages(self, op: Builder, m: Variable, v: Variable, g: Variable, rows: Rows = ALL) -> tuple[Variable, Variable]:
         """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2, by the square of (1 - b1) g, which a product can give as it is"""
         part = op.Mul(g, 1.0 - self._beta1)
-        new_m = op.Add(op.Mul(m, self._beta1), part)
-        new_v = op.Add(op.Mul(v, self._beta2), op.Mul(op.Mul(part, part), (1.0 - self._beta2) / (1.0 - self._beta1) ** 2))
-        self._replace(m, new_m)
-        self._replace(v, new_v)
+        new_m = op.Add(op.Mul(rows.take(op, m), self._beta1), part)
+        square = op.Mul(op.Mul(part, part), (1.0 - self._beta2) / (1.0 - self._beta1) ** 2)
+        new_v = op.Add(op.Mul(rows.take(op, v), self._beta2), square)
+        self._replace(m, rows.put(op, m, new_m))
+        self._replace(v, rows.put(op, v, new_v))
         return new_m, new_v
 
     def _corrected(self, op: Builder, parameters: list[Variable], rate: Variable, *moments: str) -> list[_Scale]:
@@ -111,7 +111,7 @@ def _joined(op: Builder, scalars: list[Variable]) -> Variable:
 
 def _split(op: Builder, vector: Variable, count: int) -> list[Variable]:
     """The elements of a vector, of shape [1]."""
-    return [vector] if count == 1 else list(op.Split(vector, np.ones(count, np.int64), outputs=count))
+    return [vector] if count == 1 else list(op.Split(vector, num_outputs=count, outputs=count))
 
 
 def _apart(op: Builder, vector: Variable, parameters: list[Variable]) -> list[Variable]:
@@ -124,6 +124,10 @@ class Adam(_Moments):
     """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p -= lr c m / (sqrt(v) + eps r), r = sqrt(1 - b2^t), c = r / (1 - b1^t).
 
     ``amsgrad`` puts the largest v so far under the root. Reddi, Kale and Kumar 2018.
+
+    ``lazy_mode`` leaves rows of an embedding, and their averages, that a batch does not look up as they are: for
+    ``embedding(is_sparse=True)``, and for every lookup of a loaded file, of float32 tables that nothing else reads, without
+    clipping or regularization. Other parameters, and eager ones, are updated as a whole. AdamW decays the same rows.
     """
 
     def __init__(
@@ -142,7 +146,7 @@ class Adam(_Moments):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip, name)
-        self._amsgrad = amsgrad
+        self._lazy, self._amsgrad = lazy_mode, amsgrad
 
     def _scales(self, op: Builder, parameters: list[Variable], rate: Variable) -> list[_Scale]:
         return self._corrected(op, parameters, rate, "moment1", "moment2", *["moment2_max"] * self._amsgrad)
@@ -152,17 +156,19 @@ class Adam(_Moments):
         return [op.Div(op.Mul(root, rate), op.Sub(1.0, powers[0])), op.Mul(root, self._epsilon)]
 
     def _update(self, op: Builder, p: Variable, g: Variable, scale: _Scale) -> Variable:
-        m, v = self._averages(op, scale.state[0], scale.state[1], g)
+        value = self._present(p)
+        rows = looked_up(op, p, value, g) if self._lazy else ALL
+        m, v = self._averages(op, scale.state[0], scale.state[1], g if rows.gradient is None else rows.gradient, rows)
         if self._amsgrad:
-            v = op.Max(scale.state[2], v)
-            self._replace(scale.state[2], v)
+            v = op.Max(rows.take(op, scale.state[2]), v)
+            self._replace(scale.state[2], rows.put(op, scale.state[2], v))
         factor, epsilon = scale.corrections
         step = op.Mul(op.Div(m, op.Add(op.Sqrt(v), epsilon)), factor)
-        return op.Sub(self._shrunk(op, p, scale.rate), step)
+        return rows.put(op, value, op.Sub(self._shrunk(op, p, rows.take(op, value), scale.rate), step))
 
-    def _shrunk(self, op: Builder, p: Variable, rate: Variable) -> Variable:
-        """The parameter before its step."""
-        return self._present(p)
+    def _shrunk(self, op: Builder, p: Variable, value: Variable, rate: Variable) -> Variable:
+        """The value of the parameter, or of some of its rows, before its step."""
+        return value
 
 
 class AdamW(Adam):
@@ -190,7 +196,9 @@ class AdamW(Adam):
     ) -> None:
         if not isinstance(weight_decay, (int, float)):
             raise ArgumentTypeError(f"AdamW: weight_decay is a number, not {type(weight_decay).__name__}.")
-        super().__init__(learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip, amsgrad=amsgrad, name=name)
+        super().__init__(
+            learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip, lazy_mode, amsgrad=amsgrad, name=name
+        )
         self._decays, self._ratio = apply_decay_param_fun, lr_ratio
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
@@ -199,12 +207,12 @@ class AdamW(Adam):
     def _factor(self, p: Variable) -> float:
         return super()._factor(p) * (1.0 if self._ratio is None else float(self._ratio(self._owner(p))))
 
-    def _shrunk(self, op: Builder, p: Variable, rate: Variable) -> Variable:
+    def _shrunk(self, op: Builder, p: Variable, value: Variable, rate: Variable) -> Variable:
         group = self._group(p)
         decay = self._decay if group is None else group.decay
         if decay is None or decay.coeff == 0.0 or (self._decays is not None and not self._decays(self._owner(p).name)):
-            return self._present(p)
-        return op.Mul(self._present(p), op.Sub(1.0, op.Mul(rate, decay.coeff)))
+            return value
+        return op.Mul(value, op.Sub(1.0, op.Mul(rate, decay.coeff)))
 
 
 class Adamax(_Moments):

@@ -9,8 +9,9 @@ import io
 import os
 import pickle
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
-from onnxgrad.files import make_folder, read_whole, write_whole, writing
+from onnxgrad.files import make_folder, read_whole, reading, write_whole, writing
 
 __all__ = [
     "deserialize_persistables",
@@ -58,13 +59,33 @@ def save(program: Program, model_path: str, protocol: int = 4) -> None:
     _check_prefix("save", model_path)
     if not isinstance(protocol, int) or not 2 <= protocol <= 4:
         raise ArgumentError(f"save: the protocol is 2, 3 or 4, not {protocol!r}.")
-    parameters = {p.name: p.get_value() for p in program.all_parameters()}
-    others = {v.name: v.get_value() for v in _persistable(program) if not isinstance(v, Parameter)}
+    parameters = {p.name: p for p in program.all_parameters()}
+    others = {v.name: v for v in _persistable(program) if not isinstance(v, Parameter)}
+    scope = program.active_scope()
+    for v in [*parameters.values(), *others.values()]:
+        if v.value is None and scope.find_var(v.name) is None:
+            v.get_value()
     make_folder(Path(model_path).parent)
-    for ending, values in ((".pdparams", parameters), (".pdopt", others)):
-        with writing(Path(model_path + ending)) as file:
-            pickle.dump(values, file, protocol)
-    write_whole(Path(model_path + ".pdmodel"), write_program(program))
+    with ExitStack() as stack:
+        # All are there before the first gets its name.
+        files = {ending: stack.enter_context(writing(Path(model_path + ending))) for ending in (".pdmodel", ".pdopt", ".pdparams")}
+        _VariablePickler(files[".pdparams"], protocol).dump(parameters)
+        _VariablePickler(files[".pdopt"], protocol).dump(others)
+        files[".pdmodel"].write(write_program(program))
+
+
+class _VariablePickler(pickle.Pickler):
+    """Writes a variable as the array that it holds; one is in memory at a time."""
+
+    def __init__(self, file: BinaryIO, protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.fast = True  # what is written is not kept, for nothing refers to it again
+
+    def reducer_override(self, obj: Any) -> Any:
+        if not isinstance(obj, Variable):
+            return NotImplemented
+        with obj.block.program.active_scope().viewed(obj.name) as found:
+            return np.asarray(obj.get_value() if found is None else found).__reduce__()
 
 
 def load(program: Program, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None) -> None:
@@ -123,13 +144,14 @@ class _ArrayReader(pickle.Unpickler):
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    values = _arrays_of(read_whole(path), str(path))
+    with reading(path) as file:
+        values = _arrays_of(file, str(path))
     return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
 
-def _arrays_of(data: bytes, what: str) -> dict[str, Any]:
+def _arrays_of(file: BinaryIO, what: str) -> dict[str, Any]:
     try:
-        values = _ArrayReader(io.BytesIO(data)).load()
+        values = _ArrayReader(file).load()
     except ModelError:
         raise
     except Exception as error:  # whatever damaged bytes make of pickle's commands
@@ -284,7 +306,7 @@ def deserialize_persistables(program: Program, data: bytes, executor: Any = None
         ModelError: if the bytes hold anything but arrays.
         ArgumentError: if an array does not have its variable's shape.
     """
-    set_program_state(program, _arrays_of(data, "the given bytes"))
+    set_program_state(program, _arrays_of(io.BytesIO(data), "the given bytes"))
 
 
 def save_to_file(path: str, content: bytes) -> None:

@@ -1,18 +1,22 @@
 """Fine-tuning of model files: the Trainer, its losses, data, checkpoints and history, and choosing what trains."""
 
+from onnxgrad.training.adapters import load_adapters, save_adapters
 from onnxgrad.training.batch_norm import fold_batch_norm, insert_batch_norm
 from onnxgrad.training.checkpoint import load_checkpoint, save_checkpoint
 from onnxgrad.training.curves import plot_history
-from onnxgrad.training.lora import add_lora, load_adapters, merge_lora, save_adapters
+from onnxgrad.training.lora import add_lora, merge_lora
 from onnxgrad.training.losses import Term
+from onnxgrad.training.quantization import train_quantized
 from onnxgrad.training.schedules import Planned
 from onnxgrad.training.surgery import cut_at, insert_dropout, replace_head
+from onnxgrad.training.text import Text
 from onnxgrad.training.ties import find_ties, tie, untie
 from onnxgrad.training.trainer import Trainer
 
 __all__ = [
     "Planned",
     "Term",
+    "Text",
     "Trainer",
     "add_lora",
     "cut_at",
@@ -28,5 +32,6 @@ __all__ = [
     "save_adapters",
     "save_checkpoint",
     "tie",
+    "train_quantized",
     "untie",
 ]

@@ -27,6 +27,7 @@ def accumulating(program: Program, pairs: list[tuple[Variable, Variable]], optim
     apply = Program()
     apply.scope = program.active_scope()
     block = apply.global_block()
+    add, op = (Builder(one.global_block(), role=Role.OPTIMIZE, key="accumulate") for one in (program, apply))
     twins: list[tuple[Variable, Variable]] = []
     for p, g in widened(program.global_block().build, pairs):
         shape = p.static_shape
@@ -34,12 +35,12 @@ def accumulating(program: Program, pairs: list[tuple[Variable, Variable]], optim
             raise ArgumentError(f"gradients of {p.name} cannot be added up: its shape is unknown.")
         zeros = np.zeros(shape, g.dtype.numpy)
         total = program.create_global_var(f"{p.name}@ACCUMULATED", zeros)
-        program.updates[total] = program.global_block().build.Add(total, g)
+        program.updates[total] = add.Add(total, g)
         twin = block.create_parameter(p.name, shape, p.dtype, p.trainable, Tensor.of(p.get_value()))
         twin.optimize_attr, twin.regularizer, twin.need_clip = p.optimize_attr, p.regularizer, p.need_clip
         held = apply.create_global_var(total.name, zeros)
-        twins.append((twin, block.build.Mul(held, 1.0 / count)))
-        apply.updates[held] = block.build.Mul(held, 0.0)
+        twins.append((twin, op.Mul(held, 1.0 / count)))
+        apply.updates[held] = op.Mul(held, 0.0)
     optimizer.apply_gradients(twins)
     program.version += 1
     return apply

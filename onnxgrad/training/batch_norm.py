@@ -24,7 +24,7 @@ from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, NotInitialized, UnknownName
 from onnxgrad.training.data import Data, open_data
 from onnxgrad.training.feed import checked_batch
-from onnxgrad.training.lora import KEY as LORA
+from onnxgrad.training.lora_targets import KEY as LORA
 from onnxgrad.training.surgery import insert_after
 
 __all__ = ["MODES", "fold_added_batch_norm", "fold_batch_norm", "has_statistics", "insert_batch_norm", "prepare_batch_norm"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
 from onnxgrad.errors import UnknownName
+from onnxgrad.training.lora_targets import KEY
 from onnxgrad.training.tensor_file import TensorFile, read_tensors, write_tensors
 
 __all__ = ["check_tensors", "graph_hash", "load_checkpoint", "save_checkpoint", "set_tensors"]
@@ -25,6 +27,8 @@ def save_checkpoint(
 ) -> None:
     """Write every persistable variable of a program to a safetensors file, under a temporary name first.
 
+    Of a program with LoRA branches the frozen weights are left out: they are those of the model, which belongs to the checkpoint.
+
     Args:
         program: its parameters, optimizer state and statistics are saved by name; several share what has the same name.
         path: file to write.
@@ -35,7 +39,24 @@ def save_checkpoint(
         NotInitialized: if a variable has no value yet.
         TrainingError: if the file cannot be written; an old file of that name is then untouched.
     """
-    write_tensors(path, {v.name: np.asarray(v.get_value(scope)) for v in _state(program)}, metadata)
+    write_tensors(path, _Values(program, scope), metadata)
+
+
+class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
+    """The values of a program's state as they are now, each read when it is asked for, and not kept."""
+
+    def __init__(self, program: Programs, scope: Scope | None) -> None:
+        self._state = {v.name: v for v in _state(program)}
+        self._now = (scope or _as_list(program)[0].active_scope()).copy()
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        return np.asarray(self._state[name].get_value(self._now))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state)
+
+    def __len__(self) -> int:
+        return len(self._state)
 
 
 def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = None) -> None:
@@ -71,7 +92,7 @@ def set_tensors(program: Programs, found: TensorFile, scope: Scope | None = None
 
 
 def graph_hash(program: Programs) -> str:
-    """A hash of the forward operators and the shapes of the state: equal for programs that can share a checkpoint."""
+    """A hash of the forward operators, the state's shapes and what a checkpoint leaves out: equal where one can be shared."""
     digest = hashlib.sha256()
     for op in _as_list(program)[0].global_block().ops:
         if op.role is Role.FORWARD and op.replaces is None:
@@ -79,6 +100,8 @@ def graph_hash(program: Programs) -> str:
             digest.update("\0".join(parts).encode() + b"\n")
     for v in sorted(_state(program), key=lambda v: v.name):
         digest.update(f"{v.name} {v.dtype.name} {v.static_shape}\n".encode())
+    for v in _left_out(program):
+        digest.update(f"{v.name} {_contents(v)}\n".encode())
     return digest.hexdigest()
 
 
@@ -87,5 +110,32 @@ def _as_list(program: Programs) -> list[Program]:
 
 
 def _state(program: Programs) -> list[Any]:
+    left_out = {v.name for v in _left_out(program)}
     found = {v.name: v for one in reversed(_as_list(program)) for v in [*one.list_vars(), *one.parameters] if v.persistable}
-    return list(found.values())
+    return [v for name, v in found.items() if name not in left_out]
+
+
+def _left_out(program: Programs) -> list[Any]:
+    """The weights that nothing changes, beside LoRA branches"""
+    first = _as_list(program)[0]
+    if KEY not in first.metadata:
+        return []
+    updated = {v.name for one in _as_list(program) for v in one.updates}
+    return [p for p in first.parameters if p.stop_gradient and not p.trainable and p.name not in updated]
+
+
+_DIGESTS: WeakKeyDictionary[Program, dict[str, tuple[Any, str]]] = WeakKeyDictionary()
+"""By program and name, what was hashed and its hash. A weak reference to a variable would compare it, which appends an operator."""
+
+
+def _contents(v: Any) -> str:
+    """A hash of the value of a weight, taken again when another value was set"""
+    held = v.block.program.active_scope().present(v.name)
+    held = v.value if held is None else held
+    digests = _DIGESTS.setdefault(v.block.program, {})
+    known = digests.get(v.name)
+    if known is not None and known[0] is held:
+        return known[1]
+    found = hashlib.sha256(np.ascontiguousarray(v.get_value()).view(np.uint8)).hexdigest()
+    digests[v.name] = (held, found)
+    return found

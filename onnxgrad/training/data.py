@@ -107,13 +107,14 @@ class Stream:
         raise DataError(f"a batch is a dict or a tuple of arrays, not {type(item).__name__}.")
 
 
-def open_data(data: Data | Columns | Stream, names: Sequence[str]) -> Columns | Stream:
+def open_data(data: Data | Columns | Stream, names: Sequence[str], optional: Sequence[str] = ()) -> Columns | Stream:
     """Columns or a stream from whatever the user has.
 
     Args:
         data: a dict of arrays, the path of an .npz file, a tuple of arrays in the order of ``names``, an iterable of
             batches (dicts or tuples), or a function that gives one for an epoch number.
         names: the columns that the program wants.
+        optional: columns that are taken where the data has them.
 
     Raises:
         DataError: if the file cannot be read or a column is missing.
@@ -122,13 +123,15 @@ def open_data(data: Data | Columns | Stream, names: Sequence[str]) -> Columns | 
     if isinstance(data, (Columns, Stream)):
         return data
     if isinstance(data, (str, Path)):
+        if Path(data).suffix in (".jsonl", ".txt"):
+            raise DataError(f"{str(data)!r} is text, which needs a tokenizer: give training.Text(path, tokenizer) (--tokenizer).")
         data = _read_npz(Path(data))
     if isinstance(data, Mapping):
         missing = [name for name in names if name not in data]
         if missing:
             raise DataError(f"the data has no column {missing[0]!r}; it has {sorted(map(str, data))}. Rename or add it.")
-        columns = Columns({name: data[name] for name in names})
-        columns.unused = sorted({str(name) for name in data} - set(names))
+        columns = Columns({name: data[name] for name in [*names, *(name for name in optional if name in data)]})
+        columns.unused = sorted({str(name) for name in data} - {*names, *optional})
         return columns
     if isinstance(data, tuple) and data and all(isinstance(item, np.ndarray) for item in data):
         if len(data) != len(names):

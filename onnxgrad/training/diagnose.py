@@ -11,7 +11,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.executor import Executor
 
-__all__ = ["bad_value", "bad_weight", "first_bad_operator"]
+__all__ = ["bad_loss", "bad_value", "bad_weight", "first_bad_operator"]
 
 
 def bad_weight(program: Program) -> str | None:
@@ -27,6 +27,16 @@ def bad_value(program: Program, values: Mapping[str, Any]) -> str | None:
             if not np.isfinite(np.asarray(value, np.float64)).all():
                 return v.name
     return None
+
+
+def bad_loss(program: Program, feed: dict[str, Any], executor: Executor) -> str:
+    """Why a loss is not finite, and what to do, as the end of a sentence."""
+    weight = bad_weight(program)
+    if weight is not None:
+        return f", because an earlier update left {weight} not finite. Lower the learning rate or set clip_norm."
+    found = first_bad_operator(program, feed, executor)
+    where = f"; the first value that is not finite is {found}" if found else ""
+    return f"{where}. Lower the learning rate, or look at this batch."
 
 
 def first_bad_operator(program: Program, feed: dict[str, Any], executor: Executor) -> str | None:

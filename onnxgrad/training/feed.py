@@ -15,6 +15,7 @@ from onnxgrad.training.losses import Term
 __all__ = ["check_labels", "checked_batch", "doubted_logits", "output_shapes"]
 
 Array = np.ndarray[Any, Any]
+_CLASSES = ("causal_lm", "cross_entropy", "ctc")
 
 
 def checked_batch(batch: dict[str, Any], variables: Sequence[Variable]) -> Batch:
@@ -69,13 +70,14 @@ def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any,
         DataError: naming the column.
     """
     for term, dims in zip(terms, shapes, strict=True):
-        name = term.target or "target"
-        if term.loss not in ("cross_entropy", "ctc"):
+        name = term.target
+        if term.loss not in _CLASSES:
             continue
-        last = dims[1] if term.loss == "cross_entropy" else dims[-1]
-        labels = feed[name]
+        last, labels = dims[-1], feed[name]
+        if term.loss == "causal_lm" and not (labels[:, 1:] != -100).any():
+            raise DataError(f"column {name!r} holds no word to predict: behind the first, all are -100. Leave such examples out.")
         if isinstance(last, int):
-            negative = labels < 0 if term.loss == "cross_entropy" else np.zeros_like(labels, bool)
+            negative = labels < 0 if term.loss != "ctc" else np.zeros_like(labels, bool)
             wrong = labels[(labels != -100) & (negative | (labels >= last))]
             if wrong.size:
                 said = (
@@ -93,7 +95,7 @@ def output_shapes(
     feed: Batch,
     run: Callable[[str, Batch], Array],
 ) -> list[tuple[Any, ...]]:
-    """Shapes of the outputs of the terms, batch first: those of this batch where the model does not say how many classes there are.
+    """Shapes of the outputs of the terms, batch first, classes last; this batch says how many there are where the model does not.
 
     Raises:
         ArgumentError: if this batch shows that a ctc term takes the steps of its output for the batch.
@@ -101,12 +103,14 @@ def output_shapes(
     found = []
     for term, layout, v in zip(terms, layouts, outputs, strict=True):
         dims = list(v.dims or (None, None, None))
-        axis = {"cross_entropy": 1, "ctc": -1}.get(str(term.loss))
-        if axis is not None and not isinstance(dims[axis], int):
+        axis = 1 if term.loss == "cross_entropy" and layout != "NTC" else -1
+        if term.loss in _CLASSES and not isinstance(dims[axis], int):
             dims[axis] = run(v.name, feed).shape[axis]
-        if layout is not None:
+        if axis == 1:
+            dims = [dims[0], *dims[2:], dims[1]]
+        if layout is not None and term.loss == "ctc":
             if term.layout is None:
-                _check_layout(layout, v, feed, feed[term.target or "target"], run)
+                _check_layout(layout, v, feed, feed[term.target], run)
             batch = layout.index("N")
             dims = [dims[batch], dims[1 - batch], dims[2]]
         found.append(tuple(dims))

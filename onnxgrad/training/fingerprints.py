@@ -16,12 +16,13 @@ Fingerprints: TypeAlias = "dict[str, dict[str, Any]]"
 
 
 def fingerprints_of(**data: Any) -> Fingerprints:
-    """Of what is given as a path; arrays and iterables have none.
+    """Of what is given as a path, or was read from one; arrays and iterables have none.
 
     Raises:
         DataError: if a file cannot be read.
     """
-    return {what: _of_file(Path(given)) for what, given in data.items() if isinstance(given, (str, Path))}
+    paths = {what: getattr(given, "path", given) for what, given in data.items()}
+    return {what: _of_file(Path(path)) for what, path in paths.items() if isinstance(path, (str, Path))}
 
 
 def _of_file(path: Path) -> dict[str, Any]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,34 +19,28 @@ from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.errors import ArgumentError, ModelError, UnknownName
+from onnxgrad.errors import ArgumentError, ModelError
+from onnxgrad.training.lora_targets import KEY, Target, chosen_targets, matrix_of
+from onnxgrad.training.packed_weights import Rounding, float_weight, is_packed, requantise
 from onnxgrad.training.surgery import insert_after, remove_unread_constants
-from onnxgrad.training.tensor_file import read_tensors, write_tensors
 
-__all__ = ["add_lora", "load_adapters", "merge_lora", "save_adapters"]
+__all__ = ["Branch", "add_lora", "branches_of", "merge_lora"]
 
-KEY = "onnxgrad.lora"
 Array = np.ndarray[Any, Any]
-
-
-class _Target(NamedTuple):
-    """A layer to adapt: its operator, its weight as the operator reads it, and the name to match."""
-
-    op: Operator
-    weight: Variable
-    name: str
 
 
 @all_or_nothing
 def add_lora(
     program: Program, layers: str | Sequence[str] = "*", *, rank: int = 8, alpha: float | None = None, seed: int = 0
 ) -> list[str]:
-    """Add a low-rank branch to MatMul, Gemm and Conv layers and freeze all other weights.
+    """Add a low-rank branch to MatMul, Gemm, Conv and MatMulNBits layers and freeze all other weights.
 
     Args:
         program: a loaded program without a backward pass; it is changed.
-        layers: names or patterns of the weights to adapt, also of those in branches and loops. Quantised ones count too, under
-            the name of the integers that DequantizeLinear reads; they stay as they are. A depthwise Conv is left alone.
+        layers: names or patterns of the weights to adapt or of their operators, also of those in branches and loops; or what they
+            are for: ``"attention"``, ``"mlp"``, or ``"all"`` but the layer that makes the output. Quantised ones count too, under
+            the name of the integers that DequantizeLinear or MatMulNBits reads; they stay as they are. ``q_proj`` also names a
+            packed ``qkv_proj``, with a warning, since the adapter is for all of it. A depthwise Conv is left alone.
         rank: of the branch.
         alpha: the branch is multiplied by alpha / rank; None for 2 * rank.
         seed: of A, sampled from a normal distribution; B starts at 0, so that nothing changes at first.
@@ -62,61 +54,21 @@ def add_lora(
     """
     if rank < 1:
         raise ArgumentError(f"the rank of LoRA is at least 1, not {rank}.")
-    targets = _targets(program)
-    chosen: dict[Operator, _Target] = {}
-    for pattern in [layers] if isinstance(layers, str) else layers:
-        fitting = [t for t in targets if fnmatchcase(t.name, pattern)]
-        if not fitting:
-            known = ", ".join(t.name for t in targets[:6]) or "none"
-            raise UnknownName(f"lora: {pattern!r} fits no MatMul, Gemm or Conv weight. There are: {known}.")
-        chosen.update((t.op, t) for t in fitting)
+    chosen = chosen_targets(program, layers)
     program.metadata.setdefault(KEY, "\n".join(p.name for p in program.parameters if p.stop_gradient))
     for p in program.parameters:
         p.trainable, p.stop_gradient = False, True
     scale = (2.0 * rank if alpha is None else float(alpha)) / rank
     rng = np.random.default_rng(seed)
     names: list[str] = []
-    for target in chosen.values():
+    for target in chosen:
         names += _adapt(target, rank, scale, rng)
     return names
 
 
-def _targets(program: Program) -> list[_Target]:
-    found = []
-    for op in all_operators_of(program.global_block()):
-        if op.type not in ("MatMul", "Gemm", "Conv") or op.domain or (op.metadata and KEY in op.metadata):
-            continue
-        weight = op.inputs[1]
-        name = None if weight is None else _stored_name(weight)
-        if weight is None or name is None or weight.static_shape is None or not weight.is_float or 0 in weight.static_shape:
-            continue
-        if _is_matrix(op, weight.static_shape) and not (op.type == "Gemm" and not op.attr("alpha")):
-            found.append(_Target(op, weight, name))
-    return found
-
-
-def _is_matrix(op: Operator, shape: tuple[int, ...]) -> bool:
-    """Whether the weight is a matrix, or one for each group: one channel, as of a depthwise Conv, has no rank that could be low"""
-    if op.type != "Conv":
-        return len(shape) == 2
-    groups = op.attr("group")
-    return len(shape) > 2 and groups > 0 and shape[0] % groups == 0 and (groups == 1 or shape[1] > 1)
-
-
-def _stored_name(weight: Variable) -> str | None:
-    """Name of the stored weight behind Identity, Transpose, Cast and DequantizeLinear"""
-    while not weight.is_leaf or (weight.op is not None and weight.value is None):
-        op = weight.op
-        if op is None or op.type not in ("Identity", "Transpose", "Cast", "DequantizeLinear") or op.inputs[0] is None:
-            return None
-        weight = op.inputs[0]
-    return weight.name if weight.value is not None or isinstance(weight, Parameter) else None
-
-
-def _adapt(target: _Target, rank: int, scale: float, rng: np.random.Generator) -> list[str]:
+def _adapt(target: Target, rank: int, scale: float, rng: np.random.Generator) -> list[str]:
     op, block = target.op, target.op.block.program.global_block()
-    shape = target.weight.static_shape
-    assert shape is not None
+    shape = target.shape
     if op.type == "Conv":
         shapes = (op.attr("group") * rank, *shape[1:]), (shape[0], rank, *(1 for _ in shape[2:]))
     else:
@@ -127,13 +79,13 @@ def _adapt(target: _Target, rank: int, scale: float, rng: np.random.Generator) -
     pair = []
     for label, value in zip("AB", values, strict=True):
         name = block.program.fresh_name(f"{target.name}.lora_{label}")
-        stored = Tensor.of(value.astype(target.weight.dtype.numpy))
-        pair.append(block.create_parameter(name, value.shape, target.weight.dtype, value=stored))
+        stored = Tensor.of(value.astype(target.dtype.numpy))
+        pair.append(block.create_parameter(name, value.shape, target.dtype, value=stored))
     _branch(target, pair[0], pair[1], scale)
     return [p.name for p in pair]
 
 
-def _branch(target: _Target, a: Parameter, b: Parameter, scale: float) -> None:
+def _branch(target: Target, a: Parameter, b: Parameter, scale: float) -> None:
     """y = base + scale (x A) B, where y keeps its name and base is what the layer gave"""
     op = target.op
     x, y = op.inputs[0], op.outputs[0]
@@ -163,7 +115,7 @@ def _branch(target: _Target, a: Parameter, b: Parameter, scale: float) -> None:
             other.metadata = {KEY: target.name}
 
 
-class _Branch(NamedTuple):
+class Branch(NamedTuple):
     """A branch in a program: the operator that adds it, the adapted layer, and its pieces."""
 
     add: Operator
@@ -172,8 +124,16 @@ class _Branch(NamedTuple):
     b: Variable
     scale: float
 
+    def drop_scale(self) -> None:
+        """Take out the factor; the caller multiplies one of the weights by it"""
+        scaled = _operator_of(self.add.inputs[1])
+        assert scaled is not None and scaled.outputs[0] is not None
+        self.add.inputs = [self.add.inputs[0], scaled.inputs[0]]
+        self.add.block.ops = [op for op in self.add.block.ops if op is not scaled]
+        self.add.block.vars.pop(scaled.outputs[0].name, None)
 
-def _branches(program: Program) -> list[_Branch]:
+
+def branches_of(program: Program) -> list[Branch]:
     """Raises ModelError where a mark, which a file may hold, is on anything but a branch."""
     reads = _reads(program)
     found = []
@@ -192,12 +152,12 @@ def _reads(program: Program) -> Counter[Variable]:
     return reads
 
 
-def _branch_at(add: Operator, reads: Counter[Variable]) -> _Branch | None:
+def _branch_at(add: Operator, reads: Counter[Variable]) -> Branch | None:
     """The branch that an Add ends, if what it reads computes base + scale (x A) B and nothing else reads what lies between"""
     base, scaled = _operator_of(add.inputs[0]), _operator_of(add.inputs[1])
     while base is not None and base.type == "Add" and KEY in (base.metadata or {}):
         base = _operator_of(base.inputs[0])  # another branch of the same layer
-    kind = None if base is None or base.domain else "MatMul" if base.type == "Gemm" else base.type
+    kind = None if base is None else _kind_of(base)
     if base is None or scaled is None or scaled.type != "Mul" or kind not in ("MatMul", "Conv"):
         return None
     up = _operator_of(scaled.inputs[0])
@@ -213,7 +173,14 @@ def _branch_at(add: Operator, reads: Counter[Variable]) -> _Branch | None:
         return None
     if scale.value.size != 1 or not _fit(base, a, b, weight) or (kind == "Conv" and not _convolve_alike(base, low, up)):
         return None
-    return _Branch(add, base, a, b, float(scale.get_value().reshape(())))
+    return Branch(add, base, a, b, float(scale.get_value().reshape(())))
+
+
+def _kind_of(base: Operator) -> str | None:
+    """The operator that the branch of a layer consists of"""
+    if base.domain:
+        return "MatMul" if (base.domain, base.type) == ("com.microsoft", "MatMulNBits") else None
+    return "MatMul" if base.type == "Gemm" else base.type
 
 
 def _operator_of(v: Variable | None) -> Operator | None:
@@ -231,8 +198,9 @@ def _starts_beside(low: Operator, base: Operator) -> bool:
 
 def _fit(base: Operator, a: Parameter, b: Parameter, weight: Variable) -> bool:
     """Whether A and B have the shapes that make a change of the weight"""
-    left, right, whole = a.static_shape, b.static_shape, weight.static_shape
-    if left is None or right is None or whole is None or not (a.dtype is b.dtype is weight.dtype):
+    left, right, whole = a.static_shape, b.static_shape, matrix_of(base)
+    x = base.inputs[0] if base.type == "MatMulNBits" else weight
+    if left is None or right is None or whole is None or x is None or not (a.dtype is b.dtype is x.dtype):
         return False
     if base.type == "Gemm" and not base.attr("alpha"):
         return False
@@ -252,22 +220,38 @@ def _convolve_alike(base: Operator, low: Operator, up: Operator) -> bool:
     return all(low.attr(name) == base.attr(name) for name in settings) and up.attrs == {"group": base.attr("group")}
 
 
-def merge_lora(program: Program) -> Program:
-    """A copy of a program with the branches added to the weights they belong to. Those of quantised weights stay branches.
+def merge_lora(program: Program, quantised: str = "branch", said: list[str] | None = None) -> Program:
+    """A copy of a program with the branches added to the weights they belong to.
+
+    Args:
+        program: with branches.
+        quantised: what becomes of the branches of quantised weights: ``"branch"`` keeps them beside the layer; ``"float"`` makes
+            the weight a float one, larger and slower; ``"again"`` adds them and rounds the sum to small integers as before
+            (MatMulNBits only), of which the error is often larger than what was learnt.
+        said: takes lines on the error of rounding.
 
     Returns:
         A program with a scope of its own; for inference, as ``clone(for_test=True)``.
 
     Raises:
-        ModelError: if the file marks as a branch what add_lora did not make.
+        ArgumentError: if there is no such choice.
+        ModelError: if the file marks as a branch what add_lora did not make, or a weight cannot be rounded again.
     """
+    if quantised not in ("branch", "float", "again"):
+        raise ArgumentError(f"quantised weights are merged as 'branch', 'float' or 'again', not {quantised!r}.")
     merged = program.clone(for_test=True)
     merged.scope = program.active_scope().copy()
     block = merged.global_block()
     reads = _reads(merged)
-    for branch in _branches(merged):
-        stored = _trail(branch.base.inputs[1])
+    rounded: list[Rounding] = []
+    for branch in branches_of(merged):
+        stored = None if is_packed(branch.base) else _trail(branch.base.inputs[1])
         if stored is None:
+            if quantised != "branch":
+                bias, found = _merge_quantised(branch, quantised == "again")
+                rounded += found
+                _remove(branch)
+                _add_bias(branch.base, bias)
             continue
         weight, transposed = stored
         change = _change(branch)
@@ -278,15 +262,77 @@ def merge_lora(program: Program) -> Program:
             branch.base.inputs = [*branch.base.inputs]
             branch.base.inputs[1] = _twin(weight, np.asarray(value + change, weight.dtype.numpy))
         _remove(branch)
-    used = {v for op in block.ops for v in op.operands()}
-    gone = {p for p in merged.parameters if ".lora_" in p.name and p not in used}
+    before = {v for op in program.global_block().ops for v in op.operands()}
+    used = {v for one in merged.blocks for op in one.ops for v in op.operands()}
+    gone = {v for v in block.initializers if v not in used and program.global_block().vars.get(v.name) in before}
     merged.parameters = [p for p in merged.parameters if p not in gone]
     block.initializers = [v for v in block.initializers if v not in gone]
     block.vars = {name: v for name, v in block.vars.items() if v not in gone}
     remove_unread_constants(merged)
-    if KEY in merged.metadata and not _branches(merged):
+    if said is not None and rounded:
+        said.append(_told(rounded))
+    if KEY in merged.metadata and not branches_of(merged):
         _thaw(merged)
     return merged
+
+
+def _merge_quantised(branch: Branch, again: bool) -> tuple[Variable | None, list[Rounding]]:
+    """Add a branch to the quantised weight of its layer; a bias that the layer has lost, and what it cost to round the sum"""
+    base, block = branch.base, branch.base.block
+    packed, x = is_packed(base), base.inputs[0]
+    weight = base.inputs[1]
+    assert weight is not None and x is not None
+    change = _change(branch)
+    value = float_weight(base) + change
+    if again:
+        if not packed:
+            raise ModelError(f"{base}: only weights of MatMulNBits are rounded again. Merge into float weights, or keep branches.")
+        return None, [requantise(base, value, weight.name, change)]
+    dtype = x.dtype
+    name = block.program.fresh_name(f"{weight.name}.merged")
+    stored = Tensor.of(value.astype(dtype.numpy))
+    bias = base.inputs[5] if packed and len(base.inputs) > 5 else None
+    merged = block.program.global_block().create_parameter(name, value.shape, dtype, value=stored)
+    base.inputs = [x, merged] if packed else [x, merged, *base.inputs[2:]]
+    if packed:
+        base.type, base.domain, base.attrs, base.attr_info = "MatMul", "", {}, None
+    _drop_unread(weight)
+    return bias, []
+
+
+def _drop_unread(v: Variable | None) -> None:
+    """Remove the operators that made a weight, as far as nothing else reads what they give"""
+    while v is not None and v.op is not None and v.value is None and not _reads(v.block.program)[v]:
+        op = v.op
+        op.block.ops = [other for other in op.block.ops if other is not op]
+        op.block.vars.pop(v.name, None)
+        v = op.inputs[0]
+
+
+def _add_bias(base: Operator, bias: Variable | None) -> None:
+    """y = product + bias, where y keeps its name"""
+    y = base.outputs[0]
+    if bias is None or y is None:
+        return
+    product = Variable(base.block, base.block.program.fresh_name(f"{y.name}/product"), y.type, base)
+    base.block.register(product)
+    base.outputs = [product]
+    total = insert_after(base, lambda build: build.Add(product, bias), f"{y.name}/bias")
+    assert total.op is not None
+    base.block.vars.pop(total.name)
+    total.op.outputs, y.op = [y], total.op
+
+
+def _told(rounded: Sequence[Rounding]) -> str:
+    error, weight, change = (sum(getattr(one, name) for one in rounded) for name in ("error", "weight", "change"))
+    worst = max(rounded, key=lambda one: one.error / max(one.weight, 1e-300))
+    share, largest = (np.sqrt(part) for part in (error / max(weight, 1e-300), worst.error / max(worst.weight, 1e-300)))
+    ratio = np.sqrt(error / change) if change else np.inf
+    many = f"{len(rounded)} weights are rounded" if len(rounded) > 1 else "1 weight is rounded"
+    return (
+        f"{many} to {worst.bits} bits again, with a relative error of {share:.3g} (at most {largest:.3g}, in {worst.name}): "
+        f"{ratio:.3g} times the size of what was learnt."
+    )
 
 
 def _thaw(program: Program) -> None:
@@ -323,7 +369,7 @@ def _twin(weight: Variable, value: Array) -> Parameter:
     return program.global_block().create_parameter(name, value.shape, weight.dtype, value=Tensor.of(value))
 
 
-def _change(branch: _Branch) -> Array:
+def _change(branch: Branch) -> Array:
     a, b = (np.asarray(v.get_value(), np.float64) for v in (branch.a, branch.b))
     if branch.base.type == "Conv":
         groups = branch.base.attr("group")
@@ -337,7 +383,7 @@ def _change(branch: _Branch) -> Array:
     return scaled
 
 
-def _remove(branch: _Branch) -> None:
+def _remove(branch: Branch) -> None:
     block = branch.add.block
     y, base = branch.add.outputs[0], branch.base.outputs[0]
     assert y is not None and base is not None
@@ -350,36 +396,3 @@ def _remove(branch: _Branch) -> None:
     block.ops = [op for op in block.ops if not any(op is other for other in gone)]
     block.vars.pop(base.name, None)
     branch.base.outputs, y.op = [y], branch.base
-
-
-def _adapters(program: Program) -> dict[str, Parameter]:
-    return {p.name: p for p in program.parameters if ".lora_" in p.name}
-
-
-def save_adapters(program: Program, path: str | Path) -> None:
-    """Write only the weights of the branches, to a safetensors file.
-
-    Raises:
-        ArgumentError: if the program has no branches.
-        TrainingError: if the file cannot be written.
-    """
-    found = {name: np.asarray(p.get_value()) for name, p in _adapters(program).items()}
-    if not found:
-        raise ArgumentError("the program has no LoRA branches to save. Call add_lora first.")
-    write_tensors(path, found)
-
-
-def load_adapters(program: Program, path: str | Path) -> None:
-    """Set the weights of the branches from a file that ``save_adapters`` wrote.
-
-    Raises:
-        ModelError: if the file cannot be read, or is damaged.
-        UnknownName: if it belongs to other branches; nothing is changed then.
-    """
-    values, own = read_tensors(path).arrays, _adapters(program)
-    for name in sorted(values.keys() | own.keys()):
-        array, p = values.get(name), own.get(name)
-        if array is None or p is None or tuple(array.shape) != p.static_shape or array.dtype != p.dtype.numpy:
-            raise UnknownName(f"{str(path)!r} belongs to other adapters: {name!r} does not fit. Use the same layers and rank.")
-    for name, p in own.items():
-        p.set_value(values[name])

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
@@ -25,30 +27,60 @@ from onnxgrad.losses import (
 )
 from onnxgrad.training.activations import Activation
 
-__all__ = ["LAYOUTS", "LOSSES", "alignment_loss", "takes_logits"]
+__all__ = ["LAYOUTS", "LOSSES", "alignment_loss", "class_loss", "takes_logits"]
 
 Remarks = list[str]
 
 
 def _cross_entropy(op: Builder, y: Variable, label: Variable, remarks: Remarks) -> Any:
-    """-log p of the label, p = softmax of the logits over axis 1; Softmax before it is seen; label -100 does not count"""
+    return class_loss(op, y, label, remarks)
+
+
+def class_loss(op: Builder, y: Variable, label: Variable, remarks: Remarks, loss: str = "cross_entropy", axis: int = 1) -> Any:
+    """-log p of the label, p = softmax of the logits over an axis, 1 or the last; Softmax before it is seen; -100 does not count
+
+    Along the last axis every position is a row of a matrix, which moves no score.
+    """
     if y.rank == 1:
-        raise ArgumentError(f"cross_entropy needs class scores of rank 2 or more; {y!r} has rank 1. Use bce_with_logits.")
-    made = _made_by(y, "cross_entropy", 1)
+        raise ArgumentError(f"{loss} needs class scores of rank 2 or more; {y!r} has rank 1. Use bce_with_logits.")
+    made = _made_by(y, loss, axis)
+    scores, is_log = y, made.kind == "LogSoftmax"
     if made.kind == "Softmax":
         remarks.append(f"{y.name} holds probabilities (it comes from Softmax); the loss uses the logits before it.")
-        if made.runs_along(1):
-            return op.SoftmaxCrossEntropyLoss(made.logits(op), label, ignore_index=-100)
-        return op.NegativeLogLikelihoodLoss(made.log_probabilities(op, y.dtype), label, ignore_index=-100)
-    if made.kind == "LogSoftmax":
+        if made.runs_along(axis):
+            scores = made.logits(op)
+        else:
+            scores, is_log = made.log_probabilities(op, y.dtype), True
+    elif is_log:
         remarks.append(f"{y.name} holds log-probabilities (it comes from LogSoftmax).")
-        return op.NegativeLogLikelihoodLoss(y, label, ignore_index=-100)
-    remarks.append(f"{y.name} is taken as logits: the loss applies softmax.")
-    return op.SoftmaxCrossEntropyLoss(y, label, ignore_index=-100)
+    else:
+        remarks.append(f"{y.name} is taken as logits: the loss applies softmax.")
+    if axis == -1 and y.rank != 2:
+        classes = y.dims[-1] if y.dims else None
+        scores = op.Reshape(scores, [-1, classes]) if isinstance(classes, int) else op.Flatten(scores, axis=-1)
+        label = op.Reshape(label, [-1])
+    if scores.dtype.name in ("float16", "bfloat16"):
+        scores = op.Cast(scores, to=dtype_of("float32").number)
+    if is_log:
+        return op.NegativeLogLikelihoodLoss(scores, label, ignore_index=-100)
+    return op.SoftmaxCrossEntropyLoss(scores, label, ignore_index=-100)
+
+
+def _causal_lm(op: Builder, y: Variable, label: Variable, remarks: Remarks) -> Any:
+    """Mean of -log p of the next word, over the words that count: scores [batch, steps, words], labels [batch, steps]
+
+    The label of a position is the word that stands there, so the labels move by one step and the last position has none. Moving the
+    scores instead would copy them.
+    """
+    if y.rank not in (None, 3):
+        raise ArgumentError(f"causal_lm needs scores of shape [batch, steps, words], not {y!r}. Name the output that holds them.")
+    following = op.Pad(op.Slice(label, [1], [2**31 - 1], [1]), [0, 0, 0, 1], np.array(-100, label.dtype.numpy))
+    return class_loss(op, y, following, remarks, "causal_lm", -1)
 
 
 _WRONG = {
     "bce_with_logits": ("the classes exclude each other", "Use cross_entropy"),
+    "causal_lm": ("each word has a probability of its own", "Use another loss"),
     "cross_entropy": ("each class has a probability of its own", "Use bce_with_logits"),
     "ctc": ("the probabilities do not add up to 1", "Use another loss"),
     "kl": ("the probabilities do not add up to 1", "Use another loss"),
@@ -56,8 +88,8 @@ _WRONG = {
 
 
 def takes_logits(loss: str, y: Variable) -> bool:
-    """Whether a loss of this name takes ``y`` for logits, because no activation was found before it"""
-    return loss in _WRONG and not Activation(y).kind
+    """Whether a loss of this name takes ``y`` for logits that might be something else, because no activation was found before it"""
+    return loss in _WRONG and loss != "causal_lm" and not Activation(y).kind
 
 
 def _made_by(y: Variable, loss: str, axis: int) -> Activation:
@@ -135,7 +167,8 @@ def _ctc(op: Builder, y: Variable, labels: Variable, remarks: Remarks) -> Any:
     return alignment_loss(op, y, labels, remarks, LAYOUTS[0])
 
 
-LAYOUTS = ("NTC", "TNC")
+LAYOUTS = ("NTC", "TNC", "NCT")
+"""Axes of an output: N batch, T steps, C classes; the first two for ``ctc``, the first and the last for ``cross_entropy``."""
 
 
 def alignment_loss(op: Builder, y: Variable, labels: Variable, remarks: Remarks, layout: str) -> Any:
@@ -149,6 +182,7 @@ def alignment_loss(op: Builder, y: Variable, labels: Variable, remarks: Remarks,
 
 LOSSES: dict[str, Callable[[Builder, Variable, Variable, Remarks], Any]] = {
     "bce_with_logits": _bce_with_logits,
+    "causal_lm": _causal_lm,
     "cosine": _cosine,
     "cross_entropy": _cross_entropy,
     "ctc": _ctc,

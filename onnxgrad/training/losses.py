@@ -13,7 +13,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, UnknownName
-from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES, alignment_loss, takes_logits
+from onnxgrad.training.activations import Activation
+from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES, alignment_loss, class_loss, takes_logits
 
 __all__ = ["Attached", "Term", "as_terms", "attach"]
 
@@ -23,12 +24,15 @@ class Term:
 
     Args:
         loss: a name in ``LOSSES``, or a function ``(output, target) -> Variable`` that uses the static API.
-        output: name of the program's output, or of another tensor in it; None for its only or first output.
-        target: name of the data column; None for ``target``.
+        output: name of the program's output, or of another tensor in it; None for its only or first output that is not part of a
+            cache (``present.*``).
+        target: name of the data column; None for ``target``, of ``causal_lm`` for ``labels``.
         weight: factor of this term in the sum.
         dtype, shape: of the target column, for a function; None for those of the output.
         layout: of the output, for ``ctc``: ``"NTC"`` for [batch, steps, classes], ``"TNC"`` for [steps, batch, classes]; None to
             find it out: the batch is the axis that the inputs have first, or the free one, and the first batch must agree.
+            For ``cross_entropy`` of three axes: ``"NCT"`` for classes along axis 1, as ONNX has them, ``"NTC"`` for the last axis;
+            None for the one that Softmax runs along or that alone has a known length, otherwise axis 1.
     """
 
     def __init__(
@@ -44,11 +48,13 @@ class Term:
     ) -> None:
         if isinstance(loss, str) and loss not in LOSSES:
             raise ArgumentError(f"there is no loss {loss!r}. Use one of {sorted(LOSSES)}, or a function.")
-        if layout is not None and (loss != "ctc" or layout not in LAYOUTS):
-            raise ArgumentError(f"layout is 'NTC' or 'TNC', and for the loss ctc only; not {layout!r} for {loss!r}.")
+        known = {"ctc": LAYOUTS[:2], "cross_entropy": ("NTC", "NCT")}.get(loss if isinstance(loss, str) else "", ())
+        if layout is not None and layout not in known:
+            said = "layout is 'NTC' or 'TNC' for the loss ctc, 'NTC' or 'NCT' for cross_entropy, and for these only"
+            raise ArgumentError(f"{said}; not {layout!r} for {loss!r}.")
         self.loss = loss
         self.output = output
-        self.target = target
+        self.target = target or ("labels" if loss == "causal_lm" else "target")
         self.layout = layout
         self.weight = float(weight)
         self.dtype = None if dtype is None else dtype_of(dtype)
@@ -61,7 +67,7 @@ class Term:
         return TensorType(self.dtype or output.dtype, output.dims if self.dims is None else self.dims)
 
 
-def as_terms(loss: Any, target: str) -> list[Term]:
+def as_terms(loss: Any, target: str | None) -> list[Term]:
     """A loss as the user gave it, as terms.
 
     Raises:
@@ -79,7 +85,7 @@ def as_terms(loss: Any, target: str) -> list[Term]:
 
 class Attached:
     """What was attached: the loss, the target inputs and remarks for people; and for each term its output, the layout of that if
-    the loss is ctc, and whether it is taken for logits."""
+    the loss has one, and whether it is taken for logits."""
 
     def __init__(self, loss: Variable, targets: list[Variable], terms: Sequence[_Understood], remarks: list[str]) -> None:
         self.loss = loss
@@ -117,9 +123,9 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
     with program_guard(program):
         op = Builder(program.global_block(), key="loss")
         for term in terms:
-            output = _output(program, term.output)
+            output = _output(program, term.output, remarks)
             as_logits = isinstance(term.loss, str) and takes_logits(term.loss, output)
-            understood.append(_Understood(output, _layout(term, output, inputs), as_logits))
+            understood.append(_Understood(output, _layout(term, output, inputs, remarks), as_logits))
             value = _value(op, term, understood[-1], targets, remarks)
             total = value if total is None else op.Add(total, value)
     if total is None:
@@ -129,14 +135,17 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
 
 def _value(op: Builder, term: Term, found: _Understood, targets: dict[str, Variable], remarks: list[str]) -> Variable:
     """The weighted mean of one term; a target column that is new becomes an input"""
-    name, output = term.target or "target", found.output
+    name, output = term.target, found.output
     if name not in targets:
         targets[name] = _new_target(op.block.program, name, term.target_type(output, found.layout))
     if callable(term.loss):
         value = term.loss(output, targets[name])
         if not isinstance(value, Variable):
             raise ArgumentError(f"the loss function returned {type(value).__name__}. Return a Variable of the program.")
-    elif found.layout is not None:
+    elif term.loss == "cross_entropy":
+        value = class_loss(op, output, targets[name], remarks, axis=-1 if found.layout == "NTC" else 1)
+    elif term.loss == "ctc":
+        assert found.layout is not None
         value = alignment_loss(op, output, targets[name], remarks, found.layout)
     else:
         value = LOSSES[term.loss](op, output, targets[name], remarks)
@@ -144,14 +153,16 @@ def _value(op: Builder, term: Term, found: _Understood, targets: dict[str, Varia
     return value if term.weight == 1.0 else op.Mul(value, term.weight)
 
 
-def _layout(term: Term, output: Variable, inputs: Sequence[Variable]) -> str | None:
+def _layout(term: Term, output: Variable, inputs: Sequence[Variable], remarks: list[str]) -> str | None:
     """Which axis of the output of a ctc term is the batch: that which inputs have first, or the only one that is free
 
     Raises:
         ArgumentError: if the output has not three axes, or they cannot be told apart.
     """
+    if term.loss == "cross_entropy":
+        return _class_layout(term, output, remarks)
     if term.loss != "ctc":
-        return None
+        return "NTC" if term.loss == "causal_lm" else None
     if output.dims is None or len(output.dims) != 3:
         raise ArgumentError(f"ctc needs scores of shape [batch, steps, classes] or [steps, batch, classes], not {output!r}.")
     if term.layout is not None:
@@ -168,11 +179,36 @@ def _layout(term: Term, output: Variable, inputs: Sequence[Variable]) -> str | N
     return LAYOUTS[1] if signs[1] and not signs[0] else LAYOUTS[0]
 
 
-def _output(program: Program, name: str | None) -> Variable:
+def _class_layout(term: Term, output: Variable, remarks: list[str]) -> str | None:
+    """Where the classes of a cross_entropy term are
+
+    Raises:
+        ArgumentError: if a layout is given for an output that has not three axes.
+    """
+    if output.rank != 3:
+        if term.layout is not None:
+            raise ArgumentError(f"a layout of cross_entropy is for scores of three axes, not {output!r}. Leave it out.")
+        return None
+    assert output.dims is not None
+    made = Activation(output)
+    along = [made.kind in ("Softmax", "LogSoftmax") and made.runs_along(axis) is True for axis in (1, 2)]
+    known = [isinstance(dim, int) for dim in output.dims[1:]]
+    if term.layout is not None or along[0] != along[1]:
+        return term.layout or ("NTC" if along[1] else "NCT")
+    found, other, where = ("NTC", "NCT", "the last axis") if known == [False, True] else ("NCT", "NTC", "axis 1")
+    remarks.append(f"the classes of {output.name} lie along {where}; if not, say layout='{other}' (--layout {other}).")
+    return found
+
+
+def _output(program: Program, name: str | None, remarks: list[str]) -> Variable:
     if name is None:
         if not program.outputs:
             raise ArgumentError("the program has no outputs to attach a loss to. Name one.")
-        return program.outputs[0]
+        own = [v for v in program.outputs if not v.name.startswith("present")]
+        chosen = next((v for v in own if v.name == "logits"), (own or program.outputs)[0])
+        if len(own) < len(program.outputs):
+            remarks.append(f"the loss reads {chosen.name}; the other {len(program.outputs) - 1} outputs are parts of a cache.")
+        return chosen
     found = program.global_block().vars.get(name)
     if found is None or found.is_leaf:
         raise UnknownName(f"the program has no output {name!r}; it has {[v.name for v in program.outputs]}.")
@@ -182,8 +218,10 @@ def _output(program: Program, name: str | None) -> Variable:
 def _target_type(loss: str, output: Variable, layout: str | None) -> tuple[DType, tuple[Dim, ...] | None]:
     """Element type and dimensions of the target column of a loss"""
     dims = output.dims
-    if loss == "cross_entropy":
+    if loss == "cross_entropy" and layout != "NTC":
         return dtype_of("int64"), None if dims is None else (*dims[:1], *dims[2:])
+    if loss in ("cross_entropy", "causal_lm"):
+        return dtype_of("int64"), None if dims is None else dims[:-1]
     if loss == "ctc":
         return dtype_of("int64"), None if dims is None or layout is None else (dims[layout.index("N")], None)
     if loss == "triplet":

@@ -11,7 +11,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.activations import activation_before
 
-__all__ = ["METRICS", "metric_named"]
+__all__ = ["METRICS", "classes_second", "metric_named"]
 
 Array = np.ndarray[Any, Any]
 
@@ -21,7 +21,7 @@ def _accuracy(y: Array, target: Array, threshold: float = 0.0) -> Array:
     if y.ndim == target.ndim + 1 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim == target.ndim + 1:
-        return _per_example(y.argmax(axis=1) == target)
+        return _counted(y.argmax(axis=1) == target, target)
     return _per_example((y > threshold) == (target > 0.5))
 
 
@@ -39,7 +39,7 @@ def _accuracy_of_distributions(y: Array, target: Array) -> Array:
 def _top5(y: Array, target: Array) -> Array:
     """Share of examples whose class is among the five largest scores."""
     best = np.argsort(-y, axis=1)[:, :5]
-    return _per_example((best == np.expand_dims(target, 1)).any(axis=1))
+    return _counted((best == np.expand_dims(target, 1)).any(axis=1), target)
 
 
 def _mae(y: Array, target: Array) -> Array:
@@ -50,6 +50,21 @@ def _mae(y: Array, target: Array) -> Array:
 def _mse(y: Array, target: Array) -> Array:
     """Mean squared error."""
     return _per_example((y - target) ** 2)
+
+
+def _counted(right: Array, target: Array) -> Array:
+    """Per example, or where labels of -100 do not count, for each label that does"""
+    ignored = target == -100
+    return right[~ignored].astype(np.float64) if ignored.any() else _per_example(right)
+
+
+def classes_second(y: Array, target: Array, loss: Any, layout: str | None) -> tuple[Array, Array]:
+    """An output and its target as metrics take them: classes along axis 1, of causal_lm each position with the word behind it."""
+    if loss == "causal_lm":
+        y, target = y[:, :-1], target[:, 1:]
+    if layout == "NTC" and loss in ("causal_lm", "cross_entropy"):
+        y = np.moveaxis(y, -1, 1)
+    return y, target
 
 
 def _per_example(values: Array) -> Array:

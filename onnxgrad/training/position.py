@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from onnxgrad.errors import ModelError
+from onnxgrad.errors import ModelError, TrainingError
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.fingerprints import Fingerprints
 from onnxgrad.training.run import Row
 from onnxgrad.training.tensor_file import damaged, read_metadata
 
-__all__ = ["Position", "check_schedule", "epochs_done", "position_of"]
+__all__ = ["Position", "check_position", "check_schedule", "epochs_done", "position_of"]
 
 ENTRIES = {"graph", "position"}
 """What a Trainer stores in the metadata of a checkpoint."""
@@ -63,6 +63,17 @@ def position_of(metadata: Mapping[str, str], path: str | Path) -> Position:
     if wrong is not None:
         raise damaged(path, f"its position {wrong}")
     return Position(**found)
+
+
+def check_position(position: Position, path: str | Path, batches: int | None, **settings: int) -> None:
+    """Raise TrainingError unless a run with these settings, whose epochs have so many batches, can go on from there."""
+    for name, now in settings.items():
+        was = getattr(position, name)
+        if was != now:
+            raise TrainingError(f"{str(path)!r} was written with {name}={was}, this is {name}={now}.")
+    if batches is not None and position.batch > batches:
+        said = f"{str(path)!r} stands at batch {position.batch} of epoch {position.epoch + 1}, which has {batches} batches"
+        raise TrainingError(f"{said}. Use the data and the batch size of the run.")
 
 
 def check_schedule(schedule: LRScheduler | None, position: Position, path: str | Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["Interrupt", "Means", "Plan", "Row"]
+__all__ = ["Interrupt", "Means", "Plan", "Row", "judged", "out_of_patience"]
 
 Row: TypeAlias = "dict[str, Any]"
 
@@ -27,6 +27,19 @@ class Plan:
     prefetch: int
     verbose: bool
     curves: bool
+
+
+def judged(row: Row) -> float:
+    """What decides whether an epoch was better."""
+    return float(row["val_loss"] if "val_loss" in row else row["loss"])
+
+
+def out_of_patience(rows: Sequence[Row], patience: int | None) -> bool:
+    """Whether so many epochs have passed since the best one."""
+    if patience is None or len(rows) <= patience:
+        return False
+    values = [judged(row) for row in rows]
+    return len(values) - 1 - values.index(min(values)) >= patience
 
 
 class Means:

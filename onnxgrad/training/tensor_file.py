@@ -6,14 +6,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import ArgumentError, ModelError, OnnxGradError
-from onnxgrad.training.folder import write_atomically
+from onnxgrad.errors import ArgumentError, FileError, ModelError, OnnxGradError, TrainingError
+from onnxgrad.files import writing
 
 __all__ = ["TensorFile", "damaged", "read_metadata", "read_tensors", "write_tensors"]
 
@@ -36,6 +38,7 @@ _DTYPES = {
     "F8_E8M0": "float8_e8m0",
     "C64": "complex64",
 }
+_NAMES = {name: written for written, name in _DTYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -56,31 +59,60 @@ def damaged(path: str | Path, what: str) -> ModelError:
 def write_tensors(path: str | Path, arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> None:
     """Write arrays, strings and a checksum of each, under a temporary name first.
 
+    Args:
+        arrays: looked up by name one after another, twice, and not kept; so it need not hold them.
+
     Raises:
         ArgumentError: if ``metadata`` has an entry ``checksums``.
         TrainingError: if the file cannot be written; an old file of that name is then untouched.
     """
     if CHECKSUMS in (metadata or {}):
         raise ArgumentError(f"metadata cannot have an entry {CHECKSUMS!r}, which the file uses itself. Give it another name.")
-    whole = {name: np.array(array, order="C") if array.ndim == 0 else np.ascontiguousarray(array) for name, array in arrays.items()}
-    sums = {name: _checksum(name, array) for name, array in whole.items()}
+    kinds: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+    sums: dict[str, str] = {}
+    for name in arrays:
+        array = _laid(arrays[name])
+        kinds[name], sums[name] = (array.dtype, array.shape), _checksum(name, array)
+        del array  # before the next one is there
+    entries: dict[str, dict[str, Any]] = {}
+    end = 0
+    for name, (dtype, shape) in sorted(kinds.items(), key=lambda item: (-item[1][0].itemsize, item[0])):
+        start, end = end, end + dtype.itemsize * prod(shape)
+        entries[name] = {"dtype": _NAMES[dtype_of(dtype).name], "shape": shape, "data_offsets": [start, end]}
     strings = dict(metadata or {})
-    entry = json.dumps({"tensors": sums, "metadata": _checksum_of_strings(strings)})
-    write_atomically(Path(path), _safetensors().numpy.save(whole, {**strings, CHECKSUMS: entry}))
+    checksums = json.dumps({"tensors": sums, "metadata": _checksum_of_strings(strings)})
+    header = json.dumps({"__metadata__": {**strings, CHECKSUMS: checksums}, **entries}).encode()
+    header += b" " * (-len(header) % 8)
+    try:
+        with writing(Path(path)) as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            for name in entries:
+                file.write(_laid(arrays[name]).reshape(-1).view(np.uint8).data)
+    except FileError as error:
+        raise TrainingError(f"{error} What was there before is untouched.") from error
+
+
+def _laid(array: Array) -> Array:
+    """The elements row by row; without a copy where they lie so"""
+    return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def read_tensors(path: str | Path) -> TensorFile:
-    """Read a file and compare its checksums, if it has any.
+    """Read a file and compare its checksums, if it has any. The arrays lie in the file, not in memory.
 
     Raises:
         ModelError: if it cannot be read, or is damaged.
     """
     safetensors = _safetensors()
     try:
-        content = Path(path).read_bytes()
-        arrays = {name: _array(entry) for name, entry in safetensors.deserialize(content)}
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        strings = dict(header.get("__metadata__") or {})
+        with safetensors.safe_open(str(path), framework="numpy"):
+            pass  # the header is sound and fits the size of the file
+        with open(path, "rb") as file:
+            content = np.frombuffer(mmap(file.fileno(), 0, access=ACCESS_READ), np.uint8)
+        start = 8 + int.from_bytes(content[:8].tobytes(), "little")
+        header = json.loads(content[8:start].tobytes())
+        strings = dict(header.pop("__metadata__", None) or {})
+        arrays = {name: _array(entry, content[start:]) for name, entry in header.items()}
     except Exception as error:
         raise ModelError(f"{str(path)!r} is not a readable checkpoint: {error}") from error
     metadata, sums = _checked_strings(path, strings)
@@ -134,9 +166,10 @@ def _checksum_of_strings(strings: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(sorted(strings.items())).encode()).hexdigest()[:_LENGTH]
 
 
-def _array(entry: Mapping[str, Any]) -> Array:
+def _array(entry: Mapping[str, Any], content: Array) -> Array:
     """numpy has no names for the 16-bit and 8-bit formats that safetensors' own reader would look up there"""
-    return np.frombuffer(entry["data"], dtype_of(_DTYPES[entry["dtype"]]).numpy).reshape(entry["shape"])
+    start, end = entry["data_offsets"]
+    return np.asarray(content[start:end].view(dtype_of(_DTYPES[entry["dtype"]]).numpy).reshape(entry["shape"]))
 
 
 def _safetensors() -> Any:

@@ -12,13 +12,12 @@ import numpy as np
 
 from onnxgrad import state
 from onnxgrad.core.autodiff.api import Checkpoints
-from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.interop.training_step import save_training_step, to_training_step
 from onnxgrad.core.ir.defaults import program_guard
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven
-from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, DataError, TrainingError
@@ -26,24 +25,27 @@ from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.accumulation import accumulating, joined
-from onnxgrad.training.batch_norm import fold_added_batch_norm, fold_batch_norm, prepare_batch_norm
+from onnxgrad.training.adapters import save_adapters
+from onnxgrad.training.batch_norm import prepare_batch_norm
 from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
 from onnxgrad.training.curves import plot_history
 from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data, prefetched
-from onnxgrad.training.diagnose import bad_value, bad_weight, first_bad_operator
+from onnxgrad.training.diagnose import bad_loss, bad_value, bad_weight
 from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
 from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.folder import BEST, LAST, RunFolder
-from onnxgrad.training.lora import merge_lora
+from onnxgrad.training.inference import save_inference
+from onnxgrad.training.inputs import Following
+from onnxgrad.training.loss_scale import LossScale
 from onnxgrad.training.losses import Term, as_terms, attach
-from onnxgrad.training.metrics import metric_named
+from onnxgrad.training.metrics import classes_second, metric_named
 from onnxgrad.training.optimizers import make_optimizer
-from onnxgrad.training.position import Position, check_schedule, position_of
+from onnxgrad.training.position import Position, check_position, check_schedule, position_of
 from onnxgrad.training.progress import Progress
-from onnxgrad.training.run import Interrupt, Means, Plan, Row
+from onnxgrad.training.quantization import prepare_quantized
+from onnxgrad.training.run import Interrupt, Means, Plan, Row, judged, out_of_patience
 from onnxgrad.training.schedules import Planned, planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
-from onnxgrad.training.surgery import remove_added_dropout
 from onnxgrad.training.tensor_file import damaged, read_tensors
 from onnxgrad.training.ties import find_ties
 
@@ -58,9 +60,10 @@ class Trainer:
 
     Args:
         model: path of an .onnx file, its bytes, a message, or a Program without a loss, which the Trainer then appends to.
-        loss: a name (``cross_entropy``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
+        loss: a name (``cross_entropy``, ``causal_lm``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
             ``triplet``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or several that are added up.
-        target: name of the data column with the targets, for a loss given by name or function.
+        target: name of the data column with the targets, for a loss given by name or function; None for ``target``, and for
+            ``labels`` of ``causal_lm``, which are the words themselves where the data lacks them.
         optimizer: a name such as ``"adamw"``, or an Optimizer.
         learning_rate: a number or a scheduler, which moves on after every update; for an optimizer given by name.
         schedule: ``constant``, ``cosine`` or ``linear``: how a learning rate given as a number goes on until the run ends.
@@ -73,17 +76,23 @@ class Trainer:
             a single score with zero, and with one half where it comes from Sigmoid.
         clip_norm: limit of the global gradient norm.
         accumulate: micro-batches whose mean gradient makes one update.
+        loss_scale: first factor of the loss, halved when gradients overflow; None for 32768 where the file has float16 weights,
+            0 for none. A step that overflows is left out, and of an accumulated update the micro-batch.
         ema: decay of a moving average of the weights, which evaluation, prediction and export then use.
         batch_norm: ``"frozen"`` to normalise by the statistics of the file, ``"train"`` to normalise by batch and replace them,
             ``"insert"`` to put back what an exporter folded, with statistics of ``sample``. None for ``"frozen"`` where the file
             holds statistics, which is right for small data; with some 10,000 examples and batches of 16 and more, ``"train"``
             adapts better. ``remarks`` says what was chosen.
         sample: inputs, as for ``predict``, for ``batch_norm="insert"``.
+        quantized: of a file with integer weights in QDQ form: ``"learned"`` to train them, and all scales, as float numbers that
+            are rounded in each step and in the export; ``"fixed"`` to leave the scales; ``"integers"`` for weights of products on
+            integers too; ``"frozen"`` for float weights alone. None for ``"learned"``, or ``"frozen"`` beside LoRA.
         seed: of the order of the data and of dropout.
         checkpoints: tensors to keep, or ``"auto"``; what lies between is recomputed in the backward pass, which takes less
             memory and more time.
         memory_budget: bytes that the results and gradients of a step may take; as little as possible is recomputed.
         sizes: of unknown dimensions, for these two: see ``append_backward``. ``{"batch": 64}`` is often enough.
+        memory: ``"low"`` to hold one copy of weights and optimizer state instead of two: see ``Executor``.
         place: ``CPUPlace()``, ``CUDAPlace(i)`` or ``OpenVINOPlace()``.
         threads: threads within an operator; None for onnxruntime's choice.
 
@@ -104,7 +113,7 @@ class Trainer:
         model: Any,
         *,
         loss: Loss,
-        target: str = "target",
+        target: str | None = None,
         optimizer: Any = "adamw",
         learning_rate: float | LRScheduler = 1e-3,
         schedule: str = "constant",
@@ -115,13 +124,16 @@ class Trainer:
         metrics: Sequence[Any] = (),
         clip_norm: float | None = None,
         accumulate: int = 1,
+        loss_scale: float | None = None,
         ema: float | None = None,
         batch_norm: str | None = None,
         sample: Data | None = None,
+        quantized: str | None = None,
         seed: int = 0,
         checkpoints: Checkpoints = None,
         memory_budget: int | None = None,
         sizes: SizesGiven = None,
+        memory: str | None = None,
         place: Any = None,
         threads: int | None = None,
     ) -> None:
@@ -130,11 +142,13 @@ class Trainer:
         self.program = model if isinstance(model, Program) else from_onnx(model)
         self.inputs = list(self.program.inputs)
         self.program.random_seed = seed
+        rounded = prepare_quantized(self.program, quantized)
         self.batch_norm, said = prepare_batch_norm(self.program, batch_norm, sample)
         split_statistics(self.program)
         self.inference = self.program.clone(for_test=True)
         self.chosen = choose_trainable(self.program, trainable, freeze)
-        _warn_of_ties(self.chosen)
+        for text in find_ties(self.chosen).warnings():
+            warnings.warn(text, stacklevel=2)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
         for metric in metrics:
@@ -145,10 +159,13 @@ class Trainer:
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
         kept: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with state.fresh_names():
-            self._append(ema, kept)
+            self._append(loss_scale, ema, kept)
         self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics]
-        self.remarks += [*said, *kept_tables(self.program)]
-        self.executor = Executor(place, threads=threads)
+        self._reads = self.outputs if self.metrics or any(self._doubts) else []
+        words = {term.target for term in self.terms if term.loss == "causal_lm"}
+        self._following = Following(self.program, [v for v in self.targets if v.name in words])
+        self.remarks += [*rounded, *said, *kept_tables(self.program), *self._following.remarks]
+        self.executor = Executor(place, threads=threads, memory=memory)
         self._begin()
 
     # Building --------------------------------------------------------------------------------------------------------
@@ -163,7 +180,7 @@ class Trainer:
         self._unused: set[str] = set()
         self._files: Fingerprints = {}
 
-    def _append(self, ema: float | None, kept: dict[str, Any]) -> None:
+    def _append(self, loss_scale: float | None, ema: float | None, kept: dict[str, Any]) -> None:
         self.update: Program | None = None
         self.average: ExponentialMovingAverage | None = None
         attached = attach(self.program, self.terms)
@@ -174,14 +191,16 @@ class Trainer:
             p.do_model_average = False
         for p in self.chosen:
             p.trainable, p.stop_gradient, p.do_model_average = True, False, True
-        pairs = self.optimizer.backward(self.loss, parameters=self.chosen, **kept)
+        scale = LossScale(self.program, self.optimizer, loss_scale)
+        self.remarks += scale.remarks
+        pairs = self.optimizer.backward(scale.of(self.loss), parameters=self.chosen, **kept)
         if not pairs:
             raise ArgumentError("no parameter that may be trained reaches the loss. Check trainable=, freeze= and the output.")
         self.trained = [p for p, _ in pairs]
         if self.accumulate == 1:
-            self.optimizer.apply_gradients(pairs)
+            scale.apply(pairs)
         else:
-            self.update = accumulating(self.program, pairs, self.optimizer, self.accumulate)
+            self.update = accumulating(self.program, scale.finite(pairs), self.optimizer, self.accumulate)
         if ema is not None:
             self.average = ExponentialMovingAverage(ema)
             with program_guard(self.update or self.program, Program()):
@@ -189,8 +208,8 @@ class Trainer:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the data columns: the model's inputs, then the targets."""
-        return [v.name for v in [*self.inputs, *self.targets]]
+        """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
+        return [v.name for v in [*self.inputs, *self.targets] if v.name not in self._following.names]
 
     @property
     def schedule(self) -> LRScheduler | None:
@@ -210,11 +229,14 @@ class Trainer:
         """
         feed = self._checked(batch)
         with self.program.active_scope().held() as put_back:
-            loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self.outputs])
+            loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self._reads])
             if not np.isfinite(loss):
                 put_back()
-                raise TrainingError(self._explain_loss(feed, float(loss)))
-        self._say_doubts(outputs)
+                where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
+                raise TrainingError(f"the loss is {loss} at {where}{bad_loss(self.program, feed, self.executor)}")
+        doubts, self._doubts = self._doubts, []
+        for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts) if any(doubts) else ():
+            warnings.warn(text, stacklevel=3)
         self.step_number += 1
         if self.step_number % self.accumulate == 0:
             if self.update is not None:
@@ -223,16 +245,11 @@ class Trainer:
                 self.schedule.step()
         return {"loss": float(loss), **self._measure(outputs, feed)}
 
-    def _say_doubts(self, outputs: list[Any]) -> None:
-        """After the first batch: outputs that are taken for logits and look like probabilities"""
-        doubts, self._doubts = self._doubts, []
-        if any(doubts):
-            for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts):
-                warnings.warn(text, stacklevel=3)
-
     def _measure(self, outputs: list[Any], feed: Batch) -> Row:
-        name = self.terms[0].target or "target"
-        return {label: float(np.mean(metric(outputs[0], feed[name]))) for label, metric in self.metrics}
+        if not self.metrics:
+            return {}
+        y, target = classes_second(outputs[0], feed[self.terms[0].target], self.terms[0].loss, self._layouts[0])
+        return {label: float(np.mean(metric(y, target))) for label, metric in self.metrics}
 
     def _name_unused(self, names: Iterable[str]) -> None:
         """Say, once, which columns of the data nothing reads"""
@@ -243,26 +260,19 @@ class Trainer:
             warnings.warn(f"{said}. Leave out what is not used, or rename it.", stacklevel=3)
 
     def _checked(self, batch: dict[str, Any]) -> Batch:
-        self._name_unused(batch.keys() - set(self.columns))
-        feed = checked_batch(batch, [*self.inputs, *self.targets])
+        self._name_unused(batch.keys() - {*self.columns, *self._following.read})
+        feed = checked_batch(self._following.complete(batch), [*self.inputs, *self.targets])
         if self._shapes is None:
             self._shapes = output_shapes(self.terms, self._layouts, self.outputs, feed, self._evaluated)
         check_labels(feed, self.terms, self._shapes)
         return feed
 
+    def _open(self, data: Data | Columns | Stream) -> Columns | Stream:
+        return open_data(data, self.columns, self._following.names)
+
     def _evaluated(self, name: str, feed: Batch) -> Any:
         (value,) = self.executor.run(self.evaluation, feed, [name])
         return value
-
-    def _explain_loss(self, feed: Batch, loss: float) -> str:
-        """Step, batch and the first operator whose result is not finite"""
-        text = f"the loss is {loss} at step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
-        weight = bad_weight(self.program)
-        if weight is not None:
-            return f"{text}, because an earlier update left {weight} not finite. Lower the learning rate or set clip_norm."
-        found = first_bad_operator(self.program, feed, self.executor)
-        where = f"; the first value that is not finite is {found}" if found else ""
-        return f"{text}{where}. Lower the learning rate, or look at this batch."
 
     # Whole runs ------------------------------------------------------------------------------------------------------
 
@@ -318,8 +328,8 @@ class Trainer:
         count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
         if batch_size < 1 or count is None or count < 0:
             raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {count}.")
-        source = open_data(data, self.columns)
-        held_out = None if validation is None else open_data(validation, self.columns)
+        source = self._open(data)
+        held_out = None if validation is None else self._open(validation)
         self._name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
         if out is None and resume:
             raise ArgumentError("resume=True needs out=, the folder of the run.")
@@ -347,7 +357,7 @@ class Trainer:
             count = source.count(plan.batch_size, plan.drop_last)
             self.schedule.plan(None if count is None else count * plan.epochs // self.accumulate)
         with self._interrupt:
-            ended = self._out_of_patience(plan.patience)
+            ended = out_of_patience(self.history[self._begun :], plan.patience)
             if ended:
                 said = f"nothing is trained: no epoch was better for {plan.patience} epochs"
                 warnings.warn(f"{said}. Give another patience.", stacklevel=3)
@@ -377,7 +387,8 @@ class Trainer:
             if plan.curves:
                 plot_history(self.history, folder.path / "curves.png")
         answers = [callback(self, row) for callback in plan.callbacks]
-        return not any(answer is True for answer in answers) and not self._out_of_patience(plan.patience)
+        over = out_of_patience(self.history[self._begun :], plan.patience)
+        return not any(answer is True for answer in answers) and not over
 
     def _train_on(self, batches: Iterator[Batch], progress: Progress, folder: RunFolder | None, every: int | None) -> bool:
         """Train on these batches; False if interrupted"""
@@ -405,21 +416,11 @@ class Trainer:
             row.update({f"val_{name}": value for name, value in self.evaluate(held_out, batch_size=batch_size).items()})
         return row
 
-    def _judged(self, row: Row) -> float:
-        return float(row["val_loss"] if "val_loss" in row else row["loss"])
-
     def _is_better(self, row: Row) -> bool:
-        better = self.best is None or self._judged(row) < self.best
+        better = self.best is None or judged(row) < self.best
         if better:
-            self.best = self._judged(row)
+            self.best = judged(row)
         return better
-
-    def _out_of_patience(self, patience: int | None) -> bool:
-        rows = self.history[self._begun :]
-        if patience is None or len(rows) <= patience:
-            return False
-        judged = [self._judged(row) for row in rows]
-        return len(judged) - 1 - int(np.argmin(judged)) >= patience
 
     # Using the model ---------------------------------------------------------------------------------------------------
 
@@ -439,9 +440,9 @@ class Trainer:
             DataError: if the data does not fit the model.
         """
         means = Means()
-        fetch = [self.loss.name, *(v.name for v in self.outputs)]
+        fetch = [self.loss.name, *(v.name for v in self._reads)]
         with self._averaged():
-            opened = open_data(data, self.columns)
+            opened = self._open(data)
             self._name_unused(opened.unused)
             for batch in opened.batches(batch_size, shuffle=False):
                 feed = self._checked(batch)
@@ -459,15 +460,17 @@ class Trainer:
         """
         found: dict[str, list[Any]] = {v.name: [] for v in self.inference.outputs}
         with self._averaged():
-            for batch in open_data(data, [v.name for v in self.inputs]).batches(batch_size, shuffle=False):
-                feed = checked_batch(batch, self.inputs)
+            targets = {v.name for v in self.targets}
+            opened = open_data(data, [name for name in self.columns if name not in targets], self._following.names)
+            for batch in opened.batches(batch_size, shuffle=False):
+                feed = checked_batch(self._following.complete(batch), self.inputs)
                 for name, value in zip(found, self.executor.run(self.inference, feed, list(found)), strict=True):
                     found[name].append(value)
         if not all(found.values()):
             raise DataError("there is nothing to predict: the data has no batch.")
         return {name: np.concatenate(values) for name, values in found.items()}
 
-    def export(self, path: str | Path, fold: bool = False) -> None:
+    def export(self, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch") -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
 
         Names, metadata and dynamic dimensions are those of the model that was loaded. LoRA branches are added to their
@@ -477,14 +480,20 @@ class Trainer:
         Args:
             path: file to write.
             fold: also fold the model's own BatchNormalization, where it follows a Conv, ConvTranspose or Gemm.
+            observe: inputs, as for ``predict``: the scales of a QDQ file are set by the trained weights and by what these inputs
+                make of activations, instead of by what was learned.
+            quantised: what becomes of LoRA branches beside quantised weights: see ``merge_lora``.
+
+        Returns:
+            Lines on what was rounded.
         """
         with self._averaged():
-            final = merge_lora(self.inference)
-        remove_added_dropout(final)
-        fold_added_batch_norm(final)
-        if fold:
-            final = fold_batch_norm(final)
-        save_onnx(final, path)
+            return save_inference(self.inference, path, fold, observe, quantised)
+
+    def save_adapters(self, path: str | Path) -> None:
+        """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
+        with self._averaged():
+            save_adapters(self.inference, path)
 
     def to_training_step(self, lowering: str | None = None) -> tuple[Any, dict[str, Any]]:
         """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
@@ -557,14 +566,8 @@ class Trainer:
         if found.metadata.get("graph") != graph_hash(self.programs):
             raise TrainingError(f"{str(path)!r} was written for another model, loss or optimizer. Use the same arguments as then.")
         position = position_of(found.metadata, path)
-        for name in ("seed", "accumulate"):
-            was, now = getattr(position, name), getattr(self, name)
-            if was != now:
-                raise TrainingError(f"{str(path)!r} was written with {name}={was}, this is {name}={now}.")
         check_unchanged(position.files, files or {})
-        if batches is not None and position.batch > batches:
-            said = f"{str(path)!r} stands at batch {position.batch} of epoch {position.epoch + 1}, which has {batches} batches"
-            raise TrainingError(f"{said}. Use the data and the batch size of the run.")
+        check_position(position, path, batches, seed=self.seed, accumulate=self.accumulate)
         check_schedule(self.schedule, position, path)
         check_tensors(self.programs, found)
         weight = bad_value(self.program, found.arrays)
@@ -588,8 +591,3 @@ class Trainer:
             folder.write_history(self.history)
         folder.publish(path, LAST)
         folder.drop_old()
-
-
-def _warn_of_ties(chosen: list[Parameter]) -> None:
-    for text in find_ties(chosen).warnings():
-        warnings.warn(text, stacklevel=4)

@@ -50,6 +50,11 @@ class Layers:
         )
         return y + self.weight(f"{name}.b", (out,), 0.01) if bias else y
 
+    def up(self, x: Any, name: str, wide: int, out: int) -> Any:
+        batch, height, width, _ = x.shape
+        y = jnp.einsum("nhwi,ioab->nhawbo", x, self.weight(f"{name}.w", (wide, out, 2, 2), wide**-0.5))
+        return y.reshape(batch, 2 * height, 2 * width, out) + self.weight(f"{name}.b", (out,), 0.01)
+
     def batch_norm(self, x: Any, name: str, width: int) -> Any:
         scale, shift = self.weight(f"{name}.g", (width,), 0.1, 1.0), self.weight(f"{name}.b", (width,), 0.1)
         return _normalized(x, (0, 1, 2)) * scale + shift
@@ -64,11 +69,17 @@ class Layers:
     def relu(self, x: Any) -> Any:
         return jax.nn.relu(x)
 
+    def relu6(self, x: Any) -> Any:
+        return jax.nn.relu6(x)
+
     def tanh(self, x: Any) -> Any:
         return jnp.tanh(x)
 
     def add(self, x: Any, y: Any) -> Any:
         return x + y
+
+    def concat(self, x: Any, y: Any) -> Any:
+        return jnp.concatenate((x, y), -1)
 
     def flatten(self, x: Any) -> Any:
         return (x.transpose(0, 3, 1, 2) if x.ndim == 4 else x).reshape(x.shape[0], -1)
@@ -95,7 +106,7 @@ class Layers:
     def attention(self, q: Any, k: Any, v: Any, wide: int, causal: bool) -> Any:
         return jax.nn.dot_product_attention(q, k, v, is_causal=causal)
 
-    def lstm(self, x: Any, name: str, wide: int, hidden: int) -> Any:
+    def lstm(self, x: Any, name: str, wide: int, hidden: int, whole: bool = False) -> Any:
         """A scan over time; the products with the data are one before it."""
         parts = {"w": (4 * hidden, wide), "r": (4 * hidden, hidden), "wb": (4 * hidden,), "rb": (4 * hidden,)}
         w, r, wb, rb = (self.weight(f"{name}.{part}", shape, hidden**-0.5) for part, shape in parts.items())
@@ -104,13 +115,15 @@ class Layers:
             h, c = state
             i, o, f, new = jnp.split(from_data + h @ r.T, 4, axis=-1)
             c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(new)
-            return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
+            h = jax.nn.sigmoid(o) * jnp.tanh(c)
+            return (h, c), h if whole else None
 
         zero = jnp.zeros((x.shape[1], hidden))
-        return lax.scan(step, (zero, zero), x @ w.T + (wb + rb))[0][0]
+        (last, _), series = lax.scan(step, (zero, zero), x @ w.T + (wb + rb))
+        return series if whole else last
 
     def cross_entropy(self, scores: Any, label: Any) -> Any:
-        return -jnp.take_along_axis(jax.nn.log_softmax(scores), label[:, None], axis=1).mean()
+        return -jnp.take_along_axis(jax.nn.log_softmax(scores), label[..., None], axis=-1).mean()
 
 
 def _normalized(x: Any, axes: Any) -> Any:

@@ -54,6 +54,10 @@ class Layers:
         operands = [w, self.weight(f"{name}.b", (out,), 0.01)] if bias else [w]
         return self._op.Conv(x, *operands, strides=[stride] * 2, pads=[pad] * 4, group=groups)
 
+    def up(self, x: Any, name: str, wide: int, out: int) -> Any:
+        w, b = self.weight(f"{name}.w", (wide, out, 2, 2), wide**-0.5), self.weight(f"{name}.b", (out,), 0.01)
+        return self._op.ConvTranspose(x, w, b, strides=[2, 2])
+
     def batch_norm(self, x: Any, name: str, width: int) -> Any:
         scale, shift = self.weight(f"{name}.g", (width,), 0.1, 1.0), self.weight(f"{name}.b", (width,), 0.1)
         mean, var = np.zeros(width, np.float32), np.ones(width, np.float32)
@@ -68,11 +72,17 @@ class Layers:
     def relu(self, x: Any) -> Any:
         return self._op.Relu(x)
 
+    def relu6(self, x: Any) -> Any:
+        return self._op.Clip(x, np.float32(0), np.float32(6))
+
     def tanh(self, x: Any) -> Any:
         return self._op.Tanh(x)
 
     def add(self, x: Any, y: Any) -> Any:
         return self._op.Add(x, y)
+
+    def concat(self, x: Any, y: Any) -> Any:
+        return self._op.Concat(x, y, axis=1)
 
     def flatten(self, x: Any) -> Any:
         return self._op.Flatten(x)
@@ -106,13 +116,13 @@ class Layers:
             scores = op.Add(scores, np.triu(np.full((length, length), -np.inf, np.float32), 1))
         return op.MatMul(op.Softmax(scores), v)
 
-    def lstm(self, x: Any, name: str, wide: int, hidden: int) -> Any:
+    def lstm(self, x: Any, name: str, wide: int, hidden: int, whole: bool = False) -> Any:
         parts = {"w": (4 * hidden, wide), "r": (4 * hidden, hidden), "wb": (4 * hidden,), "rb": (4 * hidden,)}
         w, r, wb, rb = (initial_weight(f"{name}.{part}", shape, hidden**-0.5) for part, shape in parts.items())
         weight, recurrent = self._parameter(f"{name}.w", w[None]), self._parameter(f"{name}.r", r[None])
         bias = self._parameter(f"{name}.b", np.concatenate([wb, rb])[None])
-        _, last = self._op.LSTM(x, weight, recurrent, bias, hidden_size=hidden, outputs=2)
-        return self._op.Squeeze(last, [0])
+        series, last = self._op.LSTM(x, weight, recurrent, bias, hidden_size=hidden, outputs=2)
+        return self._op.Squeeze(series, [1]) if whole else self._op.Squeeze(last, [0])
 
     def cross_entropy(self, scores: Any, label: Any) -> Any:
         return self._op.SoftmaxCrossEntropyLoss(scores, label)

@@ -47,6 +47,10 @@ class Layers:
         b = self.weight(f"{name}.b", (out,), 0.01) if bias else None
         return F.conv2d(x, w, b, stride=stride, padding=pad, groups=groups)
 
+    def up(self, x: Any, name: str, wide: int, out: int) -> Any:
+        w = self.weight(f"{name}.w", (wide, out, 2, 2), wide**-0.5)
+        return F.conv2d_transpose(x, w, self.weight(f"{name}.b", (out,), 0.01), stride=2)
+
     def batch_norm(self, x: Any, name: str, width: int) -> Any:
         self.values[f"{name}.g"] = initial_weight(f"{name}.g", (width,), 0.1) + np.float32(1.0)
         self.values[f"{name}.b"] = initial_weight(f"{name}.b", (width,), 0.1)
@@ -62,11 +66,17 @@ class Layers:
     def relu(self, x: Any) -> Any:
         return F.relu(x)
 
+    def relu6(self, x: Any) -> Any:
+        return F.relu6(x)
+
     def tanh(self, x: Any) -> Any:
         return paddle.tanh(x)
 
     def add(self, x: Any, y: Any) -> Any:
         return x + y
+
+    def concat(self, x: Any, y: Any) -> Any:
+        return paddle.concat((x, y), 1)
 
     def flatten(self, x: Any) -> Any:
         return paddle.flatten(x, 1)
@@ -93,18 +103,18 @@ class Layers:
     def attention(self, q: Any, k: Any, v: Any, wide: int, causal: bool) -> Any:
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
-    def lstm(self, x: Any, name: str, wide: int, hidden: int) -> Any:
+    def lstm(self, x: Any, name: str, wide: int, hidden: int, whole: bool = False) -> Any:
         parts = {"w": (4 * hidden, wide), "r": (4 * hidden, hidden), "wb": (4 * hidden,), "rb": (4 * hidden,)}
         names = dict(zip(("weight_ih_attr", "weight_hh_attr", "bias_ih_attr", "bias_hh_attr"), parts, strict=True))
         attributes = {key: paddle.ParamAttr(name=f"{name}.{part}") for key, part in names.items()}
         for part, shape in parts.items():
             i, o, f, c = np.split(initial_weight(f"{name}.{part}", shape, hidden**-0.5), 4)
             self.values[f"{name}.{part}"] = np.concatenate([i, f, c, o])
-        _, (last, _) = paddle.nn.LSTM(wide, hidden, time_major=True, **attributes)(x)
-        return last[0]
+        series, (last, _) = paddle.nn.LSTM(wide, hidden, time_major=True, **attributes)(x)
+        return series if whole else last[0]
 
     def cross_entropy(self, scores: Any, label: Any) -> Any:
-        return F.cross_entropy(scores, label)
+        return F.cross_entropy(scores, label, axis=1)
 
 
 class Runner:

@@ -50,6 +50,10 @@ class Layers:
         b = self.weight(f"{name}.b", (out,), 0.01) if bias else None
         return F.conv2d(x, w, b, stride=stride, padding=pad, groups=groups)
 
+    def up(self, x: Any, name: str, wide: int, out: int) -> Any:
+        w = self.weight(f"{name}.w", (wide, out, 2, 2), wide**-0.5)
+        return F.conv_transpose2d(x, w, self.weight(f"{name}.b", (out,), 0.01), stride=2)
+
     def batch_norm(self, x: Any, name: str, width: int) -> Any:
         scale, shift = self.weight(f"{name}.g", (width,), 0.1, 1.0), self.weight(f"{name}.b", (width,), 0.1)
         return F.batch_norm(x, None, None, scale, shift, training=True)
@@ -63,11 +67,17 @@ class Layers:
     def relu(self, x: Any) -> Any:
         return F.relu(x)
 
+    def relu6(self, x: Any) -> Any:
+        return F.relu6(x)
+
     def tanh(self, x: Any) -> Any:
         return torch.tanh(x)
 
     def add(self, x: Any, y: Any) -> Any:
         return x + y
+
+    def concat(self, x: Any, y: Any) -> Any:
+        return torch.cat((x, y), 1)
 
     def flatten(self, x: Any) -> Any:
         return x.flatten(1)
@@ -94,7 +104,7 @@ class Layers:
     def attention(self, q: Any, k: Any, v: Any, wide: int, causal: bool) -> Any:
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
-    def lstm(self, x: Any, name: str, wide: int, hidden: int) -> Any:
+    def lstm(self, x: Any, name: str, wide: int, hidden: int, whole: bool = False) -> Any:
         parts = {"w": (4 * hidden, wide), "r": (4 * hidden, hidden), "wb": (4 * hidden,), "rb": (4 * hidden,)}
         if f"{name}.w" not in self.weights:
             # A module's weights lie side by side in memory, as the GPU's kernel wants them.
@@ -105,7 +115,8 @@ class Layers:
                 self.weights[f"{name}.{part}"] = weight
         zero = x.new_zeros(1, x.shape[1], hidden)
         weights = [self.weights[f"{name}.{part}"] for part in parts]
-        return torch.lstm(x, (zero, zero), weights, True, 1, 0.0, True, False, False)[1][0]
+        series, last, _ = torch.lstm(x, (zero, zero), weights, True, 1, 0.0, True, False, False)
+        return series if whole else last[0]
 
     def cross_entropy(self, scores: Any, label: Any) -> Any:
         return F.cross_entropy(scores, label)

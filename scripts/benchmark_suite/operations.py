@@ -52,6 +52,10 @@ class Layers:
         dims = (x.dims[0], out, *_windows(x, size, stride, pad))
         return self._product(prod(dims) * size * size * (wide // groups), x, dims)
 
+    def up(self, x: Sized, name: str, wide: int, out: int) -> Sized:
+        dims = (x.dims[0], out, 2 * x.dims[2], 2 * x.dims[3])
+        return self._product(prod(dims) * wide, x, dims)
+
     def batch_norm(self, x: Sized, name: str, width: int) -> Sized:
         return Sized(x.dims)
 
@@ -64,6 +68,9 @@ class Layers:
     def relu(self, x: Sized) -> Sized:
         return x
 
+    def relu6(self, x: Sized) -> Sized:
+        return x
+
     def tanh(self, x: Sized) -> Sized:
         return x
 
@@ -72,6 +79,9 @@ class Layers:
 
     def add(self, x: Sized, y: Sized) -> Sized:
         return Sized(max(x.dims, y.dims, key=len), x.learns or y.learns)
+
+    def concat(self, x: Sized, y: Sized) -> Sized:
+        return Sized((x.dims[0], x.dims[1] + y.dims[1], *x.dims[2:]), x.learns or y.learns)
 
     def flatten(self, x: Sized) -> Sized:
         return Sized((x.dims[0], prod(x.dims[1:])), x.learns)
@@ -97,10 +107,11 @@ class Layers:
         scores = self._product(prod(q.dims) * k.dims[2], q, (*q.dims[:3], k.dims[2]))
         return self._product(prod(scores.dims) * wide, scores, q.dims)
 
-    def lstm(self, x: Sized, name: str, wide: int, hidden: int) -> Sized:
+    def lstm(self, x: Sized, name: str, wide: int, hidden: int, whole: bool = False) -> Sized:
         steps, batch, _ = x.dims
         self._product(steps * batch * wide * 4 * hidden, x, (steps, batch, 4 * hidden))
-        return self._product(steps * batch * hidden * 4 * hidden, Sized((batch, hidden)), (batch, hidden))
+        shape = (steps, batch, hidden) if whole else (batch, hidden)
+        return self._product(steps * batch * hidden * 4 * hidden, Sized(shape), shape)
 
     def cross_entropy(self, scores: Sized, label: Sized) -> Sized:
         return Sized(())

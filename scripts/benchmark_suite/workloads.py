@@ -108,6 +108,48 @@ def mobilenet(op: Any) -> Any:
     return op.cross_entropy(op.linear(op.average_map(h), "fc", 1024, 10), op.input("label"))
 
 
+def mobilenet2(op: Any) -> Any:
+    """MobileNetV2: narrow maps between wide depthwise convolutions."""
+
+    def layer(h: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        return op.batch_norm(op.conv(h, name, *args, bias=False, **kwargs), f"{name}.n", args[1])
+
+    h = op.relu6(layer(op.input("x"), "stem", 3, 32, 3, 2, 1))
+    width, number = 32, 0
+    plan = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
+    for factor, out, blocks, first in plan:
+        for block in range(blocks):
+            name, wide, stride = f"b{number}", factor * width, 1 if block else first
+            y = op.relu6(layer(h, f"{name}.wide", width, wide, 1, 1, 0)) if factor > 1 else h
+            y = op.relu6(layer(y, f"{name}.depth", wide, wide, 3, stride, 1, groups=wide))
+            y = layer(y, f"{name}.narrow", wide, out, 1, 1, 0)
+            h = op.add(h, y) if block else y
+            width, number = out, number + 1
+    h = op.relu6(layer(h, "last", width, 1280, 1, 1, 0))
+    return op.cross_entropy(op.linear(op.average_map(h), "fc", 1280, 10), op.input("label"))
+
+
+def unet(op: Any, widths: tuple[int, ...] = (32, 64, 128, 256)) -> Any:
+    """Two convolutions at each size of the map, down and up again, with a class for each pixel."""
+
+    def double(h: Any, name: str, wide: int, out: int) -> Any:
+        for part, inner in (("c1", wide), ("c2", out)):
+            h = op.conv(h, f"{name}.{part}", inner, out, 3, 1, 1, bias=False)
+            h = op.relu(op.batch_norm(h, f"{name}.{part}.n", out))
+        return h
+
+    h, wide, passed = op.input("x"), 3, []
+    for level, width in enumerate(widths):
+        h = double(op.max_pool(h) if level else h, f"down{level}", wide, width)
+        wide = width
+        passed.append(h)
+    for level in range(len(widths) - 2, -1, -1):
+        width = widths[level]
+        h = double(op.concat(passed[level], op.up(h, f"up{level}", wide, width)), f"u{level}", 2 * width, width)
+        wide = width
+    return op.cross_entropy(op.conv(h, "out", wide, 10, 1), op.input("label"))
+
+
 def _attention(op: Any, h: Any, name: str, width: int, heads: int, causal: bool) -> Any:
     q, k, v = (op.split_heads(op.linear(h, f"{name}.{part}", width, width), heads) for part in "qkv")
     return op.linear(op.join_heads(op.attention(q, k, v, width // heads, causal)), f"{name}.o", width, width)
@@ -155,6 +197,11 @@ def lstm(op: Any) -> Any:
     return op.cross_entropy(op.linear(op.lstm(op.input("x"), "lstm", 128, 256), "fc", 256, 10), op.input("label"))
 
 
+def two_lstms(op: Any) -> Any:
+    h = op.lstm(op.lstm(op.input("x"), "lstm1", 512, 512, whole=True), "lstm2", 512, 512)
+    return op.cross_entropy(op.linear(h, "fc", 512, 10), op.input("label"))
+
+
 def deep(op: Any) -> Any:
     """1,250 times MatMul, Add, Tanh and a residual sum."""
     h = op.input("x")
@@ -165,6 +212,10 @@ def deep(op: Any) -> Any:
 
 def _images(batch: int, channels: int, size: int) -> dict[str, Array]:
     return {"x": _numbers(batch, batch, channels, size, size), "label": _ids(batch, 10, batch)}
+
+
+def _pixels(batch: int, channels: int, size: int) -> dict[str, Array]:
+    return {"x": _numbers(batch, batch, channels, size, size), "label": _ids(batch, 10, batch, size, size)}
 
 
 def _tokens(batch: int, length: int, vocabulary: int, classes: int) -> dict[str, Array]:
@@ -199,7 +250,14 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "W10b": lambda: Workload("encoder, changing batch", encoder, [_tokens(n, 128, 8000, 16) for n in (8, 5, 7, 3)], dynamic=True),
     "R18": lambda: Workload("ResNet-18, 224x224, batch 8", resnet, [_images(8, 3, 224)], ("Momentum", 1e-5), tolerance=0.1),
     "R50": lambda: Workload("ResNet-50, 224x224, batch 8", resnet50, [_images(8, 3, 224)], ("Momentum", 1e-5), tolerance=0.1),
+    "MBV2": lambda: Workload(
+        "MobileNetV2, 224x224, batch 16", mobilenet2, [_images(16, 3, 224)], ("Momentum", 1e-5), tolerance=0.1
+    ),
+    "UNET": lambda: Workload("U-Net, 128, batch 8", unet, [_pixels(8, 3, 128)], ("Momentum", 1e-3), tolerance=0.1),
     "BERT": lambda: Workload("BERT-base, 2 layers, 8x128", bert, [_tokens(8, 128, 30522, 16)]),
     "GPT2": lambda: Workload("GPT-2 small, 2 layers, 2x256", gpt2, [_tokens(2, 256, 50257, 50257)]),
     "L256": lambda: Workload("LSTM, 256 steps", lstm, [{"x": _numbers(1, 256, 32, 128), "label": _ids(2, 10, 32)}]),
+    "LSTM2x512": lambda: Workload(
+        "two LSTM layers of 512, 64 steps", two_lstms, [{"x": _numbers(1, 64, 32, 512), "label": _ids(2, 10, 32)}]
+    ),
 }

@@ -16,6 +16,7 @@ from onnx import numpy_helper
 from onnx.parser import parse_model
 
 from onnxgrad.cli.main import main
+from tests.training import quantised
 from tests.training.small import data, model
 
 ROOT = Path(__file__).parents[2]
@@ -317,6 +318,15 @@ class TestTrain:
         command("grad", files / "m.onnx", "--lowering", "cpu", "-o", files / "g.onnx")
         onnx.checker.check_model(onnx.load(files / "g.onnx"), full_check=True)
 
+    def test_low_memory(self, files):
+        for name, more in (("plain", ()), ("low", ("--memory", "low"))):
+            train(files, "--epochs", "1", "--out", files / name, *more)
+            command("train", "--resume", files / name, "--epochs", "2")
+        losses = [(files / name / "history.csv").read_text().splitlines()[-1] for name in ("plain", "low")]
+        assert losses[0] == losses[1]
+        assert json.loads((files / "low" / "settings.json").read_text())["memory"] == "low"
+        assert "invalid choice" in train(files, "--memory", "high", "--out", files / "other", code=2)
+
     def test_memory_budget(self, files):
         shown = train(files, "--memory-budget", "16kB", "--batch-size", "64", "--epochs", "2", "--out", files / "run")
         assert "operators are recomputed" in shown and "kB without recomputation" in shown
@@ -326,7 +336,7 @@ class TestTrain:
         assert "not a size" in train(files, "--memory-budget", "much", "--out", files / "other", code=2)
 
     def test_lora_with_a_new_head(self, files):
-        what = ("--head", "3", "--lora", "2", "--lora-layers", "body.*", "--epochs", "3", "--out", files / "run")
+        what = ("--head", "3", "--lora", "2", "--on", "body.*", "--epochs", "3", "--out", files / "run")
         assert "training 4 of" in train(files, *what)
         command("export", files / "run", "--inference", files / "t.onnx", "--adapters", files / "a.safetensors")
         names = {i.name for i in onnx.load(files / "t.onnx").graph.initializer}
@@ -400,7 +410,7 @@ class TestTrain:
         what = ["train", files / "m.onnx", "--data", files / "d.npz", "--target", "y", "--batch-size", "4", "--epochs", "1"]
         what += ["--out", files / "run"]
         assert "(--layout)" in command(*what, "--loss", "ctc", code=2)
-        assert "--layout is for the loss ctc" in command(*what, "--loss", "mse", "--layout", "TNC", code=2)
+        assert "--layout is for the losses ctc and cross_entropy" in command(*what, "--loss", "mse", "--layout", "TNC", code=2)
         assert "of shape [steps, batch, classes]" in command(*what, "--loss", "ctc", "--layout", "TNC")
 
     def test_an_array_that_nothing_reads_is_named(self, files):
@@ -521,3 +531,30 @@ class TestTrain:
         damaged.unlink()
         damaged.write_bytes(b"nothing")
         assert "not a readable checkpoint" in command("train", "--resume", files / "run", code=1)
+
+
+class TestQuantised:
+    def test_integers_are_trained_and_written_again(self, tmp_path):
+        path = quantised.static("perceptron", tmp_path, per_channel=True)
+        np.savez(tmp_path / "d.npz", **quantised.data("perceptron"))
+        options = ["--data", tmp_path / "d.npz", "--loss", "cross_entropy", "--lr", "0.005", "--epochs", 4, "--batch-size", 16]
+        said = command("train", path, *options, "--out", tmp_path / "run")
+        assert "quantised weights, biases and scales are trained" in said
+        with (tmp_path / "run" / "history.csv").open() as file:
+            losses = [float(row["loss"]) for row in csv.DictReader(file)]
+        assert losses[-1] < 0.95 * losses[0]
+        command("export", tmp_path / "run", "--inference", tmp_path / "a.onnx")
+        command("export", tmp_path / "run", "--inference", tmp_path / "b.onnx", "--observe", tmp_path / "d.npz")
+        files = [
+            {i.name: numpy_helper.to_array(i) for i in onnx.load(p).graph.initializer}
+            for p in (path, *sorted(tmp_path.glob("?.onnx")))
+        ]
+        for file in files[1:]:
+            assert file.keys() == files[0].keys()
+            assert not np.array_equal(file["w1_quantized"], files[0]["w1_quantized"]) and file["w1_quantized"].dtype == np.int8
+        assert not np.array_equal(files[1]["m1_scale"], files[2]["m1_scale"])
+        fixed = command("train", path, *options, "--quantized", "fixed", "--out", tmp_path / "fixed")
+        assert "training 5 of 5 weights" in fixed
+        assert "is for --inference" in command("export", tmp_path / "run", "--adapters", "a", "--observe", "d.npz", code=2)
+        operators = quantised.static("perceptron", tmp_path, qdq=False)
+        assert "--quantized integers" in command("train", operators, *options, "--out", tmp_path / "other", code=2)

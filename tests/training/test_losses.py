@@ -217,7 +217,7 @@ REFUSED = [
     ("bce_with_logits", "y = Softmax (x)", "the classes exclude each other. Use cross_entropy"),
     ("kl", "p = Sigmoid (x) y = Identity (p)", "kl does not fit y: it comes from Sigmoid"),
     ("ctc", "y = Sigmoid (x)", "do not add up to 1"),
-    ("cross_entropy", "y = Softmax (x)", "reads the classes along axis 1 .* but Softmax normalises along another"),
+    ("cross_entropy", "y = Softmax <axis = 0> (x)", "reads the classes along axis 1 .* but Softmax normalises along another"),
     ("kl", "p = Softmax <axis = 1> (x) y = Identity (p)", "reads the classes along the last axis"),
     ("ctc", "y = LogSoftmax <axis = 1> (x)", "LogSoftmax normalises along another"),
 ]
@@ -353,7 +353,9 @@ class TestLayout:
 
     @pytest.mark.parametrize("options", [{"loss": "ctc", "layout": "CNT"}, {"loss": "mse", "layout": "NTC"}])
     def test_a_layout_that_is_none(self, options):
-        with pytest.raises(og.errors.ArgumentError, match="layout is 'NTC' or 'TNC', and for the loss ctc only"):
+        with pytest.raises(
+            og.errors.ArgumentError, match="layout is 'NTC' or 'TNC' for the loss ctc, 'NTC' or 'NCT' for cross_entropy"
+        ):
             Term(**options)
 
 

@@ -259,7 +259,7 @@ class TestLora:
         np.testing.assert_allclose(merged[0], plain[0], rtol=2e-3, atol=2e-4)
 
     def test_refusals(self):
-        with pytest.raises(UnknownName, match=r"'tail' fits no MatMul, Gemm or Conv weight. There are: body.weight"):
+        with pytest.raises(UnknownName, match=r"'tail' fits no MatMul, Gemm, Conv or MatMulNBits weight. There are: body.weight"):
             add_lora(og.from_onnx(model()), "tail")
         with pytest.raises(ArgumentError, match="at least 1"):
             add_lora(og.from_onnx(model()), rank=0)

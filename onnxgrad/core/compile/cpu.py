@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from onnxgrad.core.compile.attention import attention
+from onnxgrad.core.compile.batch_norm import lean_batch_norm
 from onnxgrad.core.compile.chwn import use_chwn_layout
-from onnxgrad.core.compile.cpu_elementwise import ELEMENTWISE, step, sum_of_rows, with_equal_ranks
+from onnxgrad.core.compile.cpu_elementwise import ELEMENTWISE, inside, step, sum_of_rows, with_equal_ranks
 from onnxgrad.core.compile.cpu_rows import cross_entropy, scatter
 from onnxgrad.core.compile.cpu_scales import fold_scales
+from onnxgrad.core.compile.few_rows import put_weights_first
 from onnxgrad.core.compile.filter_gradient import filter_gradient
 from onnxgrad.core.compile.graph import Graph
+from onnxgrad.core.compile.hwnc import use_hwnc_layout
+from onnxgrad.core.compile.loop_weights import turn_loop_weights
 from onnxgrad.core.compile.rewriting import Form, rewrite_operators
 from onnxgrad.core.compile.small_maps import convolution, transposed_convolution
 from onnxgrad.core.compile.vocabulary import vocabulary
@@ -16,6 +20,7 @@ from onnxgrad.core.compile.vocabulary import vocabulary
 __all__ = ["PASSES"]
 
 _FORMS: dict[str, Form] = {
+    "And": inside,
     "Cast": step,
     "Conv": lambda build, op: filter_gradient(build, op) or convolution(build, op),
     "ConvTranspose": transposed_convolution,
@@ -31,5 +36,15 @@ def _rewrite(graph: Graph) -> None:
     rewrite_operators(graph, _FORMS)
 
 
-PASSES = [use_chwn_layout, attention, vocabulary, _rewrite, fold_scales]
-"""In this order: the layout first, as the other forms see what it leaves."""
+PASSES = [
+    use_hwnc_layout,
+    use_chwn_layout,
+    lean_batch_norm,
+    attention,
+    vocabulary,
+    _rewrite,
+    fold_scales,
+    put_weights_first,
+    turn_loop_weights,
+]
+"""In this order: the layouts first, as the other forms see what it leaves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from math import prod
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["ELEMENTWISE", "step", "sum_of_rows", "with_equal_ranks"]
+__all__ = ["ELEMENTWISE", "inside", "step", "sum_of_rows", "with_equal_ranks"]
 
 ELEMENTWISE = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Equal", "Greater", "Less")
 _MANY = 1024
@@ -72,3 +73,26 @@ def step(build: Any, op: Operator) -> list[Variable | None] | None:
     if bound.static_shape is None or prod(bound.static_shape) != 1 or bound.value.numpy().any():
         return None
     return [build.HardSigmoid(x, alpha=_STEEP, beta=0.0)]
+
+
+def inside(build: Any, op: Operator) -> list[Variable | None] | None:
+    """Whether low <= x <= high as x = Clip(x, low, high), in backward passes: one comparison for two and their And."""
+    below, above = (None if v is None else v.op for v in op.inputs)
+    if op.role is not Role.BACKWARD or below is None or above is None or below.domain or above.domain:
+        return None
+    if (below.type, above.type) != ("GreaterOrEqual", "LessOrEqual") or below.inputs[0] is not above.inputs[0]:
+        return None
+    x, low, high = below.inputs[0], below.inputs[1], above.inputs[1]
+    limits = [_number(v) for v in (low, high)]
+    if x is None or None in limits or not limits[0] <= limits[1]:  # type: ignore[operator]
+        return None
+    before = takewhile(lambda reader: reader is not op, build.block.ops)
+    clips = (reader for reader in before if reader.type == "Clip" and not reader.domain and len(reader.inputs) == 3)
+    clip = next((r for r in clips if all(a is b for a, b in zip(r.inputs, (x, low, high), strict=True))), None)
+    return None if clip is None else [build.Equal(x, clip.outputs[0])]
+
+
+def _number(v: Variable | None) -> float | None:
+    """A constant number"""
+    known = v is not None and v.value is not None and not v.persistable and v.static_shape == ()
+    return float(v.value.numpy()) if known else None  # type: ignore[union-attr]

@@ -1,51 +1,47 @@
-"""The gradient of a filter over images whose number is unknown: a product with the im2col matrix, as in the CHWN layout."""
+"""The gradient of a filter over images whose number is unknown: products as in the CHWN layout."""
 
 from __future__ import annotations
 
-from math import prod
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from onnxgrad.core.compile.patterns import SWAPPED, im2col_indices_of_image, operand_of
+from onnxgrad.core.compile.filter_products import depthwise_filter_product, filter_product
+from onnxgrad.core.compile.images import filter_operands
+from onnxgrad.core.compile.patterns import SWAPPED
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["filter_gradient"]
 
-_LARGEST_COLUMNS = 2**20
-"""Numbers that the im2col matrix may have per image."""
+
+class _Window(NamedTuple):
+    kernel: Sequence[int]
+    strides: Sequence[int]
+    dilations: Sequence[int]
+    pads: Sequence[int]
 
 
 def filter_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
-    """gw [O, C * taps] = gy [O, positions * N] times the transposed im2col(x) [C * taps, positions * N]
-
-    Where the backward pass has Conv with batch and channels of both operands swapped, and strides and dilations.
+    """As ``filter_product``, where the backward pass has Conv with batch and channels of both operands swapped, and strides
+    and dilations.
     """
-    x, gy = (operand_of(v, "Transpose", SWAPPED) for v in op.inputs[:2])
-    result = op.outputs[0]
-    if x is None or gy is None or result is None or op.attr("group") not in (None, 1):
+    group, result = op.attr("group") or 1, op.outputs[0]
+    operands = filter_operands(op)
+    if operands is None or result is None:
         return None
+    x, gy = operands
     image, given, found = (_inner_shape(v) for v in (x, gy, result))
     pads = op.attr("pads") or [0] * 4
     if image is None or given is None or found is None or result.static_shape is None or x.static_shape is not None:
         return None
-    if min(pads) < 0:
+    if min(pads) < 0 or x.dtype.name != "float32" or not (group == 1 or group == image[0] == given[0]):
         return None
-    (channels, height, width), (out, rows, columns), kernel = image, given, result.static_shape[2:]
-    if channels * prod(kernel) * rows * columns > _LARGEST_COLUMNS or x.dtype.name != "float32":
-        return None
-    top, left, bottom, right = pads
-    chwn = build.Transpose(x, perm=[1, 2, 3, 0])
-    if any(pads):
-        chwn = build.Pad(chwn, [0, top, left, 0, 0, bottom, right, 0])
-    height, width = height + top + bottom, width + left + right
     # In the gradient of a filter strides and dilations have changed roles.
-    dilations, strides = op.attr("strides") or [1, 1], op.attr("dilations") or [1, 1]
-    indices = im2col_indices_of_image(dilations, strides, kernel, (rows, columns), width)
-    flat = build.Reshape(chwn, [channels, height * width, -1])
-    im2col = build.Reshape(build.Gather(flat, indices.reshape(-1), axis=1), [channels * prod(kernel), -1])
-    rows_of_gy = build.Reshape(build.Transpose(gy, perm=[1, 2, 3, 0]), [out, -1])
-    product = build.Gemm(rows_of_gy, im2col, transB=1)
-    return [build.Transpose(build.Reshape(product, [out, channels, *kernel]), perm=SWAPPED)]
+    window = _Window(result.static_shape[2:], op.attr("dilations") or [1, 1], op.attr("strides") or [1, 1], pads)
+    chwn, given_chwn = (build.Transpose(v, perm=[1, 2, 3, 0]) for v in (x, gy))
+    form = filter_product if group == 1 else depthwise_filter_product
+    gradient = form(build, chwn, given_chwn, image[1:], given[1:], window)
+    return [build.Transpose(gradient, perm=SWAPPED)]
 
 
 def _inner_shape(v: Variable) -> tuple[int, ...] | None:

@@ -19,6 +19,7 @@ from onnxgrad.core.compile.plan import make_plan
 from onnxgrad.core.compile.providers import lower
 from onnxgrad.core.compile.statistics import protect_statistics
 from onnxgrad.core.compile.windows import settle_pools
+from onnxgrad.core.ir.bodies import drop_unread
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.copying import Copy
 from onnxgrad.core.ir.operator import Operator, Role
@@ -50,6 +51,7 @@ class Graph:
         initializers: constants, and weights where they are no inputs.
         updates: for each state variable that a run replaces, its new value.
         is_whole: whether it is the program's own forward graph, to be written as it was loaded.
+        is_fast: whether forms may round more than the operators they stand for.
         helpers: results of rewritten operators whose names mean nothing, so that they may take that of what they stand for.
     """
 
@@ -63,6 +65,7 @@ class Graph:
         self.initializers: list[Variable] = []
         self.updates: dict[Variable, Variable] = {}
         self.is_whole = False
+        self.is_fast = False
         self.helpers: set[Variable] = set()
         self._stand_ins: dict[Variable, Variable] = {}
 
@@ -148,6 +151,7 @@ def compile(
     given: Sequence[Variable] = (),
     ordered: bool = False,
     runs: bool = False,
+    fast: bool = False,
 ) -> Graph:
     """The graph that computes some outputs of a program, pruned to what they need. The program is not changed.
 
@@ -164,6 +168,7 @@ def compile(
             no onnxruntime loads is brought down where that is possible. Implied by ``provider``.
         runs: whether onnxruntime's CPU provider is to run it, so that operators for which it has no float64 kernel are written out.
             Implied by ``ordered``, unless another provider is named.
+        fast: whether the provider's forms may round more than the operators they stand for.
 
     Raises:
         ArgumentError: if the provider is not known, or the program is in an opset that its forms are not written in.
@@ -193,6 +198,7 @@ def compile(
             graph.take_constants()
     _write_out_float64(graph, provider == "cpu" or (provider is None and (runs or ordered)))
     if provider is not None:
+        graph.is_fast = fast
         lower(graph, provider)
     if any(op.role is Role.BACKWARD for op in graph.operators) and any(op.type == "DequantizeLinear" for op in graph.operators):
         import_module("onnxgrad.core.compile.integers").move_integers(graph)
@@ -258,6 +264,10 @@ def _pruned(
         changed = [(v, new) for v, new in program.updates.items() if copies.get(new) in returned]
         graph.updates = {graph.copy.leaf(v): copies[new] for v, new in changed}
     _drop_unread_outputs(graph)
+    read = set(graph._all_read())
+    for op in graph.operators:
+        if op.type == "Scan" and not op.domain:
+            drop_unread(op, read)
     for key, v in program._constants.items():
         if v in graph.copy.variables:
             graph.program._constants[key] = graph.copy.variables[v]

@@ -10,10 +10,12 @@ import numpy as np
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["SWAPPED", "im2col_indices", "im2col_indices_of_image", "operand_of", "pool_of"]
+__all__ = ["BY_PIXELS", "SWAPPED", "im2col_indices", "im2col_indices_of_image", "operand_of", "pool_of"]
 
 SWAPPED = [1, 0, 2, 3]
 """The order of axes that swaps the batch and the channels of images."""
+BY_PIXELS = [2, 3, 0, 1]
+"""The order of axes that turns images [N, C, H, W] into [H, W, N, C], and these back."""
 
 
 def operand_of(v: Variable | None, op_type: str, perm: list[int] | None = None) -> Variable | None:

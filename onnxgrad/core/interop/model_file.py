@@ -12,6 +12,8 @@ from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from onnxgrad.core.interop.external_data import is_external
 from onnxgrad.core.interop.messages import bodies_of
+from onnxgrad.core.ir.limits import bytes_needed
+from onnxgrad.dtypes import from_onnx_number
 from onnxgrad.errors import ExternalDataError
 from onnxgrad.files import writing
 
@@ -50,7 +52,7 @@ def bytes_of_array(array: np.ndarray[Any, Any]) -> memoryview:
     return laid.reshape(-1).view(np.uint8).data
 
 
-def write_model_file(model: ModelProto, tensors: list[Stored], path: Path, source: Path | None) -> None:
+def write_model_file(model: ModelProto, tensors: list[Stored], path: Path, source: Path | None, *, keeps: bool = False) -> None:
     """Write a model and the initializers of its main graph, in this order, under temporary names first.
 
     Args:
@@ -58,22 +60,44 @@ def write_model_file(model: ModelProto, tensors: list[Stored], path: Path, sourc
         tensors: what is stored in files of the folder ``source`` is left there if ``path`` is in it.
         path: of the model. What a message cannot hold, and what would be out of reach, goes to ``<path>.data``.
         source: the folder that the model was loaded from.
+        keeps: whether what is stored in files must be left there, though other values go to ``<path>.data``.
 
     Raises:
-        FileError: if a file cannot be written; ExternalDataError if a weight cannot be read.
+        FileError: if a file cannot be written; ExternalDataError if a weight cannot be read, or not be left where it is.
     """
     inner = list(_tensors_of_nodes(model.graph))
-    kept = [t for t in (*(s.header for s in tensors), *inner) if is_external(t)]
-    moved = bool(kept) and (source is None or source.resolve() != path.parent.resolve())
+    outside = any(is_external(t) for t in (*(s.header for s in tensors), *inner))
+    moved = outside and (source is None or source.resolve() != path.parent.resolve())
+    if moved and keeps and source is not None:
+        tensors = [Stored(_referred(s.header, source, path.parent), s.size, s.read) for s in tensors]
+        for t in inner:
+            t.CopyFrom(_referred(t, source, path.parent))
+        moved, source = False, path.parent
     with ExitStack() as stack:
         # Both files are there before either gets its name.
         file = stack.enter_context(writing(path))
         if moved or sum(s.length for s in tensors) + sum(t.ByteSize() for t in inner) > _LARGEST_MESSAGE:
-            beside = _Beside(stack.enter_context(writing(path.with_name(path.name + ".data"))), path.name + ".data", source)
+            beside = _Beside(stack.enter_context(writing(path.with_name(path.name + ".data"))), path.name + ".data", source, keeps)
             tensors = [beside.take(s) for s in tensors]
             for t in inner:
                 t.CopyFrom(beside.take(Stored(t)).header)
         _stream(model, tensors, file)
+
+
+def _referred(tensor: TensorProto, source: Path, folder: Path) -> TensorProto:
+    """The message of a tensor whose file is named from another folder."""
+    if not is_external(tensor):
+        return tensor
+    found = TensorProto()
+    found.CopyFrom(tensor)
+    for entry in found.external_data:
+        if entry.key == "location":
+            file = (source / entry.value).resolve()
+            if not file.is_relative_to(folder.resolve()):
+                said = f"tensor {tensor.name!r} cannot be left in {str(file)!r}: a model refers to files in its own folder"
+                raise ExternalDataError(f"{said}. Save the model in {str(source)!r}, or leave external_data out.")
+            entry.value = file.relative_to(folder.resolve()).as_posix()
+    return found
 
 
 def _stream(model: ModelProto, tensors: list[Stored], file: BinaryIO) -> None:
@@ -103,13 +127,15 @@ def _number(value: int) -> bytes:
 class _Beside:
     """The file beside the model: each tensor begins at a multiple of 4096."""
 
-    def __init__(self, file: BinaryIO, location: str, source: Path | None) -> None:
-        self.file, self.location, self.source = file, location, source
+    def __init__(self, file: BinaryIO, location: str, source: Path | None, keeps: bool) -> None:
+        self.file, self.location, self.source, self.keeps = file, location, source, keeps
 
     def take(self, stored: Stored) -> Stored:
         """Write the content of a tensor, unless it is short; gives what the model then has of it."""
         header, read = stored.header, stored.read
         if not is_external(header) and (stored.length <= _EXTERNAL_THRESHOLD or header.data_type == TensorProto.STRING):
+            return stored
+        if is_external(header) and self.keeps and not self._replaces(header):
             return stored
         content = _content_of(header, self.source) if read is None else read()
         self.file.write(b"\0" * (-self.file.tell() % _ALIGNMENT))
@@ -121,6 +147,11 @@ class _Beside:
             found.external_data.add(key=key, value=str(value))
         return Stored(found)
 
+    def _replaces(self, header: TensorProto) -> bool:
+        """Whether a tensor is stored in the file that this one takes the place of"""
+        places = [entry.value for entry in header.external_data if entry.key == "location"]
+        return self.source is None or places == [] or (self.source / places[0]).resolve() == (self.source / self.location).resolve()
+
 
 def _content_of(tensor: TensorProto, folder: Path | None) -> Any:
     if not is_external(tensor):
@@ -131,7 +162,7 @@ def _content_of(tensor: TensorProto, folder: Path | None) -> Any:
     try:
         with (folder / entries["location"]).open("rb") as file:
             file.seek(int(entries.get("offset", 0)))
-            return file.read(int(entries["length"]) if "length" in entries else -1)
+            return file.read(bytes_needed(from_onnx_number(tensor.data_type), tensor.dims))
     except OSError as error:
         reason = error.strerror or error
         raise ExternalDataError(f"tensor {tensor.name!r}: cannot read {entries['location']!r}: {reason}.") from error

@@ -35,7 +35,7 @@ from onnxgrad.core.ir.program import Function, Program
 from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.types import shown_type
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentTypeError, FetchError, NotInitialized
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, FetchError, NotInitialized
 
 __all__ = ["Values", "as_variables", "save_graph", "save_onnx", "to_onnx", "write_model"]
 
@@ -73,22 +73,39 @@ def save_onnx(
     outputs: Sequence[Variable | str] | Variable | str | None = None,
     *,
     lowering: str | None = None,
+    external_data: str | None = None,
 ) -> None:
     """Write ``to_onnx(program, outputs, lowering=lowering)`` to a file, under a temporary name first.
 
     External weights that stay beside the file are referred to; others, and models above 2 GB, are packed into
-    ``<path>.data``.
+    ``<path>.data``. No more than one weight is copied at a time.
+
+    Args:
+        external_data: ``"keep"`` to leave weights that nothing has changed in the files that they were loaded from, whatever
+            the size of the others; ``path`` must be in the folder of these files or above it.
 
     Raises:
         the errors of ``to_onnx``; FileError (an OSError) if the file cannot be written, ExternalDataError if a weight
-            cannot be read.
+            cannot be read, or not be kept where it is.
     """
+    if external_data not in (None, "keep"):
+        raise ArgumentError(f"external_data is 'keep' or None, not {external_data!r}.")
     chosen = None if outputs is None else as_variables(program, outputs)
-    save_graph(compile(program, chosen, lowering), Path(path))
+    save_graph(compile(program, chosen, lowering), Path(path), keeps=external_data is not None)
 
 
-def save_graph(graph: Graph, path: Path, values: Values | None = None, metadata: Mapping[str, str] | None = None) -> None:
+def save_graph(
+    graph: Graph,
+    path: Path,
+    values: Values | None = None,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    keeps: bool = False,
+) -> None:
     """Write the message of a graph, with further metadata, to a file; no more than one weight is copied at a time.
+
+    Args:
+        keeps: whether weights that nothing has changed must be left in the files that they were loaded from.
 
     Raises:
         FileError: if a file cannot be written, ExternalDataError if a weight cannot be read, NotInitialized if it has no value.
@@ -97,7 +114,7 @@ def save_graph(graph: Graph, path: Path, values: Values | None = None, metadata:
     model = write_model(graph, values, stored=tensors)
     _write_metadata(model, dict(metadata or {}))
     imported = graph.source.imported
-    write_model_file(model, tensors, path, imported.folder if isinstance(imported, Imported) else None)
+    write_model_file(model, tensors, path, imported.folder if isinstance(imported, Imported) else None, keeps=keeps)
 
 
 def as_variables(program: Program, outputs: Sequence[Variable | str] | Variable | str) -> list[Variable]:
@@ -270,7 +287,7 @@ class _Writer:
         if v in self.values:
             return False
         present = self.scope.present(v.name) if v.persistable else None
-        if present is None:
+        if present is None or (isinstance(present, Buffer) and present.origin is not None and present.origin is v.value):
             origin = None if v.value is None else v.value.origin
             if isinstance(origin, TensorProto) and origin.name == v.name:
                 stored.append(Stored(origin))

@@ -11,13 +11,22 @@ import numpy as np
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentTypeError, ExecutionError
 
-__all__ = ["array_of", "device_of", "is_plain", "value_of"]
+__all__ = ["array_of", "device_of", "is_plain", "value_of", "value_on", "view_of"]
 
 Array = np.ndarray[Any, Any]
 _WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16}
 _NAMES = {
     "tensor(bfloat16)": "bfloat16",
     **{f"tensor({name.replace('_', '')})": name for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")},
+}
+_NUMBERS = {
+    **_NAMES,
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    **{
+        f"tensor({name})": name
+        for name in ("float16", "bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
+    },
 }
 
 
@@ -41,17 +50,30 @@ def array_of(value: Any) -> Array:
     Raises:
         ExecutionError: if the value is of a type that numpy does not have, or of one of these types on another device.
     """
-    name = _NAMES.get(value.data_type())
-    if name is None:
-        try:
-            return np.array(value.numpy())
-        except RuntimeError as error:
-            raise ExecutionError(f"onnxruntime does not hand over a {value.data_type()}. Cast it first.") from error
-    if value.device_name() != "cpu":
-        raise ExecutionError(f"onnxruntime does not hand over a {value.data_type()} on {value.device_name()}. Cast it first.")
-    dtype, shape = dtype_of(name).numpy, tuple(value.shape())
+    kind = value.data_type()
+    if kind in _NAMES:
+        if value.device_name() != "cpu":
+            raise ExecutionError(f"onnxruntime does not hand over a {kind} on {value.device_name()}. Cast it first.")
+        return view_of(value).copy()
+    try:
+        return np.array(value.numpy())
+    except RuntimeError as error:
+        raise ExecutionError(f"onnxruntime does not hand over a {value.data_type()}. Cast it first.") from error
+
+
+def view_of(value: Any) -> Array:
+    """The elements of an OrtValue where they lie, if that is main memory; whoever reads them keeps the OrtValue alive.
+
+    Raises:
+        ExecutionError: as ``array_of``.
+    """
+    kind = value.data_type()
+    if value.device_name() != "cpu" or kind not in _NUMBERS:
+        return array_of(value)
+    dtype, shape = dtype_of(_NUMBERS[kind]).numpy, tuple(value.shape())
+    # Older versions of onnxruntime give a copy as value.numpy().
     memory = (ctypes.c_char * (prod(shape) * dtype.itemsize)).from_address(value.data_ptr())
-    return np.frombuffer(bytearray(memory), dtype).reshape(shape)
+    return np.ndarray(shape, dtype, memory)
 
 
 def value_of(array: Array, device: str = "cpu", index: int = 0) -> Any:
@@ -60,15 +82,20 @@ def value_of(array: Array, device: str = "cpu", index: int = 0) -> Any:
     Raises:
         ArgumentTypeError: if onnxruntime takes no such elements.
     """
+    return value_on(np.array(array, order="C"), device, index)
+
+
+def value_on(array: Array, device: str = "cpu", index: int = 0) -> Any:
+    """An OrtValue on the memory of an array, if it is to be in main memory; the rest as ``value_of``."""
     import onnxruntime
 
-    copy, kind = np.array(array, order="C"), dtype_of(array.dtype)
+    kind = dtype_of(array.dtype)
     if kind.name not in _NAMES.values():
-        return onnxruntime.OrtValue.ortvalue_from_numpy(copy, device, index)
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array, device, index)
     make = getattr(onnxruntime.OrtValue, "ortvalue_from_numpy_with_onnx_type", None)
     if make is None:
         raise ArgumentTypeError(f"this onnxruntime takes no {kind.name} from Python. Cast it to float32, or use a newer one.")
-    words = copy.view(_WORDS[copy.dtype.itemsize])
+    words = array.view(_WORDS[array.dtype.itemsize])
     value = make(words, kind.number)
     value._holds = words  # it is on their memory
     return value

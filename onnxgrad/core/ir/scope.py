@@ -6,17 +6,18 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from onnxgrad.core.ir.memory import array_of
+from onnxgrad.core.ir.memory import array_of, view_of
 from onnxgrad.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from onnxgrad.core.ir.tensor import Tensor
     from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["Buffer", "Scope", "ScopeTensor", "ScopeVariable"]
+__all__ = ["Buffer", "Rest", "Scope", "ScopeTensor", "ScopeVariable"]
 
 _LOCK = RLock()
 """Guards the counts of all buffers; held for an addition at a time."""
@@ -29,19 +30,25 @@ class Buffer:
     caller and is still alive.
 
     Attributes:
+        origin: the constant of a program that it is a copy of, until something is written over it.
         memory: whose it is, where the device of the value does not tell.
     """
 
-    __slots__ = ("__weakref__", "_holds", "memory", "value")
+    __slots__ = ("__weakref__", "_holds", "memory", "origin", "value")
 
-    def __init__(self, value: Any, memory: str = "") -> None:
+    def __init__(self, value: Any, origin: Tensor | None = None, memory: str = "") -> None:
         self.value = value
+        self.origin = origin
         self.memory = memory
         self._holds = 0
 
     @property
     def is_free(self) -> bool:
         return self._holds == 0
+
+    def is_held_by(self, count: int) -> bool:
+        """Whether there are no more holders than these."""
+        return self._holds <= count
 
     def hold(self) -> Buffer:
         with _LOCK:
@@ -65,6 +72,15 @@ _BUFFER_OF: weakref.WeakKeyDictionary[Any, Buffer] = weakref.WeakKeyDictionary()
 """The buffer of each handle that is alive."""
 
 
+class Rest(Protocol):
+    """What is left of a step whose new values are put in place one after another."""
+
+    has_begun: bool
+
+    def finish(self) -> None:
+        """Put in place what is not; called by the scope alone."""
+
+
 class Scope:
     """Weights, optimizer state and running statistics by name. The Executor keeps them on its device; reading gives numpy.
 
@@ -78,14 +94,29 @@ class Scope:
         self.lock = RLock()
         self._present: dict[str, np.ndarray[Any, Any] | Buffer] = {}
         self._spare: dict[str, Buffer] = {}
+        self._rest: Rest | None = None
+        self._waits = 0
 
     def get(self, name: str) -> Any:
         """The value as a numpy array, or None when there is none."""
         with self.lock:
-            value = self._present.get(name)
+            value = self.present(name)
             if not isinstance(value, Buffer):
                 return value
             return array_of(value.value)
+
+    @contextmanager
+    def viewed(self, name: str) -> Iterator[Any]:
+        """What ``get`` gives, without a copy where it lies in main memory, for the length of a ``with`` block."""
+        with self.lock:
+            value = self.present(name)
+            if isinstance(value, Buffer):
+                value.hold()
+        try:
+            yield view_of(value.value) if isinstance(value, Buffer) else value
+        finally:
+            if isinstance(value, Buffer):
+                value.release()
 
     def set(self, name: str, value: Any, like: Variable | None = None) -> None:
         """Store a value.
@@ -124,17 +155,23 @@ class Scope:
         """Another scope with the same values; no memory is copied."""
         other = Scope()
         with self.lock:
+            self.settle()
             for name, value in self._present.items():
                 other.put(name, value)
         return other
 
     @contextmanager
     def held(self) -> Iterator[Callable[[], None]]:
-        """Keep the present values as they are inside a ``with`` block; yields a function that puts them back."""
+        """Keep the present values as they are inside a ``with`` block; yields a function that puts them back.
+
+        What a run leaves to be applied is applied when the block ends, so that nothing need be copied to be put back.
+        """
         kept = self.copy()
+        self._waits += 1
 
         def restore() -> None:
             with self.lock:
+                self._rest = None
                 for name in set(self._present) - set(kept._present):
                     del self.values[name]
                 for name, value in kept._present.items():
@@ -143,12 +180,14 @@ class Scope:
         try:
             yield restore
         finally:
+            self._waits -= 1
             kept.clear()
+        self.settle()
 
     def clear(self) -> None:
         """Forget all values."""
         with self.lock:
-            present, self._present, self._spare = self._present, {}, {}
+            present, self._present, self._spare, self._rest = self._present, {}, {}, None
             for value in present.values():
                 if isinstance(value, Buffer):
                     value.release()
@@ -156,8 +195,37 @@ class Scope:
     # What runs do ----------------------------------------------------------------------------------------------------
 
     def present(self, name: str) -> np.ndarray[Any, Any] | Buffer | None:
-        """The value as it is stored."""
+        """The value as it is stored, after what was left of a step."""
+        if self._rest is not None:
+            self.settle()
         return self._present.get(name)
+
+    def stored(self, name: str) -> np.ndarray[Any, Any] | Buffer | None:
+        """The value as it is stored now."""
+        return self._present.get(name)
+
+    def leave(self, rest: Rest) -> None:
+        """Have what is left of a step finished: now, or inside ``held`` when that ends; at the latest before a value is read."""
+        with self.lock:
+            self._rest = rest
+            if not self._waits:
+                self.settle()
+
+    def settle(self) -> None:
+        """Finish what was left of a step. If that fails, what has not begun is forgotten, and what has is left once more."""
+        with self.lock:
+            rest, self._rest = self._rest, None
+            if rest is None:
+                return
+            try:
+                rest.finish()
+            except BaseException:
+                self._rest = rest if rest.has_begun else None
+                raise
+
+    def drop_spare(self, name: str) -> None:
+        """Free the memory that the last run but one wrote a value to."""
+        self._spare.pop(name, None)
 
     def put(self, name: str, value: np.ndarray[Any, Any] | Buffer) -> None:
         """Make a value the present one."""
@@ -176,6 +244,7 @@ class Scope:
                 value._holds += 1
                 if isinstance(before, Buffer):
                     before._holds -= 1
+                    before.origin = None
                     self._spare[name] = before
 
     def spare(self, name: str) -> Buffer | None:
@@ -195,6 +264,7 @@ class _Values(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         with self._scope.lock:
+            self._scope.settle()
             value = self._scope._present[name]
             return value.lend() if isinstance(value, Buffer) else value
 

@@ -87,8 +87,20 @@ def _cast(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable 
 
 
 def _transpose(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
-    perm = kwargs.get("perm")
-    return args[0] if perm is not None and list(perm) == list(range(len(perm))) else None
+    """The operand where the order stays; one Transpose for two if it moves rows and no single elements, which takes far longer."""
+    x, perm = args[0], kwargs.get("perm")
+    if perm is None or not isinstance(x, Variable):
+        return None
+    if list(perm) == list(range(len(perm))):
+        return x
+    before = x.op.attr("perm") if x.op is not None and x.op.type == "Transpose" and not x.op.domain else None
+    if before is None or x.op is None:
+        return None
+    order = [before[axis] for axis in perm]
+    if order[-1] != len(order) - 1:
+        return None
+    both: Variable = op.Transpose(x.op.inputs[0], perm=order)
+    return both
 
 
 def _no_axes(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:

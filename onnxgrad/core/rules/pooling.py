@@ -17,7 +17,7 @@ _MOST_COUNTED = 2**16
 """Windows along an axis whose elements are counted when the rule is written."""
 
 
-@gradient("MaxPool")
+@gradient("MaxPool", moves=True)
 def max_pool(op, node, gy, gindices=None):
     """gx = gy added up at the maxima (the first of several equal ones)"""
     x = node.inputs[0]
@@ -41,6 +41,11 @@ def _without_empty_windows(op: Builder, node: Any, gy: Variable) -> Variable:
     window, outputs = window_of(op, node, node.inputs[0], list(node.attr("kernel_shape"))), gy.static_shape
     if window.static and outputs is not None and _count_static(window, outputs[2:], 0).all():
         return gy
+    if not node.outputs[0].is_float:
+        raise UnsupportedGradient(
+            f"{node}: among integers, a dilated window of nothing but padding cannot be told from one of smallest integers. "
+            "Declare the shape of its input, or pool before QuantizeLinear."
+        )
     return op.Where(op.Greater(node.outputs[0], lowest_of(gy.dtype)), gy, 0.0)
 
 

@@ -254,24 +254,30 @@ class _Stacks:
 
 
 class _Product(NamedTuple):
-    """a^T b, whose sum over the steps is the product of all rows."""
+    """a^T b, or a b^T (of columns), whose sum over the steps is the product of all rows, or columns."""
 
     operands: list[Variable]
     alpha: float
+    of_columns: bool
 
     def sum_over_steps(self, op: Builder, stacked: list[Variable]) -> Variable:
-        a, b = (op.Flatten(v, axis=2) for v in stacked)
-        return op.Gemm(a, b, transA=1, alpha=self.alpha)
+        a, b = stacked
+        if not self.of_columns:
+            return op.Gemm(op.Flatten(a, axis=2), op.Flatten(b, axis=2), transA=1, alpha=self.alpha)
+        rows = op.Flatten(op.Transpose(a, perm=[1, 0, 2]), axis=1)
+        return op.Gemm(rows, op.Flatten(op.Transpose(b, perm=[0, 2, 1]), axis=2), alpha=self.alpha)
 
 
-class _RowSum(NamedTuple):
+class _AxisSum(NamedTuple):
     """A sum over axes of a value."""
 
     operands: list[Variable]
     axes: list[int]
+    keepdims: bool
 
     def sum_over_steps(self, op: Builder, stacked: list[Variable]) -> Variable:
-        return op.ReduceSum(stacked[0], [0, *self.axes], keepdims=0)
+        total = op.ReduceSum(stacked[0], [0, *(1 + axis for axis in self.axes)], keepdims=0)
+        return op.Unsqueeze(total, self.axes) if self.keepdims else total
 
 
 def _factors(g: Variable | None) -> Any:
@@ -280,10 +286,10 @@ def _factors(g: Variable | None) -> Any:
     if made is None or made.domain:
         return None
     present = [v for v in made.inputs if v is not None]
-    if made.type == "Gemm" and len(present) == 2 and made.attr("transA") and not made.attr("transB"):
-        return _Product(present, made.attr("alpha"))
-    if made.type == "ReduceSum" and len(present) == 2 and not made.attr("keepdims") and present[0].rank is not None:
+    if made.type == "Gemm" and len(present) == 2 and bool(made.attr("transA")) != bool(made.attr("transB")):
+        return _Product(present, made.attr("alpha"), bool(made.attr("transB")))
+    if made.type == "ReduceSum" and len(present) == 2 and present[0].rank is not None:
         axes = None if present[1].value is None else present[1].value.numpy().tolist()
         if axes:
-            return _RowSum(present[:1], [1 + axis % present[0].rank for axis in axes])
+            return _AxisSum(present[:1], sorted(axis % present[0].rank for axis in axes), bool(made.attr("keepdims")))
     return None

@@ -110,7 +110,7 @@ class DoubleBinding:
             if spare is None and state.shape is not None:
                 # Allocated within the run it would stand between activations for good: 3 % of a decoder's peak. And what
                 # onnxruntime up to 1.28 allocates is not ours: it gives references to what the binding returns last.
-                spare = Buffer(self._place.room(state.shape, state.dtype), self._place.memory)
+                spare = Buffer(self._place.room(state.shape, state.dtype), memory=self._place.memory)
             if spare is None:
                 side.written.pop(state.output, None)
             else:
@@ -151,7 +151,7 @@ class DoubleBinding:
             fetched, state = dict(fetched), dict(state)
             for name, value in zip(side.outputs, side.binding.get_outputs(), strict=True):
                 if name in self._state:
-                    state.setdefault(name, Buffer(self._own(value), self._place.memory))
+                    state.setdefault(name, Buffer(self._own(value), memory=self._place.memory))
                 else:
                     fetched.setdefault(name, value)
         return fetched, state

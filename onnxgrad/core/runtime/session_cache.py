@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 import weakref
+from functools import partial
 from math import prod
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeAlias
 
 import numpy as np
+from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile, refusal
+from onnxgrad.core.compile.cut import Cut, cut_step
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.operator import Role
@@ -20,6 +24,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.application import Rooms, make_parts
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
 from onnxgrad.core.runtime.denormals import OPTION, FloatingPointMode, can_flush
 from onnxgrad.core.runtime.places import CPUPlace, Place
@@ -27,7 +32,7 @@ from onnxgrad.core.runtime.saved import open_session
 from onnxgrad.core.runtime.unsafe import unsafe_passes
 from onnxgrad.errors import ExecutionError, ProviderError
 
-__all__ = ["Prepared", "SessionCache", "prepare"]
+__all__ = ["CutStep", "Prepared", "SessionCache", "prepare"]
 
 Shapes: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
 """Names of inputs and their shapes."""
@@ -49,6 +54,7 @@ class Prepared:
     """A session, what flows in and out of it, and how it is bound to scopes.
 
     Attributes:
+        session: None if there is nothing to compute but what ``rest`` does.
         feeds: inputs that are fed.
         state: names and variables of the inputs that a scope holds.
         replaces, replaced: the state that a run gives new values; names and outputs of it.
@@ -57,10 +63,12 @@ class Prepared:
         flushes: whether denormal numbers are zero in it.
         place: where it runs, which a program may be left to by another.
         reused: outputs whose memory the next run but one writes over.
+        rest: what applies the gradients, which are its last fetches, if it does not.
     """
 
-    def __init__(self, session: Any, graph: Graph, fetches: list[Variable], place: Place) -> None:
+    def __init__(self, session: Any, graph: Graph, fetches: list[Variable], place: Place, rest: CutStep | None = None) -> None:
         self.session = session
+        self.rest = rest
         self.feeds = [v for v in graph.inputs if not v.persistable]
         self.state = [v for v in graph.inputs if v.persistable]
         self.fetch_names = [graph.name(v) for v in fetches]
@@ -75,7 +83,7 @@ class Prepared:
         fetched = {graph.name(v): graph.of(v) for v in fetches}
         self._small = [v for name, v in fetched.items() if 0 < _size(v) < _LARGE and name not in state_names]
         self.reused = {v.name for v in self._small} if self.takes_turns else set()
-        self._outputs = [output.name for output in session.get_outputs()]
+        self._outputs = [output.name for output in session.get_outputs()] if session is not None else []
         self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
 
@@ -101,12 +109,16 @@ def prepare(
     threads: int | None = None,
     saved: Path | None = None,
     shapes: Shapes = (),
+    fast: bool = False,
+    rest: CutStep | None = None,
 ) -> Prepared:
     """Build the graph for these fetches and open a session on it.
 
     Args:
         saved: a folder of optimised graphs.
         shapes: of inputs whose dimensions are not all known; the session is then for these alone.
+        fast: whether forms may round more than the operators they stand for.
+        rest: what applies the gradients, if the session is only to return them.
 
     Raises:
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
@@ -117,21 +129,67 @@ def prepare(
         place = CPUPlace()
     has_forms = is_recent and (place.lowering != "cpu" or program.updates)
     provider = place.lowering if has_forms else None
-    graph = compile(program, fetches, provider, dict(shapes), state_as_inputs=True, ordered=True)
+    if rest is None:
+        graph = compile(program, fetches, provider, dict(shapes), state_as_inputs=True, ordered=True, fast=fast)
+    else:
+        fetches = [*fetches, *rest.cut.gradients]
+        outputs = [*fetches, *rest.cut.others]
+        graph = compile(program, outputs, provider, dict(shapes), state_as_inputs=True, updates=False, ordered=True, fast=fast)
+        computed = {graph.of(v) for v in rest.cut.others}
+        graph.updates = {v: new for v, new in graph.updates.items() if new in computed}
     left = next((op for op in graph.operators if op.type in place.leaves), None)
     if left is not None:
-        if program.updates:
-            said = f"{place!r} leaves programs with {left.type} to onnxruntime's CPU provider, where this one runs as a whole."
-            warnings.warn(said, stacklevel=2)
-        return prepare(program, fetches, CPUPlace(), threads, saved, shapes)
-    try:
-        return Prepared(_open(graph, place, threads, saved, stops_spinning=bool(shapes)), graph, fetches, place)
-    except ExecutionError as error:
-        if not place.wants_shapes or all(v.static_shape is not None for v in graph.inputs):
-            raise
-        said = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
+        said = f"{place!r} leaves programs with {left.type} to onnxruntime's CPU provider, where this one runs as a whole."
+    else:
+        try:
+            session = _open(graph, place, threads, saved, stops_spinning=bool(shapes)) if graph.outputs else None
+            return Prepared(session, graph, fetches, place, rest)
+        except ExecutionError as error:
+            if not place.wants_shapes or all(v.static_shape is not None for v in graph.inputs):
+                raise
+            said = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
+    if program.updates:
         warnings.warn(said, stacklevel=2)
-        return prepare(program, fetches, CPUPlace(), threads, saved, shapes)
+    return prepare(program, fetches, CPUPlace(), threads, saved, shapes, fast)
+
+
+class CutStep:
+    """The sessions that apply the gradients of a program in parts."""
+
+    def __init__(self, program: Program, cut: Cut, place: Place, threads: int | None) -> None:
+        self.cut = cut
+        first = [*cut.shared, *cut.small]
+        self.first: Prepared | None = None
+        if first:
+            graph = compile(program, first, place.lowering, given=cut.gradients, state_as_inputs=True, updates=False, ordered=True)
+            self.first = Prepared(_open(graph, place, threads, None, stops_spinning=False), graph, cut.shared, place)
+            self.first.flushes = True
+            self.read = {graph.name(v): v for v in cut.gradients}
+        self.parts = make_parts(
+            program, cut, place.lowering, threads or os.cpu_count() or 1, partial(_open_message, place, threads)
+        )
+        variables = program.global_block().vars
+        names = dict.fromkeys(name for part in self.parts for _, name in [*part.state, *part.replaces])
+        self.state = [variables[name] for name in names]
+        self._rooms: weakref.WeakKeyDictionary[Scope, Rooms] = weakref.WeakKeyDictionary()
+
+    def rooms(self, scope: Scope) -> Rooms:
+        return self._rooms.setdefault(scope, Rooms())
+
+
+def _open_message(place: Place, threads: int | None, message: ModelProto, keeps_memory: bool) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _QUIET
+    options.enable_mem_pattern = False
+    options.enable_cpu_mem_arena = keeps_memory
+    if can_flush():
+        options.add_session_config_entry(OPTION, "1")
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    with FloatingPointMode(flushes=False):
+        return onnxruntime.InferenceSession(message.SerializeToString(), options, providers=place.providers())
 
 
 def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, stops_spinning: bool) -> Any:
@@ -208,6 +266,7 @@ class _Sessions:
     def __init__(self, program: Program, place: Place) -> None:
         self.version = program.version
         self.prepared: dict[Any, Prepared] = {}
+        self.cuts: dict[tuple[Place, int | None], CutStep | None] = {}
         self.dynamic = _dynamic_inputs(program, place)
         """Inputs whose shapes make a training step faster when they are known."""
 
@@ -239,8 +298,9 @@ def _has_unknown_batch(v: Variable | None) -> bool:
 class SessionCache:
     """Sessions of one Executor, which threads may share; those of an older version of a program are dropped."""
 
-    def __init__(self, saved: Path | None = None, shapes: int = 0) -> None:
+    def __init__(self, saved: Path | None = None, shapes: int = 0, fast: bool = False, cuts: bool = False) -> None:
         self.saved = saved
+        self.fast, self.cuts = fast, cuts
         self.shapes = shapes
         self._lock = RLock()
         self._by_program: weakref.WeakKeyDictionary[Program, _Sessions] = weakref.WeakKeyDictionary()
@@ -258,8 +318,17 @@ class SessionCache:
                 shapes = shapes if own < self.shapes else ()
             found = sessions.prepared.get((key, shapes))
             if found is None:
-                found = sessions.prepared[key, shapes] = prepare(program, fetches, place, threads, self.saved, shapes)
+                rest = self._rest(sessions, program, place, threads) if self.cuts and program.updates else None
+                found = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, rest)
+                sessions.prepared[key, shapes] = found
             return found
+
+    def _rest(self, sessions: _Sessions, program: Program, place: Place, threads: int | None) -> CutStep | None:
+        key = (place, threads)
+        if key not in sessions.cuts:
+            cut = cut_step(program)
+            sessions.cuts[key] = None if cut is None else CutStep(program, cut, place, threads)
+        return sessions.cuts[key]
 
     def clear(self) -> None:
         with self._lock:

@@ -13,6 +13,7 @@ from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.losses import cosine_parts
 from onnxgrad.nn.functional.windows import numbers, pads_of
+from onnxgrad.optimizer.rows import with_sparse_gradient
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 from onnxgrad.tensor.linalg import vector_norm
@@ -258,7 +259,7 @@ def embedding(
         weight: embedding of shape [rows, columns].
         padding_idx: index whose row reads as zeros and receives no gradient; a negative one counts from the end.
         max_norm, norm_type: rows read are scaled down to this norm.
-        sparse: accepted for compatibility.
+        sparse: whether ``Adam(lazy_mode=True)`` leaves the rows alone that a batch does not look up.
 
     Raises:
         ArgumentError: if ``padding_idx`` is outside the embedding, or for ``scale_grad_by_freq``, which is not offered.
@@ -273,8 +274,8 @@ def embedding(
         raise ArgumentError("embedding: scale_grad_by_freq is not offered. Divide the learning rate of rare rows instead.")
     indices = x if x.dtype.name in ("int32", "int64") else op.Cast(x, to=7)
     if max_norm is None and padding_idx is None:
-        return layer.result("Gather", weight, indices)
-    rows = op.Gather(weight, indices)
+        return with_sparse_gradient(layer.result("Gather", weight, indices), sparse)
+    rows = with_sparse_gradient(op.Gather(weight, indices), sparse)
     if max_norm is not None:
         length = vector_norm(rows, norm_type, -1, keepdim=True)
         longer = op.Greater(length, op.constant(float(max_norm), weight.dtype))

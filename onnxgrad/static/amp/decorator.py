@@ -20,7 +20,7 @@ from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
-from onnxgrad.static.amp.scaling import ScalePolicy, keep_state, overflow, update_scale
+from onnxgrad.optimizer.scaling import ScalePolicy, keep_state, overflow, update_scale
 
 __all__ = ["OptimizerWithMixedPrecision", "decorate"]
 

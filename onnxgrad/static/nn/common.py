@@ -11,6 +11,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError
+from onnxgrad.optimizer.rows import with_sparse_gradient
 from onnxgrad.tensor.initializer import Constant, XavierUniform
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.param_attr import ParamAttr
@@ -87,7 +88,8 @@ def embedding(
         padding_idx: index whose row reads as zeros and receives no gradient.
         param_attr: attributes of the embedding (Xavier uniform by default).
         dtype: element type of the embedding.
-        is_sparse, is_distributed: accepted for compatibility.
+        is_sparse: whether ``Adam(lazy_mode=True)`` leaves the rows alone that a batch does not look up.
+        is_distributed: accepted for compatibility.
 
     Returns:
         A variable of shape ``[*input.shape, columns]``.
@@ -100,12 +102,12 @@ def embedding(
     rows, columns = (int(n) for n in size)
     weight = layer.parameter(param_attr, "w", [rows, columns], dtype_of(dtype), XavierUniform())
     if padding_idx is None:
-        return layer.result("Gather", weight, input)
+        return with_sparse_gradient(layer.result("Gather", weight, input), is_sparse)
     if not -rows <= padding_idx < rows:
         raise ArgumentError(f"embedding: padding_idx {padding_idx} is outside the embedding of {rows} rows.")
     wanted = layer.op.Not(layer.op.Equal(input, layer.op.constant(padding_idx % rows, input.dtype)))
     mask = layer.op.Unsqueeze(layer.op.Cast(wanted, to=dtype_of(dtype).number), [-1])
-    return layer.result("Mul", layer.op.Gather(weight, input), mask)
+    return layer.result("Mul", with_sparse_gradient(layer.op.Gather(weight, input), is_sparse), mask)
 
 
 def bilinear_tensor_product(

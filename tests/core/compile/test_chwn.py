@@ -116,6 +116,8 @@ NETS = {
     "average": lambda net: net.op.Flatten(net.op.GlobalAveragePool(net.conv(net.x, 4, 3, 3))),
     "statistics": lambda net: net.op.ReduceMax(net.conv(net.x, 4, 3, 3), [0, 2, 3], keepdims=0),
     "concatenation": lambda net: net.conv(net.op.Concat(net.conv(net.x, 4, 3, 3, pads=[1] * 4), net.x, axis=1), 2, 3, 3),
+    "parts of the channels": lambda net: tuple(net.op.Split(net.conv(net.x, 5, 3, 3), [2, 3], axis=1, outputs=2)),
+    "parts of the rows": lambda net: tuple(net.op.Split(net.conv(net.x, 5, 3, 3), [2, 3], axis=2, outputs=2)),
     "concatenation of rows": lambda net: net.op.Concat(net.conv(net.x, 6, 1, 1), net.x, axis=2),
     "normalisation": lambda net: net.batch_norm(net.conv(net.x, 4, 3, 3)),
     "residual": _residual,
@@ -170,15 +172,15 @@ def test_everything_of_a_network_is_put_so(name):
     assert sum(op.type == "Transpose" for op in after) < sum(op.type == "Transpose" for op in before) + 12
 
 
-FILTERS = [name for name in NETS if name not in ("operands", "gate") and "transposed" not in name and "depthwise" not in name]
+FILTERS = [name for name in NETS if name not in ("operands", "gate") and "transposed" not in name]
 
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_filters_of_an_unknown_number_of_images(name):
     (plain, before), (lowered, after) = graphs(NETS[name], "cpu", declared=None)
     if "groups" not in name and name != "whole map":
-        gemms = [sum(op.type == "Gemm" for op in operators) for operators in (before, after)]
-        assert gemms[1] > gemms[0]
+        products = [sum(op.type in ("Gemm", "MatMul") for op in operators) for operators in (before, after)]
+        assert products[1] > products[0]
     for a, b in zip(plain, lowered, strict=True):
         assert a.shape == b.shape
         np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-4 * np.abs(a).max())
@@ -199,14 +201,105 @@ def test_left_as_it_is(name):
 @pytest.mark.parametrize("limit", [1, 2500, 4000])
 @pytest.mark.parametrize("name", ["padding", "stride", "dilation"])
 def test_little_room_for_columns(monkeypatch, name, limit):
-    """The gradient of the input is taken image by image, that of the filter some taps at a time"""
-    monkeypatch.setattr("onnxgrad.core.compile.chwn._LARGEST_COLUMNS", limit)
+    """The gradient of the input is taken image by image, that of the filter some rows at a time"""
+    for module in ("chwn", "filter_products"):
+        monkeypatch.setattr(f"onnxgrad.core.compile.{module}._LARGEST_COLUMNS", limit)
     (plain, _), (lowered, after) = graphs(NETS[name], use_chwn_layout)
     batches = [(op.type, op.inputs[0].static_shape[0]) for op in after if op.type in ("Conv", "ConvTranspose")]
     assert sorted(batches) == [("Conv", 1), ("ConvTranspose", BATCH)]
     assert sum(op.type == "Gemm" for op in after) > 1
     for a, b in zip(plain, lowered, strict=True):
         np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-4 * np.abs(a).max())
+
+
+HIGH = {
+    "pads": {"pads": [1] * 4},
+    "strided": {"pads": [1] * 4, "strides": [2, 2]},
+    "strided past the end": {"strides": [1, 3]},
+    "dilated": {"dilations": [3, 2], "pads": [3, 2, 3, 2]},
+    "uneven": {"pads": [0, 2, 4, 1], "strides": [1, 2]},
+    "without a divisor": {"kernel": (4, 2)},
+}
+
+
+@pytest.mark.parametrize("name", HIGH)
+def test_depthwise_filters_of_high_maps(name):
+    attrs = dict(HIGH[name])
+    kernel = attrs.pop("kernel", (3, 3))
+    shape = (4, 3, 71, 6) if name != "without a divisor" else (4, 3, 34, 6)
+    (plain, _), (lowered, after) = graphs(lambda net: net.conv(net.x, 3, *kernel, group=3, **attrs), use_chwn_layout, shape, 4)
+    assert {op.inputs[0].static_shape[0] for op in after if op.type == "Conv"} == {1}
+    assert sum(op.type == "MatMul" for op in after) == kernel[1] + 1
+    for a, b in zip(plain, lowered, strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-5 * np.abs(a).max())
+
+
+SHARED = {
+    "both axes": ({"pads": [1] * 4}, (4, 6, 9, 10), 6),
+    "dilated": ({"pads": [2, 3, 2, 3], "dilations": [2, 3]}, (4, 6, 9, 10), 6),
+    "stride down": ({"pads": [1] * 4, "strides": [2, 1]}, (4, 6, 9, 10), 6),
+    "stride across": ({"pads": [1] * 4, "strides": [1, 2]}, (4, 6, 9, 10), 6),
+    "without pads": ({}, (4, 6, 9, 10), 6),
+    "more pads than reach": ({"pads": [4, 3, 0, 1]}, (4, 6, 9, 10), 6),
+    "few results": ({"pads": [1] * 4}, (4, 12, 9, 10), 1),
+    "few channels": ({"pads": [1] * 4}, (4, 1, 9, 10), 12),
+    "in strips": ({"pads": [1] * 4}, (8, 4, 40, 41), 5),
+}
+
+
+@pytest.mark.parametrize("declared", ["known", None])
+@pytest.mark.parametrize("name", SHARED)
+def test_taps_are_shared_out_between_image_and_gradient(name, declared):
+    """Against a float64 convolution of the same numbers, written as the definition"""
+    attrs, shape, out = SHARED[name]
+    declared = shape[0] if declared else None
+    (plain, _), (lowered, after) = graphs(lambda net: net.conv(net.x, out, 3, 3, **attrs), "cpu", shape, declared)
+    gemms = [op.inputs for op in after if op.type == "Gemm"]
+    rows = {inputs[0].dims[0] for inputs in gemms}
+    assert rows == {out * {"few channels": 1, "few results": 9}.get(name, 3)}
+    assert (len(gemms) > 1) == (name == "in strips")
+    y, _, gw = plain
+    exact = _filter_gradient(np.random.default_rng(1).normal(size=shape).astype(np.float32), y + 1.0, attrs)
+    np.testing.assert_allclose(lowered[2], exact, rtol=1e-4, atol=2e-6 * np.abs(exact).max())
+    np.testing.assert_allclose(gw, exact, rtol=1e-4, atol=1e-5 * np.abs(exact).max())
+
+
+def _filter_gradient(x, gy, attrs):
+    """The gradient of a 3x3 filter in float64, tap by tap"""
+    top, left, bottom, right = attrs.get("pads", [0] * 4)
+    (down, across), (apart, aside) = attrs.get("strides", [1, 1]), attrs.get("dilations", [1, 1])
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
+    rows, columns = gy.shape[2:]
+    found = np.zeros((gy.shape[1], x.shape[1], 3, 3))
+    for i in range(3):
+        for j in range(3):
+            read = padded[:, :, i * apart :: down, j * aside :: across][:, :, :rows, :columns]
+            found[:, :, i, j] = np.einsum("nohw,nchw->oc", gy.astype(np.float64), read)
+    return found
+
+
+def test_large_maps_go_back_through_flipped_filters():
+    build = {"pads": [1, 0, 0, 2], "dilations": [1, 2]}
+    (plain, _), (lowered, after) = graphs(lambda net: net.conv(net.x, 5, 3, 3, **build), "cpu", (16, 4, 12, 14), 16)
+    assert not any(op.type == "ConvTranspose" for op in after)
+    for a, b in zip(plain, lowered, strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-5 * np.abs(a).max())
+
+
+def test_a_concatenation_is_taken_apart_in_the_layout():
+    """A path that goes around, as in a U-Net: nothing turns between the convolutions"""
+
+    def around(net):
+        y = net.op.Relu(net.conv(net.x, 4, 3, 3, pads=[1] * 4))
+        inner = net.op.Relu(net.conv(y, 4, 3, 3, pads=[1] * 4))
+        return net.conv(net.op.Concat(y, inner, axis=1), 3, 1, 1)
+
+    (plain, _), (lowered, after) = graphs(around, use_chwn_layout)
+    images = {(BATCH, 8, 7, 8), (BATCH, 4, 7, 8), (4, 7, 8, BATCH), (8, 7, 8, BATCH)}
+    assert not any(op.type == "Transpose" and op.inputs[0].static_shape in images for op in after)
+    assert all(v.static_shape[0] == 1 for op in after if op.type == "Split" for v in op.outputs)
+    for a, b in zip(plain, lowered, strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-5 * np.abs(a).max())
 
 
 def test_automatic_pads_stay():

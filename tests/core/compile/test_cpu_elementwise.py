@@ -115,3 +115,24 @@ def test_other_comparisons_stay():
         before = [op.type for op in compile(main, [y]).operators]
         graph = compile(main, [y], "cpu")
         assert [op.type for op in graph.operators] == before
+
+
+@pytest.mark.parametrize("limits, compares", [((0.0, 6.0), "Equal"), ((2.0, 2.0), "Equal"), ((6.0, 0.0), "And")])
+def test_the_gradient_of_clip_compares_once(limits, compares):
+    """At the limits, beyond them, and where there is no number; limits the wrong way round let nothing pass"""
+    main = static.Program()
+    with static.program_guard(main):
+        x = static.data("x", [9])
+        x.stop_gradient = False
+        # One of another shape comes first.
+        other = x.block.build.Clip(x.block.build.Concat(x, x, axis=0), *map(np.float32, limits))
+        y = x.block.build.Clip(x, *map(np.float32, limits))
+        (gradient,) = static.gradients([paddle.sum(y * 3.0)], [x])
+    values = np.array([-np.inf, -1, -0.0, 0.0, 2, np.nextafter(np.float32(6), np.float32(9)), 6, np.inf, np.nan], np.float32)
+    found = []
+    for provider in (None, "cpu"):
+        graph = compile(main, [other, y, gradient], provider)
+        found.append(onnxruntime.InferenceSession(write_model(graph).SerializeToString()).run(None, {"x": values}))
+    assert [op.type for op in graph.operators if op.type in ("Equal", "And")] == [compares]
+    for plain, lowered in zip(*found, strict=True):
+        np.testing.assert_array_equal(lowered, plain)

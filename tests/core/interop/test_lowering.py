@@ -1,6 +1,7 @@
 """Exports in the forms of a provider: other operators, the same names, the same training."""
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import onnx
@@ -79,14 +80,14 @@ def test_files_of_a_step(trained, tmp_path):
 @pytest.mark.parametrize("provider", REWRITTEN)
 def test_two_models_of_a_step(trained, provider, tmp_path):
     loss, _ = trained
-    plain = paddle.to_split_training_step(loss.block.program, [loss])
-    lowered = paddle.to_split_training_step(loss.block.program, [loss], lowering=provider)
+    plain = paddle.to_split_training_step(loss.block.program, [loss], batch_norm="local")
+    lowered = paddle.to_split_training_step(loss.block.program, [loss], lowering=provider, batch_norm="local")
     check(plain[0], lowered[0], provider)
     assert names(plain[1]) == names(lowered[1]) and plain[2] == lowered[2]
     values = [onnxruntime.InferenceSession(m.SerializeToString()).run(None, FEED) for m in (plain[0], lowered[0])]
     for a, b in zip(*values, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-5)
-    paddle.save_split_training_step(loss.block.program, tmp_path / "step", [loss], lowering=provider)
+    paddle.save_split_training_step(loss.block.program, tmp_path / "step", [loss], lowering=provider, batch_norm="local")
     assert kinds(onnx.load(tmp_path / "step_gradients.onnx")) == kinds(lowered[0])
 
 
@@ -117,7 +118,8 @@ def test_the_program_stays_as_it_was(trained):
 def test_a_lowering_that_there_is_not(trained, name):
     loss, _ = trained
     program = loss.block.program
-    for write in (paddle.to_training_step, paddle.to_split_training_step, paddle.to_onnx):
+    split = partial(paddle.to_split_training_step, batch_norm="local")
+    for write in (paddle.to_training_step, split, paddle.to_onnx):
         with pytest.raises(ArgumentError, match="'cpu', 'cuda' or None"):
             write(program, [loss], lowering=name)
 

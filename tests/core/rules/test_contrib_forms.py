@@ -115,8 +115,7 @@ def test_every_operator_with_an_expansion_is_checked():
         "LayerNormalization",  # in test_contrib, as onnxruntime writes them
         "SimplifiedLayerNormalization",
         "TransposeMatMul",  # the old name of FusedMatMul
-        "QEmbedLayerNormalization",  # integers alone
-        "QLinearReduceMean",  # no kernel on the CPU
+        "QEmbedLayerNormalization",  # in test_contrib_quantized: integers alone
     }
 
 

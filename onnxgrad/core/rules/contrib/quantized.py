@@ -39,7 +39,7 @@ def dequantize_linear(op: Builder, node: ContribNode) -> Any:
     return dequantized(op, node, x, scale, zero, node.attr("axis", 1))
 
 
-@contrib("DynamicQuantizeMatMul")
+@contrib("DynamicQuantizeMatMul", moves=True)
 def dynamic_quantize_mat_mul(op: Builder, node: ContribNode) -> Any:
     """y = dequantize(quantize(a)) dequantize(b) + c"""
     b, b_scale, b_zero, bias = (node.input(i) for i in range(1, 5))
@@ -122,6 +122,16 @@ def q_linear_average_pool(op: Builder, node: ContribNode) -> Any:
     return _closed(op, node, _as_given(op, node, y), 3)
 
 
+@contrib("NhwcMaxPool", moves=True)
+def nhwc_max_pool(op: Builder, node: ContribNode) -> Any:
+    """y = MaxPool(x) of integers with the channels last"""
+    rank = node.rank(0)
+    names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
+    attrs = {name: node.attr(name) for name in names if node.attr(name) is not None}
+    y = op.MaxPool(op.Transpose(node.input(0), perm=[0, rank - 1, *range(1, rank - 1)]), **attrs)
+    return op.Transpose(y, perm=[0, *range(2, rank), 1])
+
+
 @contrib("QLinearGlobalAveragePool", quantizes=True)
 def q_linear_global_average_pool(op: Builder, node: ContribNode) -> Any:
     """y = quantize(GlobalAveragePool(dequantize(x)))"""
@@ -178,7 +188,7 @@ def q_embed_layer_normalization(op: Builder, node: ContribNode) -> Any:
     y = op.LayerNormalization(total, scale, bias, epsilon=node.attr("epsilon", 1e-12))
     mask = node.input(7)
     if mask is None:
-        return y, op.Expand(op.Cast(0, to=ids.dtype.number), op.Shape(ids, start=0, end=1))
+        return y, op.Expand(op.constant(0, ids.dtype), op.Shape(ids, start=0, end=1))
     return y, op.ReduceSum(mask, [1], keepdims=0)
 
 

@@ -1,6 +1,9 @@
 """Operators of com.microsoft whose gradient is refused, with the reason and what to use instead."""
 
+from onnxgrad.core.ir.infer import FOREIGN, Found
+from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.rules.registry import unsupported
 
 __all__: list[str] = []
@@ -22,14 +25,26 @@ unsupported(
 )  # fmt: skip
 unsupported(
     "DynamicQuantizeLSTM", "MatMulBnb4", "MatMulFpQ4", "QOrderedAttention", "QOrderedGelu", "QOrderedLayerNormalization",
-    "QOrderedLongformerAttention", "QOrderedMatMul", "NhwcMaxPool",
+    "QOrderedLongformerAttention", "QOrderedMatMul",
     domain=CONTRIB_DOMAIN,
     because="this form of quantisation is not written; quantise the original file with MatMulNBits or QDQ, or train the original",
     quantizes=True,
 )  # fmt: skip
+_BLOCKED = "com.microsoft.nchwc"
 unsupported(
     "Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "ReorderInput", "ReorderOutput", "Upsample",
-    domain="com.microsoft.nchwc",
+    domain=_BLOCKED,
     because="onnxruntime saved this file with all optimisations, for the processor of one machine; use the file it was made from, "
     "or one saved with the extended level (ORT_ENABLE_EXTENDED)",
 )  # fmt: skip
+
+
+def _infer_blocked(operator: Operator) -> Found:
+    """The element type and rank of the first operand: what reads the result is then known well enough to be refused by name"""
+    x = operator.inputs[0].type if operator.inputs and operator.inputs[0] is not None else None
+    if not isinstance(x, TensorType):
+        return [(None, None)] * len(operator.outputs)
+    return [(TensorType(x.dtype, None if x.dims is None else (None,) * len(x.dims)), None)] * len(operator.outputs)
+
+
+FOREIGN[_BLOCKED] = _infer_blocked

@@ -1,0 +1,133 @@
+"""Where a training step is cut: gradients on one side, what the optimizer makes of them on the other, in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import NamedTuple
+
+from onnxgrad.core.compile.plan import make_plan
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["SMALL", "Cut", "cut_step", "exchanged", "is_applied", "is_small"]
+
+SMALL = 2**12
+"""Elements up to which a tensor costs nothing to hold twice."""
+
+
+class Cut(NamedTuple):
+    """A training step in parts, each a pure function of the state before the step, gradients and ``shared``.
+
+    Attributes:
+        gradients: what the optimizer's operators read of the passes before them.
+        others: new values of state that these passes compute: running statistics, counters.
+        shared: small values that several parts read, such as a norm of all gradients; they are computed first.
+        small: new values of small state, which are computed with them.
+        parts: of the large state, what has to be replaced together.
+    """
+
+    gradients: list[Variable]
+    others: list[Variable]
+    shared: list[Variable]
+    small: list[Variable]
+    parts: list[list[Variable]]
+
+
+def is_applied(new: Variable) -> bool:
+    """Whether a new value of state comes from an optimizer."""
+    return new.op is not None and new.op.role is Role.OPTIMIZE
+
+
+def is_small(v: Variable) -> bool:
+    shape = v.static_shape
+    return shape is not None and prod(shape) <= SMALL
+
+
+def exchanged(program: Program, applied: list[Variable]) -> list[Variable]:
+    """What the optimizer's operators read of the passes before them: the gradients."""
+    plan = make_plan(program, applied)
+    found: dict[Variable, None] = {}
+    for op in plan.operators:
+        if op.role is Role.OPTIMIZE:
+            for v in op.operands():
+                if v is not None and v.op is not None and v.op.role is not Role.OPTIMIZE and not v.persistable and v.value is None:
+                    found[plan.resolve(v)] = None
+    return list(found)
+
+
+def cut_step(program: Program) -> Cut | None:
+    """Cut a program where its optimizers read gradients; None if it has none, or a small state only, or if they read what is fed.
+
+    Two states belong to one part if a large value leads to the new values of both, or one is read for the other's.
+    """
+    applied = {v: new for v, new in program.updates.items() if is_applied(new)}
+    large = [v for v in applied if not is_small(v)]
+    if not large:
+        return None
+    plan = make_plan(program, applied.values())
+    operators = [op for op in plan.operators if op.role is Role.OPTIMIZE]
+    fed = set(program.inputs)
+    if any(plan.resolve(v) in fed for op in operators for v in op.operands() if v is not None):
+        return None
+    parts = _Parts(large)
+    # For each value what it leads to: states of parts, or None for what is computed before all parts.
+    leads: dict[Variable, set[Variable | None]] = {}
+    for v, new in applied.items():
+        leads.setdefault(plan.resolve(new), set()).add(None if is_small(v) else v)
+    for op in reversed(operators):
+        found: set[Variable | None] = set().union(*(leads.get(v, ()) for v in op.outputs if v is not None))
+        if not found:
+            continue
+        if all(v is None or is_small(v) for v in op.outputs):
+            if None in found or parts.differ(found):
+                found = {None}
+        else:
+            parts.join(found)
+        leads.update((output, found) for output in op.outputs if output is not None)
+        for operand in op.operands():
+            if operand is None:
+                continue
+            read = plan.resolve(operand)
+            if read in parts.known:
+                parts.join({*found, read})
+            leads[read] = leads.get(read, set()) | found
+    made = {v for op in operators for v in op.outputs if v is not None}
+    shared = dict.fromkeys(
+        v
+        for op in operators
+        for v in map(plan.resolve, (v for v in op.operands() if v is not None))
+        if v in made and leads.get(v) == {None} and any(o is not None and leads.get(o, {None}) != {None} for o in op.outputs)
+    )
+    small = [new for v, new in applied.items() if is_small(v)]
+    gradients = exchanged(program, list(applied.values()))
+    others = [new for new in program.updates.values() if not is_applied(new)]
+    return Cut(gradients, others, list(shared), list(dict.fromkeys(small)), parts.found())
+
+
+class _Parts:
+    """Sets of states that grow together."""
+
+    def __init__(self, states: list[Variable]) -> None:
+        self.known = dict.fromkeys(states)
+        self._above: dict[Variable, Variable] = {}
+
+    def _top(self, v: Variable) -> Variable:
+        while v in self._above:
+            v = self._above[v]
+        return v
+
+    def differ(self, states: Iterable[Variable | None]) -> bool:
+        return len({self._top(v) for v in states if v is not None}) > 1
+
+    def join(self, states: Iterable[Variable | None]) -> None:
+        tops = list(dict.fromkeys(self._top(v) for v in states if v is not None))
+        for v in tops[1:]:
+            self._above[v] = tops[0]
+
+    def found(self) -> list[list[Variable]]:
+        parts: dict[Variable, list[Variable]] = {}
+        for v in self.known:
+            parts.setdefault(self._top(v), []).append(v)
+        return list(parts.values())

@@ -1,0 +1,313 @@
+"""Applying gradients in parts, so that one copy of the state is held: ``Executor(memory="low")``.
+
+A part is a pure function of the state before the step, of gradients and of a few shared values. What it gives is copied over the
+state once it is there, so a part that fails has changed nothing, and can be computed again. A part of elementwise operators is
+computed a piece of its tensors at a time, by one graph for all tensors that are treated alike.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from onnx import ModelProto
+
+from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.compile.cut import Cut, is_small
+from onnxgrad.core.interop.onnx_export import write_model
+from onnxgrad.core.ir.memory import value_of, value_on, view_of
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.scope import Buffer, Scope
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.denormals import FloatingPointMode
+from onnxgrad.errors import ExecutionError
+
+__all__ = ["Application", "Part", "Rooms", "make_parts"]
+
+PIECE = 2**16
+"""Elements of a tensor that each thread computes at a time: what they take stays in a processor's cache."""
+
+_ELEMENTWISE = frozenset({
+    "Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Equal", "Erf", "Exp", "Floor", "Greater", "GreaterOrEqual", "Identity",
+    "IsInf", "IsNaN", "Less", "LessOrEqual", "Log", "Max", "Mean", "Min", "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal", "Round",
+    "Sigmoid", "Sign", "Sqrt", "Sub", "Sum", "Tanh", "Where", "Xor",
+})  # fmt: skip
+
+
+class Part(NamedTuple):
+    """How one part of the state is replaced.
+
+    Attributes:
+        session: of onnxruntime, which parts that are alike share.
+        state: inputs and names of the state that it reads.
+        values: inputs, and the gradients and shared values that they take.
+        outputs: their names and numpy types.
+        replaces: places of outputs, and names of the state whose new values they are.
+        whole: inputs that are bound whole, where the others are bound in pieces.
+        size: elements of the tensors that are bound in pieces; None if all are bound whole.
+        piece: elements of a piece.
+    """
+
+    session: Any
+    state: list[tuple[str, str]]
+    values: list[tuple[str, Variable]]
+    outputs: list[tuple[str, Any]]
+    replaces: list[tuple[int, str]]
+    whole: frozenset[str]
+    size: int | None
+    piece: int
+
+
+def make_parts(
+    program: Program, cut: Cut, provider: str | None, threads: int, open_message: Callable[[ModelProto, bool], Any]
+) -> list[Part]:
+    """The parts of a cut, with a session for each kind.
+
+    Args:
+        threads: that compute a piece.
+        provider: whose forms parts take that are computed whole.
+        open_message: opens a session; whether it keeps the memory that it has used is the second argument.
+    """
+    sessions: dict[bytes, Any] = {}
+    given, found = [*cut.gradients, *cut.shared], []
+    for states in cut.parts:
+        outputs = [program.updates[v] for v in states]
+        graph = compile(program, outputs, given=given, state_as_inputs=True, updates=False, ordered=True)
+        size = _size_of_pieces(graph)
+        if size is None:
+            graph = compile(program, outputs, provider, given=given, state_as_inputs=True, updates=False, ordered=True)
+        message = write_model(graph, embeds=True)
+        names = _anonymous(message)
+        whole = frozenset(names[v.name] for v in graph.inputs if size is None or is_small(v))
+        if size is not None:
+            _open_dimensions(message, whole)
+        key = message.SerializeToString(deterministic=True)
+        if key not in sessions:
+            sessions[key] = open_message(message, size is not None)
+        source = {graph.name(v): v for v in given}
+        places = {name: place for place, (name, _) in enumerate(graph.outputs)}
+        found.append(
+            Part(
+                sessions[key],
+                [(names[v.name], v.name) for v in graph.inputs if v.persistable],
+                [(names[v.name], source[v.name]) for v in graph.inputs if not v.persistable],
+                [(names[name], v.dtype.numpy) for name, v in graph.outputs],
+                [(places[graph.name(program.updates[v])], v.name) for v in states],
+                whole,
+                size,
+                PIECE * threads,
+            )
+        )
+    return found
+
+
+def _size_of_pieces(graph: Graph) -> int | None:
+    """Elements of the large tensors of a graph, if each element of its results depends on the same one of its operands alone."""
+    shapes = {v.static_shape for v in graph.inputs if not is_small(v)} | {v.static_shape for _, v in graph.outputs}
+    shape = shapes.pop()
+    if shapes or shape is None:
+        return None
+
+    def fits(v: Variable | None) -> bool:
+        return (
+            v is None
+            or v.static_shape == shape
+            or (v.static_shape is not None and len(v.static_shape) < 2 and prod(v.static_shape) == 1)
+        )
+
+    for op in graph.operators:
+        if op.domain not in ("", "ai.onnx") or op.type not in _ELEMENTWISE or not all(map(fits, [*op.operands(), *op.outputs])):
+            return None
+    made = {v for op in graph.operators for v in op.outputs}
+    return prod(shape) if all(v in made for _, v in graph.outputs) else None
+
+
+def _anonymous(message: ModelProto) -> dict[str, str]:
+    """Number the names of a message, so that graphs which compute the same are equal; gives the new names."""
+    graph = message.graph
+    if any(attribute.HasField("g") or attribute.graphs for node in graph.node for attribute in node.attribute):
+        return _Same()
+    names: dict[str, str] = {"": ""}
+
+    def renamed(name: str) -> str:
+        return names.setdefault(name, f"v{len(names)}")
+
+    for info in (*graph.input, *graph.initializer):
+        info.name = renamed(info.name)
+    for node in graph.node:
+        node.name = node.doc_string = ""
+        node.ClearField("metadata_props")
+        for field in (node.input, node.output):
+            field[:] = [renamed(name) for name in field]
+    for info in graph.output:
+        info.name = renamed(info.name)
+    del graph.value_info[:]
+    message.ClearField("metadata_props")
+    for info in (*graph.input, *graph.output):
+        info.doc_string = ""
+    return names
+
+
+class _Same(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return name
+
+
+def _open_dimensions(message: ModelProto, whole: frozenset[str]) -> None:
+    """Let the tensors of a graph have one axis of any length, but for those that are bound whole"""
+    for info in (*message.graph.input, *message.graph.output):
+        if info.name not in whole:
+            del info.type.tensor_type.shape.dim[:]
+            info.type.tensor_type.shape.dim.add(dim_param="n")
+
+
+# One step ------------------------------------------------------------------------------------------------------------------
+
+
+class Rooms:
+    """What the parts of one scope are bound to, from step to step."""
+
+    def __init__(self) -> None:
+        self._bindings: dict[int, Any] = {}
+        self._rooms: dict[tuple[int, int], list[Any]] = {}
+        self._pieces: weakref.WeakKeyDictionary[Buffer, list[Any]] = weakref.WeakKeyDictionary()
+
+    def binding(self, part: Part) -> Any:
+        found = self._bindings.get(id(part.session))
+        if found is None:
+            found = self._bindings[id(part.session)] = part.session.io_binding()
+        return found
+
+    def outputs(self, part: Part, length: int) -> list[Any]:
+        """Where the new values of a piece are computed."""
+        key = (id(part.session), length)
+        if key not in self._rooms:
+            made = [value_on(np.empty(length, dtype)) for _, dtype in part.outputs]
+            self._rooms[key] = made
+        return self._rooms[key]
+
+    def pieces(self, buffer: Buffer, length: int) -> list[Any]:
+        """The pieces of a state, each as a value of its own on the same memory."""
+        found = self._pieces.get(buffer)
+        if found is None:
+            found = self._pieces[buffer] = _pieces_of(buffer.value, length)
+        return found
+
+
+def _pieces_of(value: Any, length: int) -> list[Any]:
+    flat = view_of(value).reshape(-1)
+    return [value_on(flat[start : start + length]) for start in range(0, flat.size, length)]
+
+
+class _Place(NamedTuple):
+    """How far a step is: the part and the piece to go on with, and its new values if they are computed."""
+
+    part: int
+    piece: int
+    new: list[Any] | None
+
+
+class Application:
+    """What is left of one step. It may be interrupted anywhere, and gone on with.
+
+    Args:
+        parts: of the step.
+        buffers: the state before the step, by name.
+        values: gradients and shared values.
+        others: further new values of state, which are put in place last.
+        scope: whose state it is.
+        rooms: of this scope.
+
+    Attributes:
+        has_begun: whether anything is in place.
+        bindings: whatever the values' memory belongs to.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        buffers: dict[str, Buffer],
+        values: Mapping[Variable, Any],
+        others: list[tuple[str, Buffer]],
+        scope: Scope,
+        rooms: Rooms,
+    ) -> None:
+        self._parts, self._buffers, self._values, self._others = parts, buffers, values, others
+        self._scope, self._rooms = scope, rooms
+        self._at = _Place(0, 0, None)
+        self._gradient: tuple[Variable | None, list[Any]] = (None, [])
+        self.has_begun = False
+        self.bindings: Sequence[object] = ()
+
+    def finish(self) -> None:
+        """Compute what is left and put it in place; called by the scope, which is then this one's alone.
+
+        Raises:
+            ExecutionError: if onnxruntime fails.
+        """
+        try:
+            with FloatingPointMode(flushes=True):
+                while self._at.part < len(self._parts):
+                    self._go_on(self._parts[self._at.part])
+        except Exception as error:
+            done = "is applied in part; the rest is applied before the state is read" if self.has_begun else "is not applied"
+            raise ExecutionError(f"onnxruntime failed while applying gradients: {error}. The step {done}.") from error
+        self._scope.swap(self._others)
+
+    def _go_on(self, part: Part) -> None:
+        index, piece, new = self._at
+        if new is None:
+            if piece == 0:
+                for _, name in part.replaces:
+                    self._take(name)
+            new = self._computed(part, piece)
+            # From here on it is copied again after an interruption, and before it computed again: each gives the same.
+            self._at = _Place(index, piece, new)
+        self.has_begun = True
+        start = piece * part.piece
+        for output, name in part.replaces:
+            room = view_of(new[output]).reshape(-1)
+            np.copyto(view_of(self._buffers[name].value).reshape(-1)[start : start + room.size], room)
+        if part.size is not None and start + part.piece < part.size:
+            self._at = _Place(index, piece + 1, None)
+            return
+        self._at = _Place(index + 1, 0, None)
+        self._rooms.binding(part).clear_binding_inputs()
+        self._rooms.binding(part).clear_binding_outputs()
+
+    def _take(self, name: str) -> None:
+        """See to it that nobody else holds the memory of a state, which is written over."""
+        buffer = self._buffers[name]
+        is_present = self._scope.stored(name) is buffer
+        if not buffer.is_held_by(is_present):
+            self._buffers[name] = Buffer(value_of(view_of(buffer.value)))
+            if is_present:
+                self._scope.put(name, self._buffers[name])
+        self._buffers[name].origin = None
+        self._scope.drop_spare(name)
+
+    def _computed(self, part: Part, piece: int) -> list[Any]:
+        binding = self._rooms.binding(part)
+        for name, state in part.state:
+            buffer = self._buffers[state]
+            binding.bind_ortvalue_input(name, buffer.value if name in part.whole else self._rooms.pieces(buffer, part.piece)[piece])
+        for name, v in part.values:
+            binding.bind_ortvalue_input(name, self._values[v] if name in part.whole else self._pieces(v, part.piece)[piece])
+        if part.size is None:
+            for name, _ in part.outputs:
+                binding.bind_output(name)
+            part.session.run_with_iobinding(binding)
+            return list(binding.get_outputs())
+        outputs = self._rooms.outputs(part, min(part.piece, part.size - piece * part.piece))
+        for (name, _), room in zip(part.outputs, outputs, strict=True):
+            binding.bind_ortvalue_output(name, room)
+        part.session.run_with_iobinding(binding)
+        return outputs
+
+    def _pieces(self, v: Variable, length: int) -> list[Any]:
+        if self._gradient[0] is not v:
+            self._gradient = (v, _pieces_of(self._values[v], length))
+        return self._gradient[1]

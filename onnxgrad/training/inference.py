@@ -1,0 +1,43 @@
+"""The inference model of a run: what an export holds of a model that was changed before it was trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from onnxgrad.core.interop.onnx_export import save_onnx
+from onnxgrad.core.ir.program import Program
+from onnxgrad.training.batch_norm import fold_added_batch_norm, fold_batch_norm
+from onnxgrad.training.data import Data
+from onnxgrad.training.integers import observe_scales, store_integers
+from onnxgrad.training.lora import merge_lora
+from onnxgrad.training.surgery import remove_added_dropout
+
+__all__ = ["save_inference"]
+
+
+def save_inference(
+    program: Program, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch"
+) -> list[str]:
+    """Write a program with LoRA branches in their weights, without what training added, and with integers where the file had some.
+
+    Args:
+        program: for inference, as ``clone(for_test=True)``.
+        path: of the file.
+        fold: also fold BatchNormalization of the file.
+        observe: data to set the scales of a QDQ file by.
+        quantised: what becomes of LoRA branches beside quantised weights, as for ``merge_lora``.
+
+    Returns:
+        Lines on what was rounded.
+    """
+    said: list[str] = []
+    final = merge_lora(program, quantised, said)
+    remove_added_dropout(final)
+    fold_added_batch_norm(final)
+    if fold:
+        final = fold_batch_norm(final)
+    if observe is not None:
+        observe_scales(final, observe)
+    store_integers(final)
+    save_onnx(final, path)
+    return said

@@ -1,0 +1,145 @@
+"""Layers that take a LoRA branch, chosen by the names of their weights or operators, or by what they are for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traverse import all_operators_of
+from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.dtypes import DType
+from onnxgrad.errors import UnknownName
+
+__all__ = ["KEY", "KINDS", "Target", "chosen_targets", "matrix_of"]
+
+KEY = "onnxgrad.lora"
+"""Marks the operators of a branch."""
+KINDS = ("attention", "mlp", "all")
+_ATTENTION = ("attn", "attention", "q_proj", "k_proj", "v_proj", "o_proj", "qkv")
+_MLP = ("mlp", "ffn", "feed_forward", "gate_proj", "up_proj", "down_proj", "intermediate", "output.dense", "fc1", "fc2")
+_PACKED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+_BEHIND_HEAD = ("Add", "Cast", "Div", "Identity", "LogSoftmax", "Mul", "Reshape", "Sigmoid", "Softmax", "Tanh")
+
+
+class Target(NamedTuple):
+    """A layer to adapt: its operator, the shape of its weight as the operator reads it, its element type, and its names."""
+
+    op: Operator
+    shape: tuple[int, ...]
+    dtype: DType
+    name: str
+
+    def fits(self, pattern: str) -> bool:
+        """Whether a pattern names the weight or the operator"""
+        return any(fnmatchcase(name, pattern) for name in (self.name, self.op.name or ""))
+
+    def holds(self, pattern: str) -> bool:
+        """Whether a pattern names one of the layers that this one holds in one weight"""
+        return any(
+            fnmatchcase(name.replace(packed, part), pattern)
+            for packed, parts in _PACKED.items()
+            for name in (self.name, self.op.name or "")
+            for part in parts
+            if packed in name
+        )
+
+    def is_for(self, kind: str) -> bool:
+        names = f"{self.name} {self.op.name or ''}".lower()
+        attention = any(word in names for word in _ATTENTION)
+        return attention if kind == "attention" else not attention and any(word in names for word in _MLP)
+
+
+def chosen_targets(program: Program, layers: str | Sequence[str]) -> list[Target]:
+    """The layers that patterns or kinds name, each once.
+
+    Raises:
+        UnknownName: if one of them fits no layer.
+    """
+    targets = _targets(program)
+    chosen: dict[Operator, Target] = {}
+    for pattern in [layers] if isinstance(layers, str) else layers:
+        fitting = _of_kind(targets, pattern) if pattern in KINDS else [t for t in targets if t.fits(pattern)]
+        packed = [] if fitting or pattern in KINDS else [t for t in targets if t.holds(pattern)]
+        if packed:
+            more = f" and {len(packed) - 1} more" if len(packed) > 1 else ""
+            said = f"lora: {pattern!r} names a part of {packed[0].name}{more}, which the file holds in one weight"
+            warnings.warn(f"{said}; the adapter is for all of it.", UserWarning, stacklevel=4)
+        if not fitting and not packed:
+            known = ", ".join(t.name for t in targets[:6]) or "none"
+            said = f"lora: {pattern!r} fits no MatMul, Gemm, Conv or MatMulNBits weight. There are: {known}"
+            raise UnknownName(f"{said}. Name one, or a kind: {', '.join(KINDS)}.")
+        chosen.update((t.op, t) for t in [*fitting, *packed])
+    return list(chosen.values())
+
+
+def _of_kind(targets: Sequence[Target], kind: str) -> list[Target]:
+    return [t for t in targets if (not _is_head(t.op) if kind == "all" else t.is_for(kind))]
+
+
+def _is_head(op: Operator) -> bool:
+    """Whether nothing stands between a layer and an output but what makes scores of its result"""
+    at: Operator | None = op
+    while at is not None:
+        y = at.outputs[0]
+        if y is None or any(y is v for v in op.block.outputs):
+            return y is not None
+        readers = [other for other in op.block.ops if any(v is y for v in other.inputs)]
+        at = readers[0] if len(readers) == 1 and readers[0].type in _BEHIND_HEAD else None
+    return False
+
+
+def _targets(program: Program) -> list[Target]:
+    found = []
+    for op in all_operators_of(program.global_block()):
+        if not (op.metadata and KEY in op.metadata):
+            target = _target(op)
+            if target is not None:
+                found.append(target)
+    return found
+
+
+def _target(op: Operator) -> Target | None:
+    weight = op.inputs[1] if len(op.inputs) > 1 else None
+    name = None if weight is None else _stored_name(weight)
+    if weight is None or name is None:
+        return None
+    if op.type == "MatMulNBits" and op.domain == "com.microsoft":
+        shape, x = matrix_of(op), op.inputs[0]
+        return None if shape is None or x is None or not x.is_float else Target(op, shape, x.dtype, name)
+    if op.type not in ("MatMul", "Gemm", "Conv") or op.domain:
+        return None
+    found = weight.static_shape
+    if found is None or not weight.is_float or 0 in found or (op.type == "Gemm" and not op.attr("alpha")):
+        return None
+    return Target(op, found, weight.dtype, name) if _is_matrix(op, found) else None
+
+
+def matrix_of(op: Operator) -> tuple[int, ...] | None:
+    """[rows, columns] of the weight that a layer multiplies by, also where it is packed"""
+    if op.type != "MatMulNBits":
+        weight = op.inputs[1]
+        return None if weight is None else weight.static_shape
+    rows, columns = op.attrs.get("K"), op.attrs.get("N")
+    return (rows, columns) if isinstance(rows, int) and isinstance(columns, int) and rows > 0 < columns else None
+
+
+def _is_matrix(op: Operator, shape: tuple[int, ...]) -> bool:
+    """Whether the weight is a matrix, or one for each group: one channel, as of a depthwise Conv, has no rank that could be low"""
+    if op.type != "Conv":
+        return len(shape) == 2
+    groups = op.attr("group")
+    return len(shape) > 2 and groups > 0 and shape[0] % groups == 0 and (groups == 1 or shape[1] > 1)
+
+
+def _stored_name(weight: Variable) -> str | None:
+    """Name of the stored weight behind Identity, Transpose, Cast and DequantizeLinear"""
+    while not weight.is_leaf or (weight.op is not None and weight.value is None):
+        op = weight.op
+        if op is None or op.type not in ("Identity", "Transpose", "Cast", "DequantizeLinear") or op.inputs[0] is None:
+            return None
+        weight = op.inputs[0]
+    return weight.name if weight.value is not None or isinstance(weight, Parameter) else None

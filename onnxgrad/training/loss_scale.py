@@ -1,0 +1,96 @@
+"""A scale of the loss for files in float16, whose gradients would vanish.
+
+It halves when they overflow, and grows when they have not for long. A step that overflows changes nothing but the scale.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentError
+from onnxgrad.optimizer.master import is_narrow, widened
+from onnxgrad.optimizer.optimizer import Optimizer, Pairs
+from onnxgrad.optimizer.scaling import ScalePolicy, keep_state, overflow, update_scale
+
+__all__ = ["LossScale"]
+
+_START = 2.0**15  # the largest that float16 itself holds
+_POLICY = ScalePolicy(2000, 1, 2.0, 0.5)
+
+
+class LossScale:
+    """The scale of one program, as operators of its step; nothing where it is not needed.
+
+    Args:
+        program: what is trained.
+        optimizer: what updates it.
+        start: the first scale; None for 32768 where a weight is float16, 0 for none.
+
+    Attributes:
+        remarks: a line that says so, if the loss is scaled without having been asked for.
+
+    Raises:
+        ArgumentError: if the start is negative.
+    """
+
+    def __init__(self, program: Program, optimizer: Optimizer, start: float | None) -> None:
+        if start is not None and start < 0:
+            raise ArgumentError(f"the loss scale begins with a positive number, or 0 for none; not {start}.")
+        half = any(p.dtype.name == "float16" for p in program.parameters)
+        self.start = start if start is not None else _START if half else 0.0
+        self.remarks: list[str] = []
+        if self.start and start is None:
+            self.remarks.append(
+                f"the file is in float16: weights that train have float32 copies, and the loss is scaled, by {_START:g} at first."
+            )
+        self.program, self.optimizer = program, optimizer
+        self._scale: Variable | None = None
+
+    def of(self, loss: Variable) -> Variable:
+        """The loss times the scale, in float32."""
+        if not self.start:
+            return loss
+        op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
+        self._scale = self.optimizer._state(self.program, "loss_scaling", np.array([self.start], np.float32))
+        wide = op.Cast(loss, to=1) if is_narrow(loss) else loss
+        found: Variable = op.Mul(wide, op.Cast(op.Squeeze(self._scale, [0]), to=wide.dtype.number))
+        return found
+
+    def apply(self, pairs: Pairs) -> None:
+        """Append the update from gradients of the scaled loss."""
+        if self._scale is None:
+            self.optimizer.apply_gradients(pairs)
+            return
+        before = dict(self.program.updates)
+        op, found_inf, unscaled = self._unscaled(pairs)
+        self.optimizer.apply_gradients(unscaled)
+        keep_state(op, self.program, before, found_inf)
+        self._move(op, found_inf)
+
+    def finite(self, pairs: Pairs) -> Pairs:
+        """Gradients of the loss itself, to be added up over micro-batches: those of one that overflows are 0."""
+        if self._scale is None:
+            return pairs
+        op, found_inf, unscaled = self._unscaled(pairs)
+        kept = [(p, op.Where(found_inf, 0.0, g)) for p, g in unscaled]
+        self._move(op, found_inf)
+        return kept
+
+    def _unscaled(self, pairs: Pairs) -> tuple[Builder, Variable, Pairs]:
+        assert self._scale is not None
+        op = Builder(self.program.global_block(), role=Role.OPTIMIZE, key="loss_scaling")
+        found_inf = overflow(op, [g for _, g in pairs])
+        inverse = op.Reciprocal(op.Squeeze(self._scale, [0]))
+        return op, found_inf, [(p, op.Mul(g, op.Cast(inverse, to=g.dtype.number))) for p, g in widened(op, pairs)]
+
+    def _move(self, op: Builder, found_inf: Variable) -> None:
+        assert self._scale is not None
+        counters = [
+            self.optimizer._state(self.program, name, np.zeros(1, np.int32)) for name in ("num_good_steps", "num_bad_steps")
+        ]
+        self.program.updates.update(update_scale(op, _POLICY, found_inf, self._scale, *counters))
+        self.program.version += 1
