@@ -1,12 +1,14 @@
 // The page: trains live, draws the loss, and asks the network about digits that it never trained on.
-// ?files=FOLDER says where write_files.py wrote; ?steps=N trains that many steps at once and then sets window.finished.
+// ?files=FOLDER says where write_files.py wrote; ?steps=N trains that many steps at once and then sets window.finished;
+// ?provider=webgpu trains on the graphics card, with the step that was written for it.
 
-import * as ort from "onnxruntime-web";
 import { drawAnswers, drawCurve, drawDigits } from "./drawing.js";
 import { Digits, TrainingStep, evaluate } from "./training_step.js";
 
 const query = new URLSearchParams(location.search);
 const folder = query.get("files") ?? "files";
+const provider = query.get("provider") === "webgpu" ? "webgpu" : "wasm";
+const ort = await import(provider === "webgpu" ? "onnxruntime-web/webgpu" : "onnxruntime-web");
 const status = document.getElementById("status");
 const button = document.getElementById("train");
 const rate = document.getElementById("rate");
@@ -23,8 +25,9 @@ async function load() {
   ort.env.wasm.numThreads = 1;
   ort.env.wasm.wasmPaths = "/node_modules/onnxruntime-web/dist/";
   const digits = await Digits.load(read);
-  const step = await TrainingStep.load(ort, read, "step.json");
-  const evaluation = await TrainingStep.load(ort, read, "evaluate.json");
+  if (provider === "webgpu" && !(await navigator.gpu?.requestAdapter())) throw new Error("this browser offers no WebGPU adapter.");
+  const step = await TrainingStep.load(ort, read, provider === "webgpu" ? "step_webgpu.json" : "step.json", provider);
+  const evaluation = await TrainingStep.load(ort, read, "evaluate.json", provider);
   return { digits, step, evaluation, loss: step.manifest.fetches[0].name };
 }
 
@@ -57,6 +60,13 @@ async function show({ digits, step, evaluation }, speed) {
   window.accuracy = accuracy;
   await new Promise(requestAnimationFrame);
 }
+
+const choice = document.getElementById("provider");
+choice.value = provider;
+choice.onchange = () => {
+  query.set("provider", choice.value);
+  location.search = query;
+};
 
 try {
   const loaded = await load();

@@ -20,14 +20,18 @@ export class TrainingStep {
    * @param ort the onnxruntime-web module
    * @param read async function from a file name to its ArrayBuffer
    * @param name of the manifest, such as "step.json"
+   * @param provider "wasm" or "webgpu"; with the latter the state stays on the graphics card between steps
    */
-  static async load(ort, read, name) {
+  static async load(ort, read, name, provider = "wasm") {
     const step = new TrainingStep();
     step.ort = ort;
     step.manifest = JSON.parse(new TextDecoder().decode(await read(name)));
-    step.session = await ort.InferenceSession.create(new Uint8Array(await read(step.manifest.model)), {
-      executionProviders: ["wasm"],
-    });
+    const options = { executionProviders: [provider] };
+    if (provider === "webgpu") {
+      const floats = step.manifest.state.filter(({ dtype }) => dtype === "float32");
+      options.preferredOutputLocation = Object.fromEntries(floats.map(({ output }) => [output, "gpu-buffer"]));
+    }
+    step.session = await ort.InferenceSession.create(new Uint8Array(await read(step.manifest.model)), options);
     const held = [...step.manifest.state, ...step.manifest.constants];
     const values = readArrays(held, await read(step.manifest.values));
     step.state = {};
@@ -38,7 +42,10 @@ export class TrainingStep {
   /** Run once; returns the fetches by name. New state takes the place of the old. */
   async run(feeds) {
     const results = await this.session.run({ ...feeds, ...this.state });
-    for (const { input, output } of this.manifest.state) this.state[input] = results[output];
+    for (const { input, output } of this.manifest.state) {
+      if (this.state[input].location === "gpu-buffer") this.state[input].dispose();
+      this.state[input] = results[output];
+    }
     return results;
   }
 

@@ -2,7 +2,8 @@
 
 Usage: python models/web/write_files.py OUT [--epochs 20]
 
-OUT/step.onnx, step.json, step.bin: the training step. OUT/evaluate.*: logits in inference mode, weights as inputs.
+OUT/step.onnx, step.json, step.bin: the training step; OUT/step_webgpu.*: the same for WebGPU.
+OUT/evaluate.*: logits in inference mode, weights as inputs.
 OUT/data.json, data.bin: images, labels, and which images each step takes. OUT/expected.json: losses of the first 50 steps here.
 """
 
@@ -51,6 +52,7 @@ def main() -> None:
     digits = Digits.load()
     job = Job(HERE / "digits.onnx", LEARNING_RATE)
     paddle.save_training_step(job.program, options.out / "step", [job.loss, job.logits])
+    paddle.save_training_step(job.program, options.out / "step_webgpu", [job.loss, job.logits], lowering="webgpu")
     paddle.save_training_step(job.inference, options.out / "evaluate", ["logits"])
     order = batches(len(digits.train_labels), options.epochs)
     arrays = {  # int64 first: an array of eight-byte numbers begins at a multiple of eight

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.compile.providers import PROVIDERS
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.types import is_nameless
@@ -56,8 +57,8 @@ def add_sizes(parser: Any) -> None:
 def add_lowering(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument(
         "--lowering",
-        choices=["cpu", "cuda"],
-        help=f"optimize {what} for this execution provider of onnxruntime (default: plain operators)",
+        choices=sorted(PROVIDERS),
+        help=f"write {what} in the forms of this execution provider of onnxruntime (default: plain operators)",
     )
 
 

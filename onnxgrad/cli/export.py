@@ -9,6 +9,7 @@ examples:
   onnxgrad export run/ --inference quantised.onnx --observe train.npz
   onnxgrad export run/ --checkpoint last --training-step step.onnx
   onnxgrad export run/ --training-step step.onnx --lowering cpu
+  onnxgrad export run/ --training-step step.onnx --required-operators step.config
   onnxgrad export run/ --merged merged.onnx
   onnxgrad export run/ --adapters adapters.safetensors
   onnxgrad export run/ --adapters adapters.onnx_adapter
@@ -22,6 +23,7 @@ from pathlib import Path
 
 from onnxgrad.cli.common import add_lowering, print_json
 from onnxgrad.cli.settings import make_trainer, read_settings
+from onnxgrad.core.interop.required_operators import required_operators
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.files import write_whole
 from onnxgrad.training.adapters import ADAPTER
@@ -38,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fold", action="store_true", help="fold BatchNormalization into the layers before it")
     parser.add_argument("--observe", metavar="DATA.npz", help="set the scales of a QDQ file by what these inputs give")
     parser.add_argument("--training-step", metavar="FILE.onnx", help="write one training step, and its manifest as .json")
+    parser.add_argument(
+        "--required-operators", metavar="FILE", help="with --training-step: write its operators as builds of onnxruntime take them"
+    )
     add_lowering(parser, "the training step")
     parser.add_argument(
         "--adapters",
@@ -50,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.lowering and not options.training_step:
         raise ArgumentError("--lowering is for --training-step; the other files hold plain operators.")
+    if options.required_operators and not options.training_step:
+        raise ArgumentError("--required-operators lists those of a training step. Add --training-step FILE.onnx.")
     if options.observe and not options.inference:
         raise ArgumentError("--observe is for --inference, whose scales it sets.")
     if not (options.inference or options.merged or options.training_step or options.adapters):
@@ -72,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         if Path(options.adapters).suffix == ADAPTER:
             written.append(str(Path(options.adapters).with_suffix(".onnx")))
     if options.training_step:
-        written += _write_step(trainer, Path(options.training_step), options.lowering)
+        written += _write_step(trainer, Path(options.training_step), options.lowering, options.required_operators)
     if options.json:
         found = {"checkpoint": str(path), "step": trainer.step_number, "epoch": trainer.epoch, "written": written}
         print_json({**found, "notes": said} if said else found)
@@ -92,9 +99,12 @@ def _checkpoint(folder: Path, name: str) -> Path:
     return path
 
 
-def _write_step(trainer: Trainer, path: Path, lowering: str | None) -> list[str]:
+def _write_step(trainer: Trainer, path: Path, lowering: str | None, operators: str | None) -> list[str]:
     model, manifest = trainer.to_training_step(lowering=lowering)
     write_whole(path, model.SerializeToString())
     described = path.with_suffix(".json")
     write_whole(described, json.dumps(manifest, indent=1).encode())
-    return [str(path), str(described)]
+    if operators is None:
+        return [str(path), str(described)]
+    write_whole(Path(operators), required_operators(model).encode())
+    return [str(path), str(described), operators]

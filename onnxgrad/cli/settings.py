@@ -11,7 +11,7 @@ from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import BATCH
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
-from onnxgrad.core.runtime.places import place_named
+from onnxgrad.core.runtime.openvino import place_named
 from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.files import read_whole
 from onnxgrad.training.batch_norm import MODES, has_statistics, insert_batch_norm
@@ -101,7 +101,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     if settings["lora"] is not None:
         adapters = add_lora(program, settings["lora_layers"], rank=settings["lora"], seed=settings["seed"])
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
-    place = place_named(settings.get("device") or "cpu")
+    place = place_named(settings.get("device") or "cpu", settings.get("precision") or "f32")
     if settings.get("amp"):
         if place.device == "cpu":
             raise ArgumentError("--amp bf16: onnxruntime's CPU provider does not compute in bfloat16. Give --device cuda:0 too.")

@@ -6,6 +6,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.runtime.openvino import OpenVINOPlace
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.static import amp, nn
@@ -56,6 +57,7 @@ __all__ = [
     "InputSpec",
     "IpuCompiledProgram",
     "IpuStrategy",
+    "OpenVINOPlace",
     "ParamAttr",
     "Parameter",
     "Print",

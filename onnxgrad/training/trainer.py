@@ -93,7 +93,7 @@ class Trainer:
         memory_budget: bytes that the results and gradients of a step may take; as little as possible is recomputed.
         sizes: of unknown dimensions, for these two: see ``append_backward``. ``{"batch": 64}`` is often enough.
         memory: ``"low"`` to hold one copy of weights and optimizer state instead of two: see ``Executor``.
-        place: ``CPUPlace()`` or ``CUDAPlace(i)``.
+        place: ``CPUPlace()``, ``CUDAPlace(i)`` or ``OpenVINOPlace()``.
         threads: threads within an operator; None for onnxruntime's choice.
 
     Raises:

@@ -138,7 +138,9 @@ class Runner:
         loss = workload.build(layers)
         name, rate = workload.optimizer
         getattr(paddle.optimizer, name)(learning_rate=rate).minimize(loss)
-        place = static.CUDAPlace(0) if setting.device == "cuda" else static.CPUPlace()
+        place: Any = static.CUDAPlace(0) if setting.device == "cuda" else static.CPUPlace()
+        if setting.form.startswith("openvino "):
+            place = static.OpenVINOPlace(setting.form.removeprefix("openvino "))
         self._executor = static.Executor(place, threads=setting.threads)
         self._executor.run(static.default_startup_program())
         static.default_main_program().set_state_dict(layers.initial)

@@ -123,26 +123,27 @@ class Layers:
 
 
 class Runner:
-    """A training step as in torch's own examples; the form is eager, fused, compile or channels-last."""
+    """A training step as in torch's own examples; the form is eager, fused, compile, channels-last or autocast."""
 
     def __init__(self, workload: Workload, setting: Setting) -> None:
         torch.set_num_threads(setting.threads)
         sys.setrecursionlimit(100_000)  # the compiler recurses over the longest chain of operators
         self._device = setting.device
-        self._order = torch.channels_last if setting.form == "channels-last" else torch.preserve_format
+        self._order = torch.channels_last if setting.form in ("channels-last", "autocast") else torch.preserve_format
         self._layers = Layers(self._device, self._order)
         self._layers.inputs = self._on_device(self.feed(workload.feeds[0]))
         workload.build(self._layers)
         name, rate = workload.optimizer
         weights = list(self._layers.weights.values())
-        fused = setting.form in ("fused", "compile")
+        fused = setting.form in ("fused", "compile", "autocast")
         if name == "Adam":
             self._optimizer: Any = torch.optim.Adam(weights, rate, fused=fused or None)
         else:
             self._optimizer = torch.optim.SGD(weights, rate, 0.9 if name == "Momentum" else 0.0, fused=fused or None)
 
         def loss() -> Any:
-            return workload.build(self._layers)
+            with torch.autocast("cpu", torch.bfloat16, enabled=setting.form == "autocast"):
+                return workload.build(self._layers)
 
         self._loss = torch.compile(loss, dynamic=workload.dynamic) if setting.form == "compile" else loss
 

@@ -23,6 +23,8 @@ class System:
     """Why a workload is left out; None where it runs."""
     spins: float = 0.0
     """Seconds that its threads go on waiting in a loop after a step; the next system must not pay for that."""
+    bfloat16: bool = False
+    """Whether its products round to bfloat16: it needs a processor that has it, and its losses may differ by more."""
     reads_model: bool = False
     """Whether it starts from a file with the forward model, which onnxgrad writes for it."""
 
@@ -51,11 +53,24 @@ _ONNXRUNTIME = "onnxruntime|onnxruntime-gpu"
 
 SYSTEMS = {
     "onnxgrad": System("onnxgrad", "append_backward, minimize, Executor", (_ONNXRUNTIME, "onnx"), devices=_BOTH, spins=0.05),
+    "onnxgrad openvino": System(
+        "onnxgrad", "on OpenVINO's provider, float32", ("onnxruntime-ep-openvino", "onnxruntime", "onnx"), "openvino f32"
+    ),
+    "onnxgrad openvino bf16": System(
+        "onnxgrad",
+        "on OpenVINO's provider, products in bfloat16",
+        ("onnxruntime-ep-openvino", "onnxruntime", "onnx"),
+        "openvino bf16",
+        bfloat16=True,
+    ),
     "torch": System("torch", "eager, default optimizer loop: what the others are divided by", ("torch",), "eager", _BOTH),
     "torch fused": System("torch", "eager, optimizer with fused=True", ("torch",), "fused", _BOTH),
     "torch.compile": System("torch", "compiled model, optimizer with fused=True", ("torch",), "compile", _BOTH),
     "torch channels-last": System(
         "torch", "eager, images and filters in channels_last", ("torch",), "channels-last", _BOTH, _without_images
+    ),
+    "torch autocast": System(
+        "torch", "channels-last, optimizer with fused=True, autocast to bfloat16", ("torch",), "autocast", bfloat16=True
     ),
     "jax": System("jax", "one jit of the step, state donated, images channels-last", ("jax", "jaxlib")),
     "paddle": System("paddle", "static graph", ("paddlepaddle|paddlepaddle-gpu",), spins=0.25),

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from benchmark_suite.systems import SYSTEMS, Setting
@@ -31,6 +32,11 @@ def describe(system: str, device: str) -> None:
     answer({"versions": versions} | ({"missing": missing} if (missing := _missing_device(system, device)) else {}))
 
 
+def _missing_bfloat16() -> str | None:
+    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    return None if "amx_bf16" in flags or "avx512_bf16" in flags else "this processor has no bfloat16 (AMX or AVX-512-BF16)"
+
+
 def _is_installed(distribution: str) -> bool:
     try:
         version(distribution)
@@ -41,7 +47,7 @@ def _is_installed(distribution: str) -> bool:
 
 def _missing_device(system: str, device: str) -> str | None:
     if device == "cpu":
-        return None
+        return _missing_bfloat16() if SYSTEMS[system].bfloat16 else None
     if device not in SYSTEMS[system].devices:
         return f"is not run on {device} here"
     if SYSTEMS[system].family == "torch":

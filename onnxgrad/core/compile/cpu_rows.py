@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.compile.patterns import operand_of
+from onnxgrad.core.compile.patterns import operand_of, pool_of
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
 
@@ -62,7 +62,7 @@ def scatter(build: Any, op: Operator) -> list[Variable | None] | None:
 def unpool(build: Any, op: Operator) -> list[Variable | None] | None:
     """MaxUnpool, for the gradient of a MaxPool whose windows do not overlap: every element gets one value, so nothing is summed."""
     data, index, updates = op.inputs
-    pool = _pool_of(index)
+    pool = pool_of(index)
     if op.attr("axis") != 2 or op.attr("reduction") != "add" or pool is None or data is None or not _is_zero(data):
         return None
     kernel, image, given = pool.attr("kernel_shape"), pool.inputs[0], operand_of(updates, "Reshape")
@@ -83,13 +83,6 @@ def _shape_of(build: Any, v: Variable) -> Any:
     if v.static_shape is not None:
         return list(v.static_shape)
     return v.op.inputs[1] if v.op is not None and v.op.type == "Expand" else build.Shape(v)
-
-
-def _pool_of(index: Variable | None) -> Operator | None:
-    """The MaxPool whose Indices, within their planes, an index holds."""
-    indices = operand_of(operand_of(index, "Mod"), "Reshape")
-    made = None if indices is None else indices.op
-    return made if made is not None and made.type == "MaxPool" and made.outputs[1] is indices else None
 
 
 def _rows_of(index: Variable | None) -> Variable | None:

@@ -158,7 +158,8 @@ def compile(
     Args:
         program: any program.
         outputs: variables to compute. None for the program's own outputs with its forward operators as they were loaded.
-        provider: ``"cpu"`` or ``"cuda"`` for the forms that onnxruntime runs faster there; None for plain ones.
+        provider: ``"cpu"``, ``"cuda"`` or another one (``PROVIDERS``) for the forms that it needs or runs faster;
+            None for plain ones.
         shapes: of inputs, where they are known although the program leaves them open.
         state_as_inputs: whether persistable variables are inputs of the graph instead of initializers.
         updates: with ``state_as_inputs``, whether the new values of all state are outputs.

@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["in_order", "order_for_memory", "order_of_file"]
+__all__ = ["in_order", "order_for_memory", "order_of_file", "order_of_run", "peak_of_run"]
 
 
 def order_for_memory(operators: list[Operator]) -> list[Operator]:
@@ -31,6 +32,49 @@ def order_for_memory(operators: list[Operator]) -> list[Operator]:
     maker = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
     reads = [{maker[v] for v in op.operands() if v in maker} for op in operators]
     return [operators[i] for i in order_of_file(reads, _positions(operators, reads))]
+
+
+def peak_of_run(operators: list[Operator]) -> int | None:
+    """The most bytes of results that live at once when onnxruntime runs a file with operators in this order; outputs live on.
+
+    Memory that operators take inside, as convolutions do, is not counted, nor what is computed in place counted less.
+
+    Returns:
+        None if a result has no known size.
+    """
+    maker = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
+    reads = [{maker[v] for v in op.operands() if v in maker} for op in operators]
+    run = order_of_run(reads)
+    last = {j: i for i in run for j in reads[i]}
+    sizes = []
+    for op in operators:
+        results = [v for v in op.outputs if v is not None]
+        if any(v.static_shape is None for v in results):
+            return None
+        sizes.append(sum(map(bytes_of, results)))
+    alive = peak = 0
+    for i in run:
+        alive += sizes[i]
+        peak = max(peak, alive)
+        alive -= sum(sizes[j] for j in reads[i] if last[j] == i)
+    return peak
+
+
+def order_of_run(reads: Sequence[set[int]]) -> list[int]:
+    """The order in which onnxruntime runs what is in a file, as the head of this module says."""
+    read = set().union(*reads)
+    order: list[int] = []
+    done: set[int] = set()
+    todo = [(i, False) for i in range(len(reads)) if i not in read]
+    while todo:
+        i, is_ready = todo.pop()
+        if is_ready:
+            order.append(i)
+        elif i not in done:
+            done.add(i)
+            todo.append((i, True))
+            todo += [(j, False) for j in sorted(reads[i]) if j not in done]
+    return order
 
 
 def in_order(operators: Sequence[Operator], resolve: Callable[[Variable], Variable]) -> list[Operator]:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["BY_PIXELS", "SWAPPED", "im2col_indices", "im2col_indices_of_image", "operand_of"]
+__all__ = ["BY_PIXELS", "SWAPPED", "im2col_indices", "im2col_indices_of_image", "operand_of", "pool_of"]
 
 SWAPPED = [1, 0, 2, 3]
 """The order of axes that swaps the batch and the channels of images."""
@@ -23,6 +24,14 @@ def operand_of(v: Variable | None, op_type: str, perm: list[int] | None = None) 
     if made is None or made.type != op_type or (perm is not None and made.attr("perm") != perm):
         return None
     return made.inputs[0]
+
+
+def pool_of(index: Variable | None) -> Operator | None:
+    """The MaxPool whose Indices, within their planes, an index holds."""
+    within = operand_of(index, "Mod")
+    indices = operand_of(within, "Reshape") or within
+    made = None if indices is None else indices.op
+    return made if made is not None and made.type == "MaxPool" and made.outputs[1] is indices else None
 
 
 def im2col_indices(dilation: int, stride: int, pad: int, taps: int, positions: int) -> np.ndarray[Any, Any]:

@@ -17,6 +17,9 @@ __all__ = ["PROVIDERS", "lower"]
 PROVIDERS = {
     "cpu": "onnxgrad.core.compile.cpu",
     "cuda": "onnxgrad.core.compile.cuda",
+    "openvino": "onnxgrad.core.compile.openvino",
+    "openvino_bf16": "onnxgrad.core.compile.openvino_bf16",
+    "webgpu": "onnxgrad.core.compile.webgpu",
 }
 """By provider: the module whose ``PASSES`` rewrite a graph, in this order."""
 

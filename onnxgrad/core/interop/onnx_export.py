@@ -51,7 +51,8 @@ def to_onnx(
         program: any program.
         outputs: variables or names to compute; everything they do not need is left out. None for the program's own
             outputs, which keeps its forward operators exactly as they were loaded.
-        lowering: ``"cpu"`` or ``"cuda"`` for the forms that onnxruntime runs faster there; None for plain ones.
+        lowering: ``"cpu"``, ``"cuda"`` or another provider (``PROVIDERS``) for the forms that it needs or runs faster;
+            None for plain ones.
 
     Returns:
         A model that passes ``onnx.checker`` whenever the one it came from did.

@@ -11,6 +11,7 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.compile.order import peak_of_run
 from onnxgrad.core.interop.model_file import bytes_of_array
 from onnxgrad.core.interop.onnx_export import Values, as_variables, save_graph, write_model
 from onnxgrad.core.ir.limits import bytes_needed
@@ -42,12 +43,14 @@ def to_training_step(
         program: a program that ``minimize`` was called on (without it, the model just has no state outputs).
         fetch: what else to return, such as the loss.
         scope: where the present values are; default the program's.
-        lowering: ``"cpu"`` or ``"cuda"`` for the forms that onnxruntime runs faster there; None for plain ones.
+        lowering: ``"cpu"``, ``"cuda"`` or another provider (``PROVIDERS``) for the forms that it needs or runs faster;
+            None for plain ones.
 
     Returns:
         (model, manifest). The manifest lists ``feeds`` and ``fetches`` (name, dtype, shape), ``state`` (input, output, dtype,
         shape, whether a parameter), ``constants`` (inputs that no step changes) and which of these is the
-        ``learning_rate``. It is stored in the model under the metadata key ``onnxgrad.training_step``.
+        ``learning_rate``; ``memory`` has bytes: of ``state`` and constants, and the most of ``results`` that live at once (None
+        where a size is not known). It is stored in the model under the metadata key ``onnxgrad.training_step``.
 
     Example:
         >>> model, manifest = to_training_step(program, [loss])  # doctest: +SKIP
@@ -150,6 +153,10 @@ def describe(graph: Graph, values: Values) -> Manifest:
         ],
         "constants": [_held(v, value) for v, value in values.items() if v not in changed],
         "learning_rate": [v.name for v in values if v.doc == LEARNING_RATE],
+        "memory": {
+            "state": sum(bytes_needed(v.dtype, value.shape) for v, value in values.items()),
+            "results": peak_of_run(graph.operators),
+        },
     }
 
 

@@ -31,13 +31,15 @@ class Buffer:
 
     Attributes:
         origin: the constant of a program that it is a copy of, until something is written over it.
+        memory: whose it is, where the device of the value does not tell.
     """
 
-    __slots__ = ("__weakref__", "_holds", "origin", "value")
+    __slots__ = ("__weakref__", "_holds", "memory", "origin", "value")
 
-    def __init__(self, value: Any, origin: Tensor | None = None) -> None:
+    def __init__(self, value: Any, origin: Tensor | None = None, memory: str = "") -> None:
         self.value = value
         self.origin = origin
+        self.memory = memory
         self._holds = 0
 
     @property

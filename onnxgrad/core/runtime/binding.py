@@ -10,8 +10,12 @@ import numpy as np
 from onnxgrad.core.ir.memory import device_of
 from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.places import CPUPlace, Place
 
 __all__ = ["DoubleBinding", "StateOutput"]
+
+
+_HOST = CPUPlace()
 
 
 class StateOutput(NamedTuple):
@@ -53,7 +57,7 @@ class DoubleBinding:
         outputs: names of all that it returns.
         replaced: the state that it replaces.
         small: fetches, by output, that are copied for the caller and written over in the next run of the same side.
-        device: where state lives, a name and an index.
+        place: where state lives.
     """
 
     def __init__(
@@ -63,10 +67,10 @@ class DoubleBinding:
         outputs: Sequence[str],
         replaced: Sequence[StateOutput],
         small: Sequence[Variable],
-        device: tuple[str, int],
+        place: Place,
     ) -> None:
         self._inputs, self._outputs, self._replaced = inputs, outputs, replaced
-        self._device, self._small = device, small
+        self._place, self._small = place, small
         self._state = {output.output for output in replaced}
         self._sides = [_Side(session.io_binding(), len(inputs)) for _ in range(2)]
 
@@ -106,7 +110,7 @@ class DoubleBinding:
             if spare is None and state.shape is not None:
                 # Allocated within the run it would stand between activations for good: 3 % of a decoder's peak. And what
                 # onnxruntime up to 1.28 allocates is not ours: it gives references to what the binding returns last.
-                spare = Buffer(_room(state.shape, state.dtype, *self._device))
+                spare = Buffer(self._place.room(state.shape, state.dtype), memory=self._place.memory)
             if spare is None:
                 side.written.pop(state.output, None)
             else:
@@ -116,29 +120,26 @@ class DoubleBinding:
         self._bind_small(side, return_numpy)
         for name in self._outputs:
             if name not in side.written and name not in side.small:
-                device = self._device if name in self._state or not return_numpy else ("cpu", 0)
+                device = (self._place.device, self._place.index) if name in self._state or not return_numpy else ("cpu", 0)
                 side.binding.bind_output(name, *device)
                 side.outputs[name] = None
 
     def _fits(self, buffer: Buffer, state: StateOutput) -> bool:
         value = buffer.value
         alike = state.shape is not None and tuple(value.shape()) == state.shape and _element(value) == np.dtype(state.dtype)
-        return alike and device_of(value) == self._device
+        at = (self._place.device, self._place.index)
+        return alike and device_of(value) == at and buffer.memory == self._place.memory
 
     def _own(self, value: Any) -> Any:
         """A copy of what onnxruntime has allocated, where numpy has its type."""
-        import onnxruntime
-
-        if _element(value) is None:
-            return value
-        return onnxruntime.OrtValue.ortvalue_from_numpy(np.array(value.numpy()), *self._device)
+        return value if _element(value) is None else self._place.value(np.array(value.numpy()))
 
     def _bind_small(self, side: _Side, return_numpy: bool) -> None:
         if not return_numpy:
             side.small.clear()
         elif not side.small:
             for v in self._small:
-                side.small[v.name] = _room(v.static_shape or (), v.dtype.numpy, "cpu", 0)
+                side.small[v.name] = _HOST.room(v.static_shape or (), v.dtype.numpy)
                 side.binding.bind_ortvalue_output(v.name, side.small[v.name])
                 side.outputs[v.name] = None
 
@@ -150,7 +151,7 @@ class DoubleBinding:
             fetched, state = dict(fetched), dict(state)
             for name, value in zip(side.outputs, side.binding.get_outputs(), strict=True):
                 if name in self._state:
-                    state.setdefault(name, Buffer(self._own(value)))
+                    state.setdefault(name, Buffer(self._own(value), memory=self._place.memory))
                 else:
                     fetched.setdefault(name, value)
         return fetched, state
@@ -168,9 +169,3 @@ _ELEMENTS = {
         "int16": "int16", "uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64", "bool": "bool",
     }.items()
 }  # fmt: skip
-
-
-def _room(shape: Sequence[int], dtype: Any, device: str, index: int) -> Any:
-    import onnxruntime
-
-    return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), dtype, device, index)

@@ -31,7 +31,7 @@ class Executor:
     Threads that train on scopes of their own run side by side; on one scope, one after another.
 
     Args:
-        place: ``CPUPlace()`` (default) or ``CUDAPlace(i)``.
+        place: ``CPUPlace()`` (default), ``CUDAPlace(i)`` or ``OpenVINOPlace()``.
         threads: threads within an operator; None for onnxruntime's choice. Tiny graphs run fastest on 1.
         cache: folder for graphs as onnxruntime has optimised them, so that the next process starts large programs in a
             fraction of the time. Files of other programs and versions of onnxruntime do no harm. On a CUDAPlace it has no effect.
@@ -70,8 +70,8 @@ class Executor:
         self.place = place_of(place)
         if memory not in (None, "low"):
             raise ArgumentError(f"memory is 'low' or None, not {memory!r}.")
-        if memory is not None and self.place.device != "cpu":
-            raise ArgumentError("memory='low' is for the CPU. Leave it out on a CUDAPlace.")
+        if memory is not None and self.place.lowering != "cpu":
+            raise ArgumentError(f"memory='low' is for the CPU. Leave it out on {self.place!r}.")
         self.threads = threads
         self._sessions = SessionCache(None if cache is None else Path(cache), shapes, precision == "fast", memory is not None)
         self._closed = False
@@ -146,6 +146,8 @@ class Executor:
         else:
             prepared = self._sessions.get(program, fetches, self.place, self.threads, feed)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
+        for name, array in feeds:
+            prepared.place.check(name, array)
         if prepared.rest is not None:
             with scope.lock:
                 fetched, state = self._run_in_parts(prepared, prepared.rest, feeds, scope, return_numpy)
@@ -197,7 +199,7 @@ class Executor:
             others += [(name, small[output]) for name, output in rest.first.replaced]
             for v, name in zip(rest.cut.shared, rest.first.fetch_names, strict=True):
                 values[v] = shared[name] if name in shared else small[name].value
-        buffers = {v.name: self._on_device(scope, v) for v in rest.state}
+        buffers = {v.name: _on_device(scope, v, prepared.place) for v in rest.state}
         application = Application(rest.parts, buffers, values, others, scope, rest.rooms(scope))
         # Up to onnxruntime 1.28 what a binding returns is the binding's.
         application.bindings = bindings
@@ -209,24 +211,26 @@ class Executor:
         bound = prepared.binding(scope)
         bound.swap()
         for index in bound.outdated(scope):
-            bound.read(index, self._on_device(scope, prepared.state[index]))
+            bound.read(index, _on_device(scope, prepared.state[index], prepared.place))
         bound.make_room(scope if prepared.takes_turns else _NO_SCOPE, return_numpy)
         return bound
 
-    def _on_device(self, scope: Scope, v: Variable) -> Buffer:
-        """The value of a state variable in memory of this executor's device."""
-        held = scope.present(v.name)
-        if isinstance(held, Buffer):
-            if device_of(held.value) == (self.place.device, self.place.index):
-                return held
-            held = array_of(held.value)
-        array = held if held is not None else present_value(scope, v)
-        buffer = Buffer(value_of(array, self.place.device, self.place.index), v.value if held is None else None)
-        scope.put(v.name, buffer)
-        return buffer
-
 
 _NO_SCOPE = Scope()
+
+
+def _on_device(scope: Scope, v: Variable, place: Place) -> Buffer:
+    """The value of a state variable in memory of a device."""
+    held = scope.present(v.name)
+    if isinstance(held, Buffer):
+        if device_of(held.value) == (place.device, place.index) and held.memory == place.memory:
+            return held
+        held = array_of(held.value)
+    array = held if held is not None else present_value(scope, v)
+    place.check(v.name, array)
+    buffer = Buffer(place.value(array), v.value if held is None else None, place.memory)
+    scope.put(v.name, buffer)
+    return buffer
 
 
 def _run(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from onnxgrad.core.ir.memory import value_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 
-__all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "is_compiled_with_cuda", "place_named", "place_of"]
+__all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "is_compiled_with_cuda", "place_of"]
 
 
 class Place:
@@ -16,11 +19,43 @@ class Place:
 
     device = "cpu"
     index = 0
+    lowering = "cpu"
+    """The forms of graphs that train there."""
+    leaves: tuple[str, ...] = ()
+    """Operators with which a program is left to the CPU provider as a whole."""
+
+    wants_shapes = False
+    """Whether every shape that is fed had better have a session of its own, for the first few of them."""
+    memory = ""
+    """Whose memory state must lie in, where it is not that of the device."""
     options: tuple[tuple[str, str], ...] = ()
     """Options of the provider, by name."""
 
     def providers(self) -> list[Any]:
         return ["CPUExecutionProvider"]
+
+    def add_to(self, options: Any, threads: int | None, saved: Path | None) -> list[Any] | None:
+        """Let a session run here; returns its providers, or None where the options name them.
+
+        Args:
+            options: SessionOptions of onnxruntime.
+            threads: within an operator; None for the provider's choice.
+            saved: a folder for what is compiled, or None.
+        """
+        return self.providers()
+
+    def room(self, shape: Sequence[int], dtype: Any) -> Any:
+        """An OrtValue without content in the memory that sessions here read in place."""
+        import onnxruntime
+
+        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), dtype, self.device, self.index)
+
+    def value(self, array: Any) -> Any:
+        """An OrtValue with a copy of an array there."""
+        return value_of(array, self.device, self.index)
+
+    def check(self, name: str, array: Any) -> None:
+        """Refuse a value of an input that this device would compute wrong with."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Place) and self._key() == other._key()
@@ -64,7 +99,7 @@ class CUDAPlace(Place):
         Place(cuda:1)
     """
 
-    device = "cuda"
+    device = lowering = "cuda"
 
     def __init__(self, index: int = 0, **options: Any) -> None:
         if not isinstance(index, int):
@@ -124,23 +159,9 @@ is_compiled_with_cuda = cuda_is_available
 """Its name in Paddle."""
 
 
-def place_named(name: str) -> Place:
-    """The place of a name such as ``cpu``, ``cuda`` or ``cuda:1``.
-
-    Raises:
-        ArgumentError: if it is another.
-    """
-    device, _, index = name.partition(":")
-    if name == "cpu":
-        return CPUPlace()
-    if device == "cuda" and (index.isdigit() or name == "cuda"):
-        return CUDAPlace(int(index or 0))
-    raise ArgumentError(f"a device is cpu, cuda or cuda:NUMBER, not {name!r}.")
-
-
 def place_of(place: Place | None) -> Place:
     if place is None:
         return CPUPlace()
     if not isinstance(place, Place):
-        raise ArgumentTypeError(f"a place is CPUPlace() or CUDAPlace(i), not {type(place).__name__}.")
+        raise ArgumentTypeError(f"a place is CPUPlace(), CUDAPlace(i) or OpenVINOPlace(), not {type(place).__name__}.")
     return place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
 from functools import partial
 from math import prod
@@ -26,7 +27,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.application import Rooms, make_parts
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
 from onnxgrad.core.runtime.denormals import OPTION, FloatingPointMode, can_flush
-from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.saved import open_session
 from onnxgrad.core.runtime.unsafe import unsafe_passes
 from onnxgrad.errors import ExecutionError, ProviderError
@@ -60,6 +61,7 @@ class Prepared:
         fetch_names: the output of each fetch.
         takes_turns: whether it is a training step, which reads state and replaces it.
         flushes: whether denormal numbers are zero in it.
+        place: where it runs, which a program may be left to by another.
         reused: outputs whose memory the next run but one writes over.
         rest: what applies the gradients, which are its last fetches, if it does not.
     """
@@ -82,7 +84,7 @@ class Prepared:
         self._small = [v for name, v in fetched.items() if 0 < _size(v) < _LARGE and name not in state_names]
         self.reused = {v.name for v in self._small} if self.takes_turns else set()
         self._outputs = [output.name for output in session.get_outputs()] if session is not None else []
-        self._device = (place.device, place.index)
+        self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
 
     def binding(self, scope: Scope) -> DoubleBinding:
@@ -90,7 +92,7 @@ class Prepared:
         found = self._bindings.get(scope) if self.takes_turns else None
         if found is None:
             names, small = [v.name for v in self.state], self._small if self.takes_turns else ()
-            found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self._device)
+            found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place)
             if self.takes_turns:
                 self._bindings[scope] = found
         return found
@@ -122,8 +124,11 @@ def prepare(
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
         ProviderError: if the device's provider is not installed or does not start.
     """
-    has_forms = (program.opset_version() or 1) >= OLDEST_WITH_RULES and (place.device != "cpu" or program.updates)
-    provider = place.device if has_forms else None
+    is_recent = (program.opset_version() or 1) >= OLDEST_WITH_RULES
+    if place.leaves and not (is_recent and program.inputs):
+        place = CPUPlace()
+    has_forms = is_recent and (place.lowering != "cpu" or program.updates)
+    provider = place.lowering if has_forms else None
     if rest is None:
         graph = compile(program, fetches, provider, dict(shapes), state_as_inputs=True, ordered=True, fast=fast)
     else:
@@ -132,8 +137,20 @@ def prepare(
         graph = compile(program, outputs, provider, dict(shapes), state_as_inputs=True, updates=False, ordered=True, fast=fast)
         computed = {graph.of(v) for v in rest.cut.others}
         graph.updates = {v: new for v, new in graph.updates.items() if new in computed}
-    session = _open(graph, place, threads, saved, stops_spinning=bool(shapes)) if graph.outputs else None
-    return Prepared(session, graph, fetches, place, rest)
+    left = next((op for op in graph.operators if op.type in place.leaves), None)
+    if left is not None:
+        said = f"{place!r} leaves programs with {left.type} to onnxruntime's CPU provider, where this one runs as a whole."
+    else:
+        try:
+            session = _open(graph, place, threads, saved, stops_spinning=bool(shapes)) if graph.outputs else None
+            return Prepared(session, graph, fetches, place, rest)
+        except ExecutionError as error:
+            if not place.wants_shapes or all(v.static_shape is not None for v in graph.inputs):
+                raise
+            said = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
+    if program.updates:
+        warnings.warn(said, stacklevel=2)
+    return prepare(program, fetches, CPUPlace(), threads, saved, shapes, fast)
 
 
 class CutStep:
@@ -144,11 +161,13 @@ class CutStep:
         first = [*cut.shared, *cut.small]
         self.first: Prepared | None = None
         if first:
-            graph = compile(program, first, place.device, given=cut.gradients, state_as_inputs=True, updates=False, ordered=True)
+            graph = compile(program, first, place.lowering, given=cut.gradients, state_as_inputs=True, updates=False, ordered=True)
             self.first = Prepared(_open(graph, place, threads, None, stops_spinning=False), graph, cut.shared, place)
             self.first.flushes = True
             self.read = {graph.name(v): v for v in cut.gradients}
-        self.parts = make_parts(program, cut, place.device, threads or os.cpu_count() or 1, partial(_open_message, place, threads))
+        self.parts = make_parts(
+            program, cut, place.lowering, threads or os.cpu_count() or 1, partial(_open_message, place, threads)
+        )
         variables = program.global_block().vars
         names = dict.fromkeys(name for part in self.parts for _, name in [*part.state, *part.replaces])
         self.state = [variables[name] for name in names]
@@ -176,8 +195,8 @@ def _open_message(place: Place, threads: int | None, message: ModelProto, keeps_
 def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, stops_spinning: bool) -> Any:
     import onnxruntime
 
-    providers = place.providers()
     options = onnxruntime.SessionOptions()
+    providers = place.add_to(options, threads, saved)
     options.log_severity_level = _QUIET
     if _trains(graph):
         # Measured: with the memory pattern on, a training step holds its first arena and the planned block, a third more.
@@ -206,11 +225,11 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
         # The option would change the mode of this thread for good.
         with FloatingPointMode(flushes=False):
             unsafe = unsafe_passes(graph.operators)
-            if saved is not None and place.device == "cpu":
+            if saved is not None and providers is not None and place.lowering == "cpu":
                 return open_session(message, options, providers, saved, unsafe)
             session = onnxruntime.InferenceSession(message, options, providers=providers, disabled_optimizers=unsafe)
     except Exception as error:
-        raise ExecutionError(refusal(graph, place.device, error)) from error
+        raise ExecutionError(refusal(graph, place.lowering, error)) from error
     if place.device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
         raise ProviderError(
             "onnxruntime could not start CUDA and would silently compute on the CPU. "
@@ -248,7 +267,7 @@ class _Sessions:
         self.version = program.version
         self.prepared: dict[Any, Prepared] = {}
         self.cuts: dict[tuple[Place, int | None], CutStep | None] = {}
-        self.dynamic = _dynamic_inputs(program) if place.device == "cpu" and program.updates else []
+        self.dynamic = _dynamic_inputs(program, place)
         """Inputs whose shapes make a training step faster when they are known."""
 
     def shapes_of(self, feed: dict[str, Any]) -> Shapes:
@@ -262,10 +281,13 @@ class _Sessions:
         return tuple(found)
 
 
-def _dynamic_inputs(program: Program) -> list[Variable]:
-    """Inputs with unknown dimensions, if the program convolves images whose number is unknown."""
-    convolves = any(op.type == "Conv" and not op.domain and _has_unknown_batch(op.inputs[0]) for op in program.global_block().ops)
-    return [v for v in program.inputs if v.dims is not None and v.static_shape is None] if convolves else []
+def _dynamic_inputs(program: Program, place: Place) -> list[Variable]:
+    """Inputs with unknown dimensions, where the place wants to know them, or the program trains on an unknown number of images."""
+    wanted = place.wants_shapes
+    if not wanted and place.lowering == "cpu" and program.updates:
+        ops = program.global_block().ops
+        wanted = any(op.type == "Conv" and not op.domain and _has_unknown_batch(op.inputs[0]) for op in ops)
+    return [v for v in program.inputs if v.dims is not None and v.static_shape is None] if wanted else []
 
 
 def _has_unknown_batch(v: Variable | None) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.core.compile import compile
-from onnxgrad.core.compile.order import order_for_memory
+from onnxgrad.core.compile.order import order_for_memory, order_of_run, peak_of_run
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.operator import Role
 
@@ -33,10 +33,12 @@ def chain(optimizer=None, clip=None):
     return compile(loss.block.program, fetches, state_as_inputs=True)
 
 
-def names_in_running_order(graph, tmp_path):
+def names_in_running_order(graph, tmp_path, optimises=True):
     """Names of the nodes in the order in which onnxruntime starts them"""
     options = onnxruntime.SessionOptions()
     options.enable_profiling, options.profile_file_prefix, options.log_severity_level = True, str(tmp_path / "run"), 3
+    if not optimises:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(write_model(graph).SerializeToString(), options, providers=["CPUExecutionProvider"])
     session.run(None, {v.name: np.zeros([d if isinstance(d, int) else 1 for d in v.dims], v.dtype.numpy) for v in graph.inputs})
     with open(session.end_profiling()) as file:
@@ -77,3 +79,24 @@ def test_graphs_without_a_backward_pass_keep_their_order():
     graph = chain()
     forward = [op for op in graph.operators if op.role is Role.FORWARD]
     assert order_for_memory(forward) is forward
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_order_of_a_run_is_known(case, tmp_path):
+    graph = chain(*CASES[case])
+    graph.operators = order_for_memory(graph.operators)
+    maker = {v: i for i, op in enumerate(graph.operators) for v in op.outputs if v is not None}
+    reads = [{maker[v] for v in op.operands() if v in maker} for op in graph.operators]
+    names = [op.name or f"{op.type}_{i}" for i, op in enumerate(graph.operators)]
+    assert [names[i] for i in order_of_run(reads)] == names_in_running_order(graph, tmp_path, optimises=False)
+
+
+def test_the_peak_counts_what_is_alive():
+    x = static.data("x", [10])
+    a = paddle.tanh(x)
+    b = paddle.tanh(a)
+    c = paddle.tanh(b) + a
+    graph = compile(x.block.program, [c])
+    assert peak_of_run(graph.operators) == 3 * 40
+    y = paddle.tanh(static.data("y", [None, 2]))
+    assert peak_of_run(compile(y.block.program, [y]).operators) is None

@@ -1,0 +1,153 @@
+"""OpenVINO's execution provider beside stock onnxruntime: the package onnxruntime-ep-openvino, a plug-in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.compile.openvino import CONTROL_FLOW, LIMIT, SAMPLERS
+from onnxgrad.core.ir.memory import is_plain
+from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
+from onnxgrad.errors import ArgumentError, FeedError, ProviderError
+
+__all__ = ["OpenVINOPlace", "place_named"]
+
+_NAME = "OpenVINOExecutionProvider"
+_PRECISIONS = ("f32", "bf16")
+_LOCK = Lock()
+
+
+class OpenVINOPlace(Place):
+    """A device of OpenVINO: the whole training step runs there as one node of onnxruntime.
+
+    State and feeds lie in main memory and are read in place. With ``"bf16"`` matrix products and convolutions compute in
+    bfloat16 on processors that have it (AMX, AVX-512-BF16); weights and optimizer state stay float32. A program with
+    control flow (Scan, Loop, If), or without anything to train, runs on onnxruntime's own CPU provider instead.
+
+    Args:
+        precision: ``"f32"`` or ``"bf16"``.
+        device: by OpenVINO's name; ``"CPU"`` is what is tested.
+
+    Raises:
+        ArgumentError: if there is no such precision.
+        ProviderError: if the package or the device is missing, or the processor has no bfloat16.
+
+    Example:
+        >>> executor = static.Executor(OpenVINOPlace("bf16"))  # doctest: +SKIP
+    """
+
+    memory = "openvino"
+    wants_shapes = True
+    leaves = (*CONTROL_FLOW, *SAMPLERS)
+
+    def __init__(self, precision: str = "f32", device: str = "CPU") -> None:
+        if precision not in _PRECISIONS:
+            raise ArgumentError(f"precision is one of {', '.join(map(repr, _PRECISIONS))}, not {precision!r}.")
+        self.precision, self.unit = precision, device
+        self.lowering = "openvino" if precision == "f32" else "openvino_bf16"
+        found = _device(device)
+        if precision == "bf16" and "BF16" not in found.ep_metadata.get("OPTIMIZATION_CAPABILITIES", "").split():
+            name = found.ep_metadata.get("FULL_DEVICE_NAME", device)
+            raise ProviderError(f"{name} has no bfloat16 (AMX or AVX-512-BF16). Use OpenVINOPlace('f32').")
+
+    def _key(self) -> tuple[Any, ...]:
+        return ("openvino", self.unit, self.precision)
+
+    def add_to(self, options: Any, threads: int | None, saved: Path | None) -> None:
+        settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": self.precision, "NUM_STREAMS": "1", "PERFORMANCE_HINT": "LATENCY"}
+        if threads is not None:
+            settings["INFERENCE_NUM_THREADS"] = threads
+        if saved is not None:
+            settings["CACHE_DIR"] = str(saved)
+        options.add_provider_for_devices([_device(self.unit)], {"load_config": json.dumps({self.unit: settings})})
+
+    def room(self, shape: Sequence[int], dtype: Any) -> Any:
+        import onnxruntime
+
+        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), dtype, memory_info=_memory(_device(self.unit)))
+
+    def value(self, array: Any) -> Any:
+        if not is_plain(array):
+            raise ProviderError(f"OpenVINOPlace takes no state in {array.dtype}. Use float32, or CPUPlace().")
+        found = self.room(array.shape, array.dtype.type)
+        found.update_inplace(np.ascontiguousarray(array).reshape(array.shape))
+        return found
+
+    def check(self, name: str, array: Any) -> None:
+        """Refuse integers of 64 bits that do not fit 32.
+
+        Raises:
+            FeedError: naming the input.
+        """
+        if isinstance(array, np.ndarray) and array.dtype.kind in "iu" and array.dtype.itemsize > 4 and array.size:
+            if int(array.max()) >= LIMIT or int(array.min()) < -LIMIT:
+                raise FeedError(f"OpenVINO computes integers in 32 bits, and {name!r} holds {array.max()}. Use CPUPlace().")
+
+    def __repr__(self) -> str:
+        return f"Place(openvino:{self.unit}, {self.precision})"
+
+
+def place_named(name: str, precision: str = "f32") -> Place:
+    """The place of a name such as ``cpu``, ``cuda``, ``cuda:1`` or ``openvino``.
+
+    Args:
+        precision: of products, for OpenVINO.
+
+    Raises:
+        ArgumentError: if it is another.
+    """
+    device, _, index = name.partition(":")
+    if name == "cpu":
+        return CPUPlace()
+    if name == "openvino":
+        return OpenVINOPlace(precision)
+    if device == "cuda" and (index.isdigit() or name == "cuda"):
+        return CUDAPlace(int(index or 0))
+    raise ArgumentError(f"a device is cpu, cuda, cuda:NUMBER or openvino, not {name!r}.")
+
+
+def _device(name: str) -> Any:
+    """The device of OpenVINO by its name; registers the plug-in first.
+
+    Raises:
+        ProviderError: if there is none.
+    """
+    import onnxruntime
+
+    with _LOCK:
+        found = _devices(onnxruntime)
+        if not found:
+            try:
+                plugin = import_module("onnxruntime_ep_openvino")
+            except ImportError as error:
+                raise ProviderError(
+                    "OpenVINO's provider is not installed. Install it by pip install 'onnxgrad[openvino]', or use CPUPlace()."
+                ) from error
+            try:
+                onnxruntime.register_execution_provider_library(_NAME, plugin.get_library_path())
+            except Exception as error:
+                raise ProviderError(
+                    f"onnxruntime {onnxruntime.__version__} does not load OpenVINO's provider: {error}. Install a newer one."
+                ) from error
+            found = _devices(onnxruntime)
+    if name not in found:
+        raise ProviderError(f"OpenVINO has no device {name!r} here; it has {', '.join(sorted(found)) or 'none'}.")
+    return found[name]
+
+
+def _memory(device: Any) -> Any:
+    """Memory that sessions on a device read in place; of an OrtValue in other memory they read a copy, made when it is bound."""
+    import onnxruntime
+
+    return device.memory_info(onnxruntime.OrtDeviceMemoryType.HOST_ACCESSIBLE)
+
+
+def _devices(onnxruntime: Any) -> dict[str, Any]:
+    devices: list[Any] = getattr(onnxruntime, "get_ep_devices", list)()
+    return {d.ep_metadata.get("ov_device", ""): d for d in devices if d.ep_name == _NAME}
