@@ -14,7 +14,10 @@ def show(name: str, result: dict[str, Any]) -> None:
     for system, found in result["systems"].items():
         spread = f"{found['low']:5.2f} .. {found['middle']:5.2f} .. {found['high']:5.2f}"
         share = "  " if found["share"] is None else f"{100 * found['share']:5.1f} %"
-        line = f"    {system:<20} {found['ratio']:6.2f}   {spread}   {found['fastest']:6.2f} {found['memory']:7.0f} MB {share}"
+        start = "       " if found["start"] is None else f"{found['start']:7.1f}"
+        line = (
+            f"    {system:<20} {found['ratio']:6.2f}   {spread}   {found['fastest']:6.2f} {start} {found['memory']:7.0f} MB {share}"
+        )
         print(line.rstrip())
     for system, reason in result["failed"].items():
         print(f"    {system:<20} left out: {reason}")

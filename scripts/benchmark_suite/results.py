@@ -16,7 +16,7 @@ def distance(losses: list[float], expected: list[float]) -> float:
 
 
 def results(workers: list[Worker], workload: Workload, peak: float) -> dict[str, dict[str, float | None]]:
-    """Ratios, memory and share of the peak, by system."""
+    """Ratios, the time until the first step is done, memory and share of the peak, by system."""
     of_start = workload.measures_start
     base = next((w for w in workers if w.system == ("torch.compile" if of_start else "torch")), next(iter(workers), None))
     found: dict[str, dict[str, float | None]] = {}
@@ -34,7 +34,7 @@ def results(workers: list[Worker], workload: Workload, peak: float) -> dict[str,
             "middle": statistics.median(rounds),
             "high": max(rounds),
             "fastest": fastest,
-            "start": w.start / base.start,
+            "start": None if of_start else w.start / statistics.median(chain(*theirs)),
             "memory": w.memory,
             "share": rate(w.seconds, counted) / peak if peak and not of_start else None,
         }
