@@ -110,5 +110,7 @@ def test_the_graph_shares_nothing_with_the_program():
 
 def test_an_unknown_provider_is_named():
     main, loss = trained(norm_dropout, None)
-    with pytest.raises(paddle.errors.ArgumentError, match="'cpu', 'cuda' or None, not 'tpu'"):
+    with pytest.raises(
+        paddle.errors.ArgumentError, match="'cpu', 'cuda', 'openvino', 'openvino_bf16', 'webgpu' or None, not 'tpu'"
+    ):
         compile(main, [loss], "tpu")

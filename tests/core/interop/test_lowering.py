@@ -72,9 +72,14 @@ def test_files_of_a_step(trained, tmp_path):
     lowered = paddle.save_training_step(loss.block.program, tmp_path / "lowered", [loss], lowering="cpu")
     check(onnx.load(tmp_path / "plain.onnx"), onnx.load(tmp_path / "lowered.onnx"), "cpu")
     assert (tmp_path / "plain.bin").read_bytes() == (tmp_path / "lowered.bin").read_bytes()
-    assert {k: v for k, v in plain.items() if k not in ("model", "values")} == {
-        k: v for k, v in lowered.items() if k not in ("model", "values")
-    }
+    plain, lowered = ({k: v for k, v in m.items() if k not in ("model", "values")} for m in (plain, lowered))
+    assert without_memory(plain) == without_memory(lowered)
+
+
+def without_memory(manifest):
+    """The forms of a provider take other memory, and nothing else that a manifest says differs"""
+    parts = {k: without_memory(v) if isinstance(v, dict) else v for k, v in manifest.items()}
+    return {k: v for k, v in parts.items() if k != "memory"}
 
 
 @pytest.mark.parametrize("provider", REWRITTEN)
@@ -83,7 +88,7 @@ def test_two_models_of_a_step(trained, provider, tmp_path):
     plain = paddle.to_split_training_step(loss.block.program, [loss], batch_norm="local")
     lowered = paddle.to_split_training_step(loss.block.program, [loss], lowering=provider, batch_norm="local")
     check(plain[0], lowered[0], provider)
-    assert names(plain[1]) == names(lowered[1]) and plain[2] == lowered[2]
+    assert names(plain[1]) == names(lowered[1]) and without_memory(plain[2]) == without_memory(lowered[2])
     values = [onnxruntime.InferenceSession(m.SerializeToString()).run(None, FEED) for m in (plain[0], lowered[0])]
     for a, b in zip(*values, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-5)
@@ -120,7 +125,7 @@ def test_a_lowering_that_there_is_not(trained, name):
     program = loss.block.program
     split = partial(paddle.to_split_training_step, batch_norm="local")
     for write in (paddle.to_training_step, split, paddle.to_onnx):
-        with pytest.raises(ArgumentError, match="'cpu', 'cuda' or None"):
+        with pytest.raises(ArgumentError, match="'cpu', 'cuda', 'openvino', 'openvino_bf16', 'webgpu' or None"):
             write(program, [loss], lowering=name)
 
 
