@@ -31,6 +31,7 @@ FLOORS = """
     regularizer  nn  utils
     static
     amp  fluid  incubate
+    distributed
     func
     training
     testing  compat
