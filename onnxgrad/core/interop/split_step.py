@@ -29,7 +29,7 @@ from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["save_split_training_step", "to_split_training_step"]
+__all__ = ["check_batch_norm", "save_split_training_step", "to_split_training_step"]
 
 
 def to_split_training_step(
@@ -134,7 +134,7 @@ def _split(
     applied = [new for new in program.updates.values() if is_applied(new)]
     if not applied:
         raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
-    _check_batch_norm(program, batch_norm)
+    check_batch_norm(program, batch_norm)
     share = _share(program, fetched, loss, weight)
     between_models = exchanged(program, applied)
     forward = [new for new in program.updates.values() if not is_applied(new)]
@@ -158,7 +158,7 @@ def _split(
     return first, second, PresentValues([*first.inputs, *second.inputs], held), manifest
 
 
-def _check_batch_norm(program: Program, chosen: str | None) -> None:
+def check_batch_norm(program: Program, chosen: str | None) -> None:
     """Refuse to cut a step whose BatchNormalization sees the whole batch, unless it is said that it need not."""
     if chosen not in (None, "local"):
         raise ArgumentError(f"batch_norm is 'local' or None here, not {chosen!r}.")
