@@ -46,6 +46,10 @@ class MpiTransport:
     def barrier(self) -> None:
         self.communicator.Barrier()
 
+    def abort(self, code: int) -> None:
+        """End all ranks."""
+        self._mpi.COMM_WORLD.Abort(code)
+
     def _half(self, op: str, dtype: np.dtype[Any]) -> Any:
         """The operation on 16-bit numbers, which MPI has no type for."""
         if (op, dtype) not in self._operations:

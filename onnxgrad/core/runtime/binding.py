@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +58,7 @@ class DoubleBinding:
         replaced: the state that it replaces.
         small: fetches, by output, that are copied for the caller and written over in the next run of the same side.
         place: where state lives.
+        slots: outputs that are computed into memory of somebody else.
     """
 
     def __init__(
@@ -68,9 +69,10 @@ class DoubleBinding:
         replaced: Sequence[StateOutput],
         small: Sequence[Variable],
         place: Place,
+        slots: Mapping[str, Any] | None = None,
     ) -> None:
         self._inputs, self._outputs, self._replaced = inputs, outputs, replaced
-        self._place, self._small = place, small
+        self._place, self._small, self._slots = place, small, slots or {}
         self._state = {output.output for output in replaced}
         self._sides = [_Side(session.io_binding(), len(inputs)) for _ in range(2)]
 
@@ -118,8 +120,11 @@ class DoubleBinding:
                 side.written[state.output] = spare
                 side.outputs[state.output] = None
         self._bind_small(side, return_numpy)
+        for name, value in self._slots.items():
+            side.binding.bind_ortvalue_output(name, value)
+            side.outputs[name] = None
         for name in self._outputs:
-            if name not in side.written and name not in side.small:
+            if name not in side.written and name not in side.small and name not in self._slots:
                 device = (self._place.device, self._place.index) if name in self._state or not return_numpy else ("cpu", 0)
                 side.binding.bind_output(name, *device)
                 side.outputs[name] = None
@@ -146,7 +151,7 @@ class DoubleBinding:
     def results(self) -> tuple[dict[str, Any], dict[str, Buffer]]:
         """After the run: fetches that are no state by output, and the new state by output."""
         side = self._sides[0]
-        fetched, state = side.small, side.written
+        fetched, state = {**side.small, **self._slots} if self._slots else side.small, side.written
         if len(fetched) + len(state) < len(self._outputs):
             fetched, state = dict(fetched), dict(state)
             for name, value in zip(side.outputs, side.binding.get_outputs(), strict=True):

@@ -27,10 +27,11 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.application import Rooms, make_parts
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
 from onnxgrad.core.runtime.denormals import OPTION, FloatingPointMode, can_flush
+from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.saved import open_session
 from onnxgrad.core.runtime.unsafe import unsafe_passes
-from onnxgrad.errors import ExecutionError, ProviderError
+from onnxgrad.errors import ArgumentError, ExecutionError, ProviderError
 
 __all__ = ["CutStep", "Prepared", "SessionCache", "prepare"]
 
@@ -58,11 +59,12 @@ class Prepared:
         feeds: inputs that are fed.
         state: names and variables of the inputs that a scope holds.
         replaces, replaced: the state that a run gives new values; names and outputs of it.
-        fetch_names: the output of each fetch.
+        fetch_names, names: the output of each fetch, in order and by variable.
         takes_turns: whether it is a training step, which reads state and replaces it.
         flushes: whether denormal numbers are zero in it.
         place: where it runs, which a program may be left to by another.
         reused: outputs whose memory the next run but one writes over.
+        slots: outputs that are computed into memory of the program's exchange.
         rest: what applies the gradients, which are its last fetches, if it does not.
     """
 
@@ -72,6 +74,7 @@ class Prepared:
         self.feeds = [v for v in graph.inputs if not v.persistable]
         self.state = [v for v in graph.inputs if v.persistable]
         self.fetch_names = [graph.name(v) for v in fetches]
+        self.names = dict(zip(fetches, self.fetch_names, strict=True))
         self.replaces = [
             StateOutput(v.name, new.name, v.static_shape if v.dtype.name in _PLAIN else None, v.dtype.numpy)
             for v, new in graph.updates.items()
@@ -81,8 +84,15 @@ class Prepared:
         self.flushes = _trains(graph)
         state_names = {output.output for output in self.replaces}
         fetched = {graph.name(v): graph.of(v) for v in fetches}
-        self._small = [v for name, v in fetched.items() if 0 < _size(v) < _LARGE and name not in state_names]
-        self.reused = {v.name for v in self._small} if self.takes_turns else set()
+        self.slots: dict[str, Any] = {}
+        if rest is not None and rest.exchange is not None:
+            slots = rest.exchange.slots(rest.cut.gradients)
+            self.slots = {graph.name(v): slots[v] for v in reversed(rest.cut.gradients)}
+            if state_names & self.slots.keys():
+                raise ArgumentError(f"{min(state_names & self.slots.keys())} is a gradient and new state at once, which ranks cannot share.")
+        small = (v for name, v in fetched.items() if 0 < _size(v) < _LARGE and name not in state_names)
+        self._small = [v for v in small if v.name not in self.slots]
+        self.reused = {v.name for v in self._small} | self.slots.keys() if self.takes_turns else set(self.slots)
         self._outputs = [output.name for output in session.get_outputs()] if session is not None else []
         self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
@@ -92,7 +102,7 @@ class Prepared:
         found = self._bindings.get(scope) if self.takes_turns else None
         if found is None:
             names, small = [v.name for v in self.state], self._small if self.takes_turns else ()
-            found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place)
+            found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, self.slots)
             if self.takes_turns:
                 self._bindings[scope] = found
         return found
@@ -158,6 +168,7 @@ class CutStep:
 
     def __init__(self, program: Program, cut: Cut, place: Place, threads: int | None) -> None:
         self.cut = cut
+        self.exchange: Exchange | None = program.exchange
         first = [*cut.shared, *cut.small]
         self.first: Prepared | None = None
         if first:
@@ -260,11 +271,20 @@ def _trains(graph: Graph) -> bool:
     return bool(graph.updates) or any(op.role is Role.BACKWARD for op in graph.operators)
 
 
+def _check_exchange(cut: Cut | None, place: Place) -> None:
+    """Raise ArgumentError unless gradients can be exchanged before they are applied."""
+    if place.lowering != "cpu":
+        raise ArgumentError(f"ranks exchange gradients in main memory. Train on a CPUPlace(), not {place!r}.")
+    if cut is None:
+        raise ArgumentError("the optimizer of this program reads what is fed, so its step cannot be cut. Compute that in the program.")
+
+
 class _Sessions:
     """The sessions of one version of a program."""
 
     def __init__(self, program: Program, place: Place) -> None:
         self.version = program.version
+        self.exchange = program.exchange
         self.prepared: dict[Any, Prepared] = {}
         self.cuts: dict[tuple[Place, int | None], CutStep | None] = {}
         self.dynamic = _dynamic_inputs(program, place)
@@ -309,7 +329,7 @@ class SessionCache:
         """The session for these fetches; for the first few shapes of the feed one each, where that makes it faster."""
         with self._lock:
             sessions = self._by_program.get(program)
-            if sessions is None or sessions.version != program.version:
+            if sessions is None or sessions.version != program.version or sessions.exchange is not program.exchange:
                 sessions = self._by_program[program] = _Sessions(program, place)
             key = (tuple(map(id, fetches)), place)
             shapes = sessions.shapes_of(feed) if self.shapes else ()
@@ -318,7 +338,8 @@ class SessionCache:
                 shapes = shapes if own < self.shapes else ()
             found = sessions.prepared.get((key, shapes))
             if found is None:
-                rest = self._rest(sessions, program, place, threads) if self.cuts and program.updates else None
+                is_cut = program.updates and (self.cuts or program.exchange is not None)
+                rest = self._rest(sessions, program, place, threads) if is_cut else None
                 found = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, rest)
                 sessions.prepared[key, shapes] = found
             return found
@@ -326,7 +347,9 @@ class SessionCache:
     def _rest(self, sessions: _Sessions, program: Program, place: Place, threads: int | None) -> CutStep | None:
         key = (place, threads)
         if key not in sessions.cuts:
-            cut = cut_step(program)
+            cut = cut_step(program, small=program.exchange is not None)
+            if program.exchange is not None:
+                _check_exchange(cut, place)
             sessions.cuts[key] = None if cut is None else CutStep(program, cut, place, threads)
         return sessions.cuts[key]
 
