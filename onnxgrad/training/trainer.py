@@ -13,7 +13,6 @@ import numpy as np
 from onnxgrad import state
 from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.interop.onnx_import import from_onnx
-from onnxgrad.core.interop.training_step import save_training_step, to_training_step
 from onnxgrad.core.ir.defaults import program_guard
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven
@@ -24,7 +23,7 @@ from onnxgrad.errors import ArgumentError, DataError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
-from onnxgrad.training.accumulation import accumulating, joined
+from onnxgrad.training.accumulation import accumulating
 from onnxgrad.training.adapters import save_adapters
 from onnxgrad.training.batch_norm import prepare_batch_norm
 from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
@@ -46,6 +45,7 @@ from onnxgrad.training.quantization import prepare_quantized
 from onnxgrad.training.run import Interrupt, Means, Plan, Row, judged, out_of_patience
 from onnxgrad.training.schedules import Planned, planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
+from onnxgrad.training.steps import TrainingSteps
 from onnxgrad.training.tensor_file import damaged, read_tensors
 from onnxgrad.training.ties import find_ties
 
@@ -55,7 +55,7 @@ Loss: TypeAlias = "str | Callable[..., Variable] | Term | Sequence[Term]"
 Callback: TypeAlias = "Callable[[Trainer, Row], Any]"
 
 
-class Trainer:
+class Trainer(TrainingSteps):
     """Trains a model with stock onnxruntime.
 
     Args:
@@ -494,30 +494,6 @@ class Trainer:
         """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
         with self._averaged():
             save_adapters(self.inference, path)
-
-    def to_training_step(self, lowering: str | None = None) -> tuple[Any, dict[str, Any]]:
-        """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
-
-        Its fetches are the loss and the outputs that the loss reads. With gradient accumulation the step counts the
-        micro-batches and updates the weights at every last one.
-
-        Args:
-            lowering: "cpu" or "cuda" for the forms that run faster there; None for the plain ones.
-        """
-        return to_training_step(self._step(), [v.name for v in (self.loss, *self.outputs)], lowering=lowering)
-
-    def save_training_step(self, path: str | Path, lowering: str | None = None) -> dict[str, Any]:
-        """The same as three files and the manifest that describes them: see ``onnxgrad.save_training_step``.
-
-        Raises:
-            OSError: if a file cannot be written.
-        """
-        return save_training_step(self._step(), path, [v.name for v in (self.loss, *self.outputs)], lowering=lowering)
-
-    def _step(self) -> Program:
-        if self.update is None:
-            return self.program
-        return joined(self.program, self.update, self.accumulate, self.step_number % self.accumulate)
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 

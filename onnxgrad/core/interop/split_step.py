@@ -36,6 +36,7 @@ __all__ = [
     "Accumulated",
     "Split",
     "check_batch_norm",
+    "files_of",
     "save_split",
     "save_split_training_step",
     "split_step",
@@ -142,6 +143,12 @@ def save_split(found: Split, path: str | Path) -> Manifest:
     return manifest
 
 
+def files_of(manifest: Manifest) -> list[str]:
+    """The files that a split step was written to, but for the manifest itself."""
+    first = manifest["gradients"]
+    return [*(part["model"] for part in first.get("stages", [first])), manifest["apply"]["model"], manifest["values"]]
+
+
 class Accumulated(NamedTuple):
     """Gradients that are added up before they are applied.
 
@@ -216,10 +223,10 @@ def split_step(
     inner = {first.name(v) for v in (*cut.between, *weights)} - {first.name(v) for v in fetched}
     described["fetches"] = [entry for entry in described["fetches"] if entry["name"] not in inner]
     sums = set() if accumulated is None else {total.name for total, _ in accumulated.sums}
+    running = {v.name for v, new in program.updates.items() if not is_applied(new)}
     for entry in described["state"]:
-        entry["statistic"] = entry["dtype"].startswith(("float", "bfloat")) and entry["name"] not in sums
+        entry["statistic"] = entry["dtype"].startswith(("float", "bfloat")) and entry["name"] in running
     applied = describe(second, PresentValues(second.inputs, held))
-    running = {new.name for v, new in program.updates.items() if not is_applied(new)}
     statistics = {v.name for op in program.global_block().ops if _by_batch(op) for v in op.inputs[3:5] if v is not None} - running
     for entry in applied["state"]:
         entry["statistic"] = entry["name"] in statistics
@@ -265,7 +272,7 @@ def _cut(program: Program, twins: dict[Variable, Variable], accumulated: Accumul
     own, added = set(sums), set(entering)
     kept = [new for v, new in updates.items() if v not in own]
     applied = [new for v, new in accumulated.apply.updates.items() if v not in added]
-    owners = {new: total.name.removesuffix("@ACCUMULATED") for new, total in zip(between, sums, strict=True)}
+    owners = {new: total.name.rpartition("@")[0] for new, total in zip(between, sums, strict=True)}
     return _Cut(accumulated.apply, between, entering, kept, applied, owners)
 
 
