@@ -34,6 +34,7 @@ from onnxgrad.errors import ArgumentError
 
 __all__ = [
     "Accumulated",
+    "Fetch",
     "Split",
     "check_batch_norm",
     "files_of",
@@ -240,6 +241,7 @@ def split_step(
         "exchange": [_exchanged(program, first, v, _parameter_of(cut, v), synchronised) for v in cut.between],
         "reduction": "sum" if staged else share.reduction,
         "weight": None if share.weight is None else first.name(share.weight),
+        "loss": next((first.name(v) for v in fetched if v is known), None),
         "accumulate": 1 if accumulated is None else accumulated.micro_batches,
         "accumulated": sorted(sums),
     }
