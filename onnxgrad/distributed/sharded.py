@@ -27,8 +27,8 @@ class ShardedStep:
     """A rank's share of the training step of a program (ZeRO stage 1): gradients of its part of the batch are put together over all
     ranks, each rank updates some of the parameters, holding the optimizer's state of these alone, and all get the new weights.
 
-    The result is that of one process with the whole batch and all the state, to rounding; it is bitwise that of ``shards=False``,
-    where every rank holds all of the state.
+    The result is that of one process with the whole batch and all the state, to rounding; with ``shards="state"`` it is bitwise that
+    of None, where every rank holds all of the state.
 
     Args:
         program: that ``minimize`` was called on; it is not changed.
@@ -36,7 +36,8 @@ class ShardedStep:
         transport: between the ranks, which all make this of the same program.
         scope: where the first values are; None for the program's.
         loss, loss_weight, batch_norm: as for ``to_split_training_step``.
-        shards: whether the optimizer's state is shared out.
+        shards: ``"state"`` to share out the optimizer's state, ``"gradients"`` to send each gradient to the rank that reads it
+            alone, which is half the traffic of gradients (ZeRO stage 2; the transport is a ``PointToPoint``), None for neither.
         lowering: of the graphs; None for plain forms.
         threads: of each session; None for onnxruntime's choice.
 
@@ -71,17 +72,23 @@ class ShardedStep:
         loss: Variable | str | None = None,
         loss_weight: Variable | str | None = None,
         batch_norm: str | None = None,
-        shards: bool = True,
+        shards: str | None = "state",
         lowering: str | None = "cpu",
         threads: int | None = None,
     ) -> None:
         split = split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm)
         self.program, self.transport, self.manifest = program, transport, split.manifest
+        if shards not in ("state", "gradients", None):
+            raise ArgumentError(f"shards is 'state', 'gradients' or None, not {shards!r}.")
+        if shards == "gradients" and transport.world_size > 1 and not hasattr(transport, "send"):
+            raise ArgumentError("this transport cannot send from one rank to another. Use shards='state', or MPI.")
         count, rank = (transport.world_size, transport.rank) if shards else (1, 0)
         self._shards = make_shards(program, count)
         self.shards: Shards | None = self._shards if shards else None
+        self._owners: dict[str, int] = {}
         self._first = [_Session(stage, threads) for stage in split.first]
-        self._common = [_Session(stage, threads) for stage in self._shards.common(rank, lowering)]
+        common, self._shared = self._shards.common(rank, lowering, partial=shards == "gradients")
+        self._common = [_Session(stage, threads) for stage in common]
         own = self._shards.own(rank, lowering)
         self._own = None if own is None else _Session(Stage(own, []), threads)
         self._variables = {v.name: v for v in program.list_vars() if v.persistable}
@@ -90,6 +97,8 @@ class ShardedStep:
         self._values = {name: value_of(np.asarray(self._variables[name].get_value(scope))) for name in held}
         given = [entry["gradient"] for entry in self.manifest["exchange"]]
         self._names = dict(zip(self._shards.cut.gradients, given, strict=True))
+        if shards == "gradients":
+            self._owners = {self._names[v]: owner for v, owner in self._shards.owners.items()}
         self._rates = {name: rate for name, rate in self._rates_now().items() if not self._is_scheduled(name)}
         self._last = {name: number for number, session in enumerate(self._first) for name in session.inputs}
 
@@ -121,7 +130,7 @@ class ShardedStep:
         fetched = self._exchange(values)
         for entry in self.manifest["gradients"]["state"]:
             self._values[entry["input"]] = values[entry["output"]]
-        self._apply({v: values[name] for v, name in self._names.items()})
+        self._apply({v: values[name] for v, name in self._names.items() if name in values})
         return fetched
 
     @property
@@ -153,8 +162,11 @@ class ShardedStep:
         mean = weight / total[0] if total[0] else 1.0 / self.transport.world_size
         for entry in manifest["exchange"]:
             kind = entry.get("reduction", manifest["reduction"])
-            if kind != "same":
+            owner = self._owners.get(entry["gradient"])
+            if kind != "same" and owner is None:
                 self._together(values[entry["gradient"]], mean if kind == "mean" else None)
+            elif kind != "same":
+                self._send_to(owner, values, entry["gradient"], mean if kind == "mean" else None)
         for entry in manifest["gradients"]["state"]:
             if entry["statistic"]:
                 self._together(values[entry["output"]], mean)
@@ -164,22 +176,34 @@ class ShardedStep:
         return fetched
 
     def _together(self, value: Any, factor: float | None) -> None:
-        """The sum over ranks, of which each is multiplied by its factor; what counts for nothing may be NaN"""
-        view = value if isinstance(value, np.ndarray) else view_of(value)
-        flat = view.reshape(-1)
-        if factor == 0:
-            flat[:] = 0
-        elif factor is not None:
-            np.multiply(flat, flat.dtype.type(factor), out=flat)
-        self.transport.all_reduce_(flat)
+        """The sum over ranks, of which each is multiplied by its factor"""
+        self.transport.all_reduce_(_scaled(value, factor))
+
+    def _send_to(self, owner: int | None, values: dict[str, Any], name: str, factor: float | None) -> None:
+        """The same for the one rank that reads it; the others let go of it"""
+        transport: Any = self.transport
+        flat = _scaled(values[name], factor)
+        if transport.rank != owner:
+            transport.send(flat, owner)
+            del values[name]
+            return
+        mine, other = flat.copy(), np.empty_like(flat)
+        for rank in range(transport.world_size):
+            if rank != owner:
+                transport.receive_(other, rank)
+            part = mine if rank == owner else other
+            np.copyto(flat, part) if rank == 0 else np.add(flat, part, out=flat)
 
     def _apply(self, gradients: Mapping[Variable, Any]) -> None:
-        given: dict[Any, Any] = dict(gradients)
+        given, values = dict(gradients), dict[str, Any]()
         new: dict[str, Any] = {}
         for session in self._common:
-            results = session.run(session.named(given), self._values)
-            given.update((v, results[session.graph.name(v)]) for v in self._shards.cut.shared)
-            new.update(session.replaced(results, self.program))
+            results = session.run(values | session.named(given), self._values)
+            self._reduce(session.stage, results)
+            values.update(results)
+        given.update((v, values[self._shared[v]]) for v in self._shards.cut.shared)
+        small = set(self._shards.cut.small)
+        new.update((v.name, values[self._shared[made]]) for v, made in self.program.updates.items() if made in small)
         if self._own is not None:
             new.update(self._own.replaced(self._own.run(self._own.named(given), self._values), self.program))
         self._values.update(new)
@@ -227,6 +251,16 @@ class ShardedStep:
                 v.set_value(array, scope)
             elif name in self._values:
                 v.set_value(view_of(self._values[name]).copy(), scope)
+
+
+def _scaled(value: Any, factor: float | None) -> Array:
+    """The elements of a value, multiplied in place; what counts for nothing may be NaN"""
+    flat = (value if isinstance(value, np.ndarray) else view_of(value)).reshape(-1)
+    if factor == 0:
+        flat[:] = 0
+    elif factor is not None:
+        np.multiply(flat, flat.dtype.type(factor), out=flat)
+    return flat
 
 
 class _Session:

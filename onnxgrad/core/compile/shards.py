@@ -12,11 +12,12 @@ import numpy as np
 
 from onnxgrad.core.compile.cut import Cut, cut_step
 from onnxgrad.core.compile.graph import Graph, compile
-from onnxgrad.core.compile.rewriting import name_results, stage_builder
+from onnxgrad.core.compile.rewriting import name_results, return_instead, stage_builder
 from onnxgrad.core.compile.stages import Stage, make_stages, reduced
 from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError
 
@@ -38,15 +39,18 @@ class Shards(NamedTuple):
     owned: list[list[Variable]]
     owners: dict[Variable, int]
 
-    def common(self, rank: int, provider: str | None = None, *, partial: bool = False) -> list[Stage]:
+    def common(self, rank: int, provider: str | None = None, *, partial: bool = False) -> tuple[list[Stage], dict[Variable, str]]:
         """The graphs that every rank computes: small state, and what several updates read, such as a norm of all gradients.
 
         Args:
             partial: whether each rank has the gradients that it owns and the small ones alone. Sums over all are then reduced.
+
+        Returns:
+            The graphs, and which of their outputs are the cut's ``shared`` and ``small``.
         """
         outputs = [*self.cut.shared, *self.cut.small]
         if not outputs:
-            return []
+            return [], {}
         graph = compile(
             self.program,
             outputs,
@@ -56,11 +60,12 @@ class Shards(NamedTuple):
             updates=False,
             ordered=not partial,
         )
+        names = {v: graph.name(v) for v in outputs}
         if not partial:
-            return [Stage(graph, [])]
+            return [Stage(graph, [])], names
         owners = {graph.of(v): owner for v, owner in self.owners.items()}
         _reduce_parts(graph, owners, rank)
-        return make_stages(graph, [v for _, v in graph.outputs], provider)
+        return make_stages(graph, [v for _, v in graph.outputs], provider), names
 
     def own(self, rank: int, provider: str | None = None) -> Graph | None:
         """The graph of what a rank alone updates; None if there is nothing left for it."""
@@ -89,7 +94,9 @@ def make_shards(program: Program, count: int, places: Mapping[str, int] | None =
     """
     cut = cut_step(program, small=True)
     if cut is None:
-        raise ArgumentError("no optimizer updates this program from gradients alone. Call minimize, and let it read nothing that is fed.")
+        raise ArgumentError(
+            "no optimizer updates this program from gradients alone. Call minimize, and let it read nothing that is fed."
+        )
     owned: list[list[Variable]] = [[] for _ in range(count)]
     load = [0] * count
     for part in sorted(cut.parts, key=lambda part: -sum(map(_bytes, part))):
@@ -130,19 +137,23 @@ def _reduce_parts(graph: Graph, owners: Mapping[Variable, int], rank: int) -> No
     A value of which only one rank has the operands is that of the others too once zeros are added to it.
     """
     of: dict[Variable, int | None] = dict(owners)  # None: every rank computes it
-    dead: dict[Variable, Variable] = {}
+    everywhere: dict[Variable, Variable] = {}
     done: list[Operator] = []
 
     def exchanged(build: Any, v: Variable) -> Variable:
         """A value of one rank, on all"""
-        if v not in dead:
+        if v not in everywhere:
             mine = of[v] == rank
-            local = v if mine else build.constant(np.zeros(v.static_shape or (), np.float32 if v.dtype.name == "bool" else v.dtype.numpy))
+            local = (
+                v
+                if mine
+                else build.constant(np.zeros(v.static_shape or (), np.float32 if v.dtype.name == "bool" else v.dtype.numpy))
+            )
             if mine and v.dtype.name == "bool":
                 local = build.Cast(local, to=1)
             total = reduced(build, local)
-            dead[v] = build.Cast(total, to=9) if v.dtype.name == "bool" else total
-        return dead[v]
+            everywhere[v] = build.Cast(total, to=9) if v.dtype.name == "bool" else total
+        return everywhere[v]
 
     for op in graph.operators:
         owned = {of[v] for v in op.operands() if v is not None and of.get(v) is not None}
@@ -164,10 +175,12 @@ def _reduce_parts(graph: Graph, owners: Mapping[Variable, int], rank: int) -> No
             graph.replace(y, build.emit(op.type, inputs, dict(op.attrs)))
         name_results(graph, build.stage or [], build.key)
         done += build.stage or []
-    build = stage_builder(graph, None, key="shared")
-    for _, v in graph.outputs:
-        if of.get(v) is not None and graph.resolve(v) is v:
-            graph.replace(v, exchanged(build, v))
-    name_results(graph, build.stage or [], build.key)
-    graph.operators = [*done, *(build.stage or [])]
+    graph.operators = done
     graph.settle()
+    build = stage_builder(graph, None, key="shared")
+    returned = [(v, exchanged(build, v)) for v in dict.fromkeys(v for _, v in graph.outputs) if of.get(v) is not None]
+    name_results(graph, build.stage or [], build.key)
+    for v, total in returned:
+        return_instead(graph, v, total)
+    graph.operators = needed_operators([*done, *(build.stage or [])], [v for _, v in graph.outputs])
+    graph.take_constants()

@@ -34,7 +34,7 @@ class Stage(NamedTuple):
 
 def reduced(build: Builder, local: Variable) -> Variable:
     """The sum of a value over all ranks."""
-    total: Variable = build.Identity(local)
+    total: Variable = build.Identity(local if local.op is not None else build.Identity(local))
     assert total.op is not None
     total.op.mark = _MARK
     return total

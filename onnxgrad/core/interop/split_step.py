@@ -10,7 +10,7 @@ from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.compile.cut import exchanged, is_applied
-from onnxgrad.core.compile.rewriting import name_results, stage_builder
+from onnxgrad.core.compile.rewriting import name_results, return_instead, stage_builder
 from onnxgrad.core.compile.stages import Stage, make_stages, reduced
 from onnxgrad.core.compile.synchronise import share_of_rank, synchronise
 from onnxgrad.core.interop.loss_share import Share, share_of
@@ -298,14 +298,7 @@ def _scale(graph: Graph, given: list[Variable], share: Variable, is_loss: bool =
         if is_loss:  # that of a part without examples may be NaN
             scaled = build.Where(build.Equal(share, np.float64(0)), build.constant(0, v.dtype), scaled)
         name_results(graph, build.stage or [], build.key)
-        name, graph.helpers = v.name, graph.helpers - {scaled}
-        v.name = graph.program.fresh_name(f"{name}/own")
-        scaled.name = name
-        for made in (v, scaled):
-            if made.op is not None and made.op.outputs[0] is made:
-                made.op.name = made.name
-        graph.outputs = [(shown, scaled if w is v else w) for shown, w in graph.outputs]
-        graph.copy.variables = {w: scaled if twin is v else twin for w, twin in graph.copy.variables.items()}
+        return_instead(graph, v, scaled)
         graph.operators = [*graph.operators, *(build.stage or [])]
 
 
