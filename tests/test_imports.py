@@ -31,7 +31,7 @@ FLOORS = """
     regularizer  nn  utils
     static
     amp  fluid  incubate
-    func
+    func  pages
     training
     testing  compat
     cli
