@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from onnxgrad.errors import DataError
+from onnxgrad.training.callbacks import Callbacks
 from onnxgrad.training.curves import plot_history
 from onnxgrad.training.data import Batch, Columns, Stream, prefetched
 from onnxgrad.training.folder import BEST, LAST, RunFolder
@@ -34,9 +35,21 @@ class Loop:
         self, trainer: Trainer, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: Plan
     ) -> None:
         self.trainer, self.source, self.held_out, self.folder, self.plan = trainer, source, held_out, folder, plan
+        self.callbacks = Callbacks(plan.callbacks)
+        self._stopped = False
+        self._heard = self.callbacks.hear("on_step")
 
     def run(self) -> None:
-        """Epochs until the plan is done, patience ends or Ctrl-C is pressed."""
+        """Epochs until the plan is done, patience ends, a callback says so or Ctrl-C is pressed."""
+        out = None if self.folder is None else self.folder.path
+        told = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "resume": self.trainer.step_number > 0}
+        try:
+            self.callbacks.tell("on_begin", self.trainer, told)
+            self._epochs()
+        finally:
+            self.callbacks.tell("on_end", self.trainer)
+
+    def _epochs(self) -> None:
         trainer, plan = self.trainer, self.plan
         if isinstance(trainer.schedule, Planned):
             count = self.source.count(plan.batch_size, plan.drop_last)
@@ -48,7 +61,7 @@ class Loop:
                 warnings.warn(f"{said}. Give another patience.", stacklevel=3)
             while trainer.epoch < plan.epochs and not ended and not interrupt.requested:
                 ended = not self._epoch()
-            if interrupt.requested and self.folder is not None:
+            if (interrupt.requested or self._stopped) and self.folder is not None:
                 self._write(self.folder)
 
     def _epoch(self) -> bool:
@@ -57,23 +70,25 @@ class Loop:
         order: dict[str, Any] = {"shuffle": plan.shuffle, "drop_last": plan.drop_last, "seed": trainer.seed}
         rest = self.source.batches(plan.batch_size, epoch=trainer.epoch, skip=trainer.batch, **order)
         examples = self.source.examples(plan.batch_size, plan.drop_last)
-        note = f"opening {len(trainer.program.global_block().ops):,} operators"
+        note = f"opening {len(trainer.program.global_block().ops):,} operators and the first gradient"
         title = f"epoch {trainer.epoch + 1}/{plan.epochs}"
-        with Progress(title, examples, trainer._means.count, plan.verbose, note) as progress:
+        later = None if examples is None else examples * (plan.epochs - trainer.epoch - 1)
+        with Progress(title, examples, trainer._means.count, plan.verbose, note, later) as progress:
             if not self._train_on(prefetched(rest, plan.prefetch), progress):
                 return False
+            progress.say("evaluating")
             row = self._row()
+            trainer.history.append(row)
+            trainer.epoch, trainer.batch, trainer._means = trainer.epoch + 1, 0, Means()
+            better = self._is_better(row)
             progress.finish(row)
-        trainer.history.append(row)
-        trainer.epoch, trainer.batch, trainer._means = trainer.epoch + 1, 0, Means()
-        better = self._is_better(row)
-        if self.folder is not None:
-            self._write(self.folder, better, ends_epoch=True)
-            if plan.curves:
-                plot_history(trainer.history, self.folder.path / "curves.png")
-        answers = [callback(trainer, row) for callback in plan.callbacks]
-        over = out_of_patience(trainer.history[trainer._begun :], plan.patience)
-        return not any(answer is True for answer in answers) and not over
+            progress.say("writing a checkpoint and what callbacks keep")
+            if self.folder is not None:
+                self._write(self.folder, better, ends_epoch=True)
+                if plan.curves:
+                    plot_history(trainer.history, self.folder.path / "curves.png")
+            ended = self.callbacks.tell("on_epoch", trainer, row) or self._stopped
+        return not ended and not out_of_patience(trainer.history[trainer._begun :], plan.patience)
 
     def _train_on(self, batches: Iterator[Batch], progress: Progress) -> bool:
         """Train on these batches; False if interrupted"""
@@ -87,13 +102,21 @@ class Loop:
             trainer.batch += 1
             trainer._means.add(values, size)
             progress.update(size, trainer._means.now())
-            if trainer._interrupt.requested:
+            if self._heard and self.callbacks.tell("on_step", trainer, self._step_row(size, values)):
+                self._stopped = True
+            if trainer._interrupt.requested or self._stopped:
                 return False
             if self.folder is not None and every is not None and trainer.step_number % every == 0:
+                progress.say("writing a checkpoint")
                 self._write(self.folder)
         if trainer._means.count == 0:
             raise DataError("the data has no batch in this epoch. Is the iterable used up? Give a list or a function.")
         return True
+
+    def _step_row(self, examples: int, values: Row) -> Row:
+        trainer = self.trainer
+        position = {"step": trainer.step_number, "epoch": trainer.epoch + 1, "learning_rate": trainer.optimizer.get_lr()}
+        return {**position, "examples": examples, **values}
 
     def _row(self) -> Row:
         trainer = self.trainer
@@ -101,7 +124,10 @@ class Loop:
         row: Row = {**position, **trainer._means.now()}
         if self.held_out is not None:
             found = trainer.evaluate(self.held_out, batch_size=self.plan.batch_size)
-            row.update({f"val_{name}": value for name, value in found.items()})
+            judged_by = {f"val_{name}": value for name, value in found.items()}
+            row.update(judged_by)
+            told = {"step": trainer.step_number, "epoch": trainer.epoch + 1, **judged_by}
+            self._stopped = self.callbacks.tell("on_evaluate", trainer, told) or self._stopped
         return row
 
     def _is_better(self, row: Row) -> bool:
@@ -120,4 +146,5 @@ class Loop:
         if ends_epoch:
             folder.write_history(self.trainer.history)
         folder.publish(path, LAST)
+        self.callbacks.tell("on_checkpoint", self.trainer, path)
         folder.drop_old()

@@ -27,6 +27,7 @@ from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.accumulation import accumulating, joined
 from onnxgrad.training.adapters import save_adapters
 from onnxgrad.training.batch_norm import prepare_batch_norm
+from onnxgrad.training.callbacks import Callback
 from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
 from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data
 from onnxgrad.training.diagnose import bad_loss, bad_value, bad_weight
@@ -51,7 +52,7 @@ from onnxgrad.training.ties import find_ties
 __all__ = ["Trainer"]
 
 Loss: TypeAlias = "str | Callable[..., Variable] | Term | Sequence[Term]"
-Callback: TypeAlias = "Callable[[Trainer, Row], Any]"
+AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], Any]"
 
 
 class Trainer:
@@ -290,10 +291,10 @@ class Trainer:
         patience: int | None = None,
         checkpoint_every: int | None = None,
         keep: int = 3,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Sequence[AnyCallback] = (),
         prefetch: int = 2,
         curves: bool = False,
-        verbose: bool = True,
+        verbose: bool | str = True,
         accept_changed_data: bool = False,
     ) -> list[Row]:
         """Train for some epochs; returns the history, one row per epoch.
@@ -311,10 +312,12 @@ class Trainer:
             patience: stop after so many epochs without a better validation loss (or training loss without validation).
             checkpoint_every: steps between checkpoints, besides the one after every epoch.
             keep: how many numbered checkpoints stay.
-            callbacks: called as ``callback(trainer, row)`` after each epoch; one that returns True ends the run.
+            callbacks: ``Callback`` objects, or functions that are called as ``function(trainer, row)`` after each epoch; one that
+                returns True ends the run.
             prefetch: batches prepared ahead by a background thread.
             curves: draw the history into ``curves.png`` in ``out`` after each epoch.
-            verbose: show a progress line if the output is a terminal.
+            verbose: show a progress line on a terminal, and elsewhere a line whenever two seconds have passed; ``"json"`` for lines
+                of JSON on stdout instead, False for nothing.
             accept_changed_data: resume although a data file, given by its path, is not what the run was trained on.
 
         Raises:
