@@ -32,7 +32,7 @@ FLOORS = """
     static
     amp  fluid  incubate
     distributed
-    func
+    func  pages
     training
     testing  compat
     cli

@@ -19,13 +19,16 @@ import argparse
 import json
 import sys
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli.common import add_sizes, bytes_given, human
+from onnxgrad.cli.progress import Working
 from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.folder import LAST, RunFolder
+from onnxgrad.training.loggers import LOGGERS, loggers
 from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES
 from onnxgrad.training.metrics import METRICS
 from onnxgrad.training.optimizers import optimizer_names
@@ -34,7 +37,7 @@ from onnxgrad.training.quantization import MODES as QUANTIZED
 from onnxgrad.training.schedules import SHAPES
 from onnxgrad.training.trainer import Trainer
 
-_NOT_SETTINGS = ("command", "run", "resume", "json", "more_epochs", "accept_changed_data")
+_NOT_SETTINGS = ("command", "run", "resume", "json", "log", "more_epochs", "accept_changed_data")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,12 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         metavar="FOLDER",
-        help="resume the run in this folder; only --epochs, --more-epochs, --accept-changed-data and --json may be given too",
+        help="resume the run in this folder; only --epochs, --more-epochs, --accept-changed-data, --log and --json go with it",
     )
     parser.add_argument(
         "--accept-changed-data", action="store_true", help="with --resume: although a data file is not what the run was trained on"
     )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON for each epoch")
+    parser.add_argument("--json", action="store_true", help="print lines of JSON: progress every two seconds, and each epoch")
     parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite onnxruntime's own operators as standard ones")
     parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
     parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda:NUMBER or openvino (default %(default)s)")
@@ -193,14 +196,23 @@ def _add_course(group: Any) -> None:
     group.add_argument(
         "--seed", type=int, default=0, help="random seed of shuffling, dropout and new weights (default %(default)s)"
     )
+    group.add_argument(
+        "--log",
+        nargs="+",
+        choices=LOGGERS,
+        default=[],
+        help="log for these too: TensorBoard into the folder, MLflow by its settings",
+    )
     group.add_argument("--curves", action="store_true", help="plot loss and metrics into the folder")
 
 
 def run(options: argparse.Namespace) -> int:
     folder, settings = _settings(options)
-    with warnings.catch_warnings(record=True) as caught:
+    working = Working("reading the model and writing its gradient", options.json)
+    with working, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         trainer = make_trainer(settings, folder if options.resume else None)
+        working.say("reading the data")
         data = [data_of(settings, name) for name in ("data", "val")]
     if not options.json:
         read = [remark for given in data for remark in getattr(given, "remarks", ())]
@@ -227,7 +239,7 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Folder and settings: those of the command line, or those of the run to resume"""
     if options.resume is not None:
-        others = _given(options) - {"resume", "epochs", "more_epochs", "accept_changed_data", "json"}
+        others = _given(options) - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log"}
         if others:
             what = "the model" if "model" in others else f"--{min(others).replace('_', '-')}"
             raise ArgumentError(f"--resume FOLDER continues that run with its settings; leave out {what}.")
@@ -271,8 +283,13 @@ def _fit(
     trainer: Trainer, data: list[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
     def show(_: Trainer, row: dict[str, Any]) -> None:
+        if sys.stderr.isatty() and sys.stdout.isatty() and not options.json and find_spec("tqdm"):
+            return  # the bar says it
         values = "  ".join(f"{name} {value:.4g}" for name, value in row.items() if name not in ("epoch", "step"))
-        print(json.dumps(row) if options.json else f"epoch {row['epoch']}/{settings['epochs']}  {values}", flush=True)
+        print(
+            json.dumps({"event": "epoch", **row}) if options.json else f"epoch {row['epoch']}/{settings['epochs']}  {values}",
+            flush=True,
+        )
 
     with RunFolder(folder, settings["keep"]) as run:
         if options.resume is None:
@@ -289,7 +306,7 @@ def _fit(
             patience=settings["patience"],
             checkpoint_every=settings["checkpoint_every"],
             curves=settings["curves"],
-            callbacks=[show],
-            verbose=not options.json,
+            callbacks=[show, *loggers(options.log, folder)],
+            verbose="json" if options.json else True,
             accept_changed_data=options.accept_changed_data,
         )

@@ -26,24 +26,24 @@ from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.accumulation import accumulating
 from onnxgrad.training.adapters import save_adapters
 from onnxgrad.training.batch_norm import prepare_batch_norm
+from onnxgrad.training.callbacks import Callback
 from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
-from onnxgrad.training.curves import plot_history
-from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data, prefetched
+from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data
 from onnxgrad.training.diagnose import bad_loss, bad_value, bad_weight
 from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
 from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
-from onnxgrad.training.folder import BEST, LAST, RunFolder
+from onnxgrad.training.folder import RunFolder
 from onnxgrad.training.inference import save_inference
 from onnxgrad.training.inputs import Following
+from onnxgrad.training.loop import Loop
 from onnxgrad.training.loss_scale import LossScale
 from onnxgrad.training.losses import Term, as_terms, attach
 from onnxgrad.training.metrics import classes_second, metric_named
 from onnxgrad.training.optimizers import make_optimizer
 from onnxgrad.training.position import Position, check_position, check_schedule, position_of
-from onnxgrad.training.progress import Progress
 from onnxgrad.training.quantization import prepare_quantized
-from onnxgrad.training.run import Interrupt, Means, Plan, Row, judged, out_of_patience
-from onnxgrad.training.schedules import Planned, planned
+from onnxgrad.training.run import Interrupt, Means, Plan, Row
+from onnxgrad.training.schedules import planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
 from onnxgrad.training.steps import TrainingSteps
 from onnxgrad.training.tensor_file import damaged, read_tensors
@@ -52,7 +52,7 @@ from onnxgrad.training.ties import find_ties
 __all__ = ["Trainer"]
 
 Loss: TypeAlias = "str | Callable[..., Variable] | Term | Sequence[Term]"
-Callback: TypeAlias = "Callable[[Trainer, Row], Any]"
+AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], Any]"
 
 
 class Trainer(TrainingSteps):
@@ -291,10 +291,10 @@ class Trainer(TrainingSteps):
         patience: int | None = None,
         checkpoint_every: int | None = None,
         keep: int = 3,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Sequence[AnyCallback] = (),
         prefetch: int = 2,
         curves: bool = False,
-        verbose: bool = True,
+        verbose: bool | str = True,
         accept_changed_data: bool = False,
     ) -> list[Row]:
         """Train for some epochs; returns the history, one row per epoch.
@@ -312,10 +312,12 @@ class Trainer(TrainingSteps):
             patience: stop after so many epochs without a better validation loss (or training loss without validation).
             checkpoint_every: steps between checkpoints, besides the one after every epoch.
             keep: how many numbered checkpoints stay.
-            callbacks: called as ``callback(trainer, row)`` after each epoch; one that returns True ends the run.
+            callbacks: ``Callback`` objects, or functions that are called as ``function(trainer, row)`` after each epoch; one that
+                returns True ends the run.
             prefetch: batches prepared ahead by a background thread.
             curves: draw the history into ``curves.png`` in ``out`` after each epoch.
-            verbose: show a progress line if the output is a terminal.
+            verbose: show a progress line on a terminal, and elsewhere a line whenever two seconds have passed; ``"json"`` for lines
+                of JSON on stdout instead, False for nothing.
             accept_changed_data: resume although a data file, given by its path, is not what the run was trained on.
 
         Raises:
@@ -349,78 +351,8 @@ class Trainer(TrainingSteps):
             if count and self.epoch >= goal:
                 said = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
                 warnings.warn(f"{said}. Give a larger total_epochs (--epochs).", stacklevel=2)
-            self._run(source, held_out, folder, plan)
+            Loop(self, source, held_out, folder, plan).run()
         return self.history
-
-    def _run(self, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: Plan) -> None:
-        if isinstance(self.schedule, Planned):
-            count = source.count(plan.batch_size, plan.drop_last)
-            self.schedule.plan(None if count is None else count * plan.epochs // self.accumulate)
-        with self._interrupt:
-            ended = out_of_patience(self.history[self._begun :], plan.patience)
-            if ended:
-                said = f"nothing is trained: no epoch was better for {plan.patience} epochs"
-                warnings.warn(f"{said}. Give another patience.", stacklevel=3)
-            while self.epoch < plan.epochs and not ended and not self._interrupt.requested:
-                ended = not self._train_epoch(source, held_out, folder, plan)
-            if self._interrupt.requested and folder is not None:
-                self._write(folder)
-
-    def _train_epoch(
-        self, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: Plan
-    ) -> bool:
-        """The rest of an epoch and what follows it; False if the run ends here."""
-        order: dict[str, Any] = {"shuffle": plan.shuffle, "drop_last": plan.drop_last, "seed": self.seed}
-        rest = source.batches(plan.batch_size, epoch=self.epoch, skip=self.batch, **order)
-        examples = source.examples(plan.batch_size, plan.drop_last)
-        note = f"opening {len(self.program.global_block().ops):,} operators"
-        with Progress(f"epoch {self.epoch + 1}/{plan.epochs}", examples, self._means.count, plan.verbose, note) as progress:
-            if not self._train_on(prefetched(rest, plan.prefetch), progress, folder, plan.checkpoint_every):
-                return False
-            row = self._row(held_out, plan.batch_size)
-            progress.finish(row)
-        self.history.append(row)
-        self.epoch, self.batch, self._means = self.epoch + 1, 0, Means()
-        better = self._is_better(row)
-        if folder is not None:
-            self._write(folder, better, ends_epoch=True)
-            if plan.curves:
-                plot_history(self.history, folder.path / "curves.png")
-        answers = [callback(self, row) for callback in plan.callbacks]
-        over = out_of_patience(self.history[self._begun :], plan.patience)
-        return not any(answer is True for answer in answers) and not over
-
-    def _train_on(self, batches: Iterator[Batch], progress: Progress, folder: RunFolder | None, every: int | None) -> bool:
-        """Train on these batches; False if interrupted"""
-        for batch in batches:
-            try:
-                values = self.step(batch)
-            except DataError as error:
-                raise DataError(f"epoch {self.epoch + 1}, batch {self.batch + 1}: {error}") from error
-            size = len(next(iter(batch.values())))
-            self.batch += 1
-            self._means.add(values, size)
-            progress.update(size, self._means.now())
-            if self._interrupt.requested:
-                return False
-            if folder is not None and every is not None and self.step_number % every == 0:
-                self._write(folder)
-        if self._means.count == 0:
-            raise DataError("the data has no batch in this epoch. Is the iterable used up? Give a list or a function.")
-        return True
-
-    def _row(self, held_out: Columns | Stream | None, batch_size: int) -> Row:
-        position = {"epoch": self.epoch + 1, "step": self.step_number, "learning_rate": self.optimizer.get_lr()}
-        row: Row = {**position, **self._means.now()}
-        if held_out is not None:
-            row.update({f"val_{name}": value for name, value in self.evaluate(held_out, batch_size=batch_size).items()})
-        return row
-
-    def _is_better(self, row: Row) -> bool:
-        better = self.best is None or judged(row) < self.best
-        if better:
-            self.best = judged(row)
-        return better
 
     # Using the model ---------------------------------------------------------------------------------------------------
 
@@ -555,15 +487,3 @@ class Trainer(TrainingSteps):
         self._means, self._files = Means(position.totals, position.examples), position.files
         if self.schedule is not None and position.schedule is not None:
             self.schedule.set_state_dict(position.schedule)
-
-    def _write(self, folder: RunFolder, better: bool = False, ends_epoch: bool = False) -> None:
-        """Write a checkpoint. ``last`` is published last: a process that is killed before does this epoch again, with the same
-        result, and one that is killed after has lost neither the best checkpoint nor a row."""
-        path = folder.checkpoint(self.step_number)
-        self.save(path)
-        if better:
-            folder.publish(path, BEST)
-        if ends_epoch:
-            folder.write_history(self.history)
-        folder.publish(path, LAST)
-        folder.drop_old()
