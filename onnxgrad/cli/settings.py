@@ -185,14 +185,22 @@ def _loss(settings: dict[str, Any]) -> list[Term]:
     layout = settings.get("layout")
     if layout is not None and not any(loss in _LAID_OUT for loss, *_ in given):
         raise ArgumentError("--layout is for the losses ctc and cross_entropy. Leave it out.")
+    weights = settings.get("class_weights")
+    if weights is not None and weights != ["balanced"]:
+        weights = [_number(text, "--class-weights takes balanced, or a number for each class") for text in weights]
+    more: dict[str, Any] = {
+        "label_smoothing": settings.get("label_smoothing") or 0.0,
+        "class_weights": "balanced" if weights == ["balanced"] else weights,
+        "sample_weight": settings.get("sample_weight"),
+    }
     return [
-        Term(loss, output, target, _number(weight), layout=layout if loss in _LAID_OUT else None)
+        Term(loss, output, target, _number(weight), layout=layout if loss in _LAID_OUT else None, **more)
         for loss, output, target, weight in given
     ]
 
 
-def _number(text: str) -> float:
+def _number(text: str, what: str = "--term ends with a weight (LOSS OUTPUT TARGET WEIGHT)") -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise ArgumentError(f"--term ends with a weight, not {text!r}. Write LOSS OUTPUT TARGET WEIGHT.") from error
+        raise ArgumentError(f"{what}, not {text!r}.") from error

@@ -76,19 +76,29 @@ def _add_data(group: Any) -> None:
 
 def _add_loss(group: Any) -> None:
     group.add_argument("--loss", choices=sorted(LOSSES), help="loss to minimize")
-    group.add_argument("--of", metavar="OUTPUT", help="model output that the loss reads (default: the first that is no cache)")
+    group.add_argument(
+        "--output",
+        "--of",
+        dest="of",
+        metavar="OUTPUT",
+        help="output or other tensor that the loss reads, also bent: 'logits.transpose(1,0,2)' with transpose, reshape, squeeze, "
+        "softmax, argmax and slices (default: the first output that is no cache)",
+    )
     group.add_argument(
         "--term",
         nargs=4,
         action="append",
         metavar=("LOSS", "OUTPUT", "TARGET", "WEIGHT"),
-        help="instead of --loss, --of and --target: one term of a weighted sum; may be repeated",
+        help="instead of --loss, --output and --target: one term of a weighted sum; may be repeated",
     )
     group.add_argument(
         "--layout",
         choices=LAYOUTS,
         help="axes of the output for ctc and cross_entropy: N batch, T steps, C classes",
     )
+    group.add_argument("--label-smoothing", type=float, default=0.0, metavar="SHARE", help="share of a label given to all classes")
+    group.add_argument("--class-weights", nargs="+", metavar="W", help="balanced, or a weight for each class")
+    group.add_argument("--sample-weight", metavar="COLUMN", help="column with a weight for each example")
     group.add_argument("--metric", nargs="+", choices=sorted(METRICS), default=[], help="metrics to report as well")
     group.add_argument("--optimizer", choices=optimizer_names(), default="adamw", metavar="NAME", help=", ".join(optimizer_names()))
     group.add_argument("--lr", type=float, default=1e-3, help="learning rate (default %(default)s)")
@@ -245,7 +255,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     if options.more_epochs is not None:
         raise ArgumentError("--more-epochs goes with --resume FOLDER. Say --epochs for a new run.")
     if options.term and (options.loss is not None or options.of is not None):
-        raise ArgumentError("--term replaces --loss, --of and --target. Give one or the other.")
+        raise ArgumentError("--term replaces --loss, --output and --target. Give one or the other.")
     for name in ("model", "data", "loss", "out"):
         if getattr(options, name) is None and not (name == "loss" and options.term):
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")

@@ -46,6 +46,7 @@ from onnxgrad.training.run import Interrupt, Means, Plan, Row
 from onnxgrad.training.schedules import planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
 from onnxgrad.training.sources.opening import open_both, open_data
+from onnxgrad.training.sources.splitting import class_counts
 from onnxgrad.training.sources.wanted import Wanted
 from onnxgrad.training.tensor_file import damaged, read_tensors
 from onnxgrad.training.ties import find_ties
@@ -286,6 +287,9 @@ class Trainer:
         """
         source, held_out, said = open_both(data, validation, self._wanted, self._labelled, self.seed)
         self.remarks += said
+        for term in self.terms:
+            if term.weighing.balanced and source is not data:
+                self.remarks.append(term.weighing.balance(class_counts(source, term.target)))
         return source, held_out
 
     def _evaluated(self, name: str, feed: Batch) -> Any:
