@@ -10,6 +10,7 @@ from onnxgrad.training.lora import add_lora, merge_lora
 from onnxgrad.training.losses import Term
 from onnxgrad.training.quantization import train_quantized
 from onnxgrad.training.schedules import Planned
+from onnxgrad.training.sources import Images, Shuffled, Table
 from onnxgrad.training.surgery import cut_at, insert_dropout, replace_head
 from onnxgrad.training.text import Text
 from onnxgrad.training.ties import find_ties, tie, untie
@@ -17,8 +18,11 @@ from onnxgrad.training.trainer import Trainer
 
 __all__ = [
     "Callback",
+    "Images",
     "MLflow",
     "Planned",
+    "Shuffled",
+    "Table",
     "TensorBoard",
     "Term",
     "Text",

@@ -89,7 +89,9 @@ class Prepared:
             slots = rest.exchange.slots(rest.cut.gradients)
             self.slots = {graph.name(v): slots[v] for v in reversed(rest.cut.gradients)}
             if state_names & self.slots.keys():
-                raise ArgumentError(f"{min(state_names & self.slots.keys())} is a gradient and new state at once, which ranks cannot share.")
+                raise ArgumentError(
+                    f"{min(state_names & self.slots.keys())} is a gradient and new state at once, which ranks cannot share."
+                )
         small = (v for name, v in fetched.items() if 0 < _size(v) < _LARGE and name not in state_names)
         self._small = [v for v in small if v.name not in self.slots]
         self.reused = {v.name for v in self._small} | self.slots.keys() if self.takes_turns else set(self.slots)
@@ -276,7 +278,9 @@ def _check_exchange(cut: Cut | None, place: Place) -> None:
     if place.lowering != "cpu":
         raise ArgumentError(f"ranks exchange gradients in main memory. Train on a CPUPlace(), not {place!r}.")
     if cut is None:
-        raise ArgumentError("the optimizer of this program reads what is fed, so its step cannot be cut. Compute that in the program.")
+        raise ArgumentError(
+            "the optimizer of this program reads what is fed, so its step cannot be cut. Compute that in the program."
+        )
 
 
 class _Sessions:
