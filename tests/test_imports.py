@@ -33,6 +33,7 @@ FLOORS = """
     amp  fluid  incubate
     func
     training
+    federated
     testing  compat
     cli
     __init__
