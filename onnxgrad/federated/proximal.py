@@ -40,9 +40,7 @@ def with_proximal(program: Program) -> Program:
     if not applied:
         raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
     if any(v.name.startswith("loss_scaling") for v in copy.list_vars() if v.persistable):
-        raise ArgumentError(
-            "the gradients of this program are those of a scaled loss. Train with loss_scale=0, or without FedProx."
-        )
+        raise ArgumentError("the gradients here are those of a scaled loss. Train with loss_scale=0, or without FedProx.")
     trained = [v for v, new in copy.updates.items() if isinstance(v, Parameter) and is_applied(new)]
     gradients = _gradients(copy, applied, trained)
     block = copy.global_block()
