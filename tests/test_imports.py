@@ -34,6 +34,7 @@ FLOORS = """
     distributed
     func  pages
     training
+    federated
     testing  compat
     cli
     __init__
