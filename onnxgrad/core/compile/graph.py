@@ -187,6 +187,8 @@ def compile(
     if shapes:
         know_sizes(graph.operators, lambda v: shapes.get(v.name, v.dims or ()))
         _fold_shapes(graph)
+        import_module("onnxgrad.core.compile.folding").fold_constants(graph)
+        _fold_shapes(graph)
     if ordered and (graph.program.opset_version() or 1) > NEWEST:
         graph.program.functions = {key: f.copy(graph.program.functions) for key, f in graph.program.functions.items()}
         lift(graph.program)
