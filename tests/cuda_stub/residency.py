@@ -30,7 +30,7 @@ from benchmark_suite.in_onnxgrad import Layers
 from benchmark_suite.workloads import WORKLOADS
 
 REAL = {f"real/{folder.name}": folder for folder in WITH_REFERENCE if folder.name not in REFUSED_BY_ONNXRUNTIME}
-NETS = ("dropout", "dropout4", "unknown_batch", "convolution")
+NETS = ("dropout", "dropout4", "unknown_batch", "convolution", "bfloat16")
 
 
 def cases():
@@ -38,6 +38,11 @@ def cases():
 
 
 def _net(name):
+    if name == "bfloat16":
+        x = static.data("x", [64, 32], "bfloat16")
+        w, v = paddle.create_parameter([32, 512], "bfloat16"), paddle.create_parameter([512, 10], "bfloat16")
+        h = F.layer_norm(F.dropout(F.gelu(F.relu(paddle.matmul(x, w))), 0.1), [512])
+        return F.cross_entropy(paddle.matmul(h, v), static.data("label", [64, 1], "int64"))
     x = static.data("x", [None if name == "unknown_batch" else 64, 3, 16, 16])
     if name == "convolution":
         h = static.nn.batch_norm(static.nn.conv2d(x, 8, 3, padding=1), act="relu")

@@ -91,6 +91,11 @@ def test_a_step_copies_its_feeds_and_its_loss(stub):
     assert found["captures"] == found["replays"] == 0
 
 
+def test_bfloat16_values_cross_to_the_device_and_back(stub):
+    done = on_stub(stub, "-m", "tests.cuda_stub.values")
+    assert done.stdout.splitlines()[-1:] == ["3 shapes"], done.stderr[-2000:]
+
+
 def test_a_captured_step_is_one_launch(stub):
     """One graph for each side of the state; then a step is its feeds, a replay and its loss"""
     done = on_stub(stub, "-m", "tests.cuda_stub.steps", str(stub), "graph")

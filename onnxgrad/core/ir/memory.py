@@ -106,13 +106,14 @@ def value_on(array: Array, device: str = "cpu", index: int = 0) -> Any:
     return value
 
 
-def room_of(shape: Sequence[int], dtype: Any, device: str = "cpu", index: int = 0) -> Any:
-    """An OrtValue on a device, whose content is not set."""
+def room_of(shape: Sequence[int], dtype: Any, device: str = "cpu", index: int = 0, memory_info: Any = None) -> Any:
+    """An OrtValue on a device, or in the memory of onnxruntime's description, whose content is not set."""
     import onnxruntime
 
     kind = dtype_of(dtype)
     element = kind.number if kind.name in _NAMES.values() else kind.numpy
-    return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), element, device, index)
+    named = {} if memory_info is None else {"memory_info": memory_info}
+    return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), element, device, index, **named)
 
 
 def copy_into(value: Any, array: Array) -> None:
