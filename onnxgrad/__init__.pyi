@@ -59,7 +59,9 @@ from onnxgrad.core.runtime.executor import Executor as Executor
 from onnxgrad.core.runtime.places import (
     CPUPlace as CPUPlace,
     CUDAPlace as CUDAPlace,
+    get_device as get_device,
     is_compiled_with_cuda as is_compiled_with_cuda,
+    set_device as set_device,
 )
 from onnxgrad.dtypes import (
     DType as DType,

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "onnxgrad"
 # Packages and modules, each allowed to use what stands before it. Those of one line may not use each other.
 FLOORS = """
     errors  late  version
-    dtypes  refusals  state  files
+    dtypes  reasons  refusals  state  files
     core.ir
     core.passes
     core.compile

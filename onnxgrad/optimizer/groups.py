@@ -16,9 +16,14 @@ _KEYS = {"params", "learning_rate", "weight_decay", "grad_clip"}
 
 
 class Group:
-    """Parameters (variables or names) with their factor on the learning rate, their decay and their clipping."""
+    """Parameters (variables or names) with their factor on the learning rate, their decay, their clipping, and ``options`` of
+    the optimizer, such as ``beta1``.
+    """
 
-    def __init__(self, members: list[Variable | str], rate: float, decay: Any, clip: GradientClip | None) -> None:
+    def __init__(
+        self, members: list[Variable | str], rate: float, decay: Any, clip: GradientClip | None, options: dict[str, Any]
+    ) -> None:
+        self.options = options
         self.members = members
         self.rate = rate
         self.decay = decay
@@ -40,7 +45,7 @@ def read_groups(
 
     Raises:
         ArgumentTypeError: if it is not a list.
-        ArgumentError: if a group lacks ``params`` or has an unknown key.
+        ArgumentError: if a group lacks ``params``.
     """
     if parameters is None:
         return None, []
@@ -52,10 +57,11 @@ def read_groups(
         if not isinstance(item, dict):
             members.append(item)
             continue
-        if "params" not in item or set(item) - _KEYS:
+        if "params" not in item:
             raise ArgumentError(f"a parameter group has 'params' and may have {sorted(_KEYS - {'params'})}; found {sorted(item)}.")
-        own = list(item["params"])
+        own = [item["params"]] if isinstance(item["params"], Variable) else list(item["params"])
         own_decay = as_decay(item["weight_decay"]) if "weight_decay" in item else decay
-        groups.append(Group(own, float(item.get("learning_rate", 1.0)), own_decay, item.get("grad_clip", clip)))
+        options = {f"_{key}": value for key, value in item.items() if key not in _KEYS}
+        groups.append(Group(own, float(item.get("learning_rate", 1.0)), own_decay, item.get("grad_clip", clip), options))
         members += own
     return members, groups

@@ -26,6 +26,7 @@ __all__ = [
     "dim",
     "floating",
     "integers",
+    "known",
     "known_dim",
     "layer_for",
     "log_add_exp",
@@ -111,6 +112,7 @@ def normal_axis(axis: int, rank: int, function: str) -> int:
     Raises:
         ArgumentError: if there is no such axis.
     """
+    axis = known(axis)
     if not isinstance(axis, (int, np.integer)):
         raise ArgumentTypeError(f"{function}: an axis is an int, not {type(axis).__name__}.")
     if not -max(rank, 1) <= axis < max(rank, 1):
@@ -120,11 +122,20 @@ def normal_axis(axis: int, rank: int, function: str) -> int:
 
 def axes_of(axis: Axes) -> list[int] | None:
     """An axis, several, or None for all, as a list or None."""
+    axis = known(axis)
     if axis is None:
         return None
     if isinstance(axis, (int, np.integer)):
         return [int(axis)]
-    return [int(a) for a in axis] or None
+    return [int(known(a)) for a in axis] or None
+
+
+def known(value: Any) -> Any:
+    """A tensor whose numbers are known now as a Python number, or a list of them; anything else as it is."""
+    if not is_variable(value) or (value.value is None and not value.is_eager):
+        return value
+    array = value.numpy() if value.is_eager else value.value.numpy()
+    return array.item() if array.size == 1 else array.tolist()
 
 
 def known_dim(x: Variable, axis: int, function: str) -> int:
@@ -163,7 +174,8 @@ def count(op: Builder, x: Variable, axes: list[int] | None) -> Any:
 
 
 def integers(value: Any, function: str) -> list[int]:
-    """A list of ints from an int, a list or an integer array."""
+    """A list of ints from an int, a list, an integer array, or tensors whose values are known."""
+    value = [known(item) for item in value] if isinstance(value, (list, tuple)) else known(value)
     if is_variable(value):
         raise ArgumentTypeError(f"{function}: this argument must be known when the program is built, not a Variable.")
     try:
@@ -174,6 +186,7 @@ def integers(value: Any, function: str) -> list[int]:
 
 def positive(value: Any, function: str, what: str) -> int:
     """An int above 0."""
+    value = known(value)
     if not isinstance(value, (int, np.integer)):
         raise ArgumentTypeError(f"{function}: {what} is an int, not {type(value).__name__}.")
     if value < 1:
