@@ -40,8 +40,6 @@ _MAPS = {
     "paddle.fluid.layers.scatter": "paddle.scatter",
     "paddle.fluid.layers.strided_slice": "paddle.strided_slice",
     "paddle.fluid.layers.zeros_like": "paddle.zeros_like",
-    "paddle.save": "paddle.static.save or numpy.savez",
-    "paddle.load": "paddle.static.load or numpy.load",
     "paddle.CUDAPinnedPlace": "paddle.CPUPlace",
     "paddle.version": "onnxgrad.__version__",
     "paddle.static.Variable.type": "Variable.dtype and Variable.shape",
@@ -108,20 +106,6 @@ _REASONS: list[tuple[str, str]] = [
     ("paddle.*rng_state", _HOST),
     ("paddle.LazyGuard", _HOST),
     ("paddle.Model", "it is a training loop; use onnxgrad.training.Trainer"),
-    ("paddle.callbacks*", "they belong to paddle.Model; use onnxgrad.training.Trainer"),
-    ("paddle.hapi*", "it is a training loop; use onnxgrad.training.Trainer"),
-    ("paddle.vision*", _OUTSIDE),
-    ("paddle.text*", _OUTSIDE),
-    ("paddle.audio*", _OUTSIDE),
-    ("paddle.hub*", _OUTSIDE),
-    ("paddle.profiler*", "onnxruntime has a profiler: SessionOptions.enable_profiling"),
-    ("paddle.inference*", "onnxruntime is the inference engine; use save_onnx"),
-    ("paddle.sparse*", "ONNX has no sparse tensors that onnxruntime computes with"),
-    ("paddle.geometric*", _OUTSIDE),
-    ("paddle.quantization*", "quantise the exported ONNX model with onnxruntime's tools"),
-    ("paddle.strings*", _OUTSIDE),
-    ("paddle.dataset*", _OUTSIDE),
-    ("paddle.reader*", _OUTSIDE),
     ("paddle.fluid.memory_optimize", _HOST),
     ("paddle.fluid.release_memory", _HOST),
     ("paddle.fluid.cuda_pinned_places", _HOST),
@@ -148,6 +132,24 @@ _REASONS: list[tuple[str, str]] = [
     ("paddle.combinations", _SHAPE),
 ]
 
+# Modules of Paddle whose names are not listed one by one.
+_MODULES = {
+    "callbacks": "they belong to paddle.Model; use onnxgrad.training.Trainer",
+    "hapi": "it is a training loop; use onnxgrad.training.Trainer",
+    "vision": _OUTSIDE,
+    "text": _OUTSIDE,
+    "audio": _OUTSIDE,
+    "hub": _OUTSIDE,
+    "profiler": "onnxruntime has a profiler: SessionOptions.enable_profiling",
+    "inference": "onnxruntime is the inference engine; use save_onnx",
+    "sparse": "ONNX has no sparse tensors that onnxruntime computes with",
+    "geometric": _OUTSIDE,
+    "quantization": "quantise the exported ONNX model with onnxruntime's tools",
+    "strings": _OUTSIDE,
+    "dataset": _OUTSIDE,
+    "reader": _OUTSIDE,
+}
+
 
 def maps_to(name: str) -> str | None:
     """What to use instead of ``name``."""
@@ -163,6 +165,6 @@ def absent(module: str, name: str) -> AttributeError:
     """The error for a name that a module does not have, with what to use instead or the reason where Paddle has it."""
     full = f"paddle{module.removeprefix('onnxgrad')}.{name}"
     said = maps_to(full)
-    because = reason(full)
+    because = reason(full) or _MODULES.get(full.split(".")[1])
     more = f". Use {said}." if said is not None else f": {because}." if because is not None else ""
     return AttributeError(f"module {module!r} has no attribute {name!r}{more}", name=name)

@@ -14,6 +14,7 @@ PACKAGE = ROOT / "onnxgrad"
 FLOORS = """
     errors  late  version
     dtypes  reasons  refusals  state  files
+    tensor_file
     core.ir
     core.passes
     core.compile
@@ -29,8 +30,10 @@ FLOORS = """
     linalg  fft
     optimizer
     regularizer  nn  utils
+    saving
     static
-    amp  fluid  incubate
+    amp  fluid  incubate  io  jit  metric  device
+    onnx
     func
     training
     testing  compat

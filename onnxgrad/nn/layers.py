@@ -67,7 +67,7 @@ def _made(entry: str, tensors: int) -> type[Layer]:
     constants = {key: _literal(value) for key, value in (item.split("=") for item in fixed.split())}
     switches = "training" in known
 
-    def __init__(self: Layer, *args: Any, **kwargs: Any) -> None:
+    def __init__(self: Layer, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         Layer.__init__(self)
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
@@ -126,7 +126,3 @@ class Identity(Layer):
 
 globals().update(_MADE)
 __all__ = ["Identity", "Softmax2D", *_MADE]
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

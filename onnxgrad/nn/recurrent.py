@@ -6,7 +6,7 @@ Gates of a weight stand in Paddle's order: input, forget, cell, output of an LST
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -146,7 +146,9 @@ class RNN(Layer):
         axis = 0 if self.time_major else 1
         steps = inputs.shape[axis]
         if steps < 0:
-            raise ArgumentError("RNN: the number of steps must be known for a cell of your own. Declare it, or use LSTM, GRU, SimpleRNN.")
+            raise ArgumentError(
+                "RNN: the number of steps must be known for a cell of your own. Declare it, or use LSTM, GRU, SimpleRNN."
+            )
         states = self.cell.get_initial_states(inputs, batch_dim_idx=1 - axis) if initial_states is None else initial_states
         outputs = []
         for t in reversed(range(steps)) if self.is_reverse else range(steps):
@@ -188,7 +190,7 @@ class _Recurrent(Layer):
     op_type = ""
     order: tuple[int, ...] = ()
     """The gates of ONNX's weights, by their number in Paddle's."""
-    attributes: dict[str, Any] = {}
+    attributes: ClassVar[dict[str, Any]] = {}
 
     def __init__(
         self,
@@ -210,11 +212,13 @@ class _Recurrent(Layer):
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.time_major, self.dropout = time_major, dropout
         self.num_directions = 1 if direction == "forward" else 2
-        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+        self._more = dict(self.attributes)
+        names = ("weight_ih_attr", "weight_hh_attr", "bias_ih_attr", "bias_hh_attr")
+        attrs = dict(zip(names, (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr), strict=True))
         for layer in range(num_layers):
             size = input_size if layer == 0 else hidden_size * self.num_directions
             for suffix in ("", "_reverse")[: self.num_directions]:
-                made = self.cell(size, hidden_size, **dict(zip(("weight_ih_attr", "weight_hh_attr", "bias_ih_attr", "bias_hh_attr"), attrs, strict=True)))
+                made = self.cell(size, hidden_size, **attrs)
                 for kind, parameter in made._parameters.items():
                     self._parameters[f"{kind}_l{layer}{suffix}"] = parameter
 
@@ -252,7 +256,7 @@ class _Recurrent(Layer):
             blank = zeros([len(self.order) * self.hidden_size], self._dtype)
             biases = [blank if own[kind] is None else own[kind] for kind in ("bias_ih", "bias_hh")]
             b.append(concat([self._ordered(op, bias) for bias in biases], 0))
-        attrs = {"hidden_size": self.hidden_size, "direction": "bidirectional" if len(w) == 2 else "forward", **self.attributes}
+        attrs = {"hidden_size": self.hidden_size, "direction": "bidirectional" if len(w) == 2 else "forward", **self._more}
         if len(w) == 2 and "activations" in attrs:
             attrs["activations"] = attrs["activations"] * 2
         operands = [x, stack(w, 0), stack(r, 0), stack(b, 0), lengths, states.get("initial_h"), states.get("initial_c")]
@@ -292,7 +296,7 @@ class SimpleRNN(_Recurrent):
         super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, *args, **kwargs)
         if activation not in ("tanh", "relu"):
             raise ArgumentError(f"SimpleRNN: the activation is 'tanh' or 'relu', not {activation!r}.")
-        self.attributes = {"activations": [activation.capitalize()]}
+        self._more = {"activations": [activation.capitalize()]}
 
 
 class LSTM(_Recurrent):
@@ -311,6 +315,4 @@ class GRU(_Recurrent):
     """Gated recurrent units over a sequence. Cho et al. 2014."""
 
     cell, op_type, order = GRUCell, "GRU", (1, 0, 2)
-    attributes = {"linear_before_reset": 1}
-
-
+    attributes: ClassVar[dict[str, Any]] = {"linear_before_reset": 1}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.eager.tensor import EagerParameter, leaf
+from onnxgrad.eager.tensor import EagerParameter, Tensor, leaf
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.weighted import SpectralNorm
@@ -73,7 +73,9 @@ def remove_weight_norm(layer: Layer, name: str = "weight") -> Layer:
     return layer
 
 
-def spectral_norm(layer: Layer, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None) -> Layer:
+def spectral_norm(
+    layer: Layer, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> Layer:
     """Divide a layer's weight by its largest singular value before each call. Miyato et al. 2018.
 
     Args:
@@ -143,4 +145,4 @@ def clip_grad_value_(parameters: Any, clip_value: float) -> None:
 
 
 def _with_gradient(parameters: Any) -> Sequence[Any]:
-    return [p for p in (parameters if isinstance(parameters, (list, tuple)) else [*parameters] if not hasattr(parameters, "grad") else [parameters]) if p.grad is not None]
+    return [p for p in ([parameters] if isinstance(parameters, Tensor) else parameters) if p.grad is not None]

@@ -14,6 +14,30 @@ from onnxgrad.nn import functional as F
 from onnxgrad.nn.layer import Layer
 from onnxgrad.tensor.initializer import Constant, Normal
 
+__all__ = [
+    "BatchNorm",
+    "BatchNorm1D",
+    "BatchNorm2D",
+    "BatchNorm3D",
+    "Bilinear",
+    "Conv1D",
+    "Conv1DTranspose",
+    "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
+    "Conv3DTranspose",
+    "Embedding",
+    "GroupNorm",
+    "InstanceNorm1D",
+    "InstanceNorm2D",
+    "InstanceNorm3D",
+    "LayerNorm",
+    "Linear",
+    "PReLU",
+    "SpectralNorm",
+    "SyncBatchNorm",
+]
+
 _FORMATS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
 
 
@@ -224,7 +248,12 @@ class PReLU(Layer):
     """max(x, 0) + weight * min(x, 0). He et al. 2015."""
 
     def __init__(
-        self, num_parameters: int = 1, init: float = 0.25, weight_attr: Any = None, data_format: str = "NCHW", name: str | None = None
+        self,
+        num_parameters: int = 1,
+        init: float = 0.25,
+        weight_attr: Any = None,
+        data_format: str = "NCHW",
+        name: str | None = None,
     ) -> None:
         super().__init__()
         self._data_format = data_format
@@ -453,6 +482,3 @@ class SpectralNorm(Layer):
             self.weight_u.set_value(u.detach())
             self.weight_v.set_value(v.detach())
         return x / (u * (matrix @ v)).sum()
-
-
-__all__ = [name for name, item in list(globals().items()) if isinstance(item, type) and item.__module__ == __name__ and name[0] != "_"]

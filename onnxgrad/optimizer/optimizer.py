@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
@@ -62,7 +63,7 @@ class Optimizer(EagerSteps):
         self._learning_rate = learning_rate
         self._decay = as_decay(weight_decay)
         self._clip = grad_clip
-        self._parameters, self._groups = read_groups(parameters, self._decay, grad_clip)
+        self._parameters, self._groups = read_groups(parameters, self._decay, grad_clip, self._own_options())
         self._rates: dict[Program, Variable] = {}
         self._accumulators: dict[Program, list[Variable]] = {}
         self._masters: dict[Variable, Master] = {}
@@ -210,16 +211,13 @@ class Optimizer(EagerSteps):
             if own is not p:
                 self._replace(p, op.Cast(new, to=p.dtype.number))
 
+    def _own_options(self) -> set[str]:
+        """The numbers that the constructor of this kind of optimizer takes beside those of all, such as ``beta1``."""
+        return set(inspect.signature(type(self).__init__).parameters) - set(inspect.signature(Optimizer.__init__).parameters)
+
     @contextmanager
     def _with_options(self, options: dict[str, Any]) -> Iterator[None]:
-        """Let the options of a group hold, such as ``_beta1``.
-
-        Raises:
-            ArgumentError: if this optimizer does not have one of them.
-        """
-        for key in options:
-            if key not in vars(self):
-                raise ArgumentError(f"a parameter group has {key[1:]!r}, which {type(self).__name__} does not have. Leave it out.")
+        """Let the options of a group hold, such as ``_beta1``."""
         before = {key: getattr(self, key) for key in options}
         vars(self).update(options)
         try:

@@ -45,7 +45,10 @@ def require_variables(function: str, *items: Any) -> None:
 
 
 def overwritten(function: str, x: Any, result: Variable, reshapes: bool = False) -> Variable:
-    """What an in-place function gives, whose result has another shape only where it ``reshapes``. A program's variables are never overwritten: their result is a new one, as in Paddle."""
+    """What an in-place function gives, whose result has another shape only where it ``reshapes``.
+
+    A program's variables are never overwritten: their result is a new one, as in Paddle.
+    """
     if isinstance(x, Variable) and x.is_eager:
         return cast("EagerTensor", x).become(cast("EagerTensor", result), reshapes)
     plain = function.removesuffix("_")

@@ -24,6 +24,7 @@ from onnxgrad.errors import ArgumentError, DataError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.tensor_file import damaged, read_tensors
 from onnxgrad.training.accumulation import accumulating, joined
 from onnxgrad.training.adapters import save_adapters
 from onnxgrad.training.batch_norm import prepare_batch_norm
@@ -46,7 +47,6 @@ from onnxgrad.training.quantization import prepare_quantized
 from onnxgrad.training.run import Interrupt, Means, Plan, Row, judged, out_of_patience
 from onnxgrad.training.schedules import Planned, planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
-from onnxgrad.training.tensor_file import damaged, read_tensors
 from onnxgrad.training.ties import find_ties
 
 __all__ = ["Trainer"]

@@ -207,10 +207,11 @@ def _variables(program: Program, items: Names, what: str) -> list[Variable]:
     for item in items:
         if not isinstance(item, (Variable, str)):
             raise ArgumentTypeError(f"{what} holds {type(item).__name__}; every member must be a Variable or a name.")
-        if isinstance(item, Variable):
+        if isinstance(item, Variable) and not item.is_eager:
             found.append(item)
-        else:
-            found.extend(block.vars[item] for block in program.blocks if item in block.vars)
+        else:  # A layer's eager parameter stands in the program under its name.
+            name = item if isinstance(item, str) else item.name
+            found.extend(block.vars[name] for block in program.blocks if name in block.vars)
     return found
 
 

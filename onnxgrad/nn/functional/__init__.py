@@ -18,9 +18,9 @@ from onnxgrad.nn.functional.norm import *  # noqa: F403
 from onnxgrad.nn.functional.norm import __all__ as _norm
 from onnxgrad.nn.functional.pooling import *  # noqa: F403
 from onnxgrad.nn.functional.pooling import __all__ as _pooling
+from onnxgrad.nn.functional.refused import FUNCTIONAL
 from onnxgrad.nn.functional.vision import *  # noqa: F403
 from onnxgrad.nn.functional.vision import __all__ as _vision
-from onnxgrad.nn.functional.refused import FUNCTIONAL
 from onnxgrad.reasons import absent
 from onnxgrad.refusals import refusals
 from onnxgrad.tensor.creation import diag_embed
