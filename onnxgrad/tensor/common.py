@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -38,10 +39,12 @@ __all__ = [
     "shape_of",
     "shape_operand",
     "unary",
+    "without_axes_too",
 ]
 
 Axes = int | Sequence[int] | None
 Shape = Sequence[int | Variable] | Variable
+_Along = TypeVar("_Along", bound=Callable[..., Any])
 _FAR = np.iinfo(np.int64).max
 
 
@@ -208,6 +211,21 @@ def shape_operand(op: Builder, shape: Any) -> Any:
         for item in shape
     ]
     return op.Concat(*parts, axis=0)
+
+
+def without_axes_too(function: _Along) -> _Along:
+    """Let a function along an axis take a tensor without axes, as a vector of one element; so are its results then."""
+
+    @functools.wraps(function)
+    def form(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_variable(x) or x.rank != 0:
+            return function(x, *args, **kwargs)
+        op = LayerHelper(function.__name__, x).op
+        found = function(op.Reshape(x, np.array([1])), *args, **kwargs)
+        bare = [op.Reshape(v, np.empty(0, np.int64)) for v in (found if isinstance(found, tuple) else (found,))]
+        return tuple(bare) if isinstance(found, tuple) else bare[0]
+
+    return form  # type: ignore[return-value]
 
 
 def log_add_exp(op: Builder, a: Variable, b: Variable) -> Variable:

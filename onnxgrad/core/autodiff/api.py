@@ -108,11 +108,16 @@ def append_backward(
         wanted = [p for p in program.parameters if p.trainable and not p.stop_gradient]
     else:
         wanted = listed
-    open_leaves = [v for v in program.list_vars() if v.is_leaf and v._stop is False and not isinstance(v, Parameter)]
+    open_leaves = [v for v in program.list_vars() if v._stop is False and _begins(v) and not isinstance(v, Parameter)]
     pass_ = BackwardPass(program, blocked, list(callbacks or ()), kept, auto)
     pass_.adds_zeros = True
     found = pass_.append([(loss, None)], [*wanted, *open_leaves], loss.block)
     return [(v, found[v]) for v in wanted if v in found]
+
+
+def _begins(v: Variable) -> bool:
+    """Whether no gradient leads further back: a leaf, or what constants alone make, such as ``full``."""
+    return v.is_leaf or (v.op is not None and all(operand is None or operand.value is not None for operand in v.op.inputs))
 
 
 def gradients(
