@@ -23,6 +23,7 @@ from onnxgrad.errors import ArgumentError, DataError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.tensor_file import damaged, read_tensors
 from onnxgrad.training.accumulation import accumulating
 from onnxgrad.training.adapters import save_adapters
 from onnxgrad.training.batch_norm import prepare_batch_norm
@@ -49,7 +50,6 @@ from onnxgrad.training.sources.opening import open_both, open_data
 from onnxgrad.training.sources.splitting import class_counts
 from onnxgrad.training.sources.wanted import Wanted
 from onnxgrad.training.steps import TrainingSteps
-from onnxgrad.training.tensor_file import damaged, read_tensors
 from onnxgrad.training.ties import find_ties
 
 __all__ = ["Trainer"]

@@ -9,10 +9,11 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
+from onnxgrad import state
 from onnxgrad.core.ir.memory import room_of, value_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 
-__all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "is_compiled_with_cuda", "place_of"]
+__all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "get_device", "is_compiled_with_cuda", "place_of", "set_device"]
 
 
 class Place:
@@ -182,9 +183,46 @@ is_compiled_with_cuda = cuda_is_available
 """Its name in Paddle."""
 
 
-def place_of(place: Place | None) -> Place:
+def set_device(device: str) -> Place:
+    """Let the Executors of this process that are made without a place run on a device from now on.
+
+    Args:
+        device: ``cpu``, or ``gpu:1`` (``cuda:1``) for a CUDA device by number.
+
+    Raises:
+        ArgumentError: if it is another word.
+        ProviderError: if this onnxruntime has no CUDA.
+
+    Example:
+        >>> paddle.set_device("cpu")
+        Place(cpu)
+    """
+    place = place_of(device)
+    place.providers()
+    state.current.place = place
+    return place
+
+
+def get_device() -> str:
+    """The device of Executors that are made without a place, such as ``cpu`` or ``gpu:0``.
+
+    Example:
+        >>> paddle.get_device()
+        'cpu'
+    """
+    place = place_of(None)
+    return "cpu" if place.device == "cpu" else f"gpu:{place.index}"
+
+
+def place_of(place: Any) -> Place:
+    """A place as it is, the one that a name such as ``cpu`` or ``gpu:0`` means, or for None that of ``set_device``."""
     if place is None:
-        return CPUPlace()
+        return state.current.place or CPUPlace()
+    if isinstance(place, str):
+        kind, _, index = place.lower().partition(":")
+        if kind not in ("cpu", "gpu", "cuda") or (index and not index.isdigit()):
+            raise ArgumentError(f"there is no device {place!r}. Use 'cpu' or 'gpu:0'.")
+        return CPUPlace() if kind == "cpu" else CUDAPlace(int(index or 0))
     if not isinstance(place, Place):
         raise ArgumentTypeError(f"a place is CPUPlace(), CUDAPlace(i) or OpenVINOPlace(), not {type(place).__name__}.")
     return place
