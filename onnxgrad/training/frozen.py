@@ -1,7 +1,7 @@
 """Frozen layers computed in 8-bit integers: the forward products of a fine-tuning step, while gradients pass the float weights.
 
-y = x W becomes s_x s_W (x_q - z) W_q: W_q is rounded once, a scale for each column; x in each step, by DynamicQuantizeLinear, with one
-scale for all of it. The gradient of x is that of the float product. Nothing of it is in a file that is saved or exported.
+y = x W becomes s_x s_W (x_q - z) W_q: W_q is rounded once, a scale for each column; x in each step, by DynamicQuantizeLinear, with
+one scale for all of it. The gradient of x is that of the float product. Models that are saved or exported hold nothing of it.
 """
 
 from __future__ import annotations

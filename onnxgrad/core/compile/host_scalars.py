@@ -20,8 +20,8 @@ __all__ = ["HOST_OPERANDS", "ferry_scalars"]
 
 HOST_OPERANDS = frozenset({
     "Clip", "CumSum", "Dropout", "Expand", "OneHot", "Pad", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
-    "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Reshape", "Resize", "Slice", "Split", "Squeeze", "Tile",
-    "TopK", "Trilu", "Unsqueeze",
+    "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Reshape", "Resize", "Slice", "Split", "Squeeze",
+    "Tile", "TopK", "Trilu", "Unsqueeze",
 })  # fmt: skip
 """Operators that read all operands but the first on the host."""
 _ALL_ON_HOST = ("ConstantOfShape", "Range", "If", "Loop", "Scan", "SplitToSequence", "SequenceAt", "SequenceInsert")
