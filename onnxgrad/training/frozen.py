@@ -14,7 +14,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Expansion, Operator, Role
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.variable import Parameter, Variable, present_value
+from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["compute_in_integers"]
@@ -23,7 +23,7 @@ _SMALL = 2**14
 _HIGHEST = 127
 
 
-def compute_in_integers(program: Program, mode: str | None, trained: Sequence[Parameter], place: Any) -> list[str]:
+def compute_in_integers(program: Program, mode: str | None, trained: Sequence[Variable], place: Any) -> list[str]:
     """Let the forward products with weights that are not trained run in integers; returns a line on it.
 
     Products of at least 16,384 weights count: MatMul and Gemm of a float32 matrix that the file holds, outside branches and loops.
