@@ -22,7 +22,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from digits_federated.task import CLIENTS, all_digits, rows_of, trainer
+from digits_federated.task import CLIENTS, all_digits, rows_of, trainer  # noqa: E402
 
 MODEL = HERE.parent / "digits" / "digits.onnx"
 NODE_WORKER = HERE.parent / "web" / "federated_worker.js"

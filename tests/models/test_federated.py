@@ -82,3 +82,29 @@ def test_errors_of_node_come_back(tmp_path, node):
         ProcessWorker(["no-such-program"], path).fit(data())
     for a, b in zip(before, worker.get(), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def run_example(folder, *options):
+    """The rows of the first run that models/federated writes"""
+    for package in ("flwr", "sklearn", "matplotlib", "tqdm"):
+        pytest.importorskip(package, reason=f"{package} is not installed: Flower's runtime was not tried")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, EXAMPLE / "run.py", "--out", folder, "--epochs", 2, *options]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, env=environment, check=False, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (folder / "accuracy.png").stat().st_size > 10_000
+    (history,) = folder.glob("history_*.json")
+    return json.loads(history.read_text())
+
+
+@pytest.mark.exhaustive
+def test_five_nodes_of_flower_learn_the_digits(tmp_path):
+    rows = run_example(tmp_path, "--rounds", 2)
+    assert [row["round"] for row in rows] == [0, 1, 2]
+    assert rows[0]["accuracy"] < 0.2 and rows[2]["accuracy"] > 0.6 and rows[2]["train_loss"] < rows[1]["train_loss"]
+
+
+@pytest.mark.exhaustive
+def test_a_node_in_javascript_takes_part_in_secure_aggregation(tmp_path, node):
+    rows = run_example(tmp_path, "--rounds", 1, "--secure", "--node")
+    assert rows[1]["accuracy"] > 0.4
