@@ -58,7 +58,11 @@ class IterableDataset(Dataset):
         raise RuntimeError("an IterableDataset has no samples by number.")
 
     def __len__(self) -> int:
-        raise RuntimeError("an IterableDataset has no length.")
+        raise _NoLength("an IterableDataset has no length.")
+
+
+class _NoLength(RuntimeError, TypeError):
+    """As Paddle raises it, and as Python expects it of what has no length."""
 
 
 class TensorDataset(Dataset):
