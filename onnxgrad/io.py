@@ -214,7 +214,9 @@ class RandomSampler(Sampler):
             return itertools.islice(self.generator, self.num_samples)
         draw = _random(self.generator)
         size = len(self.data_source)
-        return iter((draw.integers(0, size, self.num_samples) if self.replacement else draw.permutation(size)[: self.num_samples]).tolist())
+        return iter(
+            (draw.integers(0, size, self.num_samples) if self.replacement else draw.permutation(size)[: self.num_samples]).tolist()
+        )
 
     def __len__(self) -> int:
         return self.num_samples

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import count
 from math import prod
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -74,6 +75,7 @@ class Prepared:
         reused: outputs whose memory the next run but one writes over.
         slots: outputs that are computed into memory of the program's exchange.
         captures: whether its runs are captured and replayed.
+        turn: held by a run where no other may be under way.
         rest: what applies the gradients, which are its last fetches, if it does not.
     """
 
@@ -117,6 +119,8 @@ class Prepared:
         self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
         self._numbers = count(1)
+        # Graphs that are replayed share the memory of what they compute on the way.
+        self.turn: AbstractContextManager[Any] = Lock() if captures else nullcontext()
 
     def binding(self, scope: Scope) -> DoubleBinding:
         """That of a training step on a scope; a new one for anything else, so that threads may share it."""
