@@ -10,6 +10,7 @@ from onnxgrad.core.compile.cpu_rows import cross_entropy, scatter
 from onnxgrad.core.compile.cpu_scales import fold_scales
 from onnxgrad.core.compile.few_rows import put_weights_first
 from onnxgrad.core.compile.filter_gradient import filter_gradient
+from onnxgrad.core.compile.gelu import gelu
 from onnxgrad.core.compile.graph import Graph
 from onnxgrad.core.compile.hwnc import use_hwnc_layout
 from onnxgrad.core.compile.loop_weights import turn_loop_weights
@@ -41,6 +42,7 @@ PASSES = [
     use_chwn_layout,
     lean_batch_norm,
     attention,
+    gelu,
     vocabulary,
     _rewrite,
     fold_scales,
