@@ -12,6 +12,7 @@ from onnxgrad.core.compile.few_rows import put_weights_first
 from onnxgrad.core.compile.filter_gradient import filter_gradient
 from onnxgrad.core.compile.gelu import gelu
 from onnxgrad.core.compile.graph import Graph
+from onnxgrad.core.compile.heads import turn_in_products
 from onnxgrad.core.compile.hwnc import use_hwnc_layout
 from onnxgrad.core.compile.loop_weights import turn_loop_weights
 from onnxgrad.core.compile.rewriting import Form, rewrite_operators
@@ -42,6 +43,7 @@ PASSES = [
     use_chwn_layout,
     lean_batch_norm,
     attention,
+    turn_in_products,
     gelu,
     vocabulary,
     _rewrite,
