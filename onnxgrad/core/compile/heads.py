@@ -20,7 +20,7 @@ __all__ = ["turn_in_products"]
 
 
 def turn_in_products(graph: Graph) -> None:
-    """Swapped axes of rank 4: undo those of swapped ones, of (A^T B)^T make B^T A, and keep the others from the Transposes before."""
+    """Swaps in rank 4: undo those of swapped ones, of (A^T B)^T make B^T A, and keep the others from the Transposes before."""
     for step in (_undo, _swap_product, _keep_apart):
         _each(graph, step)
 
