@@ -19,6 +19,7 @@ from onnxgrad.core.compile.rewriting import Form, rewrite_operators
 from onnxgrad.core.compile.scatter_sums import scatter_into_sums
 from onnxgrad.core.compile.small_maps import convolution, transposed_convolution
 from onnxgrad.core.compile.vocabulary import vocabulary
+from onnxgrad.core.compile.words import cut_words
 
 __all__ = ["PASSES"]
 
@@ -47,6 +48,7 @@ PASSES = [
     turn_in_products,
     gelu,
     vocabulary,
+    cut_words,
     _rewrite,
     scatter_into_sums,
     fold_scales,
