@@ -104,7 +104,8 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     if settings["lora"] is not None:
         adapters = add_lora(program, settings["lora_layers"], rank=settings["lora"], seed=settings["seed"])
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
-    place = place_named(settings.get("device") or "cpu", settings.get("precision") or "f32")
+    precision = settings.get("precision") or "f32"
+    place = place_named(settings.get("device") or "cpu", "f32" if precision == "fast" else precision)
     if settings.get("amp"):
         if place.device == "cpu":
             raise ArgumentError("--amp bf16: onnxruntime's CPU provider does not compute in bfloat16. Give --device cuda:0 too.")
@@ -133,6 +134,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         memory_budget=settings.get("memory_budget"),
         sizes=_sizes(program, settings) if settings.get("recompute") or settings.get("memory_budget") else None,
         memory=settings.get("memory"),
+        precision="fast" if precision == "fast" else "full",
         threads=settings["threads"],
         place=place,
     )

@@ -60,7 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite onnxruntime's own operators as standard ones")
     parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
     parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda:NUMBER or openvino (default %(default)s)")
-    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="of products on the device openvino")
+    parser.add_argument(
+        "--precision",
+        choices=["f32", "fast", "bf16"],
+        default="f32",
+        help="fast: convolutions in forms that round more and take less time, on the CPU; bf16: products on the device openvino",
+    )
     parser.add_argument("--amp", choices=["bf16"], help="compute in bfloat16 where that is safe; weights stay in float32")
     _add_memory(parser.add_argument_group("memory"))
     _add_data(parser.add_argument_group("data"))
@@ -277,8 +282,9 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     for name in ("model", "data", "loss", "out"):
         if getattr(options, name) is None and not (name == "loss" and options.term):
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
-    if options.precision != "f32" and options.device != "openvino":
-        raise ArgumentError("--precision is for --device openvino. Leave it out.")
+    device = {"bf16": "openvino", "fast": "cpu"}.get(options.precision, options.device)
+    if options.device != device:
+        raise ArgumentError(f"--precision {options.precision} is for --device {device}. Leave it out.")
     if options.dropout and not options.dropout_after:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -99,6 +99,7 @@ class Trainer(TrainingSteps):
         memory_budget: bytes that the results and gradients of a step may take; as little as possible is recomputed.
         sizes: of unknown dimensions, for these two: see ``append_backward``. ``{"batch": 64}`` is often enough.
         memory: ``"low"`` to hold one copy of weights and optimizer state instead of two: see ``Executor``.
+        precision: ``"fast"`` for forms of convolutions that round more where they take less time: see ``Executor``.
         place: ``CPUPlace()``, ``CUDAPlace(i)`` or ``OpenVINOPlace()``.
         threads: threads within an operator; None for onnxruntime's choice.
 
@@ -141,6 +142,7 @@ class Trainer(TrainingSteps):
         memory_budget: int | None = None,
         sizes: SizesGiven = None,
         memory: str | None = None,
+        precision: Literal["full", "fast"] = "full",
         place: Any = None,
         threads: int | None = None,
     ) -> None:
@@ -172,7 +174,7 @@ class Trainer(TrainingSteps):
         words = {term.target for term in self.terms if term.loss == "causal_lm"}
         self._following = Following(self.program, [v for v in self.targets if v.name in words])
         self.remarks += [*rounded, *said, *kept_tables(self.program), *self._following.remarks]
-        self.executor = Executor(place, threads=threads, memory=memory)
+        self.executor = Executor(place, threads=threads, memory=memory, precision=precision)
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
         self._begin()
 
