@@ -165,8 +165,9 @@ def check_batch_norm(program: Program, chosen: str | None) -> None:
     found = [op for op in all_operators_of(program.global_block()) if op.type == "BatchNormalization" and op.attr("training_mode")]
     if found and chosen is None:
         raise ArgumentError(
-            f"{found[0]} normalises by the statistics of its batch, which parts of a batch do not have. Pass batch_norm='local' if "
-            "each part is to be normalised by its own, or freeze it before minimize: program.train(batch_norm='frozen')."
+            f"{found[0]} normalises by the statistics of its batch, which parts of a batch do not have. Pass batch_norm='local' "
+            "(ranks: Strategy(batch_norm='local')) if each part is to be normalised by its own, or freeze it before minimize: "
+            "program.train(batch_norm='frozen')."
         )
 
 
