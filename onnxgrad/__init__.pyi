@@ -4,11 +4,13 @@ from onnxgrad import (
     amp as amp,
     autograd as autograd,
     compat as compat,
+    distributed as distributed,
     errors as errors,
     fft as fft,
     fluid as fluid,
     func as func,
     incubate as incubate,
+    io as io,
     linalg as linalg,
     nn as nn,
     optimizer as optimizer,
@@ -61,6 +63,7 @@ from onnxgrad.core.runtime.places import (
     CUDAPlace as CUDAPlace,
     is_compiled_with_cuda as is_compiled_with_cuda,
 )
+from onnxgrad.distributed.parallel import DataParallel as DataParallel
 from onnxgrad.dtypes import (
     DType as DType,
     bfloat16 as bfloat16,

@@ -32,7 +32,7 @@ FLOORS = """
     static
     amp  fluid  incubate
     distributed
-    func
+    func  io
     training
     testing  compat
     cli

@@ -12,6 +12,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import BATCH
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.runtime.openvino import place_named
+from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.files import read_whole
 from onnxgrad.training.batch_norm import MODES, has_statistics, insert_batch_norm
@@ -131,6 +132,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         memory=settings.get("memory"),
         threads=settings["threads"],
         place=place,
+        distributed=Strategy(compress=settings.get("compress"), batch_norm=settings.get("rank_batch_norm")),
     )
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import take_parts
-from onnxgrad.distributed.environment import current, init
-from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute
+from onnxgrad.distributed.environment import current, init, share_of_cores
+from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute, gathered_part
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Alone, Transport
 from onnxgrad.errors import ArgumentTypeError, DataError
@@ -141,6 +141,10 @@ class Ranks:
             self.exchange.own = {v.name for v in sums}
             self.sums = update.exchange = StateExchange(self.transport, sums, self.strategy)
 
+    def threads(self, wanted: int | None) -> int | None:
+        """Threads of an operator: ranks of one machine share its cores."""
+        return share_of_cores() if wanted is None and self.are_many else wanted
+
     # A step ----------------------------------------------------------------------------------------------------------
 
     def source(self, source: Columns | Stream) -> Columns | Stream:
@@ -153,11 +157,8 @@ class Ranks:
             return
         if isinstance(batch, PartBatch):
             self.exchange.part = batch.part
-            return
-        sizes = np.zeros(self.transport.world_size, np.int64)
-        sizes[self.transport.rank] = len(next(iter(batch.values())))
-        self.transport.all_reduce_(sizes)
-        self.exchange.part = Part(int(sizes[: self.transport.rank].sum()), int(sizes[self.transport.rank]))
+        else:
+            self.exchange.part = gathered_part(self.transport, len(next(iter(batch.values()))))
 
     def means(self, values: dict[str, Any], interrupt: Interrupt) -> Row:
         """Means of metrics over the whole batch; ranks also agree here whether the run is to be interrupted."""

@@ -172,7 +172,7 @@ class Trainer:
         words = {term.target for term in self.terms if term.loss == "causal_lm"}
         self._following = Following(self.program, [v for v in self.targets if v.name in words])
         self.remarks += [*rounded, *said, *kept_tables(self.program), *self._following.remarks]
-        self.executor = Executor(place, threads=threads, memory=memory)
+        self.executor = Executor(place, threads=self._ranks.threads(threads), memory=memory)
         self._begin()
 
     # Building --------------------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ class Executor:
             prepared = prepare(program, fetches, self.place, self.threads)
         else:
             if program.exchange is not None:
-                feed = {**program.exchange.feeds, **feed}
+                feed = {**program.exchange.feeds(program, feed), **feed}
             prepared = self._sessions.get(program, self._read(program, fetches), self.place, self.threads, feed)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
         for name, array in feeds:
