@@ -20,8 +20,9 @@ from onnxgrad.distributed.environment import (
 from onnxgrad.distributed.exchange import Part, distribute
 from onnxgrad.distributed.parallel import DataParallel
 from onnxgrad.distributed.sampler import DistributedBatchSampler
+from onnxgrad.distributed.sharded import ShardedStep
 from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.distributed.transport import Alone, LocalTransport, ReduceOp, Transport, run_local
+from onnxgrad.distributed.transport import Alone, LocalTransport, PointToPoint, ReduceOp, Transport, run_local
 
 __all__ = [
     "Alone",
@@ -29,7 +30,9 @@ __all__ = [
     "DistributedBatchSampler",
     "LocalTransport",
     "Part",
+    "PointToPoint",
     "ReduceOp",
+    "ShardedStep",
     "Strategy",
     "Transport",
     "all_reduce",

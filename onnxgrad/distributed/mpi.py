@@ -33,6 +33,7 @@ class MpiTransport:
         self._mpi = MPI
         self.communicator = (MPI.COMM_WORLD if communicator is None else communicator).Dup()
         self.rank, self.world_size = self.communicator.rank, self.communicator.size
+        self._sent: list[tuple[Any, Any]] = []
         self._operations: dict[Any, Any] = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 
     def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
@@ -45,6 +46,14 @@ class MpiTransport:
 
     def barrier(self) -> None:
         self.communicator.Barrier()
+
+    def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
+        sent = _sendable(checked(buffer)).copy()
+        self._sent = [(request, kept) for request, kept in self._sent if not request.Test()]
+        self._sent.append((self.communicator.Isend(sent, to), sent))
+
+    def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
+        self.communicator.Recv(_sendable(checked(buffer)), source)
 
     def abort(self, code: int) -> None:
         """End all ranks."""

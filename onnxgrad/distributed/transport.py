@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError, TrainingError
 
-__all__ = ["OPERATIONS", "Alone", "LocalTransport", "ReduceOp", "Transport", "checked", "run_local"]
+__all__ = ["OPERATIONS", "Alone", "LocalTransport", "PointToPoint", "ReduceOp", "Transport", "checked", "run_local"]
 
 T = TypeVar("T")
 
@@ -50,6 +51,20 @@ class Transport(Protocol):
         """Return when all ranks have called."""
 
 
+class PointToPoint(Transport, Protocol):
+    """A transport whose ranks can also send to one another, as stages of a pipeline do."""
+
+    def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
+        """Send what a buffer holds to a rank; it may be written to when this returns, which waits for nobody.
+
+        Args:
+            buffer: flat and contiguous.
+        """
+
+    def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
+        """Replace a buffer, in place, by the next one that the rank ``source`` has sent here, of the same length and dtype."""
+
+
 def checked(buffer: np.ndarray[Any, Any], op: str = "sum") -> np.ndarray[Any, Any]:
     """A buffer that a transport may write to.
 
@@ -78,12 +93,32 @@ class Alone:
         pass
 
 
+_PATIENCE = 0.2
+"""Seconds after which a rank that waits looks whether the others have failed."""
+
+_Lost = threading.BrokenBarrierError
+
+
 class _Room:
     """What the threads of one process share."""
 
     def __init__(self, world_size: int, timeout: float | None) -> None:
         self.buffers: list[Any] = [None] * world_size
         self.barrier = threading.Barrier(world_size, timeout=timeout)
+        self.timeout = timeout
+        self.mail: dict[tuple[int, int], queue.SimpleQueue[Any]] = {
+            (source, to): queue.SimpleQueue() for source in range(world_size) for to in range(world_size)
+        }
+
+    def next(self, source: int, to: int) -> Any:
+        """The next buffer between two ranks"""
+        waited = 0.0
+        while not self.barrier.broken and (self.timeout is None or waited < self.timeout):
+            try:
+                return self.mail[source, to].get(timeout=_PATIENCE)
+            except queue.Empty:
+                waited += _PATIENCE
+        raise TrainingError("another rank has failed, or did not send within the timeout. See its message.") from _Lost()
 
     def meet(self) -> None:
         try:
@@ -120,6 +155,17 @@ class LocalTransport:
 
     def barrier(self) -> None:
         self._room.meet()
+
+    def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
+        self._room.mail[self.rank, to].put(checked(buffer).copy())
+
+    def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
+        found = self._room.next(source, self.rank)
+        if found.shape != checked(buffer).shape or found.dtype != buffer.dtype:
+            raise ArgumentError(
+                f"rank {source} sent {found.dtype}{list(found.shape)}, rank {self.rank} takes {buffer.dtype}{list(buffer.shape)}."
+            )
+        buffer[...] = found
 
 
 def run_local(world_size: int, function: Callable[[Transport], T], timeout: float | None = 60) -> list[T]:

@@ -21,7 +21,7 @@ import numpy as np
 from onnxgrad.distributed import monitor
 from onnxgrad.distributed.monitor import BEAT, BYE, FAILED, HELLO, LEFT, MESSAGE
 from onnxgrad.distributed.transport import Transport
-from onnxgrad.errors import TrainingError
+from onnxgrad.errors import ArgumentError, TrainingError
 
 __all__ = ["Watch", "Watched"]
 
@@ -165,3 +165,18 @@ class Watched:
         self.watch.enter()
         self.transport.barrier()
         self.watch.exit()
+
+    def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
+        """As the transport does, if it can"""
+        self._points.send(buffer, to)
+
+    def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
+        self.watch.enter()
+        self._points.receive_(buffer, source)
+        self.watch.exit()
+
+    @property
+    def _points(self) -> Any:
+        if not hasattr(self.transport, "send"):
+            raise ArgumentError("this transport cannot send from one rank to another, as a pipeline must. Use MPI.")
+        return self.transport

@@ -16,6 +16,7 @@ from onnx import numpy_helper
 from onnx.parser import parse_model
 
 from onnxgrad.cli.main import main
+from onnxgrad.core.interop.split_step import files_of
 from tests.training import quantised
 from tests.training.small import data, model
 
@@ -55,6 +56,11 @@ def files(tmp_path):
 def train(files, *more, **options):
     what = ["--data", files / "train.npz", "--target", "y", "--loss", "cross_entropy", "--lr", "0.02"]
     return command("train", files / "m.onnx", *what, *more, **options)
+
+
+def epochs_in(text):
+    """Rows of epochs among lines of JSON"""
+    return [row for row in map(json.loads, text.splitlines()) if row["event"] == "epoch"]
 
 
 class TestHelp:
@@ -315,6 +321,16 @@ class TestTrain:
         assert [node.op_type for node in plain.graph.node] != [node.op_type for node in lowered.graph.node]
         assert "invalid choice" in command("export", files / "run", "--training-step", "s.onnx", "--lowering", "gpu", code=2)
         assert "--training-step" in command("export", files / "run", "--inference", "s.onnx", "--lowering", "cpu", code=2)
+
+    def test_export_in_two_parts_with_accumulation(self, files):
+        train(files, "--epochs", "1", "--accumulate", "2", "--batch-norm", "train", "--out", files / "run")
+        step = ("export", files / "run", "--training-step", files / "step.onnx", "--split")
+        assert "batch_norm='sync'" in command(*step, code=2)
+        command(*step, "--batch-norm", "sync")
+        manifest = json.loads((files / "step.json").read_text())
+        assert manifest["accumulate"] == 2 and len(manifest["gradients"]["stages"]) > 1
+        assert {path.name for path in files.glob("step*")} == {*files_of(manifest), "step.json"}
+        assert "--split" in command("export", files / "run", "--inference", "s.onnx", "--batch-norm", "sync", code=2)
         command("grad", files / "m.onnx", "--lowering", "cpu", "-o", files / "g.onnx")
         onnx.checker.check_model(onnx.load(files / "g.onnx"), full_check=True)
 
@@ -397,7 +413,7 @@ class TestTrain:
         for weight in ("0", "0.5"):
             terms = ("--term", "cross_entropy", "scores", "y", "1", "--term", "mse", "hidden", "h", weight)
             what = (*terms, "--lr", "0", "--batch-size", "40", "--epochs", "1", "--json", "--out", files / f"run{weight}")
-            shown[weight] = json.loads(command("train", files / "m.onnx", "--data", files / "two.npz", *what))["loss"]
+            shown[weight] = epochs_in(command("train", files / "m.onnx", "--data", files / "two.npz", *what))[0]["loss"]
         (hidden,) = onnxruntime.InferenceSession(files / "m.onnx").run(["hidden"], {"x": data()["x"]})
         assert shown["0.5"] - shown["0"] == pytest.approx(0.5 * (hidden**2).mean(), rel=1e-3)
         command("train", "--resume", files / "run0.5", "--epochs", "2")
@@ -449,7 +465,7 @@ class TestTrain:
         onnx.checker.check_model(onnx.load(files / "step.onnx"), full_check=True)
 
     def test_json_lines(self, files):
-        rows = [json.loads(text) for text in train(files, "--epochs", "2", "--out", files / "run", "--json").splitlines()]
+        rows = epochs_in(train(files, "--epochs", "2", "--out", files / "run", "--json"))
         assert [row["epoch"] for row in rows] == [1, 2]
 
     def test_digits(self, tmp_path):
@@ -479,7 +495,7 @@ class TestTrain:
             "--out",
             tmp_path / "run",
         )
-        rows = [json.loads(text) for text in command("train", REAL / "model.onnx", *what, "--json").splitlines()]
+        rows = epochs_in(command("train", REAL / "model.onnx", *what, "--json"))
         assert rows[-1]["loss"] < 0.5 * rows[0]["loss"]
 
     def test_a_model_that_no_loss_fits(self, tmp_path):

@@ -58,3 +58,40 @@ def test_what_cannot_be_reduced_in_place_is_refused(buffer):
         Alone().all_reduce_(buffer)
     with pytest.raises(ArgumentError, match="op is one of sum, max, min"):
         Alone().all_reduce_(np.zeros(1), "mean")
+
+
+def test_what_is_sent_arrives_in_order_and_may_be_written_over():
+    def run(transport):
+        after, before = (transport.rank + 1) % 3, (transport.rank - 1) % 3
+        buffer = np.zeros(2)
+        for number in range(4):
+            buffer[:] = 10 * transport.rank + number
+            transport.send(buffer, after)
+        found = []
+        for _ in range(4):
+            transport.receive_(buffer, before)
+            found.append(buffer[0])
+        return found
+
+    assert run_local(3, run) == [[20, 21, 22, 23], [0, 1, 2, 3], [10, 11, 12, 13]]
+
+
+def test_a_rank_that_waits_for_one_that_failed_ends():
+    def run(transport):
+        if transport.rank:
+            raise ValueError("the first error")
+        transport.receive_(np.zeros(2), 1)
+
+    with pytest.raises(ValueError, match="the first error"):
+        run_local(2, run)
+
+
+def test_buffers_that_differ_are_refused():
+    def run(transport):
+        if transport.rank:
+            transport.send(np.zeros(3), 0)
+        else:
+            transport.receive_(np.zeros(2), 1)
+
+    with pytest.raises(ArgumentError, match="rank 1 sent"):
+        run_local(2, run)
