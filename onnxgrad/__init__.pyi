@@ -5,6 +5,7 @@ from onnxgrad import (
     autograd as autograd,
     compat as compat,
     device as device,
+    distributed as distributed,
     errors as errors,
     fft as fft,
     fluid as fluid,
@@ -68,6 +69,7 @@ from onnxgrad.core.runtime.places import (
     is_compiled_with_cuda as is_compiled_with_cuda,
     set_device as set_device,
 )
+from onnxgrad.distributed.parallel import DataParallel as DataParallel
 from onnxgrad.dtypes import (
     DType as DType,
     bfloat16 as bfloat16,

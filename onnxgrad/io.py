@@ -15,6 +15,7 @@ import numpy as np
 
 from onnxgrad import state
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 
@@ -25,6 +26,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedBatchSampler",
     "IterableDataset",
     "RandomSampler",
     "Sampler",

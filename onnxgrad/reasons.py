@@ -97,7 +97,6 @@ _REASONS: list[tuple[str, str]] = [
     ("paddle.Tensor.inplace_version", _MEMORY),
     ("paddle.Tensor.value", _MEMORY),
     ("paddle.Tensor.pin_memory", _MEMORY),
-    ("paddle.DataParallel", _DISTRIBUTED),
     ("paddle.batch", _HOST),
     ("paddle.disable_signal_handler", _HOST),
     ("paddle.flops", _HOST),

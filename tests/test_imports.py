@@ -29,12 +29,12 @@ FLOORS = """
     tensor
     linalg  fft
     optimizer
+    distributed
     regularizer  nn  utils
     saving
     static
     amp  fluid  incubate  io  jit  metric  device
     onnx
-    distributed
     func  pages
     training
     federated

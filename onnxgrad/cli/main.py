@@ -15,6 +15,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 from onnxgrad.cli import check, export, grad, info, train, view
+from onnxgrad.distributed.environment import fail
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, OnnxGradError, UnknownName
 from onnxgrad.version import __version__
 
@@ -94,5 +95,7 @@ def _run(options: Any) -> int:
 
 
 def _say(error: object, code: int) -> int:
+    if fail(str(error)):
+        return code
     print("error:", " ".join(str(error).split()), file=sys.stderr)
     return code

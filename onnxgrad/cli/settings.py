@@ -16,6 +16,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import BATCH
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.runtime.openvino import place_named
+from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.files import read_whole
 from onnxgrad.training.batch_norm import MODES, has_statistics, insert_batch_norm
@@ -137,6 +138,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         precision="fast" if precision == "fast" else "full",
         threads=settings["threads"],
         place=place,
+        distributed=Strategy(compress=settings.get("compress"), batch_norm=settings.get("rank_batch_norm")),
     )
 
 

@@ -13,6 +13,7 @@ examples:
   onnxgrad train qwen.onnx --lora 8 --on '*q_proj*,*v_proj*' --loss causal_lm --data chat.jsonl --tokenizer tokenizer.json
       --max-length 256 --batch-size 4 --out run/
   onnxgrad train --resume run/ --more-epochs 2
+  mpiexec -n 4 onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ from onnxgrad.cli.common import add_sizes, bytes_given, human
 from onnxgrad.cli.data import add_data, resolved
 from onnxgrad.cli.progress import Working
 from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
+from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
+from onnxgrad.distributed.strategy import COMPRESSIONS
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.folder import LAST, RunFolder
+from onnxgrad.training.folder import LAST
 from onnxgrad.training.loggers import LOGGERS, loggers
 from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES
 from onnxgrad.training.metrics import METRICS
@@ -42,7 +45,7 @@ from onnxgrad.training.schedules import SHAPES
 from onnxgrad.training.text import Text
 from onnxgrad.training.trainer import Trainer
 
-_NOT_SETTINGS = ("command", "run", "resume", "json", "log", "more_epochs", "accept_changed_data")
+_NOT_SETTINGS = ("command", "run", "resume", "json", "log", "more_epochs", "accept_changed_data", "rank_timeout")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_loss(parser.add_argument_group("loss and optimizer"))
     _add_choice(parser.add_argument_group("what trains"))
     _add_course(parser.add_argument_group("training loop"))
+    _add_ranks(parser.add_argument_group("several processes (mpiexec -n 4 onnxgrad train ...)"))
 
 
 def _add_data(group: Any) -> None:
@@ -202,6 +206,18 @@ def _add_choice(group: Any) -> None:
     group.add_argument("--dropout-after", nargs="+", default=[], metavar="NAME", help="operators or tensors that Dropout follows")
 
 
+def _add_ranks(group: Any) -> None:
+    group.add_argument(
+        "--compress",
+        choices=[name for name in COMPRESSIONS if name],
+        help="send gradients in 16 bits, or the largest alone; what is left out is added to the next ones",
+    )
+    group.add_argument("--rank-batch-norm", choices=("local",), help="local: each rank normalises by its part of the batch")
+    group.add_argument(
+        "--rank-timeout", type=float, default=600, metavar="SECONDS", help="end all if a rank waits so long (default %(default)s)"
+    )
+
+
 def _add_course(group: Any) -> None:
     group.add_argument("--epochs", type=int, help="number of epochs in all, those before --resume included (default 5)")
     group.add_argument("--more-epochs", type=int, metavar="N", help="with --resume: N epochs more than the run has had")
@@ -229,14 +245,17 @@ def _add_course(group: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if is_started_by_mpi():
+        init(timeout=options.rank_timeout)
+    is_first = rank() == 0
     folder, settings = _settings(options)
-    working = Working("reading the model and writing its gradient", options.json)
+    working = Working("reading the model and writing its gradient", options.json or not is_first)
     with working, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         trainer = make_trainer(settings, folder if options.resume else None)
         working.say("reading the data")
         data = trainer.open(data_of(settings, "data"), data_of(settings, "val"))
-    if not options.json:
+    if not options.json and is_first:
         read = [remark for given in data if isinstance(given, Text) for remark in given.remarks]
         for remark in [*trainer.remarks, *dict.fromkeys(read), *(warning.message for warning in caught)]:
             print(f"note: {remark}")
@@ -249,11 +268,11 @@ def run(options: argparse.Namespace) -> int:
         print(f"training {len(trainer.trained)} of {len(trainer.program.parameters)} weights, {count:,} elements")
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr)
+        warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr) if is_first else None
         history = _fit(trainer, data, settings, folder, options)
-    if trainer._interrupt.requested:
+    if trainer._interrupt.stops and is_first:
         print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
-    if not options.json and history:
+    if not options.json and history and is_first:
         print(f"the run is in {folder}; write the model with: onnxgrad export {folder} --inference FILE.onnx")
     return 0
 
@@ -261,7 +280,7 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Folder and settings: those of the command line, or those of the run to resume"""
     if options.resume is not None:
-        others = _given(options) - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log"}
+        others = _given(options) - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log", "rank_timeout"}
         if others:
             what = "the model" if "model" in others else f"--{min(others).replace('_', '-')}"
             raise ArgumentError(f"--resume FOLDER continues that run with its settings; leave out {what}.")
@@ -313,8 +332,8 @@ def _fit(
             flush=True,
         )
 
-    with RunFolder(folder, settings["keep"]) as run:
-        if options.resume is None:
+    with trainer.ranks.folder(folder, settings["keep"]) as run:
+        if options.resume is None and run is not None and trainer.ranks.is_first:
             write_settings(run, settings)
         return trainer.fit(
             data[0],
@@ -328,7 +347,7 @@ def _fit(
             patience=settings["patience"],
             checkpoint_every=settings["checkpoint_every"],
             curves=settings["curves"],
-            callbacks=[show, *loggers(options.log, folder)],
+            callbacks=[show, *(loggers(options.log, folder) if trainer.ranks.is_first else ())],
             verbose="json" if options.json else True,
             accept_changed_data=options.accept_changed_data,
         )

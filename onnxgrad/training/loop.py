@@ -12,6 +12,7 @@ from onnxgrad.training.curves import plot_history
 from onnxgrad.training.data import Batch, Rows, Stream, prefetched
 from onnxgrad.training.folder import BEST, LAST, RunFolder
 from onnxgrad.training.progress import Progress
+from onnxgrad.training.ranks import PartBatch
 from onnxgrad.training.run import Means, Plan, Row, judged, out_of_patience
 from onnxgrad.training.schedules import Planned
 
@@ -35,9 +36,9 @@ class Loop:
         self, trainer: Trainer, source: Rows | Stream, held_out: Rows | Stream | None, folder: RunFolder | None, plan: Plan
     ) -> None:
         self.trainer, self.source, self.held_out, self.folder, self.plan = trainer, source, held_out, folder, plan
-        self.callbacks = Callbacks(plan.callbacks)
         self._stopped = False
-        self._heard = self.callbacks.hear("on_step")
+        self._heard = Callbacks(plan.callbacks).hear("on_step")
+        self.callbacks = Callbacks(plan.callbacks if trainer.ranks.is_first else ())
 
     def run(self) -> None:
         """Epochs until the plan is done, patience ends, a callback says so or Ctrl-C is pressed."""
@@ -59,9 +60,9 @@ class Loop:
             if ended:
                 said = f"nothing is trained: no epoch was better for {plan.patience} epochs"
                 warnings.warn(f"{said}. Give another patience.", stacklevel=3)
-            while trainer.epoch < plan.epochs and not ended and not interrupt.requested:
+            while trainer.epoch < plan.epochs and not ended and not interrupt.stops:
                 ended = not self._epoch()
-            if (interrupt.requested or self._stopped) and self.folder is not None:
+            if (interrupt.stops or self._stopped) and self.folder is not None:
                 self._write(self.folder)
 
     def _epoch(self) -> bool:
@@ -73,7 +74,8 @@ class Loop:
         note = f"opening {len(trainer.program.global_block().ops):,} operators and the first gradient"
         title = f"epoch {trainer.epoch + 1}/{plan.epochs}"
         later = None if examples is None else examples * (plan.epochs - trainer.epoch - 1)
-        with Progress(title, examples, trainer._means.count, plan.verbose, note, later) as progress:
+        shown = trainer.ranks.is_first and plan.verbose
+        with Progress(title, examples, trainer._means.count, shown, note, later) as progress:
             if not self._train_on(prefetched(rest, plan.prefetch), progress):
                 return False
             progress.say("evaluating")
@@ -85,9 +87,9 @@ class Loop:
             progress.say("writing a checkpoint and what callbacks keep")
             if self.folder is not None:
                 self._write(self.folder, better, ends_epoch=True)
-                if plan.curves:
+                if plan.curves and trainer.ranks.is_first:
                     plot_history(trainer.history, self.folder.path / "curves.png")
-            ended = self.callbacks.tell("on_epoch", trainer, row) or self._stopped
+            ended = trainer.ranks.any(self.callbacks.tell("on_epoch", trainer, row) or self._stopped)
         return not ended and not out_of_patience(trainer.history[trainer._begun :], plan.patience)
 
     def _train_on(self, batches: Iterator[Batch], progress: Progress) -> bool:
@@ -98,13 +100,13 @@ class Loop:
                 values = trainer.step(batch)
             except DataError as error:
                 raise DataError(f"epoch {trainer.epoch + 1}, batch {trainer.batch + 1}: {error}") from error
-            size = len(next(iter(batch.values())))
+            size = batch.whole if isinstance(batch, PartBatch) else len(next(iter(batch.values())))
             trainer.batch += 1
             trainer._means.add(values, size)
             progress.update(size, trainer._means.now())
-            if self._heard and self.callbacks.tell("on_step", trainer, self._step_row(size, values)):
-                self._stopped = True
-            if trainer._interrupt.requested or self._stopped:
+            if self._heard:
+                self._stopped = trainer.ranks.any(self.callbacks.tell("on_step", trainer, self._step_row(size, values)))
+            if trainer._interrupt.stops or self._stopped:
                 return False
             if self.folder is not None and every is not None and trainer.step_number % every == 0:
                 progress.say("writing a checkpoint")

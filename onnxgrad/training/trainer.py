@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -19,6 +19,7 @@ from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, DataError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
@@ -42,8 +43,9 @@ from onnxgrad.training.loss_scale import LossScale
 from onnxgrad.training.losses import Term, as_terms, attach
 from onnxgrad.training.metrics import classes_second, metric_named
 from onnxgrad.training.optimizers import make_optimizer
-from onnxgrad.training.position import Position, check_position, check_schedule, position_of
+from onnxgrad.training.position import check_position, check_schedule, position_of, present_position
 from onnxgrad.training.quantization import prepare_quantized
+from onnxgrad.training.ranks import ranks_of
 from onnxgrad.training.run import Interrupt, Means, Plan, Row
 from onnxgrad.training.schedules import planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
@@ -102,6 +104,8 @@ class Trainer(TrainingSteps):
         precision: ``"fast"`` for forms of convolutions that round more where they take less time: see ``Executor``.
         place: ``CPUPlace()``, ``CUDAPlace(i)`` or ``OpenVINOPlace()``.
         threads: threads within an operator; None for onnxruntime's choice.
+        distributed: True, or a ``distributed.Strategy``, where several ranks train together (``mpiexec -n 4``): each takes its part
+            of every batch, and the run is that of one process. All call the same methods; rank 0 writes files and calls callbacks.
 
     Raises:
         ModelError: if the model cannot be read.
@@ -145,7 +149,9 @@ class Trainer(TrainingSteps):
         precision: Literal["full", "fast"] = "full",
         place: Any = None,
         threads: int | None = None,
+        distributed: bool | Strategy | None = None,
     ) -> None:
+        self.ranks = ranks_of(distributed)
         if accumulate < 1:
             raise ArgumentError(f"accumulate counts micro-batches; it is at least 1, not {accumulate}.")
         self.program = model if isinstance(model, Program) else from_onnx(model)
@@ -158,6 +164,7 @@ class Trainer(TrainingSteps):
         self.chosen = choose_trainable(self.program, trainable, freeze)
         for text in find_ties(self.chosen).warnings():
             warnings.warn(text, stacklevel=2)
+        self.ranks.prepare(self.program)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
         for metric in metrics:
@@ -174,7 +181,7 @@ class Trainer(TrainingSteps):
         words = {term.target for term in self.terms if term.loss == "causal_lm"}
         self._following = Following(self.program, [v for v in self.targets if v.name in words])
         self.remarks += [*rounded, *said, *kept_tables(self.program), *self._following.remarks]
-        self.executor = Executor(place, threads=threads, memory=memory, precision=precision)
+        self.executor = Executor(place, threads=self.ranks.threads(threads), memory=memory, precision=precision)
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
         self._begin()
 
@@ -186,7 +193,7 @@ class Trainer(TrainingSteps):
         self.best: float | None = None
         self._means = Means()
         self._shapes: list[tuple[Any, ...]] | None = None
-        self._interrupt = Interrupt()
+        self._interrupt = Interrupt(self.ranks.are_many)
         self._unused: set[str] = set()
         self._files: Fingerprints = {}
 
@@ -215,6 +222,7 @@ class Trainer(TrainingSteps):
             self.average = ExponentialMovingAverage(ema)
             with program_guard(self.update or self.program, Program()):
                 self.average.update()
+        self.ranks.attach(self.program, self.update, self.loss, bool(scale.start))
 
     @property
     def columns(self) -> list[str]:
@@ -244,6 +252,7 @@ class Trainer(TrainingSteps):
                 weights are those before the step.
         """
         feed = self._checked(batch)
+        self.ranks.feed(batch)
         with self.program.active_scope().held() as put_back:
             loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self._reads])
             if not np.isfinite(loss):
@@ -259,13 +268,13 @@ class Trainer(TrainingSteps):
                 self.executor.run(self.update)
             if self.schedule is not None and not self.schedule.steps_by_itself:
                 self.schedule.step()
-        return {"loss": float(loss), **self._measure(outputs, feed)}
+        return {"loss": float(loss), **self.ranks.means(self._measure(outputs, feed), self._interrupt)}
 
-    def _measure(self, outputs: list[Any], feed: Batch) -> Row:
+    def _measure(self, outputs: list[Any], feed: Batch) -> dict[str, Any]:
         if not self.metrics:
             return {}
         y, target = classes_second(outputs[0], feed[self.terms[0].target], self.terms[0].loss, self._layouts[0])
-        return {label: float(np.mean(metric(y, target))) for label, metric in self.metrics}
+        return {label: metric(y, target) for label, metric in self.metrics}
 
     def _name_unused(self, names: Iterable[str]) -> None:
         """Say, once, which columns of the data nothing reads"""
@@ -368,7 +377,7 @@ class Trainer(TrainingSteps):
         if out is None and resume:
             raise ArgumentError("resume=True needs out=, the folder of the run.")
         files = fingerprints_of(data=source, validation=held_out)
-        with nullcontext(out) if out is None or isinstance(out, RunFolder) else RunFolder(out, keep) as folder:
+        with self.ranks.folder(out, keep) as folder:
             if folder is not None and resume:
                 self._load(folder.last(), source.count(batch_size, drop_last), {} if accept_changed_data else files)
                 if self.batch and isinstance(source, Stream) and source.resumes:
@@ -386,7 +395,7 @@ class Trainer(TrainingSteps):
             if count and self.epoch >= goal:
                 said = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
                 warnings.warn(f"{said}. Give a larger total_epochs (--epochs).", stacklevel=2)
-            Loop(self, source, held_out, folder, plan).run()
+            Loop(self, self.ranks.source(source), held_out, folder, plan).run()
         return self.history
 
     # Using the model ---------------------------------------------------------------------------------------------------
@@ -411,10 +420,12 @@ class Trainer(TrainingSteps):
         with self._averaged():
             opened = open_data(data, self._wanted).plain()
             self._name_unused(opened.unused)
-            for batch in opened.batches(batch_size, shuffle=False):
+            for batch in self.ranks.own(opened.batches(batch_size, shuffle=False)):
                 feed = self._checked(batch)
                 loss, *outputs = self.executor.run(self.evaluation, feed, fetch)
-                means.add({"loss": float(loss), **self._measure(outputs, feed)}, len(next(iter(feed.values()))))
+                measured = {label: float(np.mean(value)) for label, value in self._measure(outputs, feed).items()}
+                means.add({"loss": float(loss), **measured}, len(next(iter(feed.values()))))
+        means = self.ranks.together(means, ["loss", *(label for label, _ in self.metrics)])
         if means.count == 0:
             raise DataError("there is nothing to evaluate: the data has no batch.")
         return means.now()
@@ -455,12 +466,13 @@ class Trainer(TrainingSteps):
             Lines on what was rounded.
         """
         with self._averaged():
-            return save_inference(self.inference, path, fold, observe, quantised)
+            return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised)
 
     def save_adapters(self, path: str | Path) -> None:
         """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
         with self._averaged():
-            save_adapters(self.inference, path)
+            if self.ranks.is_first:
+                save_adapters(self.inference, path)
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 
@@ -475,23 +487,13 @@ class Trainer(TrainingSteps):
         Raises:
             TrainingError: if a weight is not finite, or the file cannot be written; an old file is then untouched.
         """
+        self.ranks.gather(self.program)
         weight = bad_weight(self.program)
         if weight is not None:
             raise TrainingError(f"{weight} is not finite after step {self.step_number}. Lower the learning rate or set clip_norm.")
-        position = Position(
-            epoch=self.epoch,
-            begun=self._begun,
-            batch=self.batch,
-            step=self.step_number,
-            seed=self.seed,
-            accumulate=self.accumulate,
-            schedule=None if self.schedule is None else self.schedule.state_dict(),
-            best=self.best,
-            history=self.history,
-            totals=self._means.totals,
-            examples=self._means.count,
-            files=self._files,
-        )
+        if not self.ranks.is_first:
+            return
+        position = present_position(self)
         save_checkpoint(self.programs, path, metadata={"graph": graph_hash(self.programs), "position": position.to_json()})
 
     def load(self, path: str | Path) -> None:
@@ -517,6 +519,7 @@ class Trainer(TrainingSteps):
         if weight is not None:
             raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
         set_tensors(self.programs, found)
+        self.ranks.loaded(self.program)
         self.epoch, self.batch, self.step_number = position.epoch, position.batch, position.step
         self.best, self.history, self._begun = position.best, position.history, position.begun
         self._means, self._files = Means(position.totals, position.examples), position.files

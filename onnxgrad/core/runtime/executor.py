@@ -145,7 +145,7 @@ class Executor:
             prepared = prepare(program, fetches, self.place, self.threads)
         else:
             if program.exchange is not None:
-                feed = {**program.exchange.feeds, **feed}
+                feed = {**program.exchange.feeds(program, feed), **feed}
             prepared = self._sessions.get(program, self._read(program, fetches), self.place, self.threads, feed)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
         for name, array in feeds:
@@ -173,7 +173,9 @@ class Executor:
                     buffer.release()
             scope.swap([(name, state[output]) for name, output in prepared.replaced])
         names = prepared.fetch_names[: len(fetches)]
-        return [_given(fetched, state, name, return_numpy, name in prepared.reused) for name in names]
+        # What an exchange gives is in memory of its own, which ends with the run.
+        is_reused = prepared.rest is not None and prepared.rest.exchange is not None
+        return [_given(fetched, state, name, return_numpy, is_reused or name in prepared.reused) for name in names]
 
     @staticmethod
     def _read(program: Program, fetches: list[Variable]) -> list[Variable]:
