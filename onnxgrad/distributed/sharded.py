@@ -9,12 +9,12 @@ import numpy as np
 
 from onnxgrad.core.compile.shards import Shards, make_shards
 from onnxgrad.core.compile.stages import Stage
-from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.interop.split_step import Fetch, split_step
 from onnxgrad.core.ir.memory import value_of, view_of
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
+from onnxgrad.distributed.sessions import Session
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
 
@@ -27,8 +27,8 @@ class ShardedStep:
     """A rank's share of the training step of a program (ZeRO stage 1): gradients of its part of the batch are put together over all
     ranks, each rank updates some of the parameters, holding the optimizer's state of these alone, and all get the new weights.
 
-    The result is that of one process with the whole batch and all the state, to rounding; with ``shards="state"`` it is bitwise that
-    of None, where every rank holds all of the state.
+    The result is that of one process with the whole batch and all the state, to rounding; with ``shards="state"`` it is bitwise
+    that of None, where every rank holds all of the state.
 
     Args:
         program: that ``minimize`` was called on; it is not changed.
@@ -86,11 +86,11 @@ class ShardedStep:
         self._shards = make_shards(program, count)
         self.shards: Shards | None = self._shards if shards else None
         self._owners: dict[str, int] = {}
-        self._first = [_Session(stage, threads) for stage in split.first]
+        self._first = [Session(stage, threads) for stage in split.first]
         common, self._shared = self._shards.common(rank, lowering, partial=shards == "gradients")
-        self._common = [_Session(stage, threads) for stage in common]
+        self._common = [Session(stage, threads) for stage in common]
         own = self._shards.own(rank, lowering)
-        self._own = None if own is None else _Session(Stage(own, []), threads)
+        self._own = None if own is None else Session(Stage(own, []), threads)
         self._variables = {v.name: v for v in program.list_vars() if v.persistable}
         held = dict.fromkeys(name for session in self._sessions for name in session.state)
         held.update(dict.fromkeys(v.name for states in self._shards.owned for v in states if isinstance(v, Parameter)))
@@ -106,7 +106,7 @@ class ShardedStep:
         return any(v.name == name for v, _ in self.program.schedulers)
 
     @property
-    def _sessions(self) -> list[_Session]:
+    def _sessions(self) -> list[Session]:
         return [*self._first, *self._common, *([] if self._own is None else [self._own])]
 
     # One step --------------------------------------------------------------------------------------------------------
@@ -261,38 +261,3 @@ def _scaled(value: Any, factor: float | None) -> Array:
     elif factor is not None:
         np.multiply(flat, flat.dtype.type(factor), out=flat)
     return flat
-
-
-class _Session:
-    """A graph that is run on OrtValues, by name."""
-
-    def __init__(self, stage: Stage, threads: int | None) -> None:
-        import onnxruntime
-
-        self.stage, self.graph = stage, stage.graph
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.enable_mem_pattern = False
-        if threads is not None:
-            options.intra_op_num_threads = threads
-        message = write_model(self.graph, embeds=True).SerializeToString()
-        self._session = onnxruntime.InferenceSession(message, options, providers=["CPUExecutionProvider"])
-        self.state = [v.name for v in self.graph.inputs if v.persistable]
-        self.inputs = [v.name for v in self.graph.inputs if not v.persistable]
-        self.outputs = [name for name, _ in self.graph.outputs]
-
-    def run(self, values: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-        """All outputs."""
-        missing = [name for name in self.inputs if name not in values]
-        if missing:
-            raise ArgumentError(f"the feed lacks {missing[0]!r}. Feed {', '.join(map(repr, self.inputs))}.")
-        given = {name: values[name] for name in self.inputs} | {name: state[name] for name in self.state}
-        return dict(zip(self.outputs, self._session.run_with_ort_values(self.outputs, given), strict=True))
-
-    def named(self, values: Mapping[Any, Any]) -> dict[str, Any]:
-        """Values by the names of the inputs that take them."""
-        return {v if isinstance(v, str) else self.graph.name(v): value for v, value in values.items()}
-
-    def replaced(self, results: Mapping[str, Any], program: Program) -> dict[str, Any]:
-        """New values of the state that the graph replaces."""
-        return {v.name: results[self.graph.name(new)] for v, new in program.updates.items() if self.graph.name(new) in results}
