@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -41,9 +40,8 @@ def check_alike(transport: Transport, mine: bytes, what: str) -> None:
     most = max(kinds.values(), key=len)
     others = sorted(rank for ranks in kinds.values() if ranks is not most for rank in ranks)
     named = f"rank {others[0]}" if len(others) == 1 else f"ranks {', '.join(map(str, others))}"
-    raise TrainingError(
-        f"{named} of {transport.world_size} cannot train with rank {most[0]}: {what}. Start all ranks with the same model and options."
-    )
+    advice = "Start all ranks with the same model and options"
+    raise TrainingError(f"{named} of {transport.world_size} cannot train with rank {most[0]}: {what}. {advice}.")
 
 
 def share_state(transport: Transport, state: Iterable[Variable], scope: Scope) -> None:
@@ -57,4 +55,3 @@ def share_state(transport: Transport, state: Iterable[Variable], scope: Scope) -
         transport.broadcast_(flat)
         if transport.rank and before.tobytes() != value.tobytes():
             v.set_value(value, scope)
-

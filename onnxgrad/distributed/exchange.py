@@ -78,6 +78,7 @@ class GradientExchange:
     Attributes:
         part: of the batch that is fed next; None where every rank's examples count by the loss's weight alone.
         traffic: counts of what was exchanged.
+        own: names of state that each rank has values of its own of.
     """
 
     def __init__(
@@ -95,9 +96,11 @@ class GradientExchange:
         self.traffic = Traffic()
         self._loss, self._share, self._sends, self._poisons = loss, share, sends, poisons
         self.reads = [loss] if share.weight is None else list(dict.fromkeys([loss, share.weight]))
-        self._buckets: Buckets | None = None
+        self._given: list[int] | None = None
+        self._buckets, self._statistics = Buckets([], 1), Buckets([], 1)
         self._compression = compression_of(strategy)
         self._begun: WeakSet[Scope] = WeakSet()
+        self.own: set[str] = set()
 
     @property
     def feeds(self) -> Mapping[str, Any]:
@@ -116,28 +119,35 @@ class GradientExchange:
             return
         mine = fingerprint(program, gradients, self.strategy, self._sends)
         check_alike(self.transport, mine, "it has another program, or trains other parameters")
-        share_state(self.transport, [v for v in program.list_vars() if v.persistable], scope)
+        share_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
         self._begun.add(scope)
 
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         """Memory of the gradients, the same for all sessions of the program."""
-        if self._buckets is None or set(self._buckets.slots) != set(gradients):
-            self._buckets = Buckets(gradients, int(self.strategy.bucket_megabytes * 1e6))
-        return self._buckets.slots
+        if self._given != list(map(id, gradients)):
+            self._given = list(map(id, gradients))
+            # Counters, which an optimizer may read too, are the same on all ranks.
+            numbers = [v for v in gradients if v.is_float or v.dtype.name == "bool"]
+            limit = int(self.strategy.bucket_megabytes * 1e6)
+            self._buckets = Buckets([v for v in numbers if not _is_statistic(v)], limit)
+            self._statistics = Buckets([v for v in numbers if _is_statistic(v)], limit)
+        return {**self._buckets.slots, **self._statistics.slots}
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
         """Exchange what is in the slots, and average running statistics."""
-        loss, factor = self._weigh(fetched)
-        for number, bucket in enumerate(self._buckets.flat if self._buckets is not None else ()):
+        loss, share = self._weigh(fetched)
+        # Of a loss that is a sum, the gradients are added up as they are.
+        factor = share if self._share.reduction == "mean" or share is None else 1.0
+        for number, bucket in enumerate(self._buckets.flat):
             self._reduce_bucket(number, bucket, factor)
         if self._sends:
             self.traffic.steps += 1
-        self._average(statistics, factor)
+        self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], share)
         given = fetched[self._loss]
         return {self._loss: np.full(given.shape, loss, given.dtype)}
 
     def _weigh(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
-        """The loss of the whole batch, and what this part's gradients are multiplied by; None if they do not count."""
+        """The loss of the whole batch, and this part's share of the weight; None if it does not count."""
         weight = 1.0 if self._share.weight is None else _number(fetched[self._share.weight])
         counts = weight != 0 and (self.part is None or self.part.counts)
         weight = weight if counts else 0.0
@@ -148,17 +158,15 @@ class GradientExchange:
         if is_bad:
             for flat in self._flat():
                 flat[:1] = np.nan
-        if self._share.reduction == "sum":
-            return loss, 1.0 if counts else None
         if total == 0:
             # Nothing counts on any rank: whatever the loss makes of that, it is the same everywhere.
             alone = np.array([_number(fetched[self._loss])])
             self.transport.all_reduce_(alone)
             return float(alone[0]) / self.transport.world_size, 1.0 / self.transport.world_size
-        return loss / total, weight / total if counts else None
+        return loss if self._share.reduction == "sum" else loss / total, weight / total if counts else None
 
     def _flat(self) -> list[Array]:
-        return [flat for flat in self._buckets.flat if flat.dtype.kind != "b"] if self._buckets is not None else []
+        return [flat for flat in self._buckets.flat if flat.dtype.kind != "b"]
 
     def _reduce_bucket(self, number: int, bucket: Array, factor: float | None) -> None:
         if bucket.dtype.kind == "b":
@@ -177,24 +185,22 @@ class GradientExchange:
             self.transport.all_reduce_(bucket)
             self.traffic.bytes += bucket.nbytes
 
-    def _average(self, statistics: Sequence[Buffer], factor: float | None) -> None:
+    def _average(self, statistics: Sequence[Array], share: float | None) -> None:
         """The weighted mean of what running statistics become; they are small, and travel together."""
-        views = [view_of(buffer.value).reshape(-1) for buffer in statistics]
-        if not views:
+        if not statistics:
             return
-        count = np.array([0.0 if factor is None else factor if self._share.reduction == "mean" else 1.0])
-        together = np.concatenate([view.astype(np.float64) for view in views])
-        together = np.zeros_like(together) if factor is None else together * count
-        if self._share.reduction == "sum":
-            self.transport.all_reduce_(count)
-            self.transport.all_reduce_(together)
-            together /= count
-        else:
-            self.transport.all_reduce_(together)
+        together = np.concatenate([flat.astype(np.float64) for flat in statistics])
+        together = np.zeros_like(together) if share is None else together * share
+        self.transport.all_reduce_(together)
         at = 0
-        for view in views:
-            view[:] = together[at : at + view.size]
-            at += view.size
+        for flat in statistics:
+            flat[:] = together[at : at + flat.size]
+            at += flat.size
+
+
+def _is_statistic(v: Variable) -> bool:
+    """Whether an optimizer reads what running statistics become, to keep them where gradients overflow."""
+    return v.op is not None and v.op.role is Role.FORWARD and v.op.type == "BatchNormalization"
 
 
 class StateExchange:
@@ -223,7 +229,7 @@ class StateExchange:
 
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         if gradients:
-            raise ArgumentError(f"{gradients[0].name} is no sum over micro-batches. Exchange gradients in the step that computes them.")
+            raise ArgumentError(f"{gradients[0].name} is no sum over micro-batches. Exchange gradients where they are computed.")
         return {}
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
@@ -319,6 +325,7 @@ def distribute(
         share = share_of(loss, Builder(program.global_block(), role=Role.BACKWARD, key="loss_weight"))
     else:
         raise ArgumentError(f"loss_weight is a variable, 'sum' or None, not {loss_weight!r}.")
-    program.exchange = GradientExchange(transport, loss, share, strategy, sends=sends, poisons=poisons)
+    exchange = GradientExchange(transport, loss, share, strategy, sends=sends, poisons=poisons)
+    program.exchange = exchange
     program.version += 1
-    return program.exchange
+    return exchange

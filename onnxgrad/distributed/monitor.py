@@ -17,6 +17,7 @@ import socket
 import struct
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 __all__ = ["BEAT", "BYE", "END", "FAILED", "HELLO", "LEFT", "MESSAGE", "Standing", "verdict"]
@@ -171,11 +172,9 @@ class _Monitor:
 
     def say(self, what: bytes) -> None:
         for connection in self.rank_of:
-            try:
+            with suppress(OSError):
                 connection.settimeout(1)
                 connection.sendall(what)
-            except OSError:
-                pass
 
     def end(self) -> None:
         """Tell the ranks to end, and see to it that they do."""
@@ -187,10 +186,8 @@ class _Monitor:
                     self.read(key.fileobj)
         for one in self.ranks:
             if one.process is not None:
-                try:
+                with suppress(OSError):
                     os.kill(one.process, getattr(signal, "SIGKILL", signal.SIGTERM))
-                except OSError:
-                    pass
 
 
 def _main(address: str, count: str, timeout: str, lost_after: str) -> None:

@@ -69,10 +69,17 @@ class Columns:
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
     ) -> Iterator[Batch]:
         """The batches of one epoch; ``skip`` leaves out the first ones without changing the others."""
+        order: dict[str, Any] = {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "epoch": epoch, "skip": skip}
+        for rows in self.rows(batch_size, **order):
+            yield {name: array[rows] for name, array in self.arrays.items()}
+
+    def rows(
+        self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
+    ) -> Iterator[Array]:
+        """The numbers of the examples in each batch of one epoch."""
         order = np.random.default_rng([seed, epoch]).permutation(self.length) if shuffle else np.arange(self.length)
         for number in range(skip, self.count(batch_size, drop_last)):
-            rows = order[number * batch_size : (number + 1) * batch_size]
-            yield {name: array[rows] for name, array in self.arrays.items()}
+            yield order[number * batch_size : (number + 1) * batch_size]
 
 
 class Stream:

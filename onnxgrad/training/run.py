@@ -59,13 +59,22 @@ class Means:
 
 
 class Interrupt:
-    """While it is active, Ctrl-C sets ``requested``, for the run to end after the present step; a second one ends it at once."""
+    """While it is active, Ctrl-C sets ``requested``, for the run to end after the present step; a second one ends it at once.
 
-    def __init__(self) -> None:
-        self.requested = False
+    Attributes:
+        agreed: with ``shared``, what all ranks know of each other's requests.
+    """
+
+    def __init__(self, shared: bool = False) -> None:
+        self.requested, self.shared, self.agreed = False, shared, False
+
+    @property
+    def stops(self) -> bool:
+        """Whether the run ends here."""
+        return self.agreed if self.shared else self.requested
 
     def __enter__(self) -> Interrupt:
-        self.requested = False
+        self.requested = self.agreed = False
         self.active = threading.current_thread() is threading.main_thread()
         if self.active:
             self.previous = signal.signal(signal.SIGINT, self._stop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, DataError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
@@ -39,9 +40,10 @@ from onnxgrad.training.loss_scale import LossScale
 from onnxgrad.training.losses import Term, as_terms, attach
 from onnxgrad.training.metrics import classes_second, metric_named
 from onnxgrad.training.optimizers import make_optimizer
-from onnxgrad.training.position import Position, check_position, check_schedule, position_of
+from onnxgrad.training.position import check_position, check_schedule, position_of, present_position
 from onnxgrad.training.progress import Progress
 from onnxgrad.training.quantization import prepare_quantized
+from onnxgrad.training.ranks import PartBatch, ranks_of
 from onnxgrad.training.run import Interrupt, Means, Plan, Row, judged, out_of_patience
 from onnxgrad.training.schedules import Planned, planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
@@ -95,6 +97,8 @@ class Trainer(TrainingSteps):
         memory: ``"low"`` to hold one copy of weights and optimizer state instead of two: see ``Executor``.
         place: ``CPUPlace()``, ``CUDAPlace(i)`` or ``OpenVINOPlace()``.
         threads: threads within an operator; None for onnxruntime's choice.
+        distributed: True, or a ``distributed.Strategy``, where several ranks train together (``mpiexec -n 4``): each takes its part
+            of every batch, and the run is that of one process. All call the same methods; rank 0 writes files.
 
     Raises:
         ModelError: if the model cannot be read.
@@ -136,7 +140,9 @@ class Trainer(TrainingSteps):
         memory: str | None = None,
         place: Any = None,
         threads: int | None = None,
+        distributed: bool | Strategy | None = None,
     ) -> None:
+        self._ranks = ranks_of(distributed)
         if accumulate < 1:
             raise ArgumentError(f"accumulate counts micro-batches; it is at least 1, not {accumulate}.")
         self.program = model if isinstance(model, Program) else from_onnx(model)
@@ -149,6 +155,7 @@ class Trainer(TrainingSteps):
         self.chosen = choose_trainable(self.program, trainable, freeze)
         for text in find_ties(self.chosen).warnings():
             warnings.warn(text, stacklevel=2)
+        self._ranks.prepare(self.program)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
         for metric in metrics:
@@ -176,7 +183,7 @@ class Trainer(TrainingSteps):
         self.best: float | None = None
         self._means = Means()
         self._shapes: list[tuple[Any, ...]] | None = None
-        self._interrupt = Interrupt()
+        self._interrupt = Interrupt(self._ranks.are_many)
         self._unused: set[str] = set()
         self._files: Fingerprints = {}
 
@@ -205,6 +212,7 @@ class Trainer(TrainingSteps):
             self.average = ExponentialMovingAverage(ema)
             with program_guard(self.update or self.program, Program()):
                 self.average.update()
+        self._ranks.attach(self.program, self.update, self.loss, bool(scale.start))
 
     @property
     def columns(self) -> list[str]:
@@ -228,6 +236,7 @@ class Trainer(TrainingSteps):
                 weights are those before the step.
         """
         feed = self._checked(batch)
+        self._ranks.feed(batch)
         with self.program.active_scope().held() as put_back:
             loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self._reads])
             if not np.isfinite(loss):
@@ -243,13 +252,13 @@ class Trainer(TrainingSteps):
                 self.executor.run(self.update)
             if self.schedule is not None and not self.schedule.steps_by_itself:
                 self.schedule.step()
-        return {"loss": float(loss), **self._measure(outputs, feed)}
+        return {"loss": float(loss), **self._ranks.means(self._measure(outputs, feed), self._interrupt)}
 
-    def _measure(self, outputs: list[Any], feed: Batch) -> Row:
+    def _measure(self, outputs: list[Any], feed: Batch) -> dict[str, Any]:
         if not self.metrics:
             return {}
         y, target = classes_second(outputs[0], feed[self.terms[0].target], self.terms[0].loss, self._layouts[0])
-        return {label: float(np.mean(metric(y, target))) for label, metric in self.metrics}
+        return {label: metric(y, target) for label, metric in self.metrics}
 
     def _name_unused(self, names: Iterable[str]) -> None:
         """Say, once, which columns of the data nothing reads"""
@@ -328,13 +337,13 @@ class Trainer(TrainingSteps):
         count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
         if batch_size < 1 or count is None or count < 0:
             raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {count}.")
-        source = self._open(data)
+        source = self._ranks.source(self._open(data))
         held_out = None if validation is None else self._open(validation)
         self._name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
         if out is None and resume:
             raise ArgumentError("resume=True needs out=, the folder of the run.")
         files = fingerprints_of(data=data, validation=validation)
-        with nullcontext(out) if out is None or isinstance(out, RunFolder) else RunFolder(out, keep) as folder:
+        with self._ranks.folder(out, keep) as folder:
             if folder is not None and resume:
                 self._load(folder.last(), source.count(batch_size, drop_last), {} if accept_changed_data else files)
                 if self.history:
@@ -361,9 +370,9 @@ class Trainer(TrainingSteps):
             if ended:
                 said = f"nothing is trained: no epoch was better for {plan.patience} epochs"
                 warnings.warn(f"{said}. Give another patience.", stacklevel=3)
-            while self.epoch < plan.epochs and not ended and not self._interrupt.requested:
+            while self.epoch < plan.epochs and not ended and not self._interrupt.stops:
                 ended = not self._train_epoch(source, held_out, folder, plan)
-            if self._interrupt.requested and folder is not None:
+            if self._interrupt.stops and folder is not None:
                 self._write(folder)
 
     def _train_epoch(
@@ -374,7 +383,8 @@ class Trainer(TrainingSteps):
         rest = source.batches(plan.batch_size, epoch=self.epoch, skip=self.batch, **order)
         examples = source.examples(plan.batch_size, plan.drop_last)
         note = f"opening {len(self.program.global_block().ops):,} operators"
-        with Progress(f"epoch {self.epoch + 1}/{plan.epochs}", examples, self._means.count, plan.verbose, note) as progress:
+        shown = plan.verbose and self._ranks.is_first
+        with Progress(f"epoch {self.epoch + 1}/{plan.epochs}", examples, self._means.count, shown, note) as progress:
             if not self._train_on(prefetched(rest, plan.prefetch), progress, folder, plan.checkpoint_every):
                 return False
             row = self._row(held_out, plan.batch_size)
@@ -384,11 +394,11 @@ class Trainer(TrainingSteps):
         better = self._is_better(row)
         if folder is not None:
             self._write(folder, better, ends_epoch=True)
-            if plan.curves:
+            if plan.curves and self._ranks.is_first:
                 plot_history(self.history, folder.path / "curves.png")
         answers = [callback(self, row) for callback in plan.callbacks]
         over = out_of_patience(self.history[self._begun :], plan.patience)
-        return not any(answer is True for answer in answers) and not over
+        return not self._ranks.any(any(answer is True for answer in answers)) and not over
 
     def _train_on(self, batches: Iterator[Batch], progress: Progress, folder: RunFolder | None, every: int | None) -> bool:
         """Train on these batches; False if interrupted"""
@@ -397,11 +407,11 @@ class Trainer(TrainingSteps):
                 values = self.step(batch)
             except DataError as error:
                 raise DataError(f"epoch {self.epoch + 1}, batch {self.batch + 1}: {error}") from error
-            size = len(next(iter(batch.values())))
+            size = batch.whole if isinstance(batch, PartBatch) else len(next(iter(batch.values())))
             self.batch += 1
             self._means.add(values, size)
             progress.update(size, self._means.now())
-            if self._interrupt.requested:
+            if self._interrupt.stops:
                 return False
             if folder is not None and every is not None and self.step_number % every == 0:
                 self._write(folder)
@@ -444,10 +454,12 @@ class Trainer(TrainingSteps):
         with self._averaged():
             opened = self._open(data)
             self._name_unused(opened.unused)
-            for batch in opened.batches(batch_size, shuffle=False):
+            for batch in self._ranks.own(opened.batches(batch_size, shuffle=False)):
                 feed = self._checked(batch)
                 loss, *outputs = self.executor.run(self.evaluation, feed, fetch)
-                means.add({"loss": float(loss), **self._measure(outputs, feed)}, len(next(iter(feed.values()))))
+                measured = {label: float(np.mean(value)) for label, value in self._measure(outputs, feed).items()}
+                means.add({"loss": float(loss), **measured}, len(next(iter(feed.values()))))
+        means = self._ranks.together(means, ["loss", *(label for label, _ in self.metrics)])
         if means.count == 0:
             raise DataError("there is nothing to evaluate: the data has no batch.")
         return means.now()
@@ -488,12 +500,13 @@ class Trainer(TrainingSteps):
             Lines on what was rounded.
         """
         with self._averaged():
-            return save_inference(self.inference, path, fold, observe, quantised)
+            return [] if not self._ranks.is_first else save_inference(self.inference, path, fold, observe, quantised)
 
     def save_adapters(self, path: str | Path) -> None:
         """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
         with self._averaged():
-            save_adapters(self.inference, path)
+            if self._ranks.is_first:
+                save_adapters(self.inference, path)
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 
@@ -508,24 +521,14 @@ class Trainer(TrainingSteps):
         Raises:
             TrainingError: if a weight is not finite, or the file cannot be written; an old file is then untouched.
         """
+        self._ranks.gather(self.program)
         weight = bad_weight(self.program)
         if weight is not None:
             raise TrainingError(f"{weight} is not finite after step {self.step_number}. Lower the learning rate or set clip_norm.")
-        position = Position(
-            epoch=self.epoch,
-            begun=self._begun,
-            batch=self.batch,
-            step=self.step_number,
-            seed=self.seed,
-            accumulate=self.accumulate,
-            schedule=None if self.schedule is None else self.schedule.state_dict(),
-            best=self.best,
-            history=self.history,
-            totals=self._means.totals,
-            examples=self._means.count,
-            files=self._files,
-        )
-        save_checkpoint(self.programs, path, metadata={"graph": graph_hash(self.programs), "position": position.to_json()})
+        if not self._ranks.is_first:
+            return
+        position = present_position(self).to_json()
+        save_checkpoint(self.programs, path, metadata={"graph": graph_hash(self.programs), "position": position})
 
     def load(self, path: str | Path) -> None:
         """Continue from a file that ``save`` wrote.
@@ -550,6 +553,7 @@ class Trainer(TrainingSteps):
         if weight is not None:
             raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
         set_tensors(self.programs, found)
+        self._ranks.loaded(self.program)
         self.epoch, self.batch, self.step_number = position.epoch, position.batch, position.step
         self.best, self.history, self._begun = position.best, position.history, position.begun
         self._means, self._files = Means(position.totals, position.examples), position.files

@@ -173,7 +173,9 @@ class Executor:
                     buffer.release()
             scope.swap([(name, state[output]) for name, output in prepared.replaced])
         names = prepared.fetch_names[: len(fetches)]
-        return [_given(fetched, state, name, return_numpy, name in prepared.reused) for name in names]
+        # What an exchange gives is in memory of its own, which ends with the run.
+        is_reused = prepared.rest is not None and prepared.rest.exchange is not None
+        return [_given(fetched, state, name, return_numpy, is_reused or name in prepared.reused) for name in names]
 
     @staticmethod
     def _read(program: Program, fetches: list[Variable]) -> list[Variable]:

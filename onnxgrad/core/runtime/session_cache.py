@@ -87,9 +87,10 @@ class Prepared:
         self.slots: dict[str, Any] = {}
         if rest is not None and rest.exchange is not None:
             slots = rest.exchange.slots(rest.cut.gradients)
-            self.slots = {graph.name(v): slots[v] for v in reversed(rest.cut.gradients)}
+            self.slots = {graph.name(v): slots[v] for v in reversed(rest.cut.gradients) if v in slots}
             if state_names & self.slots.keys():
-                raise ArgumentError(f"{min(state_names & self.slots.keys())} is a gradient and new state at once, which ranks cannot share.")
+                name = min(state_names & self.slots.keys())
+                raise ArgumentError(f"{name} is a gradient and new state at once, which ranks cannot exchange. Copy it.")
         small = (v for name, v in fetched.items() if 0 < _size(v) < _LARGE and name not in state_names)
         self._small = [v for v in small if v.name not in self.slots]
         self.reused = {v.name for v in self._small} | self.slots.keys() if self.takes_turns else set(self.slots)
@@ -276,7 +277,7 @@ def _check_exchange(cut: Cut | None, place: Place) -> None:
     if place.lowering != "cpu":
         raise ArgumentError(f"ranks exchange gradients in main memory. Train on a CPUPlace(), not {place!r}.")
     if cut is None:
-        raise ArgumentError("the optimizer of this program reads what is fed, so its step cannot be cut. Compute that in the program.")
+        raise ArgumentError("the optimizer of this program reads what is fed, so its step cannot be cut. Compute it there.")
 
 
 class _Sessions:
@@ -347,7 +348,7 @@ class SessionCache:
     def _rest(self, sessions: _Sessions, program: Program, place: Place, threads: int | None) -> CutStep | None:
         key = (place, threads)
         if key not in sessions.cuts:
-            cut = cut_step(program, small=program.exchange is not None)
+            cut = cut_step(program, always=program.exchange is not None)
             if program.exchange is not None:
                 _check_exchange(cut, place)
             sessions.cuts[key] = None if cut is None else CutStep(program, cut, place, threads)

@@ -1,0 +1,249 @@
+"""A training step whose layers lie on several ranks: micro-batches pass through them, forward and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from onnxgrad.core.autodiff.pipeline import PipelineStage, make_pipeline
+from onnxgrad.core.compile import compile
+from onnxgrad.core.compile.cut import is_applied
+from onnxgrad.core.compile.shards import make_shards
+from onnxgrad.core.compile.stages import Stage
+from onnxgrad.core.interop.loss_share import Share, share_of
+from onnxgrad.core.interop.onnx_export import as_variables
+from onnxgrad.core.interop.split_step import check_batch_norm
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.memory import value_of, view_of
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.distributed.sessions import Application, Session
+from onnxgrad.distributed.transport import PointToPoint
+from onnxgrad.errors import ArgumentError
+
+__all__ = ["PipelineStep"]
+
+Array = np.ndarray[Any, Any]
+Values = dict[str, Any]
+
+_RANK = 8
+"""Dimensions that the header of a tensor has room for."""
+
+
+class PipelineStep:
+    """A rank's stage of the training step of a program.
+
+    Each rank holds the weights and the optimizer's state of its layers, and passes activations on and gradients back. Micro-batches
+    follow each other in the order one forward, one backward, so stage k of K keeps the activations of at most K - k of them. The
+    result is that of one process with the whole batch, to rounding, but for what is computed of each micro-batch by itself:
+    statistics (``batch_norm``), and masks of Dropout, which are drawn anew for each.
+
+    Args:
+        program: that ``minimize`` was called on; it is not changed.
+        loss: what was minimized.
+        cuts: a variable, or several, for each stage but the last: what it hands on. What else later stages read goes along.
+        transport: between the ranks, one for each stage.
+        micro_batches: into how many parts each batch is cut along the first axis.
+        scope: where the first values are; None for the program's.
+        loss_weight, batch_norm: as for ``to_split_training_step``; not ``"sync"``.
+        lowering, threads: of the graphs and their sessions.
+
+    Attributes:
+        stage: the graphs of this rank.
+        most_alive: the most micro-batches whose activations this rank has kept at a time.
+
+    Raises:
+        ArgumentError: if the number of ranks is not that of the stages, a cut is out of place, two stages train one parameter, or
+            the optimizer reads something else than gradients of parameters, such as a scale of the loss.
+
+    Example:
+        >>> x = static.data("x", ["N", 3])
+        >>> h = static.nn.fc(x, 8, activation="tanh")
+        >>> loss = paddle.mean(paddle.square(static.nn.fc(h, 1) - 1.0))
+        >>> _ = paddle.optimizer.Adam(0.1).minimize(loss)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> rows = np.ones((4, 3), np.float32)
+        >>> def train(transport):
+        ...     step = PipelineStep(loss.block.program, loss, [h], transport, micro_batches=2)
+        ...     return [step.run({"x": rows}) for _ in range(3)]
+        >>> first, second = run_local(2, train)
+        >>> first == second and first[-1] < first[0]
+        True
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        loss: Variable | str,
+        cuts: Sequence[Variable | str | Sequence[Variable | str]],
+        transport: PointToPoint,
+        *,
+        micro_batches: int,
+        scope: Scope | None = None,
+        loss_weight: Variable | str | None = None,
+        batch_norm: str | None = None,
+        lowering: str | None = "cpu",
+        threads: int | None = None,
+    ) -> None:
+        if transport.world_size != len(cuts) + 1:
+            raise ArgumentError(f"{len(cuts)} cuts make {len(cuts) + 1} stages, but there are {transport.world_size} ranks.")
+        if micro_batches < 1:
+            raise ArgumentError(f"micro_batches is at least 1, not {micro_batches}.")
+        if check_batch_norm(program, batch_norm) and batch_norm == "sync":
+            raise ArgumentError("statistics of all micro-batches are not known when the first goes back. Pass batch_norm='local'.")
+        self.program, self.transport, self.micro_batches = program, transport, micro_batches
+        self.most_alive = 0
+        stages, self._share = _stages(program, loss, cuts, loss_weight, lowering)
+        self.stage = stages[transport.rank]
+        self._forward = Session(Stage(self.stage.forward, []), threads)
+        self._backward = None if self.stage.backward is None else Session(Stage(self.stage.backward, []), threads)
+        places = {name: number for number, stage in enumerate(stages) for name in stage.parameters}
+        self._application = Application(
+            make_shards(program, len(stages), places), transport, lowering, threads, partial=True, spreads=False
+        )
+        self._gradients = {v: self._parameter(v, places) for v in self._application.shards.cut.gradients}
+        self._places = places
+        self._updates = self._new_state(program)
+        names = dict.fromkeys([*self._forward.state, *(self._backward.state if self._backward else []), *self._application.state])
+        variables = {v.name: v for v in program.list_vars() if v.persistable}
+        self._state: Values = {name: value_of(np.asarray(variables[name].get_value(scope))) for name in names}
+        self._application.begin(self._state)
+
+    @staticmethod
+    def _parameter(gradient: Variable, places: Mapping[str, int]) -> str:
+        program = gradient.block.program
+        found = [p.name for p in program.parameters if p.grad_name == gradient.name or gradient.name.endswith(f"/{p.grad_name}")]
+        if not found or found[0] not in places:
+            raise ArgumentError(
+                f"the optimizer reads {gradient.name}, which is no gradient of a parameter of one stage. A pipeline is written for plain "
+                "gradients: leave scales of the loss, and further losses, out."
+            )
+        return found[0]
+
+    def _new_state(self, program: Program) -> dict[str, str]:
+        """Which state the forward pass of this stage replaces, by the output that has the new value"""
+        found = {}
+        outputs = {name for name, _ in self.stage.forward.outputs}
+        for v, new in program.updates.items():
+            if not is_applied(new) and f"{v.name}{_NEW}" in outputs:
+                found[v.name] = f"{v.name}{_NEW}"
+        return found
+
+    # One step --------------------------------------------------------------------------------------------------------
+
+    def run(self, feed: Mapping[str, Any]) -> float:
+        """Take a step; gives the loss of the whole batch, on every rank.
+
+        Args:
+            feed: the whole batch, by input name, of which a rank reads what its stage needs.
+        """
+        self._application.take_rates(self.program, self._state)
+        parts = [dict(zip(feed, arrays, strict=True)) for arrays in zip(*map(self._cut, feed.values()), strict=True)]
+        self._sums: dict[str, Array] = {}
+        self._head = np.zeros(2)
+        count, rank = len(parts), self.transport.rank
+        ahead = min(count, self.transport.world_size - 1 - rank)
+        alive: list[Values] = []
+        for number in range(count + ahead):
+            if number < count:
+                alive.append(self._go_forward(parts[number]))
+                self.most_alive = max(self.most_alive, len(alive))
+            if number >= ahead:
+                self._go_back(alive.pop(0))
+        self.transport.all_reduce_(self._head)
+        total, loss = self._head.tolist()
+        factor = 1.0 if self._share.reduction == "sum" else 1.0 / total if total else 0.0
+        self._apply(factor)
+        return float(loss * factor)
+
+    def _cut(self, array: Any) -> list[Array]:
+        rows = np.asarray(array)
+        if rows.ndim == 0 or len(rows) < self.micro_batches:
+            raise ArgumentError(f"a batch of {rows.shape} is not cut into {self.micro_batches} micro-batches along its first axis.")
+        return np.array_split(rows, self.micro_batches)
+
+    def _go_forward(self, feed: Mapping[str, Array]) -> Values:
+        """One micro-batch; gives what its backward pass will read"""
+        stage, transport = self.stage, self.transport
+        values = {name: value_of(np.ascontiguousarray(array)) for name, array in feed.items()}
+        for v, name in stage.takes.items():
+            values[name] = self._receive(transport.rank - 1, v)
+        results = self._forward.run(values, self._state)
+        for v, name in stage.gives.items():
+            self._send(transport.rank + 1, results[name] if name in results else values[name])
+        self._state.update({name: results[output] for name, output in self._updates.items()})
+        kept = {name: values[name] for name in (self._backward.inputs if self._backward else ()) if name in values}
+        kept.update({entering: results[name] for name, entering in stage.kept.items()})
+        if transport.rank == transport.world_size - 1:
+            weight = 1.0 if self._share.weight is None else _number(results[_WEIGHT])
+            loss = _number(results[_LOSS])
+            self._head += np.array([weight, weight * loss if weight else 0.0])
+            if stage.seed is not None:
+                kept[stage.seed] = value_of(np.full(tuple(results[_LOSS].shape()), weight, view_of(results[_LOSS]).dtype))
+        return kept
+
+    def _go_back(self, values: Values) -> None:
+        stage, transport = self.stage, self.transport
+        for v, name in stage.receives.items():
+            values[name] = self._receive(transport.rank + 1, v)
+        if self._backward is None:
+            return
+        results = self._backward.run(values, self._state)
+        for name in stage.returns.values():
+            self._send(transport.rank - 1, results[name])
+        if stage.seed is not None and not view_of(values[stage.seed]).any():
+            return  # what weighs nothing may have gradients that are NaN
+        for parameter, name in stage.parameters.items():
+            view = view_of(results[name])
+            if parameter in self._sums:
+                np.add(self._sums[parameter], view, out=self._sums[parameter])
+            else:
+                self._sums[parameter] = view.copy()
+
+    def _apply(self, factor: float) -> None:
+        """Divide by the weight of the whole batch and update what this rank holds; small gradients go to all"""
+        given = {}
+        for v, parameter in self._gradients.items():
+            place = self._places[parameter]
+            mine = place == self.transport.rank
+            if mine:
+                found = self._sums.get(parameter)
+                array = np.zeros(v.static_shape or (), v.dtype.numpy) if found is None else found
+                np.multiply(array, array.dtype.type(factor), out=array)
+            elif v not in self._application.shards.owners:
+                array = np.empty(v.static_shape or (), v.dtype.numpy)
+            else:
+                continue
+            if v not in self._application.shards.owners:
+                self.transport.broadcast_(array.reshape(-1).view(np.uint8), place)
+            given[v] = value_of(array)
+        self._application.run(given, self._state)
+
+    # Between stages --------------------------------------------------------------------------------------------------
+
+    def _send(self, to: int, value: Any) -> None:
+        """A tensor, after its shape"""
+        view = view_of(value)
+        self.transport.send(np.array([view.ndim, *view.shape, *[0] * (_RANK - 1 - view.ndim)], np.int64), to)
+        self.transport.send(np.ascontiguousarray(view).reshape(-1).view(np.uint8), to)
+
+    def _receive(self, source: int, v: Variable) -> Any:
+        header = np.empty(_RANK, np.int64)
+        self.transport.receive_(header, source)
+        array = np.empty(tuple(header[1 : 1 + header[0]]), v.dtype.numpy)
+        self.transport.receive_(array.reshape(-1).view(np.uint8), source)
+        return value_of(array)
+
+    # State -----------------------------------------------------------------------------------------------------------
+
+    def bytes_of_state(self) -> int:
+        """Bytes of weights and of the optimizer's state that this rank holds."""
+        return sum(view_of(value).nbytes for value in self._state.values())
+
+    def gather(self, scope: Scope) -> None:
+        """Write the state of all ranks to a scope on each; called by all."""
+        self._application.gather(self.program, self._state, scope)
