@@ -316,7 +316,8 @@ def distribute(
             statistics and the strategy does not say what it is to do.
     """
     strategy = strategy or Strategy()
-    check_batch_norm(program, strategy.batch_norm)
+    if check_batch_norm(program, strategy.batch_norm):
+        raise ArgumentError("an Executor does not cut a step at statistics. Use distributed.ShardedStep for batch_norm='sync'.")
     if isinstance(loss_weight, Variable):
         share = Share("mean", loss_weight)
     elif loss_weight == "sum":

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from onnxgrad.core.autodiff.pipeline import PipelineStage, make_pipeline
-from onnxgrad.core.compile import compile
+from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.compile.cut import is_applied
 from onnxgrad.core.compile.shards import make_shards
 from onnxgrad.core.compile.stages import Stage
@@ -20,8 +19,10 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.memory import value_of, view_of
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.distributed.sessions import Application, Session
+from onnxgrad.distributed.application import Application
+from onnxgrad.distributed.sessions import Session
 from onnxgrad.distributed.transport import PointToPoint
 from onnxgrad.errors import ArgumentError
 
@@ -93,45 +94,26 @@ class PipelineStep:
             raise ArgumentError(f"{len(cuts)} cuts make {len(cuts) + 1} stages, but there are {transport.world_size} ranks.")
         if micro_batches < 1:
             raise ArgumentError(f"micro_batches is at least 1, not {micro_batches}.")
-        if check_batch_norm(program, batch_norm) and batch_norm == "sync":
+        if check_batch_norm(program, batch_norm):
             raise ArgumentError("statistics of all micro-batches are not known when the first goes back. Pass batch_norm='local'.")
         self.program, self.transport, self.micro_batches = program, transport, micro_batches
         self.most_alive = 0
-        stages, self._share = _stages(program, loss, cuts, loss_weight, lowering)
-        self.stage = stages[transport.rank]
+        rank = transport.rank
+        self._plan = plan = _planned(program, loss, cuts, loss_weight, lowering)
+        self.stage = plan.stages[rank]
         self._forward = Session(Stage(self.stage.forward, []), threads)
         self._backward = None if self.stage.backward is None else Session(Stage(self.stage.backward, []), threads)
-        places = {name: number for number, stage in enumerate(stages) for name in stage.parameters}
-        self._application = Application(
-            make_shards(program, len(stages), places), transport, lowering, threads, partial=True, spreads=False
-        )
-        self._gradients = {v: self._parameter(v, places) for v in self._application.shards.cut.gradients}
-        self._places = places
-        self._updates = self._new_state(program)
-        names = dict.fromkeys([*self._forward.state, *(self._backward.state if self._backward else []), *self._application.state])
+        is_last = rank == transport.world_size - 1
+        self._weigh = Session(Stage(plan.weigh, []), threads) if plan.weigh is not None and is_last else None
+        self._places = {name: number for number, stage in enumerate(plan.stages) for name in stage.parameters}
+        shards = make_shards(program, len(plan.stages), self._places)
+        self._application = Application(shards, rank, transport, lowering, threads, partial=True, spreads=False)
+        self._gradients = {v: _parameter(v, self._places) for v in shards.cut.gradients}
+        sessions = [session for session in (self._forward, self._backward, self._weigh) if session is not None]
+        names = dict.fromkeys([*(name for session in sessions for name in session.state), *self._application.state])
         variables = {v.name: v for v in program.list_vars() if v.persistable}
         self._state: Values = {name: value_of(np.asarray(variables[name].get_value(scope))) for name in names}
         self._application.begin(self._state)
-
-    @staticmethod
-    def _parameter(gradient: Variable, places: Mapping[str, int]) -> str:
-        program = gradient.block.program
-        found = [p.name for p in program.parameters if p.grad_name == gradient.name or gradient.name.endswith(f"/{p.grad_name}")]
-        if not found or found[0] not in places:
-            raise ArgumentError(
-                f"the optimizer reads {gradient.name}, which is no gradient of a parameter of one stage. A pipeline is written for plain "
-                "gradients: leave scales of the loss, and further losses, out."
-            )
-        return found[0]
-
-    def _new_state(self, program: Program) -> dict[str, str]:
-        """Which state the forward pass of this stage replaces, by the output that has the new value"""
-        found = {}
-        outputs = {name for name, _ in self.stage.forward.outputs}
-        for v, new in program.updates.items():
-            if not is_applied(new) and f"{v.name}{_NEW}" in outputs:
-                found[v.name] = f"{v.name}{_NEW}"
-        return found
 
     # One step --------------------------------------------------------------------------------------------------------
 
@@ -141,7 +123,6 @@ class PipelineStep:
         Args:
             feed: the whole batch, by input name, of which a rank reads what its stage needs.
         """
-        self._application.take_rates(self.program, self._state)
         parts = [dict(zip(feed, arrays, strict=True)) for arrays in zip(*map(self._cut, feed.values()), strict=True)]
         self._sums: dict[str, Array] = {}
         self._head = np.zeros(2)
@@ -156,7 +137,7 @@ class PipelineStep:
                 self._go_back(alive.pop(0))
         self.transport.all_reduce_(self._head)
         total, loss = self._head.tolist()
-        factor = 1.0 if self._share.reduction == "sum" else 1.0 / total if total else 0.0
+        factor = 1.0 if self._plan.share.reduction == "sum" else 1.0 / total if total else 0.0
         self._apply(factor)
         return float(loss * factor)
 
@@ -173,18 +154,27 @@ class PipelineStep:
         for v, name in stage.takes.items():
             values[name] = self._receive(transport.rank - 1, v)
         results = self._forward.run(values, self._state)
-        for v, name in stage.gives.items():
+        for name in stage.gives.values():
             self._send(transport.rank + 1, results[name] if name in results else values[name])
-        self._state.update({name: results[output] for name, output in self._updates.items()})
+        new = {self._plan.updates[v]: results[name] for v, name in stage.results.items() if v in self._plan.updates}
+        self._state.update(new)
         kept = {name: values[name] for name in (self._backward.inputs if self._backward else ()) if name in values}
         kept.update({entering: results[name] for name, entering in stage.kept.items()})
-        if transport.rank == transport.world_size - 1:
-            weight = 1.0 if self._share.weight is None else _number(results[_WEIGHT])
-            loss = _number(results[_LOSS])
-            self._head += np.array([weight, weight * loss if weight else 0.0])
-            if stage.seed is not None:
-                kept[stage.seed] = value_of(np.full(tuple(results[_LOSS].shape()), weight, view_of(results[_LOSS]).dtype))
+        if self._plan.loss in stage.results:
+            self._weigh_loss(values, results, kept)
         return kept
+
+    def _weigh_loss(self, values: Values, results: Values, kept: Values) -> None:
+        """Count a micro-batch's loss, and begin its backward pass with its weight"""
+        plan, loss = self._plan, results[self.stage.results[self._plan.loss]]
+        weight = 1.0
+        if plan.weight is not None:
+            weighed = results if self._weigh is None else self._weigh.run(values, self._state)
+            name = self.stage.results[plan.weight] if self._weigh is None else self._weigh.outputs[0]
+            weight = _number(weighed[name])
+        self._head += np.array([weight, weight * _number(loss) if weight else 0.0])
+        if self.stage.seed is not None:
+            kept[self.stage.seed] = value_of(np.full(tuple(loss.shape()), weight, view_of(loss).dtype))
 
     def _go_back(self, values: Values) -> None:
         stage, transport = self.stage, self.transport
@@ -246,4 +236,75 @@ class PipelineStep:
 
     def gather(self, scope: Scope) -> None:
         """Write the state of all ranks to a scope on each; called by all."""
-        self._application.gather(self.program, self._state, scope)
+        places: dict[str, int] = {}
+        for number, stage in enumerate(self._plan.stages):
+            for graph in (stage.forward, stage.backward):
+                for v in graph.inputs if graph is not None else ():
+                    if v.persistable:
+                        places.setdefault(v.name, number)
+        small = {v.name for v in self.program.list_vars() if v.name in self._application.state}
+        self._application.gather(self._state, scope, {name: rank for name, rank in places.items() if name not in small})
+
+
+def _number(value: Any) -> float:
+    return float(view_of(value).reshape(-1)[0])
+
+
+def _parameter(gradient: Variable, places: Mapping[str, int]) -> str:
+    """The parameter whose gradient an optimizer reads"""
+    program = gradient.block.program
+    found = [p.name for p in program.parameters if p.grad_name == gradient.name or gradient.name.endswith(f"/{p.grad_name}")]
+    if not found or found[0] not in places:
+        raise ArgumentError(
+            f"the optimizer reads {gradient.name}, which is no gradient of a parameter of one stage. A pipeline is written for "
+            "plain gradients: leave scales of the loss, and further losses, out."
+        )
+    return found[0]
+
+
+class _Plan(NamedTuple):
+    """The stages of a step, and what of the graph that they were cut from is the loss, its weight, and new state, by its name.
+
+    ``weigh`` computes the weight from what is fed alone, if it can be.
+    """
+
+    stages: list[PipelineStage]
+    share: Share
+    loss: Variable
+    weight: Variable | None
+    updates: dict[Variable, str]
+    weigh: Graph | None
+
+
+def _planned(
+    original: Program,
+    loss: Variable | str,
+    cuts: Sequence[Variable | str | Sequence[Variable | str]],
+    loss_weight: Variable | str | None,
+    lowering: str | None,
+) -> _Plan:
+    program, twins = original.clone_with_variables()
+    (found,) = (twins[v] for v in as_variables(original, loss))
+    behind = [[twins[v] for v in as_variables(original, cut)] for cut in cuts]
+    if isinstance(loss_weight, Variable):
+        share = Share("mean", twins[loss_weight])
+    elif loss_weight == "sum":
+        share = Share("sum")
+    else:
+        share = share_of(found, Builder(program.global_block(), key="loss_weight"))
+    new = {made: v.name for v, made in program.updates.items() if not is_applied(made)}
+    weights = [] if share.weight is None else [share.weight]
+    wanted = [found, *weights, *new, *(v for cut in behind for v in cut)]
+    graph = compile(program, list(dict.fromkeys(wanted)), state_as_inputs=True, updates=False)
+    updated = {v for v, made in program.updates.items() if is_applied(made)}
+    read = set(graph.inputs)
+    trained = [graph.of(p) for p in program.parameters if p in updated and graph.of(p) in read]
+    weight = None if share.weight is None else graph.of(share.weight)
+    on_cuts = dependent_operators(graph.operators, [graph.of(v) for cut in behind for v in cut])
+    computed = {v for op in on_cuts for v in op.outputs}
+    results = [graph.of(v) for v in new] + ([weight] if weight is not None and weight in computed else [])
+    stages = make_pipeline(graph, graph.of(found), results, [[graph.of(v) for v in cut] for cut in behind], trained, lowering)
+    weigh = None
+    if weight is not None and weight not in computed:
+        weigh = compile(graph.program, [weight], lowering, state_as_inputs=True, updates=False, ordered=True)
+    return _Plan(stages, share, graph.of(found), weight, {graph.of(v): name for v, name in new.items()}, weigh)

@@ -1,7 +1,7 @@
 """A program as stages of a pipeline: each has a part of the forward pass, and the backward pass of that part alone.
 
-Huang et al., "GPipe", 2019; the order of micro-batches that ``distributed.PipelineStep`` runs is that of Narayanan et al., "PipeDream",
-2019 (one forward, one backward).
+Huang et al., "GPipe", 2019. ``distributed.PipelineStep`` runs micro-batches in the order of Narayanan et al., "PipeDream", 2019: one
+forward, one backward.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class PipelineStage(NamedTuple):
         returns, receives: of these, the gradients that go back and come back, and their names in ``backward``.
         kept: outputs of ``forward``, and the inputs of ``backward`` that take them.
         parameters: the names of gradients in ``backward``, by parameter.
+        results: of the loss and the results that this stage computes, the outputs of ``forward``.
         seed: the input of ``backward`` that takes the gradient of the loss, in the last stage.
     """
 
@@ -43,6 +44,7 @@ class PipelineStage(NamedTuple):
     receives: dict[Variable, str]
     kept: dict[str, str]
     parameters: dict[str, str]
+    results: dict[Variable, str]
     seed: str | None
 
 
@@ -77,12 +79,13 @@ def make_pipeline(
             for behind in range(number, last):
                 given.setdefault(behind, []).append(v)
     owners: dict[Variable, int] = {}
+    known = set(trained)
     for op in graph.operators:
-        for v in op.operands():
-            if v is not None and v in trained and owners.setdefault(v, _number(level, op)) != _number(level, op):
+        for v in (operand for operand in op.operands() if operand is not None):
+            if v in known and owners.setdefault(v, _number(level, op)) != _number(level, op):
                 raise ArgumentError(
-                    f"{v.name} is trained in stages {owners[v]} and {_number(level, op)} of the pipeline. Cut so that one stage has "
-                    "all that reads it."
+                    f"{v.name} is trained in stages {owners[v]} and {_number(level, op)} of the pipeline. Cut so that one stage "
+                    "has all that reads it."
                 )
     stages: list[PipelineStage] = []
     back: set[Variable] = set()
@@ -99,17 +102,15 @@ def _number(level: Mapping[Variable, int], op: object) -> int:
     return next(level[v] for v in op.outputs if v is not None)  # type: ignore[attr-defined]
 
 
-def _numbered(
-    graph: Graph, loss: Variable, results: Sequence[Variable], cuts: Sequence[Sequence[Variable]]
-) -> dict[Variable, int]:
+def _numbered(graph: Graph, loss: Variable, results: Sequence[Variable], cuts: Sequence[Sequence[Variable]]) -> dict[Variable, int]:
     steps = {v for cut in cuts for v in cut}
     level = stage_numbers(graph.operators, steps, {loss, *results})
     for number, cut in enumerate(cuts):
         for v in cut:
             if level.get(v) != number:
                 raise ArgumentError(
-                    f"{v.name} cannot end stage {number} of the pipeline: {level.get(v, 'no')} of the other cuts lie before it. Name "
-                    "the cuts in order, each computed from the one before it."
+                    f"{v.name} cannot end stage {number} of the pipeline: {level.get(v, 'no')} of the other cuts lie before it. "
+                    "Name the cuts in order, each computed from the one before it."
                 )
     if level[loss] != len(cuts):
         raise ArgumentError(f"{loss.name} does not depend on the last cut, {cuts[-1][0].name}. Cut where the loss comes from.")
@@ -151,18 +152,18 @@ def _stage(
     arriving = {**cotangents, **relayed}
     for v, g in relayed.items():
         own[v] = build.Add(g, own[v]) if v in own else build.Identity(g)
-    results = list(own.values())
+    final = list(own.values())
     kept: list[Variable] = []
-    if results:
-        plan = make_plan(program, results)
+    if final:
+        plan = make_plan(program, final)
         read = [plan.resolve(v) for op in plan.operators if op.role is Role.BACKWARD for v in op.operands() if v is not None]
         forward = {v for op in plan.operators if op.role is Role.FORWARD for v in op.outputs if v is not None}
         kept = list(dict.fromkeys(v for v in read if v in forward))
     wholes = [*(of(v) for v in outputs), *kept]
     ahead = compile(program, list(dict.fromkeys(wholes)), provider, state_as_inputs=True, updates=False, ordered=True)
     behind = None
-    if results:
-        behind = compile(program, results, provider, given=kept, state_as_inputs=True, updates=False, ordered=True)
+    if final:
+        behind = compile(program, final, provider, given=kept, state_as_inputs=True, updates=False, ordered=True)
     inputs = {v.name for v in ahead.inputs} | ({v.name for v in behind.inputs} if behind is not None else set())
     return PipelineStage(
         ahead,
@@ -170,9 +171,10 @@ def _stage(
         {v: of(v).name for v in entering},
         {v: ahead.name(of(v)) for v in leaving},
         {} if behind is None else {v: behind.name(own[v]) for v in sources if v in own},
-        {v: g.name for v, g in arriving.items() if v is not loss},
+        {v: arriving[v].name for v in leaving if v in arriving},
         {} if behind is None else {ahead.name(v): behind.name(v) for v in kept},
         {} if behind is None else {v.name: behind.name(own[v]) for v in trained if v in own},
+        {v: ahead.name(of(v)) for v in [*([loss] if is_last else []), *ends]},
         cotangents[loss].name if is_last and cotangents and cotangents[loss].name in inputs else None,
     )
 

@@ -92,11 +92,9 @@ def make_shards(program: Program, count: int, places: Mapping[str, int] | None =
         ArgumentError: if no optimizer updates the program, what it reads is fed, or two parameters with different places are
             updated together.
     """
-    cut = cut_step(program, small=True)
+    cut = cut_step(program, always=True)
     if cut is None:
-        raise ArgumentError(
-            "no optimizer updates this program from gradients alone. Call minimize; it may read nothing fed."
-        )
+        raise ArgumentError("no optimizer updates this program from gradients alone. Call minimize; it may read nothing fed.")
     owned: list[list[Variable]] = [[] for _ in range(count)]
     load = [0] * count
     for part in sorted(cut.parts, key=lambda part: -sum(map(_bytes, part))):

@@ -45,7 +45,7 @@ def make_stages(graph: Graph, outputs: Sequence[Variable], provider: str | None 
 
     Args:
         graph: is not changed.
-        outputs: of all stages together; each is one of some stage.
+        outputs: of all stages together; each is one of some stage, or a sum.
         provider: whose forms the graphs take.
 
     Returns:
@@ -59,13 +59,14 @@ def make_stages(graph: Graph, outputs: Sequence[Variable], provider: str | None 
     stages = []
     for number in range(1 + max((level[r.local] + 1 for r in found), default=0)):
         local = [r for r in found if level[r.local] == number]
-        results = [v for v in outputs if level.get(v, 0) + (v in totals) == number] + [r.local for r in local]
+        results = [v for v in outputs if level.get(v, 0) == number and v not in totals] + [r.local for r in local]
         results += [v for v in crossing(graph.operators, level, number) if v not in totals]
         given = [v for v, at in level.items() if at < number]
         whole = compile(
             graph.program, list(dict.fromkeys(results)), provider, given=given, state_as_inputs=True, updates=False, ordered=True
         )
-        stages.append(Stage(whole, [(whole.name(r.local), r.total) for r in local]))
+        if whole.outputs:
+            stages.append(Stage(whole, [(whole.name(r.local), r.total) for r in local]))
     return stages
 
 

@@ -359,15 +359,9 @@ def check_batch_norm(program: Program, chosen: str | None) -> bool:
     found = [op for op in all_operators_of(program.global_block()) if _by_batch(op)]
     if found and chosen in (None, "frozen"):
         raise ArgumentError(
-<<<<<<< HEAD
             f"{found[0]} normalises by the statistics of its batch, which parts of a batch do not have. Pass batch_norm='sync' to "
-            "normalise by those of all parts together, batch_norm='local' if each part is to be normalised by its own, or freeze "
-            "it before minimize: program.train(batch_norm='frozen')."
-=======
-            f"{found[0]} normalises by the statistics of its batch, which parts of a batch do not have. Pass batch_norm='local' "
-            "(ranks: Strategy(batch_norm='local')) if each part is to be normalised by its own, or freeze it before minimize: "
-            "program.train(batch_norm='frozen')."
->>>>>>> mpi
+            "normalise by those of all parts together, batch_norm='local' (ranks: Strategy(batch_norm='local')) if each "
+            "part is to be normalised by its own, or freeze it before minimize: program.train(batch_norm='frozen')."
         )
     return bool(found) and chosen == "sync"
 
