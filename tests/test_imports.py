@@ -13,7 +13,8 @@ PACKAGE = ROOT / "onnxgrad"
 # Packages and modules, each allowed to use what stands before it. Those of one line may not use each other.
 FLOORS = """
     errors  late  version
-    dtypes  refusals  state  files
+    dtypes  reasons  refusals  state  files
+    tensor_file
     core.ir
     core.passes
     core.compile
@@ -28,12 +29,15 @@ FLOORS = """
     tensor
     linalg  fft
     optimizer
-    regularizer  nn  utils
-    static
-    amp  fluid  incubate
     distributed
-    func
+    regularizer  nn  utils
+    saving
+    static
+    amp  fluid  incubate  io  jit  metric  device
+    onnx
+    func  pages
     training
+    federated
     testing  compat
     cli
     __init__

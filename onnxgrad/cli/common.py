@@ -35,8 +35,8 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="path of an .onnx file")
+def add_model(parser: argparse.ArgumentParser, what: str = "path of an .onnx file") -> None:
+    parser.add_argument("model", help=what)
     parser.add_argument(
         "--expand",
         choices=["com.microsoft"],

@@ -14,14 +14,15 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
-from onnxgrad.cli import check, export, grad, info, train
+from onnxgrad.cli import check, export, grad, info, train, view
+from onnxgrad.distributed.environment import fail
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, OnnxGradError, UnknownName
 from onnxgrad.version import __version__
 
 __all__ = ["main"]
 
 _CONTROL = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) not in "\t\n\r"}
-_COMMANDS = (info, check, grad, train, export)
+_COMMANDS = (info, check, view, grad, train, export)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,7 +35,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--version", action="version", version=f"onnxgrad {__version__}")
     commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in _COMMANDS:
-        name, (summary, _, examples) = module.__name__.rpartition(".")[2], (module.__doc__ or "").partition("\n\n")
+        name, (summary, _, examples) = (
+            module.__name__.rpartition(".")[2].replace("_", "-"),
+            (module.__doc__ or "").partition("\n\n"),
+        )
         command = commands.add_parser(
             name,
             help=summary[0].lower() + summary[1:].rstrip("."),
@@ -91,5 +95,7 @@ def _run(options: Any) -> int:
 
 
 def _say(error: object, code: int) -> int:
+    if fail(str(error)):
+        return code
     print("error:", " ".join(str(error).split()), file=sys.stderr)
     return code

@@ -1,11 +1,13 @@
-"""What a command does for longer than two seconds is said on stderr: a bar on a terminal with tqdm, else a line now and then."""
+"""What a command does for longer than two seconds is said: a bar on a terminal with tqdm, a line now and then, or JSON."""
 
 from __future__ import annotations
 
+import json
 import sys
-import threading
 import time
 from typing import Any
+
+from onnxgrad.training.progress import Heartbeat
 
 __all__ = ["Working"]
 
@@ -13,22 +15,20 @@ SILENCE = 2.0
 
 
 class Working:
-    """Inside a ``with`` block, says what is being done whenever nothing was said for two seconds."""
+    """Inside a ``with`` block, says what is being done whenever nothing was said for two seconds; with ``as_json`` on stdout."""
 
-    def __init__(self, what: str) -> None:
-        self._text, self._total, self._done = what, 0, 0
+    def __init__(self, what: str, as_json: bool = False) -> None:
+        self._text, self._total, self._done, self._json = what, 0, 0, as_json
         self._bar: Any = None
-        self._ended = threading.Event()
         self._began = time.monotonic()
-        self._thread = threading.Thread(target=self._watch, daemon=True, name="onnxgrad-progress")
+        self._heart = Heartbeat(lambda: self._show(time.monotonic() - self._began), SILENCE)
 
     def __enter__(self) -> Working:
-        self._thread.start()
+        self._heart.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._ended.set()
-        self._thread.join()
+        self._heart.__exit__()
         if self._bar is not None:
             self._bar.close()
 
@@ -36,11 +36,10 @@ class Working:
         """From now on this is done: step ``done`` of ``total``, if they can be counted."""
         self._text, self._done, self._total = what, done, total
 
-    def _watch(self) -> None:
-        while not self._ended.wait(SILENCE):
-            self._show(time.monotonic() - self._began)
-
     def _show(self, seconds: float) -> None:
+        if self._json:
+            print(json.dumps({"event": "progress", "doing": self._text, "seconds": round(seconds, 1)}), flush=True)
+            return
         if self._bar is None and self._total and sys.stderr.isatty():
             try:
                 from tqdm import tqdm

@@ -1,16 +1,19 @@
-"""Train a model on arrays or text, and write checkpoints and history to a folder.
+"""Train a model on arrays, tables, images or text, and write checkpoints and history to a folder.
 
-The arrays of an .npz file are named after the inputs of the model, and the target. Ctrl-C writes a checkpoint and ends the run.
+Arrays and columns are named after the inputs of the model, and the target. Ctrl-C writes a checkpoint and ends the run.
 
 examples:
   onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
   onnxgrad train m.onnx --data train.npz --val val.npz --target y --loss cross_entropy --optimizer adamw --lr 1e-3
       --schedule cosine --epochs 5 --batch-size 64 --metric accuracy --patience 3 --train 'head.*' --out run/
+  onnxgrad train m.onnx --data photos/ --val 0.1 --flip --loss cross_entropy --metric accuracy --out run/
+  onnxgrad train m.onnx --data measured.csv --val 0.2 --target price --loss mse --out run/
   onnxgrad train m.onnx --data train.npz --target y --loss mse --lora 8 --out run/
   onnxgrad train m.onnx --data train.npz --term cross_entropy class label 1 --term mse box corners 0.5 --out run/
   onnxgrad train qwen.onnx --lora 8 --on '*q_proj*,*v_proj*' --loss causal_lm --data chat.jsonl --tokenizer tokenizer.json
       --max-length 256 --batch-size 4 --out run/
   onnxgrad train --resume run/ --more-epochs 2
+  mpiexec -n 4 onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
 """
 
 from __future__ import annotations
@@ -19,22 +22,30 @@ import argparse
 import json
 import sys
 import warnings
+from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli.common import add_sizes, bytes_given, human
+from onnxgrad.cli.data import add_data, resolved
+from onnxgrad.cli.progress import Working
 from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
+from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
+from onnxgrad.distributed.strategy import COMPRESSIONS
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.folder import LAST, RunFolder
+from onnxgrad.training.folder import LAST
+from onnxgrad.training.loggers import LOGGERS, loggers
 from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES
 from onnxgrad.training.metrics import METRICS
 from onnxgrad.training.optimizers import optimizer_names
 from onnxgrad.training.position import epochs_done
 from onnxgrad.training.quantization import MODES as QUANTIZED
 from onnxgrad.training.schedules import SHAPES
+from onnxgrad.training.text import Text
 from onnxgrad.training.trainer import Trainer
 
-_NOT_SETTINGS = ("command", "run", "resume", "json", "more_epochs", "accept_changed_data")
+_NOT_SETTINGS = ("command", "run", "resume", "json", "log", "more_epochs", "accept_changed_data", "rank_timeout")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,12 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         metavar="FOLDER",
-        help="resume the run in this folder; only --epochs, --more-epochs, --accept-changed-data and --json may be given too",
+        help="resume the run in this folder; only --epochs, --more-epochs, --accept-changed-data, --log and --json go with it",
     )
     parser.add_argument(
         "--accept-changed-data", action="store_true", help="with --resume: although a data file is not what the run was trained on"
     )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON for each epoch")
+    parser.add_argument("--json", action="store_true", help="print lines of JSON: progress every two seconds, and each epoch")
     parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite onnxruntime's own operators as standard ones")
     parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
     parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda:NUMBER or openvino (default %(default)s)")
@@ -59,14 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_loss(parser.add_argument_group("loss and optimizer"))
     _add_choice(parser.add_argument_group("what trains"))
     _add_course(parser.add_argument_group("training loop"))
+    _add_ranks(parser.add_argument_group("several processes (mpiexec -n 4 onnxgrad train ...)"))
 
 
 def _add_data(group: Any) -> None:
-    group.add_argument("--data", metavar="FILE", help="training data: arrays (.npz), or text and chats (.jsonl, .txt)")
-    group.add_argument("--val", metavar="FILE", help="validation data, evaluated after each epoch")
-    group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of a language model, for text and chats")
-    group.add_argument("--max-length", type=int, default=512, help="words in a row of text at most (default %(default)s)")
-    group.add_argument("--pack", action="store_true", help="put several short texts into one row")
+    add_data(group)
     group.add_argument("--target", help="array with the targets (default target, for causal_lm labels)")
     group.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
     group.add_argument("--drop-last", action="store_true", help="drop the last batch if it is smaller")
@@ -75,19 +83,29 @@ def _add_data(group: Any) -> None:
 
 def _add_loss(group: Any) -> None:
     group.add_argument("--loss", choices=sorted(LOSSES), help="loss to minimize")
-    group.add_argument("--of", metavar="OUTPUT", help="model output that the loss reads (default: the first that is no cache)")
+    group.add_argument(
+        "--output",
+        "--of",
+        dest="of",
+        metavar="OUTPUT",
+        help="output or other tensor that the loss reads, also bent: 'logits.transpose(1,0,2)' with transpose, reshape, squeeze, "
+        "softmax, argmax and slices (default: the first output that is no cache)",
+    )
     group.add_argument(
         "--term",
         nargs=4,
         action="append",
         metavar=("LOSS", "OUTPUT", "TARGET", "WEIGHT"),
-        help="instead of --loss, --of and --target: one term of a weighted sum; may be repeated",
+        help="instead of --loss, --output and --target: one term of a weighted sum; may be repeated",
     )
     group.add_argument(
         "--layout",
         choices=LAYOUTS,
         help="axes of the output for ctc and cross_entropy: N batch, T steps, C classes",
     )
+    group.add_argument("--label-smoothing", type=float, default=0.0, metavar="SHARE", help="share of a label given to all classes")
+    group.add_argument("--class-weights", nargs="+", metavar="W", help="balanced, or a weight for each class")
+    group.add_argument("--sample-weight", metavar="COLUMN", help="column with a weight for each example")
     group.add_argument("--metric", nargs="+", choices=sorted(METRICS), default=[], help="metrics to report as well")
     group.add_argument("--optimizer", choices=optimizer_names(), default="adamw", metavar="NAME", help=", ".join(optimizer_names()))
     group.add_argument("--lr", type=float, default=1e-3, help="learning rate (default %(default)s)")
@@ -177,6 +195,18 @@ def _add_choice(group: Any) -> None:
     group.add_argument("--dropout-after", nargs="+", default=[], metavar="NAME", help="operators or tensors that Dropout follows")
 
 
+def _add_ranks(group: Any) -> None:
+    group.add_argument(
+        "--compress",
+        choices=[name for name in COMPRESSIONS if name],
+        help="send gradients in 16 bits, or the largest alone; what is left out is added to the next ones",
+    )
+    group.add_argument("--rank-batch-norm", choices=("local",), help="local: each rank normalises by its part of the batch")
+    group.add_argument(
+        "--rank-timeout", type=float, default=600, metavar="SECONDS", help="end all if a rank waits so long (default %(default)s)"
+    )
+
+
 def _add_course(group: Any) -> None:
     group.add_argument("--epochs", type=int, help="number of epochs in all, those before --resume included (default 5)")
     group.add_argument("--more-epochs", type=int, metavar="N", help="with --resume: N epochs more than the run has had")
@@ -193,17 +223,29 @@ def _add_course(group: Any) -> None:
     group.add_argument(
         "--seed", type=int, default=0, help="random seed of shuffling, dropout and new weights (default %(default)s)"
     )
+    group.add_argument(
+        "--log",
+        nargs="+",
+        choices=LOGGERS,
+        default=[],
+        help="log for these too: TensorBoard into the folder, MLflow by its settings",
+    )
     group.add_argument("--curves", action="store_true", help="plot loss and metrics into the folder")
 
 
 def run(options: argparse.Namespace) -> int:
+    if is_started_by_mpi():
+        init(timeout=options.rank_timeout)
+    is_first = rank() == 0
     folder, settings = _settings(options)
-    with warnings.catch_warnings(record=True) as caught:
+    working = Working("reading the model and writing its gradient", options.json or not is_first)
+    with working, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         trainer = make_trainer(settings, folder if options.resume else None)
-        data = [data_of(settings, name) for name in ("data", "val")]
-    if not options.json:
-        read = [remark for given in data for remark in getattr(given, "remarks", ())]
+        working.say("reading the data")
+        data = trainer.open(data_of(settings, "data"), data_of(settings, "val"))
+    if not options.json and is_first:
+        read = [remark for given in data if isinstance(given, Text) for remark in given.remarks]
         for remark in [*trainer.remarks, *dict.fromkeys(read), *(warning.message for warning in caught)]:
             print(f"note: {remark}")
         count = sum(p.get_value().size for p in trainer.trained)
@@ -215,11 +257,11 @@ def run(options: argparse.Namespace) -> int:
         print(f"training {len(trainer.trained)} of {len(trainer.program.parameters)} weights, {count:,} elements")
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr)
+        warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr) if is_first else None
         history = _fit(trainer, data, settings, folder, options)
-    if trainer._interrupt.requested:
+    if trainer._interrupt.stops and is_first:
         print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
-    if not options.json and history:
+    if not options.json and history and is_first:
         print(f"the run is in {folder}; write the model with: onnxgrad export {folder} --inference FILE.onnx")
     return 0
 
@@ -227,7 +269,7 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Folder and settings: those of the command line, or those of the run to resume"""
     if options.resume is not None:
-        others = _given(options) - {"resume", "epochs", "more_epochs", "accept_changed_data", "json"}
+        others = _given(options) - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log", "rank_timeout"}
         if others:
             what = "the model" if "model" in others else f"--{min(others).replace('_', '-')}"
             raise ArgumentError(f"--resume FOLDER continues that run with its settings; leave out {what}.")
@@ -244,7 +286,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     if options.more_epochs is not None:
         raise ArgumentError("--more-epochs goes with --resume FOLDER. Say --epochs for a new run.")
     if options.term and (options.loss is not None or options.of is not None):
-        raise ArgumentError("--term replaces --loss, --of and --target. Give one or the other.")
+        raise ArgumentError("--term replaces --loss, --output and --target. Give one or the other.")
     for name in ("model", "data", "loss", "out"):
         if getattr(options, name) is None and not (name == "loss" and options.term):
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
@@ -255,8 +297,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
     settings["lora_layers"] = [name for given in options.lora_layers for name in given.split(",") if name]
-    for name in ("model", "data", "val", "tokenizer"):
-        settings[name] = None if settings[name] is None else str(Path(settings[name]).resolve())
+    resolved(settings)
     return options.out, settings
 
 
@@ -268,14 +309,19 @@ def _given(options: argparse.Namespace) -> set[str]:
 
 
 def _fit(
-    trainer: Trainer, data: list[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace
+    trainer: Trainer, data: Sequence[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
     def show(_: Trainer, row: dict[str, Any]) -> None:
+        if sys.stderr.isatty() and sys.stdout.isatty() and not options.json and find_spec("tqdm"):
+            return  # the bar says it
         values = "  ".join(f"{name} {value:.4g}" for name, value in row.items() if name not in ("epoch", "step"))
-        print(json.dumps(row) if options.json else f"epoch {row['epoch']}/{settings['epochs']}  {values}", flush=True)
+        print(
+            json.dumps({"event": "epoch", **row}) if options.json else f"epoch {row['epoch']}/{settings['epochs']}  {values}",
+            flush=True,
+        )
 
-    with RunFolder(folder, settings["keep"]) as run:
-        if options.resume is None:
+    with trainer.ranks.folder(folder, settings["keep"]) as run:
+        if options.resume is None and run is not None and trainer.ranks.is_first:
             write_settings(run, settings)
         return trainer.fit(
             data[0],
@@ -289,7 +335,7 @@ def _fit(
             patience=settings["patience"],
             checkpoint_every=settings["checkpoint_every"],
             curves=settings["curves"],
-            callbacks=[show],
-            verbose=not options.json,
+            callbacks=[show, *(loggers(options.log, folder) if trainer.ranks.is_first else ())],
+            verbose="json" if options.json else True,
             accept_changed_data=options.accept_changed_data,
         )

@@ -28,9 +28,9 @@ from onnxgrad.distributed.buckets import Buckets
 from onnxgrad.distributed.compression import compression_of
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, FeedError
 
-__all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute"]
+__all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute", "gathered_part"]
 
 Array = np.ndarray[Any, Any]
 
@@ -48,6 +48,14 @@ class Part:
     first: int
     count: int
     counts: bool = True
+
+
+def gathered_part(transport: Transport, count: int) -> Part:
+    """The part of a rank that has so many examples, from what all ranks have."""
+    sizes = np.zeros(transport.world_size, np.int64)
+    sizes[transport.rank] = count
+    transport.all_reduce_(sizes)
+    return Part(int(sizes[: transport.rank].sum()), count)
 
 
 @dataclass
@@ -76,7 +84,7 @@ class GradientExchange:
         poisons: with ``sends=False``, whether gradients that are not finite on one rank shall not be finite on all.
 
     Attributes:
-        part: of the batch that is fed next; None where every rank's examples count by the loss's weight alone.
+        part: of the batch that is fed next; None to find it from what is fed.
         traffic: counts of what was exchanged.
         own: names of state that each rank has values of its own of.
     """
@@ -102,12 +110,19 @@ class GradientExchange:
         self._begun: WeakSet[Scope] = WeakSet()
         self.own: set[str] = set()
 
-    @property
-    def feeds(self) -> Mapping[str, Any]:
-        """What Dropout is told of the part that is fed."""
-        if self.part is None:
+    def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What Dropout is told of the part that is fed; where nobody says, ranks tell each other how many examples they have."""
+        if PART not in program.global_block().vars or PART in feed:
             return {}
-        return {PART: np.array([self.part.first, self.part.count], np.int64)}
+        part = self.part
+        if part is None:
+            counted = next((v.name for v in program.inputs if v.dims and not isinstance(v.dims[0], int) and v.name in feed), None)
+            if counted is None:
+                raise FeedError(
+                    f"how many examples are fed is not known. Feed {PART!r}: those of the ranks before, and of this one."
+                )
+            part = gathered_part(self.transport, len(feed[counted]))
+        return {PART: np.array([part.first, part.count], np.int64)}
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Refuse ranks that differ, and give all the state of rank 0; at the first run on a scope.
@@ -216,7 +231,6 @@ class StateExchange:
 
     def __init__(self, transport: Transport, sums: Sequence[Variable], strategy: Strategy) -> None:
         self.transport, self.sums, self.strategy = transport, list(sums), strategy
-        self.feeds: Mapping[str, Any] = {}
         self.traffic = Traffic()
         self._compression = compression_of(strategy)
         self._begun: WeakSet[Scope] = WeakSet()
@@ -226,6 +240,9 @@ class StateExchange:
         if scope not in self._begun:
             check_alike(self.transport, fingerprint(program, self.sums, self.strategy), "it adds up other gradients")
             self._begun.add(scope)
+
+    def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {}
 
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         if gradients:
@@ -316,8 +333,9 @@ def distribute(
             statistics and the strategy does not say what it is to do.
     """
     strategy = strategy or Strategy()
-    if check_batch_norm(program, strategy.batch_norm):
-        raise ArgumentError("an Executor does not cut a step at statistics. Use distributed.ShardedStep for batch_norm='sync'.")
+    if strategy.batch_norm not in (None, "local"):
+        raise ArgumentError(f"batch_norm is 'local' or None, not {strategy.batch_norm!r}. ShardedStep synchronises statistics.")
+    check_batch_norm(program, strategy.batch_norm)
     if isinstance(loss_weight, Variable):
         share = Share("mean", loss_weight)
     elif loss_weight == "sum":

@@ -117,6 +117,8 @@ class _Monitor:
                 self.say(BYE)
                 return
         os.write(2, f"onnxgrad: {reason}. All ranks end.\n".encode())
+        # An mpiexec that is told to abort drops what it has not read.
+        time.sleep(BEAT)
         self.end()
 
     def judge(self) -> str | None:

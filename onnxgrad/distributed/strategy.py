@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from onnxgrad.errors import ArgumentError
 
@@ -44,3 +45,11 @@ class Strategy:
             raise ArgumentError(f"bucket_megabytes is more than 0, not {self.bucket_megabytes}.")
         if self.sessions < 1:
             raise ArgumentError(f"sessions is at least 1, not {self.sessions}.")
+
+    def attach(self, loss: Any) -> None:
+        """Let ranks exchange the gradients of a loss: what ``append_backward(loss, distop_context=strategy)`` calls."""
+        from onnxgrad.distributed.environment import current
+        from onnxgrad.distributed.exchange import distribute
+
+        if current().world_size > 1:
+            distribute(loss.block.program, loss, current(), self)

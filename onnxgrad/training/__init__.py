@@ -2,19 +2,28 @@
 
 from onnxgrad.training.adapters import load_adapters, save_adapters
 from onnxgrad.training.batch_norm import fold_batch_norm, insert_batch_norm
+from onnxgrad.training.callbacks import Callback
 from onnxgrad.training.checkpoint import load_checkpoint, save_checkpoint
 from onnxgrad.training.curves import plot_history
+from onnxgrad.training.loggers import MLflow, TensorBoard
 from onnxgrad.training.lora import add_lora, merge_lora
 from onnxgrad.training.losses import Term
 from onnxgrad.training.quantization import train_quantized
 from onnxgrad.training.schedules import Planned
+from onnxgrad.training.sources import Images, Shuffled, Table
 from onnxgrad.training.surgery import cut_at, insert_dropout, replace_head
 from onnxgrad.training.text import Text
 from onnxgrad.training.ties import find_ties, tie, untie
 from onnxgrad.training.trainer import Trainer
 
 __all__ = [
+    "Callback",
+    "Images",
+    "MLflow",
     "Planned",
+    "Shuffled",
+    "Table",
+    "TensorBoard",
     "Term",
     "Text",
     "Trainer",

@@ -12,13 +12,13 @@ import numpy as np
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import take_parts
-from onnxgrad.distributed.environment import current, init
-from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute
+from onnxgrad.distributed.environment import current, init, share_of_cores
+from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute, gathered_part
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Alone, Transport
 from onnxgrad.errors import ArgumentTypeError, DataError
 from onnxgrad.training.accumulation import SUM
-from onnxgrad.training.data import Batch, Columns, Stream
+from onnxgrad.training.data import Batch, Rows, Stream
 from onnxgrad.training.folder import RunFolder
 from onnxgrad.training.run import Interrupt, Means, Row
 
@@ -64,7 +64,7 @@ def _rows(whole: int, transport: Transport) -> tuple[slice, Part]:
 class _Parts(Stream):
     """A rank's parts of the batches of a source."""
 
-    def __init__(self, source: Columns | Stream, transport: Transport) -> None:
+    def __init__(self, source: Rows | Stream, transport: Transport) -> None:
         self.source, self.transport, self.unused = source, transport, source.unused
 
     def count(self, batch_size: int, drop_last: bool = False) -> int | None:
@@ -75,13 +75,16 @@ class _Parts(Stream):
         found: int | None = self.source.examples(batch_size, drop_last)
         return found
 
-    def batches(self, batch_size: int, **order: Any) -> Iterator[Batch]:
-        if not isinstance(self.source, Columns):
+    def batches(
+        self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
+    ) -> Iterator[Batch]:
+        order: dict[str, Any] = {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "epoch": epoch, "skip": skip}
+        if isinstance(self.source, Stream):
             yield from (part_of(batch, self.transport) for batch in self.source.batches(batch_size, **order))
             return
-        for chosen in self.source.rows(batch_size, **order):
+        for chosen in self.source.numbers(batch_size, **order):
             rows, part = _rows(len(chosen), self.transport)
-            found = PartBatch({name: array[chosen[rows]] for name, array in self.source.arrays.items()})
+            found = PartBatch(self.source.take(chosen[rows], (seed, epoch)))
             found.whole, found.part = len(chosen), part
             yield found
 
@@ -141,9 +144,13 @@ class Ranks:
             self.exchange.own = {v.name for v in sums}
             self.sums = update.exchange = StateExchange(self.transport, sums, self.strategy)
 
+    def threads(self, wanted: int | None) -> int | None:
+        """Threads of an operator: ranks of one machine share its cores."""
+        return share_of_cores() if wanted is None and self.are_many else wanted
+
     # A step ----------------------------------------------------------------------------------------------------------
 
-    def source(self, source: Columns | Stream) -> Columns | Stream:
+    def source(self, source: Rows | Stream) -> Rows | Stream:
         """This rank's parts of what is trained on."""
         return _Parts(source, self.transport) if self.are_many else source
 
@@ -153,11 +160,8 @@ class Ranks:
             return
         if isinstance(batch, PartBatch):
             self.exchange.part = batch.part
-            return
-        sizes = np.zeros(self.transport.world_size, np.int64)
-        sizes[self.transport.rank] = len(next(iter(batch.values())))
-        self.transport.all_reduce_(sizes)
-        self.exchange.part = Part(int(sizes[: self.transport.rank].sum()), int(sizes[self.transport.rank]))
+        else:
+            self.exchange.part = gathered_part(self.transport, len(next(iter(batch.values()))))
 
     def means(self, values: dict[str, Any], interrupt: Interrupt) -> Row:
         """Means of metrics over the whole batch; ranks also agree here whether the run is to be interrupted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -23,9 +23,9 @@ class Plan:
     drop_last: bool
     patience: int | None
     checkpoint_every: int | None
-    callbacks: Sequence[Callable[..., Any]]
+    callbacks: Sequence[Any]
     prefetch: int
-    verbose: bool
+    verbose: bool | str
     curves: bool
 
 

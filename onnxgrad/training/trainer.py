@@ -24,37 +24,40 @@ from onnxgrad.errors import ArgumentError, DataError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.tensor_file import damaged, read_tensors
 from onnxgrad.training.accumulation import accumulating
 from onnxgrad.training.adapters import save_adapters
 from onnxgrad.training.batch_norm import prepare_batch_norm
+from onnxgrad.training.callbacks import Callback
 from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
-from onnxgrad.training.curves import plot_history
-from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data, prefetched
+from onnxgrad.training.data import Batch, Data, Rows, Stream
 from onnxgrad.training.diagnose import bad_loss, bad_value, bad_weight
 from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
 from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
-from onnxgrad.training.folder import BEST, LAST, RunFolder
+from onnxgrad.training.folder import RunFolder
 from onnxgrad.training.inference import save_inference
 from onnxgrad.training.inputs import Following
+from onnxgrad.training.loop import Loop
 from onnxgrad.training.loss_scale import LossScale
 from onnxgrad.training.losses import Term, as_terms, attach
 from onnxgrad.training.metrics import classes_second, metric_named
 from onnxgrad.training.optimizers import make_optimizer
 from onnxgrad.training.position import check_position, check_schedule, position_of, present_position
-from onnxgrad.training.progress import Progress
 from onnxgrad.training.quantization import prepare_quantized
-from onnxgrad.training.ranks import PartBatch, ranks_of
-from onnxgrad.training.run import Interrupt, Means, Plan, Row, judged, out_of_patience
-from onnxgrad.training.schedules import Planned, planned
+from onnxgrad.training.ranks import ranks_of
+from onnxgrad.training.run import Interrupt, Means, Plan, Row
+from onnxgrad.training.schedules import planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
+from onnxgrad.training.sources.opening import open_both, open_data
+from onnxgrad.training.sources.splitting import class_counts
+from onnxgrad.training.sources.wanted import Wanted
 from onnxgrad.training.steps import TrainingSteps
-from onnxgrad.training.tensor_file import damaged, read_tensors
 from onnxgrad.training.ties import find_ties
 
 __all__ = ["Trainer"]
 
 Loss: TypeAlias = "str | Callable[..., Variable] | Term | Sequence[Term]"
-Callback: TypeAlias = "Callable[[Trainer, Row], Any]"
+AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], Any]"
 
 
 class Trainer(TrainingSteps):
@@ -98,7 +101,7 @@ class Trainer(TrainingSteps):
         place: ``CPUPlace()``, ``CUDAPlace(i)`` or ``OpenVINOPlace()``.
         threads: threads within an operator; None for onnxruntime's choice.
         distributed: True, or a ``distributed.Strategy``, where several ranks train together (``mpiexec -n 4``): each takes its part
-            of every batch, and the run is that of one process. All call the same methods; rank 0 writes files.
+            of every batch, and the run is that of one process. All call the same methods; rank 0 writes files and calls callbacks.
 
     Raises:
         ModelError: if the model cannot be read.
@@ -142,7 +145,7 @@ class Trainer(TrainingSteps):
         threads: int | None = None,
         distributed: bool | Strategy | None = None,
     ) -> None:
-        self._ranks = ranks_of(distributed)
+        self.ranks = ranks_of(distributed)
         if accumulate < 1:
             raise ArgumentError(f"accumulate counts micro-batches; it is at least 1, not {accumulate}.")
         self.program = model if isinstance(model, Program) else from_onnx(model)
@@ -155,7 +158,7 @@ class Trainer(TrainingSteps):
         self.chosen = choose_trainable(self.program, trainable, freeze)
         for text in find_ties(self.chosen).warnings():
             warnings.warn(text, stacklevel=2)
-        self._ranks.prepare(self.program)
+        self.ranks.prepare(self.program)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
         for metric in metrics:
@@ -172,7 +175,7 @@ class Trainer(TrainingSteps):
         words = {term.target for term in self.terms if term.loss == "causal_lm"}
         self._following = Following(self.program, [v for v in self.targets if v.name in words])
         self.remarks += [*rounded, *said, *kept_tables(self.program), *self._following.remarks]
-        self.executor = Executor(place, threads=threads, memory=memory)
+        self.executor = Executor(place, threads=self.ranks.threads(threads), memory=memory)
         self._begin()
 
     # Building --------------------------------------------------------------------------------------------------------
@@ -183,7 +186,7 @@ class Trainer(TrainingSteps):
         self.best: float | None = None
         self._means = Means()
         self._shapes: list[tuple[Any, ...]] | None = None
-        self._interrupt = Interrupt(self._ranks.are_many)
+        self._interrupt = Interrupt(self.ranks.are_many)
         self._unused: set[str] = set()
         self._files: Fingerprints = {}
 
@@ -212,12 +215,18 @@ class Trainer(TrainingSteps):
             self.average = ExponentialMovingAverage(ema)
             with program_guard(self.update or self.program, Program()):
                 self.average.update()
-        self._ranks.attach(self.program, self.update, self.loss, bool(scale.start))
+        self.ranks.attach(self.program, self.update, self.loss, bool(scale.start))
 
     @property
     def columns(self) -> list[str]:
         """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
         return [v.name for v in [*self.inputs, *self.targets] if v.name not in self._following.names]
+
+    @property
+    def _labelled(self) -> str | None:
+        """The target column of class numbers, of the first term that has one"""
+        found = (term.target for term in self.terms if term.loss in ("cross_entropy", "bce_with_logits", "triplet"))
+        return next(found, None)
 
     @property
     def schedule(self) -> LRScheduler | None:
@@ -236,7 +245,7 @@ class Trainer(TrainingSteps):
                 weights are those before the step.
         """
         feed = self._checked(batch)
-        self._ranks.feed(batch)
+        self.ranks.feed(batch)
         with self.program.active_scope().held() as put_back:
             loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self._reads])
             if not np.isfinite(loss):
@@ -252,7 +261,7 @@ class Trainer(TrainingSteps):
                 self.executor.run(self.update)
             if self.schedule is not None and not self.schedule.steps_by_itself:
                 self.schedule.step()
-        return {"loss": float(loss), **self._ranks.means(self._measure(outputs, feed), self._interrupt)}
+        return {"loss": float(loss), **self.ranks.means(self._measure(outputs, feed), self._interrupt)}
 
     def _measure(self, outputs: list[Any], feed: Batch) -> dict[str, Any]:
         if not self.metrics:
@@ -276,8 +285,22 @@ class Trainer(TrainingSteps):
         check_labels(feed, self.terms, self._shapes)
         return feed
 
-    def _open(self, data: Data | Columns | Stream) -> Columns | Stream:
-        return open_data(data, self.columns, self._following.names)
+    @property
+    def _wanted(self) -> Wanted:
+        return Wanted.of(self.inputs, self.targets, self._following.names, self.inference)
+
+    def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
+        """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.
+
+        Raises:
+            DataError: if the data does not fit the model.
+        """
+        source, held_out, said = open_both(data, validation, self._wanted, self._labelled, self.seed)
+        self.remarks += said
+        for term in self.terms:
+            if term.weighing.balanced and source is not data:
+                self.remarks.append(term.weighing.balance(class_counts(source, term.target)))
+        return source, held_out
 
     def _evaluated(self, name: str, feed: Batch) -> Any:
         (value,) = self.executor.run(self.evaluation, feed, [name])
@@ -289,7 +312,7 @@ class Trainer(TrainingSteps):
         self,
         data: Data,
         epochs: int | None = None,
-        validation: Data | None = None,
+        validation: Data | float | None = None,
         *,
         total_epochs: int | None = None,
         batch_size: int = 32,
@@ -300,31 +323,36 @@ class Trainer(TrainingSteps):
         patience: int | None = None,
         checkpoint_every: int | None = None,
         keep: int = 3,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Sequence[AnyCallback] = (),
         prefetch: int = 2,
         curves: bool = False,
-        verbose: bool = True,
+        verbose: bool | str = True,
         accept_changed_data: bool = False,
     ) -> list[Row]:
         """Train for some epochs; returns the history, one row per epoch.
 
         Args:
-            data: a dict of arrays by column, an .npz path, a tuple of arrays in the order of ``columns``, an iterable of
-                batches, or a function of the epoch number that gives one.
+            data: a dict of arrays by column; the path of a file (.npz, .npy, .csv, .tsv, .parquet, .jsonl; .py with a function
+                ``batches``) or of a folder of images by class; ``Images``, ``Table`` or ``Text``; a tuple of arrays in the order of
+                ``columns``; an iterable of batches, or a function of the epoch number that gives one; ``Shuffled``; a DataLoader of
+                torch; a dataset of Hugging Face. ``remarks`` say what was guessed.
             epochs: how many more, 1 unless ``total_epochs`` is given. A second call goes on where the first one ended; a resumed
                 run finishes the call that it resumes.
             total_epochs: instead of ``epochs``: how many in all, counted from the first call.
-            validation: the same for the data that the model is judged by after each epoch.
+            validation: the same for the data that the model is judged by after each epoch; or a share of the data, such as 0.1,
+                that is held out by the seed, of each class alike.
             batch_size, shuffle, drop_last: for data given as arrays; the order depends on the seed and the epoch only.
             out: folder for history and checkpoints; Ctrl-C writes one there and returns.
             resume: continue the run in ``out``.
             patience: stop after so many epochs without a better validation loss (or training loss without validation).
             checkpoint_every: steps between checkpoints, besides the one after every epoch.
             keep: how many numbered checkpoints stay.
-            callbacks: called as ``callback(trainer, row)`` after each epoch; one that returns True ends the run.
+            callbacks: ``Callback`` objects, or functions that are called as ``function(trainer, row)`` after each epoch; one that
+                returns True ends the run.
             prefetch: batches prepared ahead by a background thread.
             curves: draw the history into ``curves.png`` in ``out`` after each epoch.
-            verbose: show a progress line if the output is a terminal.
+            verbose: show a progress line on a terminal, and elsewhere a line whenever two seconds have passed; ``"json"`` for lines
+                of JSON on stdout instead, False for nothing.
             accept_changed_data: resume although a data file, given by its path, is not what the run was trained on.
 
         Raises:
@@ -337,15 +365,17 @@ class Trainer(TrainingSteps):
         count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
         if batch_size < 1 or count is None or count < 0:
             raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {count}.")
-        source = self._ranks.source(self._open(data))
-        held_out = None if validation is None else self._open(validation)
+        source, held_out = self.open(data, validation)
         self._name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
         if out is None and resume:
             raise ArgumentError("resume=True needs out=, the folder of the run.")
-        files = fingerprints_of(data=data, validation=validation)
-        with self._ranks.folder(out, keep) as folder:
+        files = fingerprints_of(data=source, validation=held_out)
+        with self.ranks.folder(out, keep) as folder:
             if folder is not None and resume:
                 self._load(folder.last(), source.count(batch_size, drop_last), {} if accept_changed_data else files)
+                if self.batch and isinstance(source, Stream) and source.resumes:
+                    said = f"the run stands in the middle of epoch {self.epoch + 1}, where it cannot go on: {source.resumes}"
+                    raise TrainingError(f"{said}. Shuffle by another source, or resume from a checkpoint of the end of an epoch.")
                 if self.history:
                     folder.write_history(self.history)
             else:
@@ -358,79 +388,8 @@ class Trainer(TrainingSteps):
             if count and self.epoch >= goal:
                 said = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
                 warnings.warn(f"{said}. Give a larger total_epochs (--epochs).", stacklevel=2)
-            self._run(source, held_out, folder, plan)
+            Loop(self, self.ranks.source(source), held_out, folder, plan).run()
         return self.history
-
-    def _run(self, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: Plan) -> None:
-        if isinstance(self.schedule, Planned):
-            count = source.count(plan.batch_size, plan.drop_last)
-            self.schedule.plan(None if count is None else count * plan.epochs // self.accumulate)
-        with self._interrupt:
-            ended = out_of_patience(self.history[self._begun :], plan.patience)
-            if ended:
-                said = f"nothing is trained: no epoch was better for {plan.patience} epochs"
-                warnings.warn(f"{said}. Give another patience.", stacklevel=3)
-            while self.epoch < plan.epochs and not ended and not self._interrupt.stops:
-                ended = not self._train_epoch(source, held_out, folder, plan)
-            if self._interrupt.stops and folder is not None:
-                self._write(folder)
-
-    def _train_epoch(
-        self, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: Plan
-    ) -> bool:
-        """The rest of an epoch and what follows it; False if the run ends here."""
-        order: dict[str, Any] = {"shuffle": plan.shuffle, "drop_last": plan.drop_last, "seed": self.seed}
-        rest = source.batches(plan.batch_size, epoch=self.epoch, skip=self.batch, **order)
-        examples = source.examples(plan.batch_size, plan.drop_last)
-        note = f"opening {len(self.program.global_block().ops):,} operators"
-        shown = plan.verbose and self._ranks.is_first
-        with Progress(f"epoch {self.epoch + 1}/{plan.epochs}", examples, self._means.count, shown, note) as progress:
-            if not self._train_on(prefetched(rest, plan.prefetch), progress, folder, plan.checkpoint_every):
-                return False
-            row = self._row(held_out, plan.batch_size)
-            progress.finish(row)
-        self.history.append(row)
-        self.epoch, self.batch, self._means = self.epoch + 1, 0, Means()
-        better = self._is_better(row)
-        if folder is not None:
-            self._write(folder, better, ends_epoch=True)
-            if plan.curves and self._ranks.is_first:
-                plot_history(self.history, folder.path / "curves.png")
-        answers = [callback(self, row) for callback in plan.callbacks]
-        over = out_of_patience(self.history[self._begun :], plan.patience)
-        return not self._ranks.any(any(answer is True for answer in answers)) and not over
-
-    def _train_on(self, batches: Iterator[Batch], progress: Progress, folder: RunFolder | None, every: int | None) -> bool:
-        """Train on these batches; False if interrupted"""
-        for batch in batches:
-            try:
-                values = self.step(batch)
-            except DataError as error:
-                raise DataError(f"epoch {self.epoch + 1}, batch {self.batch + 1}: {error}") from error
-            size = batch.whole if isinstance(batch, PartBatch) else len(next(iter(batch.values())))
-            self.batch += 1
-            self._means.add(values, size)
-            progress.update(size, self._means.now())
-            if self._interrupt.stops:
-                return False
-            if folder is not None and every is not None and self.step_number % every == 0:
-                self._write(folder)
-        if self._means.count == 0:
-            raise DataError("the data has no batch in this epoch. Is the iterable used up? Give a list or a function.")
-        return True
-
-    def _row(self, held_out: Columns | Stream | None, batch_size: int) -> Row:
-        position = {"epoch": self.epoch + 1, "step": self.step_number, "learning_rate": self.optimizer.get_lr()}
-        row: Row = {**position, **self._means.now()}
-        if held_out is not None:
-            row.update({f"val_{name}": value for name, value in self.evaluate(held_out, batch_size=batch_size).items()})
-        return row
-
-    def _is_better(self, row: Row) -> bool:
-        better = self.best is None or judged(row) < self.best
-        if better:
-            self.best = judged(row)
-        return better
 
     # Using the model ---------------------------------------------------------------------------------------------------
 
@@ -443,7 +402,7 @@ class Trainer(TrainingSteps):
         with self.average.apply():
             yield
 
-    def evaluate(self, data: Data | Columns | Stream, *, batch_size: int = 32) -> Row:
+    def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
 
         Raises:
@@ -452,19 +411,19 @@ class Trainer(TrainingSteps):
         means = Means()
         fetch = [self.loss.name, *(v.name for v in self._reads)]
         with self._averaged():
-            opened = self._open(data)
+            opened = open_data(data, self._wanted).plain()
             self._name_unused(opened.unused)
-            for batch in self._ranks.own(opened.batches(batch_size, shuffle=False)):
+            for batch in self.ranks.own(opened.batches(batch_size, shuffle=False)):
                 feed = self._checked(batch)
                 loss, *outputs = self.executor.run(self.evaluation, feed, fetch)
                 measured = {label: float(np.mean(value)) for label, value in self._measure(outputs, feed).items()}
                 means.add({"loss": float(loss), **measured}, len(next(iter(feed.values()))))
-        means = self._ranks.together(means, ["loss", *(label for label, _ in self.metrics)])
+        means = self.ranks.together(means, ["loss", *(label for label, _ in self.metrics)])
         if means.count == 0:
             raise DataError("there is nothing to evaluate: the data has no batch.")
         return means.now()
 
-    def predict(self, data: Data | Columns | Stream, *, batch_size: int = 32) -> dict[str, Any]:
+    def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
 
         Raises:
@@ -472,9 +431,9 @@ class Trainer(TrainingSteps):
         """
         found: dict[str, list[Any]] = {v.name: [] for v in self.inference.outputs}
         with self._averaged():
-            targets = {v.name for v in self.targets}
-            opened = open_data(data, [name for name in self.columns if name not in targets], self._following.names)
-            for batch in opened.batches(batch_size, shuffle=False):
+            targets = [v.name for v in self.targets]
+            wanted = Wanted.of(self.inputs, (), self._following.names, self.inference, targets)
+            for batch in open_data(data, wanted).plain().batches(batch_size, shuffle=False):
                 feed = checked_batch(self._following.complete(batch), self.inputs)
                 for name, value in zip(found, self.executor.run(self.inference, feed, list(found)), strict=True):
                     found[name].append(value)
@@ -500,12 +459,12 @@ class Trainer(TrainingSteps):
             Lines on what was rounded.
         """
         with self._averaged():
-            return [] if not self._ranks.is_first else save_inference(self.inference, path, fold, observe, quantised)
+            return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised)
 
     def save_adapters(self, path: str | Path) -> None:
         """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
         with self._averaged():
-            if self._ranks.is_first:
+            if self.ranks.is_first:
                 save_adapters(self.inference, path)
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
@@ -521,14 +480,14 @@ class Trainer(TrainingSteps):
         Raises:
             TrainingError: if a weight is not finite, or the file cannot be written; an old file is then untouched.
         """
-        self._ranks.gather(self.program)
+        self.ranks.gather(self.program)
         weight = bad_weight(self.program)
         if weight is not None:
             raise TrainingError(f"{weight} is not finite after step {self.step_number}. Lower the learning rate or set clip_norm.")
-        if not self._ranks.is_first:
+        if not self.ranks.is_first:
             return
-        position = present_position(self).to_json()
-        save_checkpoint(self.programs, path, metadata={"graph": graph_hash(self.programs), "position": position})
+        position = present_position(self)
+        save_checkpoint(self.programs, path, metadata={"graph": graph_hash(self.programs), "position": position.to_json()})
 
     def load(self, path: str | Path) -> None:
         """Continue from a file that ``save`` wrote.
@@ -553,21 +512,9 @@ class Trainer(TrainingSteps):
         if weight is not None:
             raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
         set_tensors(self.programs, found)
-        self._ranks.loaded(self.program)
+        self.ranks.loaded(self.program)
         self.epoch, self.batch, self.step_number = position.epoch, position.batch, position.step
         self.best, self.history, self._begun = position.best, position.history, position.begun
         self._means, self._files = Means(position.totals, position.examples), position.files
         if self.schedule is not None and position.schedule is not None:
             self.schedule.set_state_dict(position.schedule)
-
-    def _write(self, folder: RunFolder, better: bool = False, ends_epoch: bool = False) -> None:
-        """Write a checkpoint. ``last`` is published last: a process that is killed before does this epoch again, with the same
-        result, and one that is killed after has lost neither the best checkpoint nor a row."""
-        path = folder.checkpoint(self.step_number)
-        self.save(path)
-        if better:
-            folder.publish(path, BEST)
-        if ends_epoch:
-            folder.write_history(self.history)
-        folder.publish(path, LAST)
-        folder.drop_old()

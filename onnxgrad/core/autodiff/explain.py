@@ -23,7 +23,7 @@ from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.rules.registry import find_entry
 from onnxgrad.errors import OnnxGradError, ProgramError, UnsupportedGradient
 
-__all__ = ["Explanation", "Row", "explain"]
+__all__ = ["Explanation", "Fate", "Row", "explain", "fates", "key_of"]
 
 Model: TypeAlias = "str | Path | bytes | ModelProto | Program"
 
@@ -42,6 +42,15 @@ class Row(NamedTuple):
     reason: str
     advice: str
     where: tuple[str, ...]
+    matters: bool
+
+
+class Fate(NamedTuple):
+    """What becomes of a gradient at one operator: ``state``, ``reason``, ``advice`` and ``matters`` as in ``Row``."""
+
+    state: str
+    reason: str
+    advice: str
     matters: bool
 
 
@@ -108,11 +117,10 @@ def explain(model: Model) -> Explanation:
                                         at (-> c). Set stop_gradient on its inputs to cut here.
         in all: some gradients cannot be written
     """
-    program = model.clone() if isinstance(model, Program) else from_onnx(model)
-    lift(program)
-    name_dimensions(program.global_block())
+    program = _lifted(model)
     found: dict[tuple[str, str, str, str], tuple[list[str], bool]] = {}
-    for op, matters, where in _operators(program):
+    for op, matters, around in _operators(program):
+        where = "".join(f"in {outer}: " for outer in around)
         for kind, state, reason, advice, location in _fate(op):
             locations, before = found.get((kind, state, reason, advice), ([], False))
             found[kind, state, reason, advice] = ([*locations, f"{where}{location}"], before or matters)
@@ -121,21 +129,52 @@ def explain(model: Model) -> Explanation:
     return Explanation(sorted(rows, key=lambda row: (order.index(row.state), row.operator, row.reason)))
 
 
-def _operators(program: Program) -> Iterator[tuple[Operator, bool, str]]:
-    """Forward operators of the main block and all bodies; whether a gradient could reach each; where it is."""
+def fates(model: Model) -> dict[tuple[str, ...], Fate]:
+    """The same for each operator by itself, refused where something inside is.
+
+    Args:
+        model: as for ``explain``; it is not changed.
+
+    Returns:
+        By the name of the operator's first result, behind those of the operators whose bodies it stands in.
+
+    Raises:
+        ModelError: if this is not a readable ONNX model.
+    """
+    found = {}
+    for op, matters, around in _operators(_lifted(model)):
+        _, state, reason, advice, _ = _fate(op)[0]
+        found[tuple(key_of(each) for each in (*around, op))] = Fate(state, reason, advice, matters)
+    return found
+
+
+def key_of(op: Operator) -> str:
+    """What tells an operator from others of its block: the name of its first result."""
+    return next((v.name for v in op.outputs if v is not None), "")
+
+
+def _lifted(model: Model) -> Program:
+    program = model.clone() if isinstance(model, Program) else from_onnx(model)
+    lift(program)
+    name_dimensions(program.global_block())
+    return program
+
+
+def _operators(program: Program) -> Iterator[tuple[Operator, bool, tuple[Operator, ...]]]:
+    """Forward operators of the main block and all bodies; whether a gradient could reach each; the operators it stands in."""
     block = program.global_block()
     forward = [op for op in block.ops if op.role is Role.FORWARD and op.replaces is None]
     reached = _reached(program, forward)
     for op in forward:
-        yield op, op in reached, ""
-        yield from _inside(op, op in reached, f"in {op}: ")
+        yield op, op in reached, ()
+        yield from _inside(op, op in reached, (op,))
 
 
-def _inside(op: Operator, matters: bool, where: str) -> Iterator[tuple[Operator, bool, str]]:
+def _inside(op: Operator, matters: bool, around: tuple[Operator, ...]) -> Iterator[tuple[Operator, bool, tuple[Operator, ...]]]:
     for body in op.blocks():
         for inner in body.ops:
-            yield inner, matters, where
-            yield from _inside(inner, matters, f"{where}in {inner}: ")
+            yield inner, matters, around
+            yield from _inside(inner, matters, (*around, inner))
 
 
 def _reached(program: Program, forward: list[Operator]) -> set[Operator]:

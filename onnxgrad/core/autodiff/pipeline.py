@@ -1,7 +1,6 @@
 """A program as stages of a pipeline: each has a part of the forward pass, and the backward pass of that part alone.
 
-Huang et al., "GPipe", 2019. ``distributed.PipelineStep`` runs micro-batches in the order of Narayanan et al., "PipeDream", 2019: one
-forward, one backward.
+Huang et al., "GPipe", 2019. ``distributed.PipelineStep`` runs one forward, one backward, as Narayanan et al., "PipeDream", 2019.
 """
 
 from __future__ import annotations
