@@ -1,11 +1,8 @@
 """Training on several processes: the same program, each rank on its part of the batch.
 
 ``mpiexec -n 4`` starts the ranks, ``init`` finds them, and ``fleet.distributed_optimizer`` or ``Trainer(distributed=True)`` lets
-<<<<<<< HEAD
-them exchange gradients. ``ShardedStep`` and ``PipelineStep`` share out the optimizer's state, and layers.
-=======
 them exchange gradients. Names of Paddle stand beside: ``init_parallel_env``, ``get_rank``, ``get_world_size``.
->>>>>>> mpi
+``ShardedStep`` and ``PipelineStep`` share out the optimizer's state, and layers.
 """
 
 from onnxgrad.distributed import fleet
@@ -22,18 +19,12 @@ from onnxgrad.distributed.environment import (
     world_size as get_world_size,
 )
 from onnxgrad.distributed.exchange import Part, distribute
-<<<<<<< HEAD
-from onnxgrad.distributed.pipeline import PipelineStep
-from onnxgrad.distributed.sharded import ShardedStep
-from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.distributed.transport import Alone, LocalTransport, PointToPoint, Transport, run_local
-=======
 from onnxgrad.distributed.parallel import DataParallel
+from onnxgrad.distributed.pipeline import PipelineStep
 from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.distributed.sharded import ShardedStep
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Alone, LocalTransport, PointToPoint, ReduceOp, Transport, run_local
->>>>>>> mpi
 
 __all__ = [
     "Alone",
@@ -41,13 +32,9 @@ __all__ = [
     "DistributedBatchSampler",
     "LocalTransport",
     "Part",
-<<<<<<< HEAD
     "PipelineStep",
     "PointToPoint",
-=======
-    "PointToPoint",
     "ReduceOp",
->>>>>>> mpi
     "ShardedStep",
     "Strategy",
     "Transport",

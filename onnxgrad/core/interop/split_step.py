@@ -360,13 +360,8 @@ def check_batch_norm(program: Program, chosen: str | None) -> bool:
     if found and chosen in (None, "frozen"):
         raise ArgumentError(
             f"{found[0]} normalises by the statistics of its batch, which parts of a batch do not have. Pass batch_norm='sync' to "
-<<<<<<< HEAD
-            "normalise by those of all parts together, batch_norm='local' (ranks: Strategy(batch_norm='local')) if each "
-            "part is to be normalised by its own, or freeze it before minimize: program.train(batch_norm='frozen')."
-=======
             "normalise by those of all parts together, batch_norm='local' if each part is to be normalised by its own, or freeze "
             "it before minimize: program.train(batch_norm='frozen')."
->>>>>>> mpi
         )
     return bool(found) and chosen == "sync"
 
