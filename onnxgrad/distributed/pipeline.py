@@ -62,6 +62,7 @@ class PipelineStep:
             the optimizer reads something else than gradients of parameters, such as a scale of the loss.
 
     Example:
+        >>> from onnxgrad.distributed import run_local
         >>> x = static.data("x", ["N", 3])
         >>> h = static.nn.fc(x, 8, activation="tanh")
         >>> loss = paddle.mean(paddle.square(static.nn.fc(h, 1) - 1.0))

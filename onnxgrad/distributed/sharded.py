@@ -48,6 +48,7 @@ class ShardedStep:
         ArgumentError: as for ``to_split_training_step``, or if the optimizer reads what is fed.
 
     Example:
+        >>> from onnxgrad.distributed import run_local
         >>> x = static.data("x", ["N", 3])
         >>> loss = paddle.mean(paddle.square(static.nn.fc(x, 1) - 1.0))
         >>> _ = paddle.optimizer.Adam(0.1).minimize(loss)
