@@ -2,6 +2,7 @@
 
 ``mpiexec -n 4`` starts the ranks, ``init`` finds them, and ``fleet.distributed_optimizer`` or ``Trainer(distributed=True)`` lets
 them exchange gradients. Names of Paddle stand beside: ``init_parallel_env``, ``get_rank``, ``get_world_size``.
+``ShardedStep`` and ``PipelineStep`` share out the optimizer's state, and layers.
 """
 
 from onnxgrad.distributed import fleet
@@ -19,6 +20,7 @@ from onnxgrad.distributed.environment import (
 )
 from onnxgrad.distributed.exchange import Part, distribute
 from onnxgrad.distributed.parallel import DataParallel
+from onnxgrad.distributed.pipeline import PipelineStep
 from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.distributed.sharded import ShardedStep
 from onnxgrad.distributed.strategy import Strategy
@@ -30,6 +32,7 @@ __all__ = [
     "DistributedBatchSampler",
     "LocalTransport",
     "Part",
+    "PipelineStep",
     "PointToPoint",
     "ReduceOp",
     "ShardedStep",
