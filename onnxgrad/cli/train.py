@@ -44,6 +44,7 @@ from onnxgrad.training.optimizers import optimizer_names
 from onnxgrad.training.position import epochs_done
 from onnxgrad.training.quantization import MODES as QUANTIZED
 from onnxgrad.training.rate_finder import find_learning_rate
+from onnxgrad.training.run import check_course
 from onnxgrad.training.schedules import SHAPES
 from onnxgrad.training.text import Text
 from onnxgrad.training.trainer import Trainer
@@ -267,6 +268,8 @@ def run(options: argparse.Namespace) -> int:
             working.say("evaluating and quantising the model")
             quantized_run.begin(settings, folder)
         trainer = make_trainer(settings, folder if options.resume else None)
+        names = ("batch_size", "epochs", "patience", "checkpoint_every", "keep", "max_steps", "evaluate_every")
+        check_course(trainer, settings["val"], settings.get("monitor"), **{name: settings.get(name) for name in names})
         working.say("reading the data")
         data = trainer.open(data_of(settings, "data"), data_of(settings, "val"))
         if settings.get("qat") and not options.resume:

@@ -68,7 +68,7 @@ def grouped(parameters: Sequence[Parameter], groups: Mapping[str, Mapping[str, A
         if not chosen:
             raise UnknownName(f"no trained parameter that is left fits the pattern {pattern!r} of groups=. See onnxgrad info.")
         found.append({"params": chosen, **options})
-        left = [p for p in left if p not in chosen]
+        left = [p for p in left if not fnmatchcase(p.name, pattern)]
     return [*found, {"params": left}] if left else found
 
 

@@ -52,11 +52,25 @@ def out_of_patience(rows: Sequence[Row], patience: int | None, monitor: str | No
     return len(values) - 1 - values.index(min(values)) >= patience
 
 
-def check_course(trainer: Trainer, monitor: str | None, max_steps: int | None, evaluate_every: int | None, validation: Any) -> None:
+_LEAST = {
+    "batch_size": 1,
+    "epochs": 0,
+    "patience": 1,
+    "checkpoint_every": 1,
+    "keep": 0,
+    "max_steps": 1,
+    "evaluate_every": 1,
+    "prefetch": 0,
+}
+
+
+def check_course(trainer: Trainer, validation: Any, monitor: str | None = None, **counts: int | None) -> None:
     """Raise ArgumentError if a run cannot go on by these."""
-    for name, value in (("max_steps", max_steps), ("evaluate_every", evaluate_every)):
-        if value is not None and value < 1:
-            raise ArgumentError(f"{name} counts steps; it is at least 1, not {value}.")
+    for name, value in counts.items():
+        least = _LEAST.get(name, 1)
+        if value is not None and value < least:
+            raise ArgumentError(f"{name} is at least {least}, not {value}.")
+    evaluate_every = counts.get("evaluate_every")
     if evaluate_every is not None and validation is None:
         raise ArgumentError("evaluate_every needs validation data. Give validation= (--val).")
     own = ["loss", *(label for label, _ in trainer.metrics)]

@@ -391,7 +391,8 @@ class Trainer(TrainingSteps):
         """
         if epochs is not None and total_epochs is not None:
             raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
-        check_course(self, monitor, max_steps, evaluate_every, validation)
+        counts = {"checkpoint_every": checkpoint_every, "max_steps": max_steps, "evaluate_every": evaluate_every}
+        check_course(self, validation, monitor, patience=patience, keep=keep, prefetch=prefetch, **counts)
         count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
         if max_steps is not None and epochs is None and total_epochs is None:
             count = max_steps  # an epoch has a step at least
