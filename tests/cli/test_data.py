@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnxruntime
 import pytest
 
@@ -185,3 +186,64 @@ class TestQuantised:
         assert sum(kinds[name] == onnx.TensorProto.INT8 for name in weights) >= 3
         session = onnxruntime.InferenceSession(tmp_path / "q.onnx", providers=["CPUExecutionProvider"])
         assert np.isfinite(session.run(None, {"x": x})[0]).all()
+
+
+class TestInfo:
+    def test_says_which_losses_fit_and_what_is_frozen(self, tmp_path, capsys):
+        found = model()
+        next(v for v in found.graph.initializer if v.name == "body.mean").CopyFrom(
+            onnx.numpy_helper.from_array(np.ones(8, "f4"), "body.mean")
+        )
+        onnx.save(found, tmp_path / "m.onnx")
+        said = run(capsys, "info", tmp_path / "m.onnx")
+        assert "output  scores: float32[batch, 3]; losses that fit: cross_entropy, bce_with_logits, mse" in said
+        assert "training keeps the statistics of BatchNormalization that the file holds" in said
+
+    @pytest.mark.parametrize(
+        ("body", "losses"),
+        [
+            ("y = Sigmoid(x)", ["bce_with_logits"]),
+            ("y = Softmax(x)", ["cross_entropy", "kl"]),
+            ("y = Cast<to = 7>(x)", []),
+        ],
+    )
+    def test_losses_follow_from_what_made_the_output(self, body, losses, tmp_path, capsys):
+        kind = "int64" if "Cast" in body else "float"
+        text = f'<ir_version: 8, opset_import: ["": 17]> f (float[N, 4] x) => ({kind}[N, 4] y) {{ {body} }}'
+        onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+        assert json.loads(run(capsys, "info", tmp_path / "m.onnx", "--json"))["outputs"][0]["losses"] == losses
+
+    def test_merged_weights_are_one_line_with_a_count(self, tmp_path, capsys):
+        body = " ".join(f"h{i} = MatMul({'x' if i == 0 else f'g{i - 1}'}, w{i}) g{i} = MatMul(h{i}, w{i})" for i in range(5))
+        weights = ", ".join(f"float[2, 2] w{i} = {{1, 2, 3, {i}}}" for i in range(5))
+        text = f'<ir_version: 8, opset_import: ["": 17]> f (float[N, 2] x) => (float[N, 2] y) <{weights}> {{ {body} y = Relu(g4) }}'
+        onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+        said = run(capsys, "info", tmp_path / "m.onnx")
+        assert "note: 5 weights are read by several operators: w0 (2), w1 (2), w2 (2) and 2 more. If equal weights" in said
+        assert said.count("several operators") == 1
+
+
+class TestSeveral:
+    """Several inputs, several outputs, each with a loss."""
+
+    pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+    def test_two_inputs_and_two_outputs_from_a_table(self, tmp_path, capsys):
+        pytest.importorskip("pyarrow")
+        rng = np.random.default_rng(0)
+        text = """<ir_version: 8, opset_import: ["": 17]> f (float[N, 2] size, float[N, 1] age) => (float[N, 3] kind, float[N, 1] price)
+            <float[3, 3] u = {1, 0, 0, 0, 1, 0, 0, 0, 1}, float[3, 1] w = {0, 0, 0}>
+            { both = Concat<axis = 1>(size, age) kind = MatMul(both, u) price = MatMul(both, w) }"""
+        onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+        x = rng.normal(0, 1, (90, 3))
+        rows = [f"{a:.4f},{b:.4f},{c:.4f},{LABELS[int(a + b > 0) + int(c > 1)]},{a - 2 * c:.4f}" for a, b, c in x]
+        (tmp_path / "t.csv").write_text("\n".join(["size.0,size.1,age,class,cost", *rows]))
+        what = ["--data", tmp_path / "t.csv", "--val", "0.2", "--lr", "0.05", "--epochs", "12", "--out", tmp_path / "run"]
+        terms = ["--term", "cross_entropy", "kind", "class", "1", "--term", "mse", "price", "cost", "0.5"]
+        said = run(capsys, "train", tmp_path / "m.onnx", *what, *terms, "--metric", "accuracy", "--json")
+        events = [json.loads(line) for line in said.splitlines()]
+        rows = [event for event in events if event.get("event") == "epoch"]
+        assert rows[-1]["val_loss"] < 0.5 * rows[0]["val_loss"]
+        run(capsys, "predict", tmp_path / "run", "--data", tmp_path / "t.csv", "--out", tmp_path / "said.csv")
+        header = (tmp_path / "said.csv").read_text().splitlines()[0]
+        assert header == "example,kind.class,kind.0,kind.1,kind.2,price"
