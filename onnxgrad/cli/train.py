@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import warnings
 from importlib.util import find_spec
@@ -34,6 +35,7 @@ from onnxgrad.training.metrics import METRICS
 from onnxgrad.training.optimizers import optimizer_names
 from onnxgrad.training.position import epochs_done
 from onnxgrad.training.quantization import MODES as QUANTIZED
+from onnxgrad.training.report import Report
 from onnxgrad.training.schedules import SHAPES
 from onnxgrad.training.trainer import Trainer
 
@@ -203,6 +205,7 @@ def _add_course(group: Any) -> None:
         default=[],
         help="log for these too: TensorBoard into the folder, MLflow by its settings",
     )
+    group.add_argument("--no-report", action="store_true", help="do not keep report.html in the folder")
     group.add_argument("--curves", action="store_true", help="plot loss and metrics into the folder")
 
 
@@ -291,6 +294,7 @@ def _fit(
             flush=True,
         )
 
+    report = [] if settings.get("no_report") else [Report(shlex.join(["onnxgrad", *sys.argv[1:]]))]
     with RunFolder(folder, settings["keep"]) as run:
         if options.resume is None:
             write_settings(run, settings)
@@ -306,7 +310,11 @@ def _fit(
             patience=settings["patience"],
             checkpoint_every=settings["checkpoint_every"],
             curves=settings["curves"],
-            callbacks=[show, *loggers(options.log, folder)],
+            callbacks=[
+                show,
+                *loggers(options.log, folder),
+                *([] if settings.get("no_report") else [Report(shlex.join(["onnxgrad", *sys.argv[1:]]))]),
+            ],
             verbose="json" if options.json else True,
             accept_changed_data=options.accept_changed_data,
         )

@@ -9,6 +9,7 @@ from onnxgrad.training.loggers import MLflow, TensorBoard
 from onnxgrad.training.lora import add_lora, merge_lora
 from onnxgrad.training.losses import Term
 from onnxgrad.training.quantization import train_quantized
+from onnxgrad.training.report import Report
 from onnxgrad.training.schedules import Planned
 from onnxgrad.training.surgery import cut_at, insert_dropout, replace_head
 from onnxgrad.training.text import Text
@@ -19,6 +20,7 @@ __all__ = [
     "Callback",
     "MLflow",
     "Planned",
+    "Report",
     "TensorBoard",
     "Term",
     "Text",

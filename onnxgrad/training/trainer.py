@@ -34,6 +34,7 @@ from onnxgrad.training.diagnose import bad_loss, bad_value, bad_weight
 from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
 from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.folder import RunFolder
+from onnxgrad.training.gradient_norms import append_norms
 from onnxgrad.training.inference import save_inference
 from onnxgrad.training.inputs import Following
 from onnxgrad.training.loop import Loop
@@ -178,6 +179,8 @@ class Trainer:
         self._shapes: list[tuple[Any, ...]] | None = None
         self._interrupt = Interrupt()
         self._unused: set[str] = set()
+        self._norms: Variable | None = None
+        self.gradient_norms: Any = None
         self._files: Fingerprints = {}
 
     def _append(self, loss_scale: float | None, ema: float | None, kept: dict[str, Any]) -> None:
@@ -197,6 +200,7 @@ class Trainer:
         if not pairs:
             raise ArgumentError("no parameter that may be trained reaches the loss. Check trainable=, freeze= and the output.")
         self.trained = [p for p, _ in pairs]
+        self._gradients, self._scaling = [g for _, g in pairs], scale
         if self.accumulate == 1:
             scale.apply(pairs)
         else:
@@ -229,7 +233,9 @@ class Trainer:
         """
         feed = self._checked(batch)
         with self.program.active_scope().held() as put_back:
-            loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self._reads])
+            watched = [] if self._norms is None else [self._norms]
+            loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self._reads, *watched])
+            self.gradient_norms = outputs.pop() if watched else None
             if not np.isfinite(loss):
                 put_back()
                 where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
@@ -244,6 +250,11 @@ class Trainer:
             if self.schedule is not None and not self.schedule.steps_by_itself:
                 self.schedule.step()
         return {"loss": float(loss), **self._measure(outputs, feed)}
+
+    def watch_gradients(self) -> None:
+        """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step."""
+        if self._norms is None:
+            self._norms = append_norms(self.program, self._gradients, self._scaling.scale)
 
     def _measure(self, outputs: list[Any], feed: Batch) -> Row:
         if not self.metrics:
