@@ -313,7 +313,7 @@ def _fit(
             callbacks=[
                 show,
                 *loggers(options.log, folder),
-                *([] if settings.get("no_report") else [Report(shlex.join(["onnxgrad", *sys.argv[1:]]))]),
+                *report,
             ],
             verbose="json" if options.json else True,
             accept_changed_data=options.accept_changed_data,
