@@ -13,7 +13,8 @@ PACKAGE = ROOT / "onnxgrad"
 # Packages and modules, each allowed to use what stands before it. Those of one line may not use each other.
 FLOORS = """
     errors  late  version
-    dtypes  refusals  state  files
+    dtypes  reasons  refusals  state  files
+    tensor_file
     core.ir
     core.passes
     core.compile
@@ -29,10 +30,14 @@ FLOORS = """
     linalg  fft
     optimizer
     regularizer  nn  utils
+    saving
     static
-    amp  fluid  incubate
+    amp  fluid  incubate  io  jit  metric  device
+    onnx
+    distributed
     func  pages
     training
+    federated
     testing  compat
     cli
     __init__

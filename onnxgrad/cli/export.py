@@ -10,6 +10,7 @@ examples:
   onnxgrad export run/ --checkpoint last --training-step step.onnx
   onnxgrad export run/ --training-step step.onnx --lowering cpu
   onnxgrad export run/ --training-step step.onnx --required-operators step.config
+  onnxgrad export run/ --training-step step.onnx --split --batch-norm sync
   onnxgrad export run/ --merged merged.onnx
   onnxgrad export run/ --adapters adapters.safetensors
   onnxgrad export run/ --adapters adapters.onnx_adapter
@@ -24,6 +25,7 @@ from pathlib import Path
 from onnxgrad.cli.common import add_lowering, print_json
 from onnxgrad.cli.settings import make_trainer, read_settings
 from onnxgrad.core.interop.required_operators import required_operators
+from onnxgrad.core.interop.split_step import files_of
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.files import write_whole
 from onnxgrad.training.adapters import ADAPTER
@@ -43,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--required-operators", metavar="FILE", help="with --training-step: write its operators as builds of onnxruntime take them"
     )
+    parser.add_argument("--split", action="store_true", help="with --training-step: gradients and their application as two models")
+    parser.add_argument(
+        "--batch-norm",
+        choices=["sync", "frozen", "local"],
+        help="with --split: by what parts of a batch are normalised",
+    )
     add_lowering(parser, "the training step")
     parser.add_argument(
         "--adapters",
@@ -57,6 +65,10 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("--lowering is for --training-step; the other files hold plain operators.")
     if options.required_operators and not options.training_step:
         raise ArgumentError("--required-operators lists those of a training step. Add --training-step FILE.onnx.")
+    if options.split and (not options.training_step or options.required_operators):
+        raise ArgumentError("--split is for --training-step, without --required-operators.")
+    if options.batch_norm and not options.split:
+        raise ArgumentError("--batch-norm is for --split, which cuts a batch into parts.")
     if options.observe and not options.inference:
         raise ArgumentError("--observe is for --inference, whose scales it sets.")
     if not (options.inference or options.merged or options.training_step or options.adapters):
@@ -78,7 +90,10 @@ def run(options: argparse.Namespace) -> int:
         written.append(options.adapters)
         if Path(options.adapters).suffix == ADAPTER:
             written.append(str(Path(options.adapters).with_suffix(".onnx")))
-    if options.training_step:
+    if options.split:
+        manifest = trainer.save_training_step(options.training_step, options.lowering, split=True, batch_norm=options.batch_norm)
+        written += [str(Path(options.training_step).with_name(name)) for name in files_of(manifest)]
+    elif options.training_step:
         written += _write_step(trainer, Path(options.training_step), options.lowering, options.required_operators)
     if options.json:
         found = {"checkpoint": str(path), "step": trainer.step_number, "epoch": trainer.epoch, "written": written}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from onnxgrad.cli.common import sizes_of
+from onnxgrad.cli.data import data_named, opened_inputs
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import BATCH
@@ -15,12 +19,11 @@ from onnxgrad.core.runtime.openvino import place_named
 from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.files import read_whole
 from onnxgrad.training.batch_norm import MODES, has_statistics, insert_batch_norm
-from onnxgrad.training.data import Columns, open_data
+from onnxgrad.training.data import Rows
 from onnxgrad.training.folder import RunFolder, write_atomically
 from onnxgrad.training.lora import add_lora
 from onnxgrad.training.losses import Term
 from onnxgrad.training.surgery import insert_dropout, replace_head
-from onnxgrad.training.text import Text
 from onnxgrad.training.ties import tie, untie
 from onnxgrad.training.trainer import Trainer
 
@@ -94,7 +97,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     mode, after = _batch_norm(settings, program, folder)
     if mode == "insert":
         # The checkpoint of a run that is resumed or exported holds the statistics.
-        sample = None if folder is not None else _sample(settings["data"], program)
+        sample = None if folder is not None else _sample(settings, program)
         insert_batch_norm(program, after or None, sample)
     if settings["dropout"]:
         insert_dropout(program, settings["dropout_after"], settings["dropout"])
@@ -135,12 +138,8 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
 
 
 def data_of(settings: dict[str, Any], name: str) -> Any:
-    """The data or validation data of a run: a path, or text that is read with a tokenizer."""
-    path, tokenizer = settings[name], settings.get("tokenizer")
-    if path is None or tokenizer is None:
-        return path
-    label = (_loss(settings)[0]).target
-    return Text(path, tokenizer, max_length=settings["max_length"], pack=settings["pack"], label=label)
+    """The data or validation data of a run."""
+    return data_named(settings, name, (_loss(settings)[0]).target)
 
 
 def _batch_norm(settings: dict[str, Any], program: Program, folder: str | None) -> tuple[str, list[str]]:
@@ -162,8 +161,8 @@ def _default_mode(settings: dict[str, Any], program: Program) -> str:
         return "train"
     if settings.get("tokenizer") is not None:
         return "frozen"
-    columns = open_data(settings["data"], [v.name for v in program.inputs])
-    many = isinstance(columns, Columns) and len(columns) >= MANY and settings["batch_size"] >= LARGE
+    columns = opened_inputs(settings, program, [term.target for term in _loss(settings)])
+    many = isinstance(columns, Rows) and len(columns) >= MANY and settings["batch_size"] >= LARGE
     return "train" if many else "frozen"
 
 
@@ -173,11 +172,12 @@ def _sizes(program: Program, settings: dict[str, Any]) -> dict[str, int]:
     return {**dict.fromkeys([BATCH, *sorted(first)], settings["batch_size"]), **sizes_of(settings["dim"])}
 
 
-def _sample(path: str, program: Program) -> Any:
+def _sample(settings: dict[str, Any], program: Program) -> Any:
     """The first examples of the data, for statistics"""
-    columns = open_data(path, [v.name for v in program.inputs])
-    assert isinstance(columns, Columns)
-    return {name: array[:_EXAMPLES] for name, array in columns.arrays.items()}
+    rows = opened_inputs(settings, program, [term.target for term in _loss(settings)])
+    if isinstance(rows, Rows):
+        return rows.take(np.arange(min(len(rows), _EXAMPLES)))
+    return list(itertools.islice(rows.batches(settings["batch_size"], shuffle=False), _EXAMPLES // settings["batch_size"] + 1))
 
 
 def _loss(settings: dict[str, Any]) -> list[Term]:
@@ -185,14 +185,22 @@ def _loss(settings: dict[str, Any]) -> list[Term]:
     layout = settings.get("layout")
     if layout is not None and not any(loss in _LAID_OUT for loss, *_ in given):
         raise ArgumentError("--layout is for the losses ctc and cross_entropy. Leave it out.")
+    weights = settings.get("class_weights")
+    if weights is not None and weights != ["balanced"]:
+        weights = [_number(text, "--class-weights takes balanced, or a number for each class") for text in weights]
+    more: dict[str, Any] = {
+        "label_smoothing": settings.get("label_smoothing") or 0.0,
+        "class_weights": "balanced" if weights == ["balanced"] else weights,
+        "sample_weight": settings.get("sample_weight"),
+    }
     return [
-        Term(loss, output, target, _number(weight), layout=layout if loss in _LAID_OUT else None)
+        Term(loss, output, target, _number(weight), layout=layout if loss in _LAID_OUT else None, **more)
         for loss, output, target, weight in given
     ]
 
 
-def _number(text: str) -> float:
+def _number(text: str, what: str = "--term ends with a weight (LOSS OUTPUT TARGET WEIGHT)") -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise ArgumentError(f"--term ends with a weight, not {text!r}. Write LOSS OUTPUT TARGET WEIGHT.") from error
+        raise ArgumentError(f"{what}, not {text!r}.") from error

@@ -1,11 +1,13 @@
-"""Train a model on arrays or text, and write checkpoints and history to a folder.
+"""Train a model on arrays, tables, images or text, and write checkpoints and history to a folder.
 
-The arrays of an .npz file are named after the inputs of the model, and the target. Ctrl-C writes a checkpoint and ends the run.
+Arrays and columns are named after the inputs of the model, and the target. Ctrl-C writes a checkpoint and ends the run.
 
 examples:
   onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
   onnxgrad train m.onnx --data train.npz --val val.npz --target y --loss cross_entropy --optimizer adamw --lr 1e-3
       --schedule cosine --epochs 5 --batch-size 64 --metric accuracy --patience 3 --train 'head.*' --out run/
+  onnxgrad train m.onnx --data photos/ --val 0.1 --flip --loss cross_entropy --metric accuracy --out run/
+  onnxgrad train m.onnx --data measured.csv --val 0.2 --target price --loss mse --out run/
   onnxgrad train m.onnx --data train.npz --target y --loss mse --lora 8 --out run/
   onnxgrad train m.onnx --data train.npz --term cross_entropy class label 1 --term mse box corners 0.5 --out run/
   onnxgrad train qwen.onnx --lora 8 --on '*q_proj*,*v_proj*' --loss causal_lm --data chat.jsonl --tokenizer tokenizer.json
@@ -20,11 +22,13 @@ import json
 import shlex
 import sys
 import warnings
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli.common import add_sizes, bytes_given, human
+from onnxgrad.cli.data import add_data, resolved
 from onnxgrad.cli.progress import Working
 from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.errors import ArgumentError
@@ -37,6 +41,7 @@ from onnxgrad.training.position import epochs_done
 from onnxgrad.training.quantization import MODES as QUANTIZED
 from onnxgrad.training.report import Report
 from onnxgrad.training.schedules import SHAPES
+from onnxgrad.training.text import Text
 from onnxgrad.training.trainer import Trainer
 
 _NOT_SETTINGS = ("command", "run", "resume", "json", "log", "more_epochs", "accept_changed_data")
@@ -67,11 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_data(group: Any) -> None:
-    group.add_argument("--data", metavar="FILE", help="training data: arrays (.npz), or text and chats (.jsonl, .txt)")
-    group.add_argument("--val", metavar="FILE", help="validation data, evaluated after each epoch")
-    group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of a language model, for text and chats")
-    group.add_argument("--max-length", type=int, default=512, help="words in a row of text at most (default %(default)s)")
-    group.add_argument("--pack", action="store_true", help="put several short texts into one row")
+    add_data(group)
     group.add_argument("--target", help="array with the targets (default target, for causal_lm labels)")
     group.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
     group.add_argument("--drop-last", action="store_true", help="drop the last batch if it is smaller")
@@ -80,19 +81,29 @@ def _add_data(group: Any) -> None:
 
 def _add_loss(group: Any) -> None:
     group.add_argument("--loss", choices=sorted(LOSSES), help="loss to minimize")
-    group.add_argument("--of", metavar="OUTPUT", help="model output that the loss reads (default: the first that is no cache)")
+    group.add_argument(
+        "--output",
+        "--of",
+        dest="of",
+        metavar="OUTPUT",
+        help="output or other tensor that the loss reads, also bent: 'logits.transpose(1,0,2)' with transpose, reshape, squeeze, "
+        "softmax, argmax and slices (default: the first output that is no cache)",
+    )
     group.add_argument(
         "--term",
         nargs=4,
         action="append",
         metavar=("LOSS", "OUTPUT", "TARGET", "WEIGHT"),
-        help="instead of --loss, --of and --target: one term of a weighted sum; may be repeated",
+        help="instead of --loss, --output and --target: one term of a weighted sum; may be repeated",
     )
     group.add_argument(
         "--layout",
         choices=LAYOUTS,
         help="axes of the output for ctc and cross_entropy: N batch, T steps, C classes",
     )
+    group.add_argument("--label-smoothing", type=float, default=0.0, metavar="SHARE", help="share of a label given to all classes")
+    group.add_argument("--class-weights", nargs="+", metavar="W", help="balanced, or a weight for each class")
+    group.add_argument("--sample-weight", metavar="COLUMN", help="column with a weight for each example")
     group.add_argument("--metric", nargs="+", choices=sorted(METRICS), default=[], help="metrics to report as well")
     group.add_argument("--optimizer", choices=optimizer_names(), default="adamw", metavar="NAME", help=", ".join(optimizer_names()))
     group.add_argument("--lr", type=float, default=1e-3, help="learning rate (default %(default)s)")
@@ -216,9 +227,9 @@ def run(options: argparse.Namespace) -> int:
         warnings.simplefilter("always", UserWarning)
         trainer = make_trainer(settings, folder if options.resume else None)
         working.say("reading the data")
-        data = [data_of(settings, name) for name in ("data", "val")]
+        data = trainer.open(data_of(settings, "data"), data_of(settings, "val"))
     if not options.json:
-        read = [remark for given in data for remark in getattr(given, "remarks", ())]
+        read = [remark for given in data if isinstance(given, Text) for remark in given.remarks]
         for remark in [*trainer.remarks, *dict.fromkeys(read), *(warning.message for warning in caught)]:
             print(f"note: {remark}")
         count = sum(p.get_value().size for p in trainer.trained)
@@ -259,7 +270,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     if options.more_epochs is not None:
         raise ArgumentError("--more-epochs goes with --resume FOLDER. Say --epochs for a new run.")
     if options.term and (options.loss is not None or options.of is not None):
-        raise ArgumentError("--term replaces --loss, --of and --target. Give one or the other.")
+        raise ArgumentError("--term replaces --loss, --output and --target. Give one or the other.")
     for name in ("model", "data", "loss", "out"):
         if getattr(options, name) is None and not (name == "loss" and options.term):
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
@@ -270,8 +281,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
     settings["lora_layers"] = [name for given in options.lora_layers for name in given.split(",") if name]
-    for name in ("model", "data", "val", "tokenizer"):
-        settings[name] = None if settings[name] is None else str(Path(settings[name]).resolve())
+    resolved(settings)
     return options.out, settings
 
 
@@ -283,7 +293,7 @@ def _given(options: argparse.Namespace) -> set[str]:
 
 
 def _fit(
-    trainer: Trainer, data: list[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace
+    trainer: Trainer, data: Sequence[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
     def show(_: Trainer, row: dict[str, Any]) -> None:
         if sys.stderr.isatty() and sys.stdout.isatty() and not options.json and find_spec("tqdm"):

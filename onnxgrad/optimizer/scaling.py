@@ -28,7 +28,10 @@ class ScalePolicy(NamedTuple):
 def overflow(op: Builder, gradients: list[Variable]) -> Variable:
     """Whether an element of any gradient is infinite or NaN: their sum times 0 is then NaN, else 0."""
     sums = [op.Cast(op.ReduceSum(op.Mul(g, 0.0), keepdims=0), to=1) for g in gradients]
-    return op.IsNaN(op.Sum(*sums))
+    total = op.Sum(*sums)
+    assert total.op is not None
+    total.op.mark = ("overflow", "")  # of any rank, where gradients are added up before they are exchanged
+    return op.IsNaN(total)
 
 
 def update_scale(

@@ -11,6 +11,7 @@ from onnxgrad.training.losses import Term
 from onnxgrad.training.quantization import train_quantized
 from onnxgrad.training.report import Report
 from onnxgrad.training.schedules import Planned
+from onnxgrad.training.sources import Images, Shuffled, Table
 from onnxgrad.training.surgery import cut_at, insert_dropout, replace_head
 from onnxgrad.training.text import Text
 from onnxgrad.training.ties import find_ties, tie, untie
@@ -18,9 +19,12 @@ from onnxgrad.training.trainer import Trainer
 
 __all__ = [
     "Callback",
+    "Images",
     "MLflow",
     "Planned",
     "Report",
+    "Shuffled",
+    "Table",
     "TensorBoard",
     "Term",
     "Text",

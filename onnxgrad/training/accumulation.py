@@ -17,9 +17,10 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.optimizer.master import widened
 from onnxgrad.optimizer.optimizer import Optimizer
 
-__all__ = ["accumulating", "joined"]
+__all__ = ["SUM", "accumulating", "joined"]
 
 COUNTER = "micro_batch"
+SUM = "@ACCUMULATED"
 
 
 def accumulating(program: Program, pairs: list[tuple[Variable, Variable]], optimizer: Optimizer, count: int) -> Program:
@@ -34,7 +35,7 @@ def accumulating(program: Program, pairs: list[tuple[Variable, Variable]], optim
         if shape is None or not isinstance(p, Parameter):
             raise ArgumentError(f"gradients of {p.name} cannot be added up: its shape is unknown.")
         zeros = np.zeros(shape, g.dtype.numpy)
-        total = program.create_global_var(f"{p.name}@ACCUMULATED", zeros)
+        total = program.create_global_var(f"{p.name}{SUM}", zeros)
         program.updates[total] = add.Add(total, g)
         twin = block.create_parameter(p.name, shape, p.dtype, p.trainable, Tensor.of(p.get_value()))
         twin.optimize_attr, twin.regularizer, twin.need_clip = p.optimize_attr, p.regularizer, p.need_clip

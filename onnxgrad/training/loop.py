@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onnxgrad.errors import DataError
 from onnxgrad.training.callbacks import Callbacks
 from onnxgrad.training.curves import plot_history
-from onnxgrad.training.data import Batch, Columns, Stream, prefetched
+from onnxgrad.training.data import Batch, Rows, Stream, prefetched
 from onnxgrad.training.folder import BEST, LAST, RunFolder
 from onnxgrad.training.progress import Progress
 from onnxgrad.training.run import Means, Plan, Row, judged, out_of_patience
@@ -32,7 +32,7 @@ class Loop:
     """
 
     def __init__(
-        self, trainer: Trainer, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: Plan
+        self, trainer: Trainer, source: Rows | Stream, held_out: Rows | Stream | None, folder: RunFolder | None, plan: Plan
     ) -> None:
         self.trainer, self.source, self.held_out, self.folder, self.plan = trainer, source, held_out, folder, plan
         self.callbacks = Callbacks(plan.callbacks)

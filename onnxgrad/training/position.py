@@ -10,9 +10,9 @@ from typing import Any
 
 from onnxgrad.errors import ModelError, TrainingError
 from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.tensor_file import damaged, read_metadata
 from onnxgrad.training.fingerprints import Fingerprints
 from onnxgrad.training.run import Row
-from onnxgrad.training.tensor_file import damaged, read_metadata
 
 __all__ = ["Position", "check_position", "check_schedule", "epochs_done", "position_of"]
 

@@ -8,6 +8,7 @@ of the assistant count.
 from __future__ import annotations
 
 import bisect
+import copy
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -70,6 +71,8 @@ class Text(Stream):
         >>> trainer.fit(data, epochs=3)  # doctest: +SKIP
     """
 
+    path: Path
+
     def __init__(
         self,
         path: str | Path,
@@ -113,6 +116,12 @@ class Text(Stream):
         count = self.count(batch_size, drop_last)
         for number in (rng.permutation(count) if shuffle else np.arange(count))[skip:]:
             yield self._batch(rows[number * batch_size : (number + 1) * batch_size])
+
+    def select(self, rows: Array) -> Text:
+        """The rows of these numbers as data of its own."""
+        found = copy.copy(self)
+        found.rows, found.lengths = [self.rows[int(row)] for row in rows], self.lengths[rows]
+        return found
 
     def _batch(self, chosen: Array) -> Batch:
         steps = int(self.lengths[chosen].max())

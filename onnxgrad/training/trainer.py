@@ -13,7 +13,6 @@ import numpy as np
 from onnxgrad import state
 from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.interop.onnx_import import from_onnx
-from onnxgrad.core.interop.training_step import save_training_step, to_training_step
 from onnxgrad.core.ir.defaults import program_guard
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven
@@ -24,12 +23,13 @@ from onnxgrad.errors import ArgumentError, DataError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
 from onnxgrad.optimizer.lr import LRScheduler
-from onnxgrad.training.accumulation import accumulating, joined
+from onnxgrad.tensor_file import damaged, read_tensors
+from onnxgrad.training.accumulation import accumulating
 from onnxgrad.training.adapters import save_adapters
 from onnxgrad.training.batch_norm import prepare_batch_norm
 from onnxgrad.training.callbacks import Callback
 from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
-from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data
+from onnxgrad.training.data import Batch, Data, Rows, Stream
 from onnxgrad.training.diagnose import bad_loss, bad_value, bad_weight
 from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
 from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
@@ -47,7 +47,10 @@ from onnxgrad.training.quantization import prepare_quantized
 from onnxgrad.training.run import Interrupt, Means, Plan, Row
 from onnxgrad.training.schedules import planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
-from onnxgrad.training.tensor_file import damaged, read_tensors
+from onnxgrad.training.sources.opening import open_both, open_data
+from onnxgrad.training.sources.splitting import class_counts
+from onnxgrad.training.sources.wanted import Wanted
+from onnxgrad.training.steps import TrainingSteps
 from onnxgrad.training.ties import find_ties
 
 __all__ = ["Trainer"]
@@ -56,7 +59,7 @@ Loss: TypeAlias = "str | Callable[..., Variable] | Term | Sequence[Term]"
 AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], Any]"
 
 
-class Trainer:
+class Trainer(TrainingSteps):
     """Trains a model with stock onnxruntime.
 
     Args:
@@ -216,6 +219,12 @@ class Trainer:
         return [v.name for v in [*self.inputs, *self.targets] if v.name not in self._following.names]
 
     @property
+    def _labelled(self) -> str | None:
+        """The target column of class numbers, of the first term that has one"""
+        found = (term.target for term in self.terms if term.loss in ("cross_entropy", "bce_with_logits", "triplet"))
+        return next(found, None)
+
+    @property
     def schedule(self) -> LRScheduler | None:
         """The scheduler of the learning rate, if there is one."""
         found = self.optimizer._learning_rate
@@ -278,8 +287,22 @@ class Trainer:
         check_labels(feed, self.terms, self._shapes)
         return feed
 
-    def _open(self, data: Data | Columns | Stream) -> Columns | Stream:
-        return open_data(data, self.columns, self._following.names)
+    @property
+    def _wanted(self) -> Wanted:
+        return Wanted.of(self.inputs, self.targets, self._following.names, self.inference)
+
+    def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
+        """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.
+
+        Raises:
+            DataError: if the data does not fit the model.
+        """
+        source, held_out, said = open_both(data, validation, self._wanted, self._labelled, self.seed)
+        self.remarks += said
+        for term in self.terms:
+            if term.weighing.balanced and source is not data:
+                self.remarks.append(term.weighing.balance(class_counts(source, term.target)))
+        return source, held_out
 
     def _evaluated(self, name: str, feed: Batch) -> Any:
         (value,) = self.executor.run(self.evaluation, feed, [name])
@@ -291,7 +314,7 @@ class Trainer:
         self,
         data: Data,
         epochs: int | None = None,
-        validation: Data | None = None,
+        validation: Data | float | None = None,
         *,
         total_epochs: int | None = None,
         batch_size: int = 32,
@@ -311,12 +334,15 @@ class Trainer:
         """Train for some epochs; returns the history, one row per epoch.
 
         Args:
-            data: a dict of arrays by column, an .npz path, a tuple of arrays in the order of ``columns``, an iterable of
-                batches, or a function of the epoch number that gives one.
+            data: a dict of arrays by column; the path of a file (.npz, .npy, .csv, .tsv, .parquet, .jsonl; .py with a function
+                ``batches``) or of a folder of images by class; ``Images``, ``Table`` or ``Text``; a tuple of arrays in the order of
+                ``columns``; an iterable of batches, or a function of the epoch number that gives one; ``Shuffled``; a DataLoader of
+                torch; a dataset of Hugging Face. ``remarks`` say what was guessed.
             epochs: how many more, 1 unless ``total_epochs`` is given. A second call goes on where the first one ended; a resumed
                 run finishes the call that it resumes.
             total_epochs: instead of ``epochs``: how many in all, counted from the first call.
-            validation: the same for the data that the model is judged by after each epoch.
+            validation: the same for the data that the model is judged by after each epoch; or a share of the data, such as 0.1,
+                that is held out by the seed, of each class alike.
             batch_size, shuffle, drop_last: for data given as arrays; the order depends on the seed and the epoch only.
             out: folder for history and checkpoints; Ctrl-C writes one there and returns.
             resume: continue the run in ``out``.
@@ -341,15 +367,17 @@ class Trainer:
         count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
         if batch_size < 1 or count is None or count < 0:
             raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {count}.")
-        source = self._open(data)
-        held_out = None if validation is None else self._open(validation)
+        source, held_out = self.open(data, validation)
         self._name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
         if out is None and resume:
             raise ArgumentError("resume=True needs out=, the folder of the run.")
-        files = fingerprints_of(data=data, validation=validation)
+        files = fingerprints_of(data=source, validation=held_out)
         with nullcontext(out) if out is None or isinstance(out, RunFolder) else RunFolder(out, keep) as folder:
             if folder is not None and resume:
                 self._load(folder.last(), source.count(batch_size, drop_last), {} if accept_changed_data else files)
+                if self.batch and isinstance(source, Stream) and source.resumes:
+                    said = f"the run stands in the middle of epoch {self.epoch + 1}, where it cannot go on: {source.resumes}"
+                    raise TrainingError(f"{said}. Shuffle by another source, or resume from a checkpoint of the end of an epoch.")
                 if self.history:
                     folder.write_history(self.history)
             else:
@@ -376,7 +404,7 @@ class Trainer:
         with self.average.apply():
             yield
 
-    def evaluate(self, data: Data | Columns | Stream, *, batch_size: int = 32) -> Row:
+    def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
 
         Raises:
@@ -385,7 +413,7 @@ class Trainer:
         means = Means()
         fetch = [self.loss.name, *(v.name for v in self._reads)]
         with self._averaged():
-            opened = self._open(data)
+            opened = open_data(data, self._wanted).plain()
             self._name_unused(opened.unused)
             for batch in opened.batches(batch_size, shuffle=False):
                 feed = self._checked(batch)
@@ -395,7 +423,7 @@ class Trainer:
             raise DataError("there is nothing to evaluate: the data has no batch.")
         return means.now()
 
-    def predict(self, data: Data | Columns | Stream, *, batch_size: int = 32) -> dict[str, Any]:
+    def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
 
         Raises:
@@ -403,9 +431,9 @@ class Trainer:
         """
         found: dict[str, list[Any]] = {v.name: [] for v in self.inference.outputs}
         with self._averaged():
-            targets = {v.name for v in self.targets}
-            opened = open_data(data, [name for name in self.columns if name not in targets], self._following.names)
-            for batch in opened.batches(batch_size, shuffle=False):
+            targets = [v.name for v in self.targets]
+            wanted = Wanted.of(self.inputs, (), self._following.names, self.inference, targets)
+            for batch in open_data(data, wanted).plain().batches(batch_size, shuffle=False):
                 feed = checked_batch(self._following.complete(batch), self.inputs)
                 for name, value in zip(found, self.executor.run(self.inference, feed, list(found)), strict=True):
                     found[name].append(value)
@@ -437,30 +465,6 @@ class Trainer:
         """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
         with self._averaged():
             save_adapters(self.inference, path)
-
-    def to_training_step(self, lowering: str | None = None) -> tuple[Any, dict[str, Any]]:
-        """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
-
-        Its fetches are the loss and the outputs that the loss reads. With gradient accumulation the step counts the
-        micro-batches and updates the weights at every last one.
-
-        Args:
-            lowering: "cpu" or "cuda" for the forms that run faster there; None for the plain ones.
-        """
-        return to_training_step(self._step(), [v.name for v in (self.loss, *self.outputs)], lowering=lowering)
-
-    def save_training_step(self, path: str | Path, lowering: str | None = None) -> dict[str, Any]:
-        """The same as three files and the manifest that describes them: see ``onnxgrad.save_training_step``.
-
-        Raises:
-            OSError: if a file cannot be written.
-        """
-        return save_training_step(self._step(), path, [v.name for v in (self.loss, *self.outputs)], lowering=lowering)
-
-    def _step(self) -> Program:
-        if self.update is None:
-            return self.program
-        return joined(self.program, self.update, self.accumulate, self.step_number % self.accumulate)
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 

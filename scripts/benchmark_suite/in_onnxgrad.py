@@ -138,7 +138,8 @@ class Runner:
         loss = workload.build(layers)
         name, rate = workload.optimizer
         getattr(paddle.optimizer, name)(learning_rate=rate).minimize(loss)
-        place: Any = static.CUDAPlace(0) if setting.device == "cuda" else static.CPUPlace()
+        graph = setting.form == "graph"
+        place: Any = static.CUDAPlace(0, enable_cuda_graph=graph) if setting.device == "cuda" else static.CPUPlace()
         if setting.form.startswith("openvino "):
             place = static.OpenVINOPlace(setting.form.removeprefix("openvino "))
         self._executor = static.Executor(place, threads=setting.threads)

@@ -44,6 +44,10 @@ def _without_images(workload: Workload) -> str | None:
     return None if any(array.ndim == 4 for array in workload.feeds[0].values()) else "its data are no images"
 
 
+def _with_known_sizes(workload: Workload) -> str | None:
+    return "its batch changes" if workload.dynamic else None
+
+
 def _with_momentum(workload: Workload) -> str | None:
     return "its optimizers have no momentum" if workload.optimizer[0] == "Momentum" else None
 
@@ -53,6 +57,9 @@ _ONNXRUNTIME = "onnxruntime|onnxruntime-gpu"
 
 SYSTEMS = {
     "onnxgrad": System("onnxgrad", "append_backward, minimize, Executor", (_ONNXRUNTIME, "onnx"), devices=_BOTH, spins=0.05),
+    "onnxgrad CUDA graph": System(
+        "onnxgrad", "CUDAPlace(0, enable_cuda_graph=True)", ("onnxruntime-gpu", "onnx"), "graph", ("cuda",)
+    ),
     "onnxgrad openvino": System(
         "onnxgrad", "on OpenVINO's provider, float32", ("onnxruntime-ep-openvino", "onnxruntime", "onnx"), "openvino f32"
     ),
@@ -71,6 +78,9 @@ SYSTEMS = {
     ),
     "torch autocast": System(
         "torch", "channels-last, optimizer with fused=True, autocast to bfloat16", ("torch",), "autocast", bfloat16=True
+    ),
+    "torch CUDA graph": System(
+        "torch", "fused, the step captured as one CUDA graph", ("torch",), "graph", ("cuda",), _with_known_sizes
     ),
     "jax": System("jax", "one jit of the step, state donated, images channels-last", ("jax", "jaxlib")),
     "paddle": System("paddle", "static graph", ("paddlepaddle|paddlepaddle-gpu",), spins=0.25),

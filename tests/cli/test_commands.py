@@ -16,6 +16,7 @@ from onnx import numpy_helper
 from onnx.parser import parse_model
 
 from onnxgrad.cli.main import main
+from onnxgrad.core.interop.split_step import files_of
 from tests.training import quantised
 from tests.training.small import data, model
 
@@ -320,6 +321,16 @@ class TestTrain:
         assert [node.op_type for node in plain.graph.node] != [node.op_type for node in lowered.graph.node]
         assert "invalid choice" in command("export", files / "run", "--training-step", "s.onnx", "--lowering", "gpu", code=2)
         assert "--training-step" in command("export", files / "run", "--inference", "s.onnx", "--lowering", "cpu", code=2)
+
+    def test_export_in_two_parts_with_accumulation(self, files):
+        train(files, "--epochs", "1", "--accumulate", "2", "--batch-norm", "train", "--out", files / "run")
+        step = ("export", files / "run", "--training-step", files / "step.onnx", "--split")
+        assert "batch_norm='sync'" in command(*step, code=2)
+        command(*step, "--batch-norm", "sync")
+        manifest = json.loads((files / "step.json").read_text())
+        assert manifest["accumulate"] == 2 and len(manifest["gradients"]["stages"]) > 1
+        assert {path.name for path in files.glob("step*")} == {*files_of(manifest), "step.json"}
+        assert "--split" in command("export", files / "run", "--inference", "s.onnx", "--batch-norm", "sync", code=2)
         command("grad", files / "m.onnx", "--lowering", "cpu", "-o", files / "g.onnx")
         onnx.checker.check_model(onnx.load(files / "g.onnx"), full_check=True)
 

@@ -29,6 +29,9 @@ COPIED = {
 }
 """Cases in which more than scalars is copied."""
 
+UNKNOWN = {"real/bert-legacy14", "real/dlrm-dyn18", "real/gnn_scatter-legacy16", "real/whisper-legacy14"}
+"""Steps without control flow some of whose sizes are not known even with those of the inputs."""
+
 
 @pytest.fixture(scope="session")
 def stub(tmp_path_factory):
@@ -66,6 +69,17 @@ def test_steps_open_and_copy_scalars_alone(stub, kind, amp):
         assert all(not case["copies"] for case in found if case["case"] != "net/unknown_batch")
 
 
+def test_steps_of_known_sizes_without_control_flow_are_captured(stub):
+    done = on_stub(stub, "-m", "tests.cuda_stub.residency", "net:graph", "workload:graph", "real:graph")
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = {case["case"]: case for case in map(json.loads, done.stdout.splitlines())}
+    assert len(found) > 60 and not [case for case in found.values() if "error" in case]
+    reasons = {name: case["reason"] for name, case in found.items() if case["reason"] is not None}
+    plain = {name for name, reason in reasons.items() if "decides on the host" in reason}
+    assert {name for name in plain if name.startswith("workload/")} == {"workload/W7", "workload/L256", "workload/LSTM2x512"}
+    assert set(reasons) - plain == UNKNOWN
+
+
 def test_a_step_copies_its_feeds_and_its_loss(stub):
     """Weights, moments and masks stay on the device; the loss comes back in one copy"""
     done = on_stub(stub, "-m", "tests.cuda_stub.steps", str(stub))
@@ -74,3 +88,20 @@ def test_a_step_copies_its_feeds_and_its_loss(stub):
     assert found["to_host"] == [1, 4]
     assert found["to_device"] == [2, 64 * 32 * 4 + 64 * 4 * 4]
     assert found["launches"] > 50
+    assert found["captures"] == found["replays"] == 0
+
+
+def test_bfloat16_values_cross_to_the_device_and_back(stub):
+    done = on_stub(stub, "-m", "tests.cuda_stub.values")
+    assert done.stdout.splitlines()[-1:] == ["3 shapes"], done.stderr[-2000:]
+
+
+def test_a_captured_step_is_one_launch(stub):
+    """One graph for each side of the state; then a step is its feeds, a replay and its loss"""
+    done = on_stub(stub, "-m", "tests.cuda_stub.steps", str(stub), "graph")
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["captures"] == 2 and found["replays"] == 1
+    assert found["launches"] == 0 and found["within"] == [0, 0]
+    assert found["to_host"] == [1, 4]
+    assert found["to_device"] == [2, 64 * 32 * 4 + 64 * 4 * 4]

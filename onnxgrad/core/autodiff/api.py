@@ -108,11 +108,16 @@ def append_backward(
         wanted = [p for p in program.parameters if p.trainable and not p.stop_gradient]
     else:
         wanted = listed
-    open_leaves = [v for v in program.list_vars() if v.is_leaf and v._stop is False and not isinstance(v, Parameter)]
+    open_leaves = [v for v in program.list_vars() if v._stop is False and _begins(v) and not isinstance(v, Parameter)]
     pass_ = BackwardPass(program, blocked, list(callbacks or ()), kept, auto)
     pass_.adds_zeros = True
     found = pass_.append([(loss, None)], [*wanted, *open_leaves], loss.block)
     return [(v, found[v]) for v in wanted if v in found]
+
+
+def _begins(v: Variable) -> bool:
+    """Whether no gradient leads further back: a leaf, or what constants alone make, such as ``full``."""
+    return v.is_leaf or (v.op is not None and all(operand is None or operand.value is not None for operand in v.op.inputs))
 
 
 def gradients(
@@ -207,10 +212,11 @@ def _variables(program: Program, items: Names, what: str) -> list[Variable]:
     for item in items:
         if not isinstance(item, (Variable, str)):
             raise ArgumentTypeError(f"{what} holds {type(item).__name__}; every member must be a Variable or a name.")
-        if isinstance(item, Variable):
+        if isinstance(item, Variable) and not item.is_eager:
             found.append(item)
-        else:
-            found.extend(block.vars[item] for block in program.blocks if item in block.vars)
+        else:  # A layer's eager parameter stands in the program under its name.
+            name = item if isinstance(item, str) else item.name
+            found.extend(block.vars[name] for block in program.blocks if name in block.vars)
     return found
 
 

@@ -10,7 +10,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["Form", "Links", "name_results", "rewrite_operators", "stage_builder"]
+__all__ = ["Form", "Links", "name_results", "return_instead", "rewrite_operators", "stage_builder"]
 
 Form = Callable[[Any, Operator], "list[Variable | None] | None"]
 """Writes an operator out by a Builder and returns what stands for its outputs, or None to leave it as it is."""
@@ -49,6 +49,18 @@ def rewrite_operators(graph: Graph, forms: Mapping[str, Form]) -> None:
         name_results(graph, build.stage, build.key)
         rewritten.extend(build.stage)
     graph.operators = rewritten
+
+
+def return_instead(graph: Graph, old: Variable, new: Variable) -> None:
+    """Let an output be another variable, under its name; whoever reads the old one goes on reading it."""
+    name, graph.helpers = old.name, graph.helpers - {new}
+    old.name = graph.program.fresh_name(f"{name}/own")
+    new.name = name
+    for made in (old, new):
+        if made.op is not None and made.op.outputs[0] is made:
+            made.op.name = made.name
+    graph.outputs = [(shown, new if v is old else v) for shown, v in graph.outputs]
+    graph.copy.variables = {v: new if twin is old else twin for v, twin in graph.copy.variables.items()}
 
 
 def stage_builder(graph: Graph, op: Operator | None, key: str = "") -> Builder:

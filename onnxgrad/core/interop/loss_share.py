@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
@@ -117,7 +118,18 @@ class _Formula:
         free = None if x.dims is None else tuple(sorted(str(d) for d in x.dims if not isinstance(d, int)))
         if x.static_shape is not None and any(not isinstance(d, int) for v in x.block.program.inputs for d in v.dims or (None,)):
             raise _refusal(x, f"{x.name} has the shape {list(x.static_shape)}, however large the batch is")
-        return Share("mean", self.build.Cast(self.build.Size(x), to=1), x if free is None or None in (x.dims or ()) else free)
+        return Share("mean", self.build.Cast(self._size(x), to=1), x if free is None or None in (x.dims or ()) else free)
+
+    def _size(self, x: Variable) -> Variable:
+        """The number of elements of x, by the shapes of what is fed where these say it: so it is known before x is"""
+        build = self.build
+        fed = {d: (v, axis) for v in x.block.program.inputs for axis, d in enumerate(v.dims or ()) if isinstance(d, str)}
+        if x.dims is None or not all(isinstance(d, int) or d in fed for d in x.dims):
+            return build.Size(x)
+        size = build.constant(prod(d for d in x.dims if isinstance(d, int)))
+        for v, axis in (fed[d] for d in x.dims if isinstance(d, str)):
+            size = build.Mul(size, build.Squeeze(build.Shape(v, start=axis, end=axis + 1), [0]))
+        return size
 
     def _labelled(self, v: Variable, op: Operator) -> Share:
         reduction, ignored = op.attr("reduction") or "mean", op.attr("ignore_index")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.compile.cut import exchanged, is_applied
+from onnxgrad.core.compile.rewriting import name_results, return_instead, stage_builder
+from onnxgrad.core.compile.stages import Stage, make_stages, reduced
+from onnxgrad.core.compile.synchronise import share_of_rank, synchronise
 from onnxgrad.core.interop.loss_share import Share, share_of
 from onnxgrad.core.interop.onnx_export import Values, as_variables
 from onnxgrad.core.interop.training_step import (
@@ -23,13 +26,23 @@ from onnxgrad.core.interop.training_step import (
     with_manifest,
 )
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.traverse import all_operators_of
+from onnxgrad.core.ir.traverse import all_operators_of, substitute
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["save_split_training_step", "to_split_training_step"]
+__all__ = [
+    "Accumulated",
+    "Fetch",
+    "Split",
+    "check_batch_norm",
+    "files_of",
+    "save_split",
+    "save_split_training_step",
+    "split_step",
+    "to_split_training_step",
+]
 
 
 def to_split_training_step(
@@ -41,7 +54,7 @@ def to_split_training_step(
     loss: Variable | str | None = None,
     loss_weight: Variable | str | None = None,
     batch_norm: str | None = None,
-) -> tuple[ModelProto, ModelProto, Manifest]:
+) -> tuple[Any, ModelProto, Manifest]:
     """One training step as two models, so that gradients may be averaged, summed or sent elsewhere in between.
 
     The first model computes gradients (and what running statistics become) from weights and a batch; the second applies gradients
@@ -52,7 +65,8 @@ def to_split_training_step(
         loss: what ``minimize`` was called on; None to find it.
         loss_weight: what the loss divides a sum over examples by, a scalar in the program that is computed from the data;
             ``"sum"`` if by nothing; None to read it from the formula of the loss.
-        batch_norm: ``"local"`` if BatchNormalization by batch statistics, where there is one, normalises each part by its own.
+        batch_norm: by what BatchNormalization in training, where there is one, normalises: ``"sync"`` by the statistics of all
+            parts together, ``"local"`` each part by its own. ``"frozen"`` says that there is none.
 
     Returns:
         (gradients, apply, manifest). ``manifest["gradients"]`` and ``manifest["apply"]`` each describe their model as
@@ -60,21 +74,29 @@ def to_split_training_step(
         second model, with its ``parameter`` (None for what is no parameter's gradient). ``manifest["reduction"]`` says how the
         gradients of parts make that of the whole batch, and likewise the loss: ``"mean"``, the sum of weight times gradient over
         the sum of the weights, where the first model's output ``manifest["weight"]`` is the weight; ``"sum"``, their sum. A part
-        may weigh nothing; its gradients are then not to be counted, as they may be NaN. State of the first model with
-        ``"statistic": true`` is to be averaged by the same weights.
+        may weigh nothing; its gradients are then not to be counted, as they may be NaN. State with ``"statistic": true`` is to
+        be averaged by the same weights. An entry of ``exchange`` that is no gradient may have a ``reduction`` of its own:
+        ``"mean"`` by the weights, or ``"same"`` if all parts have the same value.
+
+        With ``"sync"``, ``gradients`` is a list of models, described in order by ``manifest["gradients"]["stages"]``. Each takes
+        the ``inputs`` that its stage names, from feeds, state and outputs of earlier ones. Then each output under ``reduce`` is
+        added up over all parts, and the sum is what later models take by the name of its ``input``. Their gradients and the loss
+        are each part's share of the whole, so ``manifest["reduction"]`` is ``"sum"``.
 
     Raises:
         ArgumentError: if ``minimize`` was not called on the program, the formula of the loss does not say how parts add up, or
-            there is a BatchNormalization by batch statistics and ``batch_norm`` does not say what it is to do.
+            there is a BatchNormalization by batch statistics and ``batch_norm`` does not say what it is to do, or it says
+            ``"sync"`` where the statistics cannot be cut out: inside a body, of a layer that is used twice, or in the loss.
 
     Example:
         >>> gradients, apply, manifest = to_split_training_step(program, [loss])  # doctest: +SKIP
     """
-    first, second, values, manifest = _split(program, fetch, scope, lowering, loss, loss_weight, batch_norm)
-    for graph in (first, second):
-        graph.initializers += [v for v in graph.inputs if v in values]
-    models = [with_manifest(graph, values, manifest) for graph in (first, second)]
-    return models[0], models[1], manifest
+    found = split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm)
+    graphs, values = [*(stage.graph for stage in found.first), found.second], found.values
+    for graph in graphs:
+        graph.initializers += [v for v in graph.inputs if v.persistable]
+    *first, second = [with_manifest(graph, values, found.manifest) for graph in graphs]
+    return first[0] if len(first) == 1 else first, second, found.manifest
 
 
 def save_split_training_step(
@@ -103,83 +125,259 @@ def save_split_training_step(
     Example:
         >>> manifest = save_split_training_step(program, "out/step", [loss])  # doctest: +SKIP
     """
-    first, second, values, manifest = _split(program, fetch, scope, lowering, loss, loss_weight, batch_norm)
-    stem = stem_of(path)
+    return save_split(split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm), path)
+
+
+def save_split(found: Split, path: str | Path) -> Manifest:
+    """Write the graphs of a split step, its manifest and the first values."""
+    stem, manifest = stem_of(path), found.manifest
     parts = [manifest["gradients"], manifest["apply"]]
     locate([entry for part in parts for entry in part["state"] + part["constants"]])
     manifest["values"] = f"{stem.name}.bin"
-    for part, kind in zip(parts, ("gradients", "apply"), strict=True):
-        part["model"] = f"{stem.name}_{kind}.onnx"
-    save_step(stem, manifest, values, {part["model"]: graph for part, graph in zip(parts, (first, second), strict=True)})
+    kinds = ["gradients"] if len(found.first) == 1 else [f"gradients_{number}" for number in range(len(found.first))]
+    *first, second = [f"{stem.name}_{kind}.onnx" for kind in (*kinds, "apply")]
+    parts[1]["model"] = second
+    for part, model in zip(parts[0].get("stages", parts[:1]), first, strict=True):
+        part["model"] = model
+    graphs = [stage.graph for stage in found.first]
+    save_step(stem, manifest, found.values, dict(zip([*first, second], [*graphs, found.second], strict=True)))
     return manifest
 
 
-def _split(
+def files_of(manifest: Manifest) -> list[str]:
+    """The files that a split step was written to, but for the manifest itself."""
+    first = manifest["gradients"]
+    return [*(part["model"] for part in first.get("stages", [first])), manifest["apply"]["model"], manifest["values"]]
+
+
+class Accumulated(NamedTuple):
+    """Gradients that are added up before they are applied.
+
+    Attributes:
+        apply: the program that applies what was added up.
+        sums: state of the first program that holds a sum, and the state of ``apply`` as which it enters.
+        micro_batches: runs of the first program in an update.
+    """
+
+    apply: Program
+    sums: list[tuple[Variable, Variable]]
+    micro_batches: int
+
+
+class Split(NamedTuple):
+    """A step in two parts: gradients, in stages between which values are reduced, and what applies them."""
+
+    first: list[Stage]
+    second: Graph
+    values: Values
+    manifest: Manifest
+
+
+def split_step(
     original: Program,
     fetch: Fetch,
-    scope: Any,
-    lowering: str | None,
-    loss: Variable | str | None,
-    loss_weight: Variable | str | None,
-    batch_norm: str | None,
-) -> tuple[Graph, Graph, Values, Manifest]:
+    scope: Any = None,
+    lowering: str | None = None,
+    loss: Variable | str | None = None,
+    loss_weight: Variable | str | None = None,
+    batch_norm: str | None = None,
+    accumulated: Accumulated | None = None,
+) -> Split:
+    """The graphs and the manifest of ``to_split_training_step``."""
     program, twins = original.clone_with_variables()
 
     def copies(given: Fetch) -> list[Variable]:
         return [twins[v] for v in as_variables(original, given)]
 
     fetched = copies(fetch)
-    loss = None if loss is None else copies(loss)[0]
+    named = None if loss is None else copies(loss)[0]
     weight = loss_weight if loss_weight is None or _is_sum(loss_weight) else copies(loss_weight)[0]
-    applied = [new for new in program.updates.values() if is_applied(new)]
-    if not applied:
-        raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
-    _check_batch_norm(program, batch_norm)
-    share = _share(program, fetched, loss, weight)
-    between_models = exchanged(program, applied)
-    forward = [new for new in program.updates.values() if not is_applied(new)]
-    part = partial(compile, provider=lowering, state_as_inputs=True, updates=False, ordered=True)
+    synchronised = check_batch_norm(program, batch_norm)
+    known, share = _share(program, fetched, named, weight)
+    cut = _cut(program, twins, accumulated)
     weights = [] if share.weight is None else [share.weight]
-    first = part(program, [*fetched, *between_models, *weights, *forward])
-    second = part(program, applied, given=between_models)
+    staged = synchronised or (accumulated is not None and share.reduction == "mean")
+    first = compile(
+        program,
+        [*fetched, *cut.between, *weights, *cut.kept],
+        None if staged else lowering,
+        state_as_inputs=True,
+        updates=False,
+        ordered=not staged,
+    )
+    second = compile(cut.source, cut.applied, lowering, given=cut.entering, state_as_inputs=True, updates=False, ordered=True)
+    graded = [first.of(v) for v in cut.between if _is_graded(v)]
+    if staged:
+        least = None
+        if share.weight is not None:
+            exact, least = share_of_rank(first, first.of(share.weight))
+            _scale(first, [first.of(v) for v in fetched if v is known], exact, is_loss=True)
+            _scale(first, [] if accumulated else graded, least)
+        if accumulated is not None:
+            _scale_sums(first, graded, least)
+        if synchronised:
+            synchronise(first, least)
+        first.settle()
     held = scope or first.scope
+    _enter(first, second, cut)
     described = describe(first, PresentValues(first.inputs, held))
-    between = {first.name(v) for v in (*between_models, *weights)} - {first.name(v) for v in fetched}
-    described["fetches"] = [entry for entry in described["fetches"] if entry["name"] not in between]
+    inner = {first.name(v) for v in (*cut.between, *weights)} - {first.name(v) for v in fetched}
+    described["fetches"] = [entry for entry in described["fetches"] if entry["name"] not in inner]
+    sums = set() if accumulated is None else {total.name for total, _ in accumulated.sums}
+    running = {v.name for v, new in program.updates.items() if not is_applied(new)}
     for entry in described["state"]:
-        entry["statistic"] = entry["dtype"].startswith(("float", "bfloat"))
+        entry["statistic"] = entry["dtype"].startswith(("float", "bfloat")) and entry["name"] in running
+    applied = describe(second, PresentValues(second.inputs, held))
+    statistics = {v.name for op in program.global_block().ops if _by_batch(op) for v in op.inputs[3:5] if v is not None} - running
+    for entry in applied["state"]:
+        entry["statistic"] = entry["name"] in statistics
+    stages = make_stages(first, [v for _, v in first.outputs], lowering) if staged else [Stage(first, [])]
+    if len(stages) > 1:
+        described["memory"]["results"] = None
+        described["stages"] = [_stage_entry(stage) for stage in stages]
     manifest = {
         "gradients": described,
-        "apply": describe(second, PresentValues(second.inputs, held)),
-        "exchange": [{"gradient": v.name, "parameter": _parameter_of(program, v)} for v in between_models],
-        "reduction": share.reduction,
+        "apply": applied,
+        "exchange": [_exchanged(program, first, v, _parameter_of(cut, v), synchronised) for v in cut.between],
+        "reduction": "sum" if staged else share.reduction,
         "weight": None if share.weight is None else first.name(share.weight),
+        "loss": next((first.name(v) for v in fetched if v is known), None),
+        "accumulate": 1 if accumulated is None else accumulated.micro_batches,
+        "accumulated": sorted(sums),
     }
-    return first, second, PresentValues([*first.inputs, *second.inputs], held), manifest
+    values = PresentValues([*first.inputs, *second.inputs], held)
+    return Split(stages, second, values, manifest)
 
 
-def _check_batch_norm(program: Program, chosen: str | None) -> None:
-    """Refuse to cut a step whose BatchNormalization sees the whole batch, unless it is said that it need not."""
-    if chosen not in (None, "local"):
-        raise ArgumentError(f"batch_norm is 'local' or None here, not {chosen!r}.")
-    found = [op for op in all_operators_of(program.global_block()) if op.type == "BatchNormalization" and op.attr("training_mode")]
-    if found and chosen is None:
+class _Cut(NamedTuple):
+    """Which new values belong to the first part and are kept there, or go between, enter and leave the second."""
+
+    source: Program
+    between: list[Variable]
+    entering: list[Variable]
+    kept: list[Variable]
+    applied: list[Variable]
+    owners: dict[Variable, str]
+
+
+def _cut(program: Program, twins: dict[Variable, Variable], accumulated: Accumulated | None) -> _Cut:
+    updates = program.updates
+    if accumulated is None:
+        applied = [new for new in updates.values() if is_applied(new)]
+        if not applied:
+            raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
+        between = exchanged(program, applied)
+        return _Cut(program, between, between, [new for new in updates.values() if not is_applied(new)], applied, {})
+    entering = [held for _, held in accumulated.sums]
+    sums = [twins[total] for total, _ in accumulated.sums]
+    between = [updates[total] for total in sums]
+    own, added = set(sums), set(entering)
+    kept = [new for v, new in updates.items() if v not in own]
+    applied = [new for v, new in accumulated.apply.updates.items() if v not in added]
+    owners = {new: total.name.rpartition("@")[0] for new, total in zip(between, sums, strict=True)}
+    return _Cut(accumulated.apply, between, entering, kept, applied, owners)
+
+
+def _enter(first: Graph, second: Graph, cut: _Cut) -> None:
+    """Let what goes between the parts have one name in both"""
+    for made, held in zip(cut.between, cut.entering, strict=True):
+        if made is not held:
+            v, twin = first.of(made), second.of(held)
+            v.name = first.program.fresh_name(f"{twin.name}/now")
+            first.outputs = [(v.name if w is v else name, w) for name, w in first.outputs]
+            twin.value, twin._persistable = None, False
+            twin.name = v.name
+
+
+def _scale(graph: Graph, given: list[Variable], share: Variable, is_loss: bool = False) -> None:
+    """Let outputs be what this rank adds to those of the whole batch, under the names that they have"""
+    for v in given:
+        build = stage_builder(graph, None, key="share")
+        factor = build.Cast(share, to=v.dtype.number)
+        scaled = build.Mul(v, factor)
+        if is_loss:  # that of a part without examples may be NaN
+            scaled = build.Where(build.Equal(share, np.float64(0)), build.constant(0, v.dtype), scaled)
+        name_results(graph, build.stage or [], build.key)
+        return_instead(graph, v, scaled)
+        graph.operators = [*graph.operators, *(build.stage or [])]
+
+
+def _scale_sums(graph: Graph, sums: list[Variable], share: Variable | None) -> None:
+    """Let gradients be added up by the share that they have in their micro-batch, and an overflow be that of any rank"""
+    wanted = {v.op for v in sums}
+    done: list[Operator] = []
+    for op in graph.operators:
+        build = stage_builder(graph, op)
+        if op in wanted and share is not None:
+            g = op.inputs[1]
+            assert g is not None
+            op.inputs = [op.inputs[0], build.Mul(g, build.Cast(share, to=g.dtype.number))]
+        done += [*(build.stage or []), op]
+        name_results(graph, build.stage or [], build.key)
+        if op.mark is not None and op.mark[0] == "overflow" and op.outputs[0] is not None:
+            build = stage_builder(graph, op)
+            total = reduced(build, op.outputs[0])
+            name_results(graph, build.stage or [], build.key)
+            substitute([other for other in graph.operators if other is not total.op], {op.outputs[0]: total})
+            done += build.stage or []
+    graph.operators = done
+
+
+def _stage_entry(stage: Stage) -> dict[str, Any]:
+    graph = stage.graph
+    return {
+        "inputs": [v.name for v in graph.inputs],
+        "outputs": [name for name, _ in graph.outputs],
+        "reduce": [
+            {"output": name, "input": total.name, "dtype": total.dtype.name, "shape": [d if d >= 0 else None for d in total.shape]}
+            for name, total in stage.reductions
+        ],
+    }
+
+
+def _is_graded(v: Variable) -> bool:
+    """Whether a value that goes between the parts depends on the loss, and not on the state or statistics alone"""
+    return v.is_float and not (v.op is not None and v.op.type == "BatchNormalization")
+
+
+def _exchanged(program: Program, graph: Graph, v: Variable, owner: str | None, synchronised: bool) -> dict[str, Any]:
+    """How a value is put together; counters are the same everywhere, and so are statistics of the whole batch"""
+    entry: dict[str, Any] = {"gradient": graph.name(v), "parameter": owner}
+    if not _is_graded(v):
+        entry["reduction"] = "mean" if v.is_float and not synchronised else "same"
+    return entry
+
+
+def _by_batch(op: Operator) -> bool:
+    return op.type == "BatchNormalization" and not op.domain and bool(op.attr("training_mode"))
+
+
+def check_batch_norm(program: Program, chosen: str | None) -> bool:
+    """Refuse to cut a step whose BatchNormalization sees the whole batch, unless it is said what it is to see."""
+    if chosen not in (None, "sync", "frozen", "local"):
+        raise ArgumentError(f"batch_norm is 'sync', 'frozen' or 'local', not {chosen!r}.")
+    found = [op for op in all_operators_of(program.global_block()) if _by_batch(op)]
+    if found and chosen in (None, "frozen"):
         raise ArgumentError(
-            f"{found[0]} normalises by the statistics of its batch, which parts of a batch do not have. Pass batch_norm='local' if "
-            "each part is to be normalised by its own, or freeze it before minimize: program.train(batch_norm='frozen')."
+            f"{found[0]} normalises by the statistics of its batch, which parts of a batch do not have. Pass batch_norm='sync' to "
+            "normalise by those of all parts together, batch_norm='local' if each part is to be normalised by its own, or freeze "
+            "it before minimize: program.train(batch_norm='frozen')."
         )
+    return bool(found) and chosen == "sync"
 
 
 def _is_sum(weight: Any) -> bool:
     return isinstance(weight, str) and weight == "sum"
 
 
-def _share(program: Program, fetched: list[Variable], loss: Variable | None, weight: Variable | str | None) -> Share:
-    """How the losses of parts add up; a weight that must be computed becomes part of the program."""
+def _share(
+    program: Program, fetched: list[Variable], loss: Variable | None, weight: Variable | str | None
+) -> tuple[Variable | None, Share]:
+    """The loss, if known, and how the losses of parts add up; a weight that must be computed becomes part of the program."""
     if isinstance(weight, Variable):
-        return Share("mean", weight)
+        return loss, Share("mean", weight)
     if weight is not None:
-        return Share("sum")
+        return loss, Share("sum")
     if loss is None:
         variables = program.global_block().vars
         made = [v for op in program.global_block().ops if op.role is Role.FORWARD for v in op.outputs if v is not None]
@@ -189,9 +387,12 @@ def _share(program: Program, fetched: list[Variable], loss: Variable | None, wei
         if len(found) != 1:
             raise ArgumentError(f"{len(found)} variables may be the loss of this program. Say which by loss=.")
         (loss,) = found
-    return share_of(loss, Builder(program.global_block(), key="loss_weight"))
+    return loss, share_of(loss, Builder(program.global_block(), key="loss_weight"))
 
 
-def _parameter_of(program: Program, gradient: Variable) -> str | None:
+def _parameter_of(cut: _Cut, gradient: Variable) -> str | None:
+    if gradient in cut.owners:
+        return cut.owners[gradient]
+    program = cut.source
     named = [p.name for p in program.parameters if p.grad_name == gradient.name or gradient.name.endswith(f"/{p.grad_name}")]
     return named[0] if named else None

@@ -102,7 +102,8 @@ class Expansion:
 class Operator:
     """A node of the program. ``inputs`` and ``outputs`` hold None where an optional operand is absent.
 
-    ``loaded`` says that it came from a file, whose export keeps it even if nothing needs it.
+    ``loaded`` says that it came from a file, whose export keeps it even if nothing needs it. ``mark`` is what a rule says of it to
+    passes over the whole program: a word, and the name of a variable that it is about. Files do not hold it.
     """
 
     __slots__ = (
@@ -115,6 +116,7 @@ class Operator:
         "expansion",
         "inputs",
         "loaded",
+        "mark",
         "metadata",
         "name",
         "outputs",
@@ -149,6 +151,7 @@ class Operator:
         self.expansion: Expansion | None = None
         self.replaces: Operator | None = None
         self.loaded = False
+        self.mark: tuple[str, str] | None = None
 
     @property
     def schema(self) -> Schema | None:

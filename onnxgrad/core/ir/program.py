@@ -79,6 +79,7 @@ class Program:
         memory_plan: which tensors the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes.
         training_pending: whether Dropout and BatchNormalization get their training forms as soon as the program is lifted.
         batch_norm: what ``train`` was told of BatchNormalization, for then.
+        exchange: what a step does with gradients before they are applied (``core.runtime.exchange``); copies have none.
         lifted_from: the opset that it had before it was lifted, if it was.
         is_oracle: for tests: also accept float64 where an operator declares float32 only, as onnx.reference does.
     """
@@ -109,6 +110,7 @@ class Program:
         self.memory_plan: Any = None
         self.training_pending = False
         self.batch_norm = "train"
+        self.exchange: Any = None
         self.in_transaction = False
         self._appending_grad_times = 0
         self._constants: dict[Any, Variable] = {}

@@ -82,7 +82,7 @@ def copy_operators(
     for op in operators:
         copy = Operator(block, op.type, [None if v is None else mapping.get(v, v) for v in op.inputs], [], {}, op.domain)
         copy.name, copy.doc, copy.overload, copy.role = op.name, op.doc, op.overload, op.role
-        copy.metadata, copy.attr_info, copy.loaded = op.metadata, op.attr_info, op.loaded
+        copy.metadata, copy.attr_info, copy.loaded, copy.mark = op.metadata, op.attr_info, op.loaded, op.mark
         for key, value in op.attrs.items():
             if hasattr(value, "ops"):
                 copy.attrs[key] = copy_block(value, mapping, block, name_of)

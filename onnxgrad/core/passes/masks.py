@@ -75,9 +75,10 @@ def column_numbers(build: Any, seed: Variable, step: Variable, name: str) -> Var
     return numbers
 
 
-def _row_numbers(build: Any, rows: Any, node: int) -> list[Variable]:
-    """The numbers of the rows of a node, each int32 of shape [1, rows, 1]."""
-    high, low = _divided(build, build.Unsqueeze(build.Range(_int(0), rows, _int(1)), [0, 2]))
+def _row_numbers(build: Any, rows: Any, node: int, first: Any = None) -> list[Variable]:
+    """The numbers of the rows of a node from ``first`` on, each int32 of shape [1, rows, 1]."""
+    numbered = build.Range(_int(0), rows, _int(1)) if first is None else build.Range(first, build.Add(first, rows), _int(1))
+    high, low = _divided(build, build.Unsqueeze(numbered, [0, 2]))
     constants = _constants(node, (_ROUNDS + 1) * _LANES).reshape(-1, _LANES, 1, 1)
     mixed = _mixed(build, build.Add(high, constants[0]), low, list(constants[1:]))
     return list(build.Split(mixed, [1] * _LANES, axis=0, outputs=_LANES))
@@ -88,15 +89,27 @@ def _known_multiple(x: Variable) -> bool:
     return x.dims is not None and int(np.prod([d for d in x.dims if isinstance(d, int)], dtype=np.int64)) % COLUMNS == 0
 
 
-def sample_mask(build: Any, x: Variable, columns: Variable, node: int, ratio: Any) -> Variable:
+def _begins_rows(x: Variable) -> bool:
+    """Whether the examples, of which there is an unknown number, begin at rows of their own."""
+    dims = x.dims
+    if dims is None or not dims or isinstance(dims[0], int):
+        return False
+    return int(np.prod([d for d in dims[1:] if isinstance(d, int)], dtype=np.int64)) % COLUMNS == 0
+
+
+def sample_mask(build: Any, x: Variable, columns: Variable, node: int, ratio: Any, part: Variable | None = None) -> Variable:
     """1 where an element is kept, else 0, in the shape and element type of ``x``.
+
+    With ``part``, it is what the mask of a whole batch has for this part, if the batch is the first axis of ``x`` (or of what it was
+    reshaped from). Where it is another axis, parts have masks of their own, which differ.
 
     Args:
         columns: what ``column_numbers`` gave.
         node: a number that no other Dropout of the program has.
         ratio: the share to drop: a float32 scalar.
+        part: int64 of shape [2]: how many examples of the batch lie before this part, and how many it has.
     """
-    whole, shape = _known_multiple(x), x.static_shape
+    whole, shape = _known_multiple(x) if part is None else _begins_rows(x), x.static_shape
     size: Any = build.Size(x) if shape is None else int(np.prod(shape, dtype=np.int64))
     rows: Any
     if shape is None:
@@ -104,8 +117,16 @@ def sample_mask(build: Any, x: Variable, columns: Variable, node: int, ratio: An
         rows = build.Cast(count if whole else build.Add(count, np.array(1)), to=6)
     else:
         rows = _int(-(-size // COLUMNS))
+    first = rest = None
+    if part is not None:
+        begin = build.Mul(build.Div(size, build.Gather(part, np.array(1))), build.Gather(part, np.array(0)))
+        above = build.Div(begin, np.array(COLUMNS))
+        first = build.Cast(above, to=6)
+        if not whole:
+            rest = build.Reshape(build.Sub(begin, build.Mul(above, np.array(COLUMNS))), [1])
+            rows = build.Add(rows, _int(1))
     parts = build.Split(columns, [1] * (_LANES + 1), axis=0, outputs=_LANES + 1)
-    products = [build.Mul(a, b) for a, b in zip(_row_numbers(build, rows, node), parts, strict=False)]
+    products = [build.Mul(a, b) for a, b in zip(_row_numbers(build, rows, node, first), parts, strict=False)]
     total = products[0]
     for product in products[1:]:
         total = build.Add(total, product)
@@ -115,7 +136,8 @@ def sample_mask(build: Any, x: Variable, columns: Variable, node: int, ratio: An
     if not whole:
         # Not all providers slice booleans.
         flat = build.Reshape(build.Cast(kept, to=x.dtype.number), [-1])
-        kept = build.Slice(flat, [0], build.Reshape(size, [1]) if isinstance(size, Variable) else [size], [0])
+        count = build.Reshape(size, [1]) if isinstance(size, Variable) else np.array([size])
+        kept = build.Slice(flat, [0], count, [0]) if rest is None else build.Slice(flat, rest, build.Add(rest, count), [0])
     shaped: Variable = build.Reshape(kept, build.Shape(x), allowzero=1)
     if whole:
         shaped = build.Cast(shaped, to=x.dtype.number)

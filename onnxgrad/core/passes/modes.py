@@ -10,20 +10,24 @@ import numpy as np
 
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.operator import Expansion, Operator
+from onnxgrad.core.ir.operator import Expansion, Operator, Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.transaction import transaction
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.masks import column_numbers, sample_mask
+from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.late import provides
 
-__all__ = ["ADDED", "attach_training", "is_added", "set_training", "split_statistics"]
+__all__ = ["ADDED", "PART", "attach_training", "is_added", "set_training", "split_statistics", "take_parts"]
 
 ADDED = "onnxgrad.added"
 DROPOUT_STATE, DROPOUT_SEED = "dropout_step", "dropout_seed"
+PART = "dropout_part"
+"""An input, int64 of shape [2]: how many examples of the whole batch lie before those that are fed, and how many are fed."""
 
 
 @provides("Program.train")
@@ -56,6 +60,30 @@ def set_training(program: Program, training: bool, batch_norm: str = "train") ->
                 frozen = op.type == "BatchNormalization" and batch_norm == "frozen" and not is_added(op)
                 if training and not is_old and not frozen:
                     attach_training(op)
+        program.version += 1
+
+
+def take_parts(program: Program) -> None:
+    """Let a program be fed parts of a batch, whose masks are those that Dropout draws for the whole batch.
+
+    The program gets an input ``dropout_part``: see ``PART``. It is for programs without a backward pass.
+
+    Raises:
+        ProgramError: if the program has a backward pass, which reads the masks as they are.
+    """
+    block = program.global_block()
+    if PART in block.vars:
+        return
+    dropouts = [op for op in block.ops if op.type == "Dropout" and not op.domain and op.replaces is None]
+    trained = [op for op in dropouts if op.expansion is not None and op.expansion.always]
+    if trained and any(op.role is not Role.FORWARD for op in block.ops):
+        raise ProgramError(f"{trained[0]} has a gradient already. Say that the program takes parts before its backward pass.")
+    with transaction(program):
+        block.inputs.append(block.register(Variable(block, PART, TensorType(dtype_of("int64"), (2,)))))
+        for op in trained:
+            detach_training(op)
+        for op in trained:
+            attach_training(op)
         program.version += 1
 
 
@@ -150,7 +178,7 @@ def _train_dropout(op: Operator, build: Builder, columns: Variable) -> list[Vari
     ratio = op.inputs[1] if len(op.inputs) > 1 else None
     drop = build.Cast(ratio, to=1) if ratio is not None else np.float32(0.5)
     number = sum(1 for other in op.block.ops if other.type == "Dropout" and other.replaces is None)
-    keep = sample_mask(build, x, columns, number, drop)
+    keep = sample_mask(build, x, columns, number, drop, op.block.vars.get(PART))
     scale = build.Cast(build.Div(np.float32(1.0), build.Sub(np.float32(1.0), drop)), to=x.dtype.number)
     y = build.Mul(x, build.Mul(keep, scale))
     return [y, build.Cast(keep, to=9) if len(op.outputs) > 1 and op.outputs[1] is not None else None]

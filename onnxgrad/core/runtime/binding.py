@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.core.ir.memory import device_of
+from onnxgrad.core.ir.memory import array_of, device_of, is_plain, value_of
 from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace, Place
+from onnxgrad.dtypes import dtype_of
 
 __all__ = ["DoubleBinding", "StateOutput"]
 
@@ -21,7 +22,7 @@ _HOST = CPUPlace()
 class StateOutput(NamedTuple):
     """A state variable that a run replaces: its name, and the output with its new value.
 
-    ``shape`` is None where it is not known, or where numpy has no such element type.
+    ``shape`` is None where it is not known, or where no memory can be had for such an element type.
     """
 
     name: str
@@ -37,7 +38,7 @@ class _Side:
 
     def __init__(self, binding: Any, inputs: int) -> None:
         self.binding = binding
-        self.read: list[Buffer | None] = [None] * inputs
+        self.read: list[Any] = [None] * inputs
         self.written: dict[str, Buffer] = {}
         self.small: dict[str, Any] = {}
         self.outputs: dict[str, None] = {}
@@ -58,6 +59,7 @@ class DoubleBinding:
         replaced: the state that it replaces.
         small: fetches, by output, that are copied for the caller and written over in the next run of the same side.
         place: where state lives.
+        slots: outputs that are computed into memory of somebody else.
     """
 
     def __init__(
@@ -68,9 +70,10 @@ class DoubleBinding:
         replaced: Sequence[StateOutput],
         small: Sequence[Variable],
         place: Place,
+        slots: Mapping[str, Any] | None = None,
     ) -> None:
         self._inputs, self._outputs, self._replaced = inputs, outputs, replaced
-        self._place, self._small = place, small
+        self._place, self._small, self._slots = place, small, slots or {}
         self._state = {output.output for output in replaced}
         self._sides = [_Side(session.io_binding(), len(inputs)) for _ in range(2)]
 
@@ -93,6 +96,19 @@ class DoubleBinding:
         side = self._sides[0]
         side.binding.bind_ortvalue_input(self._inputs[index], buffer.value)
         side.read[index] = buffer
+
+    def feed(self, name: str, value: Any) -> None:
+        """Bind what is fed: an array or an OrtValue."""
+        if not isinstance(value, np.ndarray):
+            self.binding.bind_ortvalue_input(name, value)
+        elif is_plain(value):
+            self.binding.bind_cpu_input(name, value)
+        else:
+            self.binding.bind_ortvalue_input(name, value_of(value))
+
+    def run_options(self) -> Any:
+        """What the next run is told beside its binding."""
+        return None
 
     def present(self) -> list[Buffer]:
         """What the inputs are bound to."""
@@ -118,21 +134,24 @@ class DoubleBinding:
                 side.written[state.output] = spare
                 side.outputs[state.output] = None
         self._bind_small(side, return_numpy)
+        for name, value in self._slots.items():
+            side.binding.bind_ortvalue_output(name, value)
+            side.outputs[name] = None
         for name in self._outputs:
-            if name not in side.written and name not in side.small:
+            if name not in side.written and name not in side.small and name not in self._slots:
                 device = (self._place.device, self._place.index) if name in self._state or not return_numpy else ("cpu", 0)
                 side.binding.bind_output(name, *device)
                 side.outputs[name] = None
 
     def _fits(self, buffer: Buffer, state: StateOutput) -> bool:
         value = buffer.value
-        alike = state.shape is not None and tuple(value.shape()) == state.shape and _element(value) == np.dtype(state.dtype)
+        alike = tuple(value.shape()) == state.shape and value.element_type() == dtype_of(state.dtype).number
         at = (self._place.device, self._place.index)
         return alike and device_of(value) == at and buffer.memory == self._place.memory
 
     def _own(self, value: Any) -> Any:
-        """A copy of what onnxruntime has allocated, where numpy has its type."""
-        return value if _element(value) is None else self._place.value(np.array(value.numpy()))
+        """A copy of what onnxruntime has allocated."""
+        return self._place.value(array_of(value))
 
     def _bind_small(self, side: _Side, return_numpy: bool) -> None:
         if not return_numpy:
@@ -146,7 +165,7 @@ class DoubleBinding:
     def results(self) -> tuple[dict[str, Any], dict[str, Buffer]]:
         """After the run: fetches that are no state by output, and the new state by output."""
         side = self._sides[0]
-        fetched, state = side.small, side.written
+        fetched, state = {**side.small, **self._slots} if self._slots else side.small, side.written
         if len(fetched) + len(state) < len(self._outputs):
             fetched, state = dict(fetched), dict(state)
             for name, value in zip(side.outputs, side.binding.get_outputs(), strict=True):
@@ -155,17 +174,3 @@ class DoubleBinding:
                 else:
                     fetched.setdefault(name, value)
         return fetched, state
-
-
-def _element(value: Any) -> Any:
-    """The numpy type of an OrtValue's elements; None for one that numpy does not have."""
-    return _ELEMENTS.get(value.data_type())
-
-
-_ELEMENTS = {
-    f"tensor({name})": np.dtype(numpy)
-    for name, numpy in {
-        "float": "float32", "double": "float64", "float16": "float16", "int64": "int64", "int32": "int32", "int8": "int8",
-        "int16": "int16", "uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64", "bool": "bool",
-    }.items()
-}  # fmt: skip

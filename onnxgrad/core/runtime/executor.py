@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from onnxgrad.core.ir.defaults import default_main_program
-from onnxgrad.core.ir.memory import array_of, device_of, is_plain, value_of
+from onnxgrad.core.ir.memory import array_of, device_of, is_plain
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Buffer, Scope
@@ -144,19 +144,21 @@ class Executor:
             # A seeded random operator continues its stream within a session, so initialisation gets a fresh one.
             prepared = prepare(program, fetches, self.place, self.threads)
         else:
-            prepared = self._sessions.get(program, fetches, self.place, self.threads, feed)
+            if program.exchange is not None:
+                feed = {**program.exchange.feeds, **feed}
+            prepared = self._sessions.get(program, self._read(program, fetches), self.place, self.threads, feed)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
         for name, array in feeds:
             prepared.place.check(name, array)
         if prepared.rest is not None:
             with scope.lock:
-                fetched, state = self._run_in_parts(prepared, prepared.rest, feeds, scope, return_numpy)
+                fetched, state = self._run_in_parts(program, prepared, prepared.rest, feeds, scope, return_numpy)
         elif prepared.takes_turns:
             with scope.lock:
                 bound = self._bind(prepared, scope, return_numpy)
                 fetched, state = _run(prepared, bound, feeds, scope)
                 scope.swap([(name, state[output]) for name, output in prepared.replaced])
-                if not return_numpy and fetched:
+                if not return_numpy and fetched and not prepared.captures:
                     # The caller gets what this binding returns, which its next run would replace.
                     prepared.unbind(scope)
         else:
@@ -173,11 +175,20 @@ class Executor:
         names = prepared.fetch_names[: len(fetches)]
         return [_given(fetched, state, name, return_numpy, name in prepared.reused) for name in names]
 
+    @staticmethod
+    def _read(program: Program, fetches: list[Variable]) -> list[Variable]:
+        """The fetches, and what the exchange reads besides."""
+        known = set(fetches)
+        return fetches if program.exchange is None else [*fetches, *(v for v in program.exchange.reads if v not in known)]
+
     def _run_in_parts(
-        self, prepared: Prepared, rest: CutStep, feeds: list[tuple[str, Any]], scope: Scope, return_numpy: bool
+        self, program: Program, prepared: Prepared, rest: CutStep, feeds: list[tuple[str, Any]], scope: Scope, return_numpy: bool
     ) -> tuple[dict[str, Any], dict[str, Buffer]]:
-        """Compute gradients, then leave their application to the scope."""
+        """Compute gradients, exchange them where ranks do, then leave their application to the scope."""
         scope.settle()
+        exchange = rest.exchange
+        if exchange is not None:
+            exchange.begin(program, rest.cut.gradients, scope)
         fetched: dict[str, Any] = {}
         state: dict[str, Buffer] = {}
         bindings = []
@@ -191,6 +202,12 @@ class Executor:
         values = {
             v: fetched[name] if name in fetched else state[name].value for v, name in zip(rest.cut.gradients, names, strict=True)
         }
+        if exchange is not None:
+            names_of = {v: prepared.names[v] for v in exchange.reads}
+            read = {v: array_of(fetched[name]) for v, name in names_of.items()}
+            passed = [state[output] for name, output in prepared.replaced if _is_float(program, name)]
+            for v, array in exchange.reduce(scope, read, passed).items():
+                fetched = {**fetched, names_of[v]: value_of(array)}
         if rest.first is not None:
             bindings.append(self._bind(rest.first, scope, return_numpy=False))
             given = [(v.name, values[rest.read[v.name]]) for v in rest.first.feeds]
@@ -219,6 +236,10 @@ class Executor:
 _NO_SCOPE = Scope()
 
 
+def _is_float(program: Program, name: str) -> bool:
+    return program.global_block().vars[name].is_float
+
+
 def _on_device(scope: Scope, v: Variable, place: Place) -> Buffer:
     """The value of a state variable in memory of a device."""
     held = scope.present(v.name)
@@ -237,17 +258,11 @@ def _run(
     prepared: Prepared, bound: DoubleBinding, feeds: list[tuple[str, Any]], scope: Scope
 ) -> tuple[dict[str, Any], dict[str, Buffer]]:
     """Fetches and new state by output."""
-    binding = bound.binding
     try:
         for name, value in feeds:
-            if not isinstance(value, np.ndarray):
-                binding.bind_ortvalue_input(name, value)
-            elif is_plain(value):
-                binding.bind_cpu_input(name, value)
-            else:
-                binding.bind_ortvalue_input(name, value_of(value))
+            bound.feed(name, value)
         with FloatingPointMode(flushes=prepared.flushes):
-            prepared.session.run_with_iobinding(binding)
+            prepared.session.run_with_iobinding(bound.binding, bound.run_options())
         return bound.results()
     except Exception as error:
         prepared.unbind(scope)

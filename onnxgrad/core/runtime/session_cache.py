@@ -6,6 +6,7 @@ import os
 import warnings
 import weakref
 from functools import partial
+from itertools import count
 from math import prod
 from pathlib import Path
 from threading import RLock
@@ -26,11 +27,13 @@ from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.application import Rooms, make_parts
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
+from onnxgrad.core.runtime.capture import RECORDS, CapturedBinding, host_operators, reason_against
 from onnxgrad.core.runtime.denormals import OPTION, FloatingPointMode, can_flush
+from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.saved import open_session
 from onnxgrad.core.runtime.unsafe import unsafe_passes
-from onnxgrad.errors import ExecutionError, ProviderError
+from onnxgrad.errors import ArgumentError, ExecutionError, ProviderError
 
 __all__ = ["CutStep", "Prepared", "SessionCache", "prepare"]
 
@@ -50,6 +53,11 @@ def _size(v: Variable) -> int:
     return prod(shape) if shape is not None and v.dtype.name in _PLAIN else 0
 
 
+def _has_memory(v: Variable) -> bool:
+    """Whether an OrtValue of such elements can be made before the run."""
+    return v.dtype.bits >= 8 and v.dtype.name not in ("string", "complex64", "complex128")
+
+
 class Prepared:
     """A session, what flows in and out of it, and how it is bound to scopes.
 
@@ -58,22 +66,34 @@ class Prepared:
         feeds: inputs that are fed.
         state: names and variables of the inputs that a scope holds.
         replaces, replaced: the state that a run gives new values; names and outputs of it.
-        fetch_names: the output of each fetch.
+        fetch_names, names: the output of each fetch, in order and by variable.
         takes_turns: whether it is a training step, which reads state and replaces it.
         flushes: whether denormal numbers are zero in it.
         place: where it runs, which a program may be left to by another.
         reused: outputs whose memory the next run but one writes over.
+        slots: outputs that are computed into memory of the program's exchange.
+        captures: whether its runs are captured and replayed.
         rest: what applies the gradients, which are its last fetches, if it does not.
     """
 
-    def __init__(self, session: Any, graph: Graph, fetches: list[Variable], place: Place, rest: CutStep | None = None) -> None:
+    def __init__(
+        self,
+        session: Any,
+        graph: Graph,
+        fetches: list[Variable],
+        place: Place,
+        rest: CutStep | None = None,
+        captures: bool = False,
+    ) -> None:
         self.session = session
         self.rest = rest
+        self.captures = captures
         self.feeds = [v for v in graph.inputs if not v.persistable]
         self.state = [v for v in graph.inputs if v.persistable]
         self.fetch_names = [graph.name(v) for v in fetches]
+        self.names = dict(zip(fetches, self.fetch_names, strict=True))
         self.replaces = [
-            StateOutput(v.name, new.name, v.static_shape if v.dtype.name in _PLAIN else None, v.dtype.numpy)
+            StateOutput(v.name, new.name, v.static_shape if _has_memory(v) else None, v.dtype.numpy)
             for v, new in graph.updates.items()
         ]
         self.replaced = [(output.name, output.output) for output in self.replaces]
@@ -81,18 +101,31 @@ class Prepared:
         self.flushes = _trains(graph)
         state_names = {output.output for output in self.replaces}
         fetched = {graph.name(v): graph.of(v) for v in fetches}
-        self._small = [v for name, v in fetched.items() if 0 < _size(v) < _LARGE and name not in state_names]
-        self.reused = {v.name for v in self._small} if self.takes_turns else set()
+        self.slots: dict[str, Any] = {}
+        if rest is not None and rest.exchange is not None:
+            slots = rest.exchange.slots(rest.cut.gradients)
+            self.slots = {graph.name(v): slots[v] for v in reversed(rest.cut.gradients)}
+            if state_names & self.slots.keys():
+                raise ArgumentError(
+                    f"{min(state_names & self.slots.keys())} is a gradient and new state at once, which ranks cannot share."
+                )
+        small = (v for name, v in fetched.items() if name not in state_names and (captures or 0 < _size(v) < _LARGE))
+        self._small = [v for v in small if v.name not in self.slots]
+        self.reused = {v.name for v in self._small} | self.slots.keys() if self.takes_turns else set(self.slots)
         self._outputs = [output.name for output in session.get_outputs()] if session is not None else []
         self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
+        self._numbers = count(1)
 
     def binding(self, scope: Scope) -> DoubleBinding:
         """That of a training step on a scope; a new one for anything else, so that threads may share it."""
         found = self._bindings.get(scope) if self.takes_turns else None
         if found is None:
             names, small = [v.name for v in self.state], self._small if self.takes_turns else ()
-            found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place)
+            if self.captures:
+                found = CapturedBinding(self.session, names, self._outputs, self.replaces, small, self.place, self._numbers)
+            else:
+                found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, self.slots)
             if self.takes_turns:
                 self._bindings[scope] = found
         return found
@@ -142,10 +175,15 @@ def prepare(
         said = f"{place!r} leaves programs with {left.type} to onnxruntime's CPU provider, where this one runs as a whole."
     else:
         try:
-            session = _open(graph, place, threads, saved, stops_spinning=bool(shapes)) if graph.outputs else None
+            if place.captures and graph.updates and any(v.persistable for v in graph.inputs):
+                found = _open_captured(graph, place, threads)
+                if not isinstance(found, str):
+                    return Prepared(found, graph, fetches, place, captures=True)
+                warnings.warn(f"this step is not replayed as a CUDA graph: {found}. It runs plainly.", stacklevel=2)
+            session = _open(graph, place.plain(), threads, saved, stops_spinning=bool(shapes)) if graph.outputs else None
             return Prepared(session, graph, fetches, place, rest)
         except ExecutionError as error:
-            if not place.wants_shapes or all(v.static_shape is not None for v in graph.inputs):
+            if not place.leaves or all(v.static_shape is not None for v in graph.inputs):
                 raise
             said = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
     if program.updates:
@@ -158,6 +196,7 @@ class CutStep:
 
     def __init__(self, program: Program, cut: Cut, place: Place, threads: int | None) -> None:
         self.cut = cut
+        self.exchange: Exchange | None = program.exchange
         first = [*cut.shared, *cut.small]
         self.first: Prepared | None = None
         if first:
@@ -192,10 +231,29 @@ def _open_message(place: Place, threads: int | None, message: ModelProto, keeps_
         return onnxruntime.InferenceSession(message.SerializeToString(), options, providers=place.providers())
 
 
+def _open_captured(graph: Graph, place: Place, threads: int | None) -> Any:
+    """A session whose runs can be replayed, or the reason why there is none."""
+    reason = reason_against(graph)
+    if reason is not None:
+        return reason
+    try:
+        session = _open(graph, place, threads, None, stops_spinning=False)
+    except ExecutionError as error:
+        if "capture" not in str(error):
+            raise
+        return str(error.__cause__)
+    on_host = host_operators(session)
+    if on_host is None:
+        return "onnxruntime is too old to say where its operators run"
+    return f"{on_host[0]} runs on the host" if on_host else session
+
+
 def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, stops_spinning: bool) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    if place.captures:
+        options.add_session_config_entry(RECORDS, "1")
     providers = place.add_to(options, threads, saved)
     options.log_severity_level = _QUIET
     if _trains(graph):
@@ -260,11 +318,22 @@ def _trains(graph: Graph) -> bool:
     return bool(graph.updates) or any(op.role is Role.BACKWARD for op in graph.operators)
 
 
+def _check_exchange(cut: Cut | None, place: Place) -> None:
+    """Raise ArgumentError unless gradients can be exchanged before they are applied."""
+    if place.lowering != "cpu":
+        raise ArgumentError(f"ranks exchange gradients in main memory. Train on a CPUPlace(), not {place!r}.")
+    if cut is None:
+        raise ArgumentError(
+            "the optimizer of this program reads what is fed, so its step cannot be cut. Compute that in the program."
+        )
+
+
 class _Sessions:
     """The sessions of one version of a program."""
 
     def __init__(self, program: Program, place: Place) -> None:
         self.version = program.version
+        self.exchange = program.exchange
         self.prepared: dict[Any, Prepared] = {}
         self.cuts: dict[tuple[Place, int | None], CutStep | None] = {}
         self.dynamic = _dynamic_inputs(program, place)
@@ -309,7 +378,7 @@ class SessionCache:
         """The session for these fetches; for the first few shapes of the feed one each, where that makes it faster."""
         with self._lock:
             sessions = self._by_program.get(program)
-            if sessions is None or sessions.version != program.version:
+            if sessions is None or sessions.version != program.version or sessions.exchange is not program.exchange:
                 sessions = self._by_program[program] = _Sessions(program, place)
             key = (tuple(map(id, fetches)), place)
             shapes = sessions.shapes_of(feed) if self.shapes else ()
@@ -318,7 +387,8 @@ class SessionCache:
                 shapes = shapes if own < self.shapes else ()
             found = sessions.prepared.get((key, shapes))
             if found is None:
-                rest = self._rest(sessions, program, place, threads) if self.cuts and program.updates else None
+                is_cut = program.updates and (self.cuts or program.exchange is not None)
+                rest = self._rest(sessions, program, place, threads) if is_cut else None
                 found = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, rest)
                 sessions.prepared[key, shapes] = found
             return found
@@ -326,7 +396,9 @@ class SessionCache:
     def _rest(self, sessions: _Sessions, program: Program, place: Place, threads: int | None) -> CutStep | None:
         key = (place, threads)
         if key not in sessions.cuts:
-            cut = cut_step(program)
+            cut = cut_step(program, small=program.exchange is not None)
+            if program.exchange is not None:
+                _check_exchange(cut, place)
             sessions.cuts[key] = None if cut is None else CutStep(program, cut, place, threads)
         return sessions.cuts[key]
 

@@ -14,6 +14,7 @@ from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.errors import ArgumentError, FeedError, ProviderError
 from onnxgrad.static import CPUPlace, OpenVINOPlace
+from tests.core.runtime.test_bfloat16 import narrow_net
 from tests.real_models import REFUSED_BY_ONNXRUNTIME, WITH_REFERENCE, RealModel
 
 FILES = [folder for folder in WITH_REFERENCE if folder.name not in REFUSED_BY_ONNXRUNTIME]
@@ -53,6 +54,14 @@ def test_gradients_of_a_real_model_are_those_of_the_cpu_provider(folder, place):
     tolerance = 1e-4 if place.precision == "f32" else 0.35
     for a, b in zip(expected, found, strict=True):
         assert np.abs(a - b).max(initial=0) <= tolerance * np.abs(a).max(initial=0) + rounding
+
+
+def test_parameters_in_bfloat16_are_trained_as_on_the_cpu_provider():
+    """They are rounded in each step, so the sums of the two providers may fall to different sides"""
+    expected, found = narrow_net(), narrow_net(place=OpenVINOPlace())
+    assert found[3].dtype == expected[3].dtype and (found[3] != found[1]).mean() > 0.5
+    for a, b in zip(expected[2], found[2], strict=True):
+        np.testing.assert_allclose(b[0].astype(np.float32), a[0].astype(np.float32), rtol=0.05)
 
 
 def digits(rate, batch=None, optimizer="Adam"):

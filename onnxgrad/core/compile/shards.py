@@ -1,0 +1,186 @@
+"""The application of gradients shared out over ranks: each updates some parameters, and holds the optimizer's state of these alone.
+
+Rajbhandari et al., "ZeRO: Memory optimizations toward training trillion parameter models", 2020, stages 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onnxgrad.core.compile.cut import Cut, cut_step
+from onnxgrad.core.compile.graph import Graph, compile
+from onnxgrad.core.compile.rewriting import name_results, return_instead, stage_builder
+from onnxgrad.core.compile.stages import Stage, make_stages, reduced
+from onnxgrad.core.ir.limits import bytes_needed
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traverse import needed_operators
+from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.errors import ArgumentError
+
+__all__ = ["Shards", "make_shards"]
+
+
+class Shards(NamedTuple):
+    """Who updates what.
+
+    Attributes:
+        program: whose optimizers update it.
+        cut: where gradients are applied.
+        owned: for each rank, the large state that it alone holds and updates.
+        owners: by gradient, the rank whose update reads it; those that all read are left out.
+    """
+
+    program: Program
+    cut: Cut
+    owned: list[list[Variable]]
+    owners: dict[Variable, int]
+
+    def common(self, rank: int, provider: str | None = None, *, partial: bool = False) -> tuple[list[Stage], dict[Variable, str]]:
+        """The graphs that every rank computes: small state, and what several updates read, such as a norm of all gradients.
+
+        Args:
+            partial: whether each rank has the gradients that it owns and the small ones alone. Sums over all are then reduced.
+
+        Returns:
+            The graphs, and which of their outputs are the cut's ``shared`` and ``small``.
+        """
+        outputs = [*self.cut.shared, *self.cut.small]
+        if not outputs:
+            return [], {}
+        graph = compile(
+            self.program,
+            outputs,
+            None if partial else provider,
+            given=self.cut.gradients,
+            state_as_inputs=True,
+            updates=False,
+            ordered=not partial,
+        )
+        names = {v: graph.name(v) for v in outputs}
+        if not partial:
+            return [Stage(graph, [])], names
+        owners = {graph.of(v): owner for v, owner in self.owners.items()}
+        _reduce_parts(graph, owners, rank)
+        return make_stages(graph, [v for _, v in graph.outputs], provider), names
+
+    def own(self, rank: int, provider: str | None = None) -> Graph | None:
+        """The graph of what a rank alone updates; None if there is nothing left for it."""
+        outputs = [self.program.updates[v] for v in self.owned[rank]]
+        given = [*self.cut.gradients, *self.cut.shared]
+        if not outputs:
+            return None
+        return compile(self.program, outputs, provider, given=given, state_as_inputs=True, updates=False, ordered=True)
+
+    def bytes_of_state(self, rank: int) -> int:
+        """Bytes of the optimizer's large state that a rank holds."""
+        return sum(_bytes(v) for v in self.owned[rank] if not isinstance(v, Parameter))
+
+
+def make_shards(program: Program, count: int, places: Mapping[str, int] | None = None) -> Shards:
+    """Share out what an optimizer updates.
+
+    Args:
+        program: that ``minimize`` was called on.
+        count: number of ranks.
+        places: the rank of each parameter, by name; None to balance bytes.
+
+    Raises:
+        ArgumentError: if no optimizer updates the program, what it reads is fed, or two parameters with different places are
+            updated together.
+    """
+    cut = cut_step(program, small=True)
+    if cut is None:
+        raise ArgumentError(
+            "no optimizer updates this program from gradients alone. Call minimize, and let it read nothing that is fed."
+        )
+    owned: list[list[Variable]] = [[] for _ in range(count)]
+    load = [0] * count
+    for part in sorted(cut.parts, key=lambda part: -sum(map(_bytes, part))):
+        rank = load.index(min(load)) if places is None else _place_of(part, places)
+        owned[rank] += part
+        load[rank] += sum(map(_bytes, part))
+    readers: dict[Variable, set[int]] = {}
+    for rank, states in enumerate(owned):
+        if states:
+            given = [*cut.gradients, *cut.shared]
+            graph = compile(program, [program.updates[v] for v in states], given=given, state_as_inputs=True, updates=False)
+            inputs = set(graph.inputs)
+            for v in cut.gradients:
+                if graph.of(v) in inputs:
+                    readers.setdefault(v, set()).add(rank)
+    owners = {v: ranks.pop() for v, ranks in readers.items() if len(ranks) == 1}
+    return Shards(program, cut, owned, owners)
+
+
+def _bytes(v: Variable) -> int:
+    return bytes_needed(v.dtype, v.static_shape or ())
+
+
+def _place_of(part: Sequence[Variable], places: Mapping[str, int]) -> int:
+    found = {places[v.name] for v in part if v.name in places}
+    if len(found) != 1:
+        names = ", ".join(v.name for v in part if isinstance(v, Parameter))
+        raise ArgumentError(f"{names} are updated together, but belong to ranks {sorted(found)}. Give them one place.")
+    return found.pop()
+
+
+# Sums over the gradients of all ranks ------------------------------------------------------------------------------------------
+
+
+def _reduce_parts(graph: Graph, owners: Mapping[Variable, int], rank: int) -> None:
+    """Let a rank compute what depends on its gradients, and add up what depends on those of several.
+
+    A value of which only one rank has the operands is that of the others too once zeros are added to it.
+    """
+    of: dict[Variable, int | None] = dict(owners)  # None: every rank computes it
+    everywhere: dict[Variable, Variable] = {}
+    done: list[Operator] = []
+
+    def exchanged(build: Any, v: Variable) -> Variable:
+        """A value of one rank, on all"""
+        if v not in everywhere:
+            mine = of[v] == rank
+            local = (
+                v
+                if mine
+                else build.constant(np.zeros(v.static_shape or (), np.float32 if v.dtype.name == "bool" else v.dtype.numpy))
+            )
+            if mine and v.dtype.name == "bool":
+                local = build.Cast(local, to=1)
+            total = reduced(build, local)
+            everywhere[v] = build.Cast(total, to=9) if v.dtype.name == "bool" else total
+        return everywhere[v]
+
+    for op in graph.operators:
+        owned = {of[v] for v in op.operands() if v is not None and of.get(v) is not None}
+        if len(owned) <= 1:
+            of.update(dict.fromkeys((v for v in op.outputs if v is not None), owned.pop() if owned else None))
+            done.append(op)
+            continue
+        build = stage_builder(graph, op)
+        y = op.outputs[0]
+        assert y is not None
+        if op.type in ("Sum", "Add"):
+            # What all have is added by one rank.
+            mine = [v for v in op.inputs if v is not None and (of.get(v) == rank or (of.get(v) is None and rank == 0))]
+            zero = build.constant(np.zeros(y.static_shape or (), y.dtype.numpy))
+            local = build.Sum(*mine) if len(mine) > 1 else mine[0] if mine else zero
+            graph.replace(y, reduced(build, local))
+        else:
+            inputs = [exchanged(build, v) if v is not None and of.get(v) is not None else v for v in op.inputs]
+            graph.replace(y, build.emit(op.type, inputs, dict(op.attrs)))
+        name_results(graph, build.stage or [], build.key)
+        done += build.stage or []
+    graph.operators = done
+    graph.settle()
+    build = stage_builder(graph, None, key="shared")
+    returned = [(v, exchanged(build, v)) for v in dict.fromkeys(v for _, v in graph.outputs) if of.get(v) is not None]
+    name_results(graph, build.stage or [], build.key)
+    for v, total in returned:
+        return_instead(graph, v, total)
+    graph.operators = needed_operators([*done, *(build.stage or [])], [v for _, v in graph.outputs])
+    graph.take_constants()

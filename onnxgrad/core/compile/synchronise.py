@@ -1,0 +1,183 @@
+"""BatchNormalization by the statistics of the whole batch, of which each rank holds a part.
+
+Forward, the number of values, their sum and that of their squares per channel are reduced; backward, the sums of the gradient and
+of its product with the normalised values. Between ranks all are float64, where E[x^2] - E[x]^2 loses nothing that float32 has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onnxgrad.core.compile.graph import Graph
+from onnxgrad.core.compile.rewriting import name_results, stage_builder
+from onnxgrad.core.compile.stages import reduced
+from onnxgrad.core.ir.operator import Operator, as_stored
+from onnxgrad.core.ir.traverse import all_operators_of, needed_operators
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentError
+
+__all__ = ["share_of_rank", "synchronise"]
+
+_DOUBLE = 11
+
+
+class _Statistics(NamedTuple):
+    """Of the whole batch, in float64: mean and variance [C], and the number of values per channel, [1]."""
+
+    mean: Variable
+    variance: Variable
+    number: Variable
+
+
+def share_of_rank(graph: Graph, weight: Variable) -> tuple[Variable, Variable]:
+    """What part of the whole batch's loss that of this rank is, in float64: exactly, and never 0.
+
+    A part that weighs nothing passes on gradients of the others' losses, by way of the statistics. They are divided by its share on
+    their way in and multiplied on their way out, so its share must not be 0; 2^-30 is nothing beside what float32 holds.
+    """
+    first = needed_operators(graph.operators, [weight])
+    build = stage_builder(graph, None, key="share")
+    wide = build.Cast(build.Reshape(weight, []), to=_DOUBLE)
+    total = reduced(build, wide)
+    exact = build.Div(wide, build.Where(build.Equal(total, np.float64(0)), np.float64(1), total))
+    least = build.Max(exact, np.float64(2.0**-60 if weight.dtype.name == "float64" else 2.0**-30))
+    name_results(graph, build.stage or [], build.key)
+    known = set(first)
+    graph.operators = [*first, *(build.stage or []), *(op for op in graph.operators if op not in known)]
+    return exact, least
+
+
+def synchronise(graph: Graph, share: Variable | None) -> None:
+    """Let every BatchNormalization that normalises by its batch do so by the batches of all ranks together.
+
+    Args:
+        share: what the gradients that the graph computes are to be multiplied by before they are added up over ranks, a scalar in
+            float64; None for 1.
+
+    Raises:
+        ArgumentError: if a BatchNormalization stands in a body, is used twice, or its statistics are differentiated by themselves.
+    """
+    _Pass(graph, share).run()
+
+
+class _Pass:
+    def __init__(self, graph: Graph, share: Variable | None) -> None:
+        self.graph, self.share = graph, share
+        self.build: Any = None
+        self.statistics: dict[str, _Statistics] = {}
+
+    def run(self) -> None:
+        main = self.graph.program.global_block()
+        inner = [op for body in (b for op in main.ops for b in op.blocks()) for op in all_operators_of(body) if _by_batch(op)]
+        if inner:
+            raise ArgumentError(f"{inner[0]} stands in a body, where its statistics cannot be reduced over ranks. Move it out.")
+        done: list[Operator] = []
+        for op in self.graph.operators:
+            self.build = stage_builder(self.graph, op)
+            results = self.written(op)
+            if results is None:
+                done.append(op)
+                continue
+            for old, new in zip(op.outputs, results, strict=False):
+                if old is not None and new is not None:
+                    self.graph.replace(old, new)
+            name_results(self.graph, self.build.stage, self.build.key)
+            done.extend(self.build.stage)
+        self.graph.operators = done
+
+    def written(self, op: Operator) -> list[Variable | None] | None:
+        """What stands for the outputs of an operator, if it computes something of the batch"""
+        if _by_batch(op):
+            return self.normalised(op)
+        if op.mark is None or not op.mark[0].startswith("batch "):
+            return None
+        if op.mark[0] == "batch gradient of statistics":
+            raise ArgumentError(
+                f"{op} differentiates the statistics of a BatchNormalization themselves, which is not written for parts of a "
+                "batch. Leave running statistics out of the loss, or pass batch_norm='local'."
+            )
+        found = self.statistics[op.mark[1]]
+        x, y = op.inputs[0], op.outputs[0]
+        assert x is not None and y is not None
+        if op.mark[0] == "batch mean gradient":
+            return [self.mean_gradient(x, found, y)]
+        value = self.build.Cast(found.mean if op.mark[0] == "batch mean" else found.variance, to=y.dtype.number)
+        if op.mark[0] == "batch mean":
+            value = self.build.Reshape(value, self.channels_of(x))
+        return [value]
+
+    def normalised(self, op: Operator) -> list[Variable | None]:
+        """By given statistics; the running ones mix old and new"""
+        build, momentum = self.build, as_stored(op.attr("momentum"))
+        x, scale, shift, *running = [v for v in op.inputs if v is not None]
+        key = _name_of(running[0])
+        if key in self.statistics:
+            raise ArgumentError(
+                f"{op} and another BatchNormalization replace the same running statistics {key!r}, so which of them a gradient "
+                "belongs to is not known. Give each its own, or pass batch_norm='local'."
+            )
+        found = self.statistics[key] = self.of_batch(x, scale)
+        mean, variance = (build.Cast(v, to=old.dtype.number) for v, old in zip((found.mean, found.variance), running, strict=True))
+        y = build.BatchNormalization(x, scale, shift, mean, variance, epsilon=op.attr("epsilon"), momentum=momentum)
+        results: list[Variable | None] = [y]
+        for old, new, out in zip(running, (mean, variance), op.outputs[1:], strict=False):
+            results.append(None if out is None else build.Add(build.Mul(old, momentum), build.Mul(new, 1.0 - momentum)))
+        return results
+
+    def of_batch(self, x: Variable, scale: Variable) -> _Statistics:
+        """Each rank adds up around its own mean, and states it around 0 in float64"""
+        build = self.build
+        if x.dtype.name in ("float16", "bfloat16"):
+            x = build.Cast(x, to=1)
+        axes = self.all_but_channels(x)
+        count = build.Cast(build.Reshape(build.Div(build.Size(x), build.Size(scale)), [1]), to=_DOUBLE)
+        total = build.Cast(build.ReduceSum(x, axes, keepdims=0), to=_DOUBLE)
+        near = build.Cast(build.Div(total, build.Max(count, np.float64(1))), to=x.dtype.number)
+        spread = build.ReduceSumSquare(build.Sub(x, build.Reshape(near, self.channels_of(x))), axes, keepdims=0)
+        near = build.Cast(near, to=_DOUBLE)
+        around = build.Sub(build.Mul(total, np.float64(2)), build.Mul(near, count))
+        squares = build.Add(build.Cast(spread, to=_DOUBLE), build.Mul(near, around))
+        whole = reduced(build, build.Concat(count, total, squares, axis=0))
+        count = build.Slice(whole, [0], [1])
+        sums = build.Reshape(build.Slice(whole, [1], [np.iinfo(np.int64).max]), [2, -1])
+        mean, second = (build.Squeeze(v, [0]) for v in build.Split(build.Div(sums, count), axis=0, num_outputs=2, outputs=2))
+        variance = build.Max(build.Sub(second, build.Mul(mean, mean)), np.float64(0))
+        return _Statistics(mean, variance, count)
+
+    def mean_gradient(self, total: Variable, found: _Statistics, like: Variable) -> Variable:
+        """A sum over this rank's part as the mean over all, in the scale of this rank's gradients"""
+        build = self.build
+        local = build.Cast(total, to=_DOUBLE)
+        if self.share is not None:
+            local = build.Mul(local, self.share)
+        mean = build.Div(reduced(build, local), found.number)
+        if self.share is not None:
+            mean = build.Div(mean, self.share)
+        result: Variable = build.Cast(mean, to=like.dtype.number)
+        return result
+
+    def all_but_channels(self, x: Variable) -> Any:
+        if x.rank is not None:
+            return [0, *range(2, x.rank)]
+        return self.build.Concat([0], self.build.Range(2, self.build.Size(self.build.Shape(x)), 1), axis=0)
+
+    def channels_of(self, x: Variable) -> Any:
+        """The shape of values per channel that broadcast against x"""
+        if x.rank is not None:
+            return [1, -1] + [1] * (x.rank - 2)
+        build = self.build
+        ones = build.Expand(1, build.Reshape(build.Sub(build.Size(build.Shape(x)), 2), [1]))
+        return build.Concat([1, -1], ones, axis=0)
+
+
+def _name_of(statistic: Variable) -> str:
+    """The name of running statistics, of which compile may have had onnxruntime make a copy"""
+    op = statistic.op
+    copied = op is not None and op.type == "Add" and statistic.name.endswith("/copy") and op.inputs[0] is not None
+    return op.inputs[0].name if copied else statistic.name  # type: ignore[union-attr]
+
+
+def _by_batch(op: Operator) -> bool:
+    return op.type == "BatchNormalization" and not op.domain and bool(op.attr("training_mode"))

@@ -1,0 +1,41 @@
+"""What a step does between its gradients and their application, where several processes train one program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.scope import Buffer, Scope
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["Exchange"]
+
+
+class Exchange(Protocol):
+    """``Program.exchange``: the Executor computes gradients where it says, and applies what it makes of them.
+
+    Attributes:
+        reads: what it needs of each run besides: the loss and its weight.
+        feeds: inputs that it feeds.
+    """
+
+    reads: Sequence[Variable]
+    feeds: Mapping[str, Any]
+
+    def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
+        """Called before each run; at the first one of a scope, ranks come to an agreement about what they train."""
+
+    def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
+        """The OrtValues that gradients are computed into, in each run."""
+
+    def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
+        """Make of what is in the slots what it is for the whole batch, in place; likewise of floating-point state that the passes
+        replace.
+
+        Args:
+            fetched: arrays of ``reads``.
+
+        Returns:
+            What is fetched instead, as arrays.
+        """

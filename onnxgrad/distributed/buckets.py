@@ -1,0 +1,74 @@
+"""Flat memory that gradients are computed into, ranks reduce in place, and updates read: nothing is copied in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onnxgrad.core.ir.memory import value_on
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentError
+
+__all__ = ["ALIGNMENT", "Buckets", "aligned"]
+
+ALIGNMENT = 64
+"""Bytes; a line of the cache, and the widest vector of a processor."""
+
+Array = np.ndarray[Any, Any]
+
+
+class _Slot(NamedTuple):
+    bucket: int
+    start: int
+    shape: tuple[int, ...]
+
+
+class Buckets:
+    """A slot for each of some tensors, in flat arrays of one element type each.
+
+    Args:
+        tensors: in the order in which slots are given out: the same on all ranks.
+        limit: bytes of a bucket, which a larger tensor has for itself.
+
+    Attributes:
+        flat: the arrays.
+        slots: an OrtValue on the memory of each tensor's slot.
+
+    Raises:
+        ArgumentError: if a shape is unknown, or a tensor holds neither floating-point numbers nor truth values.
+    """
+
+    def __init__(self, tensors: Sequence[Variable], limit: int) -> None:
+        sizes: list[tuple[Any, int]] = []
+        places: dict[Variable, _Slot] = {}
+        filling: dict[Any, int] = {}
+        for v in tensors:
+            shape, dtype = v.static_shape, np.dtype(v.dtype.numpy)
+            if shape is None:
+                raise ArgumentError(f"ranks cannot exchange {v.name}: its shape is unknown. Give the parameter known dimensions.")
+            if not v.is_float and dtype.kind != "b":
+                raise ArgumentError(f"ranks cannot exchange {v.name}, which holds {v.dtype.name}. Let no optimizer read it.")
+            room = -(-prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT // dtype.itemsize
+            at = filling.get(dtype)
+            if at is None or (sizes[at][1] + room) * dtype.itemsize > limit:
+                at = filling[dtype] = len(sizes)
+                sizes.append((dtype, 0))
+            places[v] = _Slot(at, sizes[at][1], shape)
+            sizes[at] = (dtype, sizes[at][1] + room)
+        self.flat = [aligned(size, dtype) for dtype, size in sizes]
+        self.slots = {v: value_on(self._view(slot)) for v, slot in places.items()}
+        self.bucket_of = {v: slot.bucket for v, slot in places.items()}
+
+    def _view(self, slot: _Slot) -> Array:
+        return self.flat[slot.bucket][slot.start : slot.start + prod(slot.shape)].reshape(slot.shape)
+
+
+def aligned(size: int, dtype: Any) -> Array:
+    """A flat array of zeros that begins at a multiple of ``ALIGNMENT``."""
+    dtype = np.dtype(dtype)
+    memory = np.zeros(size * dtype.itemsize + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size * dtype.itemsize].view(dtype)

@@ -1,0 +1,130 @@
+"""Which ranks this process belongs to: ``init`` finds them, the other functions use them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.distributed.mpi import MpiTransport
+from onnxgrad.distributed.transport import Alone, Transport
+from onnxgrad.distributed.watch import Watch, Watched
+from onnxgrad.errors import ArgumentError
+
+__all__ = ["all_reduce", "barrier", "broadcast", "current", "init", "is_started_by_mpi", "rank", "using", "world_size"]
+
+_STARTED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "MV2_COMM_WORLD_SIZE")
+_OF_THREAD: ContextVar[Transport | None] = ContextVar("onnxgrad_transport", default=None)
+_OF_PROCESS: list[Transport] = []
+
+
+def is_started_by_mpi() -> bool:
+    """Whether ``mpiexec`` started this process."""
+    return any(name in os.environ for name in _STARTED)
+
+
+def init(
+    transport: Transport | str | None = None, *, timeout: float = 600.0, lost_after: float = 60.0, watched: bool = True
+) -> Transport:
+    """Join the ranks that were started together; called once by each, before anything else here. A second call changes nothing.
+
+    Args:
+        transport: ``"mpi"``, ``"gloo"`` (of torch, by its environment variables ``MASTER_ADDR``, ``MASTER_PORT``, ``RANK`` and
+            ``WORLD_SIZE``), or a transport. None for MPI where ``mpiexec`` started this process, else for one rank.
+        timeout: seconds that a rank waits for another before all are ended.
+        lost_after: seconds without a sign of life after which a rank is taken for dead.
+        watched: whether a rank that dies, raises, leaves early or hangs ends all, with a message that names it.
+
+    Raises:
+        ProviderError: if mpi4py, or torch, is not installed.
+        ArgumentError: if the transport has another name.
+    """
+    if _OF_PROCESS:
+        return _OF_PROCESS[0]
+    if transport is None:
+        transport = "mpi" if is_started_by_mpi() else Alone()
+    abort: Any = os._exit
+    if transport == "mpi":
+        transport = MpiTransport()
+        abort = transport.abort
+    elif transport == "gloo":
+        from onnxgrad.distributed.gloo import GlooTransport
+
+        transport = GlooTransport()
+    elif isinstance(transport, str):
+        raise ArgumentError(f"transport is 'mpi', 'gloo' or an object, not {transport!r}.")
+    if watched and transport.world_size > 1:
+        transport = Watched(transport, Watch(transport, abort, timeout, lost_after))
+    _OF_PROCESS.append(transport)
+    return transport
+
+
+def current() -> Transport:
+    """The transport in use; of one rank before ``init``."""
+    of_thread = _OF_THREAD.get()
+    if of_thread is not None:
+        return of_thread
+    return _OF_PROCESS[0] if _OF_PROCESS else Alone()
+
+
+@contextmanager
+def using(transport: Transport) -> Iterator[None]:
+    """Use another transport in this thread, inside a ``with`` block."""
+    token = _OF_THREAD.set(transport)
+    try:
+        yield
+    finally:
+        _OF_THREAD.reset(token)
+
+
+def rank() -> int:
+    """The number of this process, from 0."""
+    return current().rank
+
+
+def world_size() -> int:
+    """How many processes there are."""
+    return current().world_size
+
+
+def barrier() -> None:
+    """Wait for all ranks."""
+    current().barrier()
+
+
+def all_reduce(value: Any, op: str = "sum") -> Any:
+    """Replace an array, or an eager tensor, by the sum (``"max"``, ``"min"``) over all ranks; returns it.
+
+    Raises:
+        ArgumentError: if an array cannot be written to in place, or the operation is unknown.
+
+    Example:
+        >>> all_reduce(np.array([1.0, 2.0]))  # one rank
+        array([1., 2.])
+    """
+    return _in_place(value, lambda flat: current().all_reduce_(flat, op))
+
+
+def broadcast(value: Any, root: int = 0) -> Any:
+    """Replace an array, or an eager tensor, by that of a rank; returns it.
+
+    Raises:
+        ArgumentError: if an array cannot be written to in place.
+    """
+    return _in_place(value, lambda flat: current().broadcast_(flat, root))
+
+
+def _in_place(value: Any, change: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        array = np.array(value.numpy(), order="C")
+        change(array.reshape(-1))
+        value.set_value(array)
+        return value
+    if not value.flags.c_contiguous:
+        raise ArgumentError("ranks exchange arrays in place: give a contiguous one.")
+    change(value.reshape(-1))
+    return value

@@ -1,0 +1,326 @@
+"""The exchange of a training step: gradients of parts become those of the whole batch, in the memory that updates read.
+
+The whole batch's gradient is the sum over ranks of weight times gradient over the sum of the weights, where a weight is what the
+loss of a part was divided by (``core.interop.loss_share``); of a loss that is a sum it is the plain sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from onnxgrad.core.compile.cut import is_small
+from onnxgrad.core.interop.loss_share import Share, share_of
+from onnxgrad.core.interop.split_step import check_batch_norm
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.memory import value_of, view_of
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.scope import Buffer, Scope
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import PART
+from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
+from onnxgrad.distributed.buckets import Buckets
+from onnxgrad.distributed.compression import compression_of
+from onnxgrad.distributed.strategy import Strategy
+from onnxgrad.distributed.transport import Transport
+from onnxgrad.errors import ArgumentError
+
+__all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Part:
+    """Which examples of the whole batch a rank has.
+
+    Attributes:
+        first: how many lie before them.
+        count: how many it is fed.
+        counts: False if they stand in for none, as a step needs examples: its gradients are left out.
+    """
+
+    first: int
+    count: int
+    counts: bool = True
+
+
+@dataclass
+class Traffic:
+    """What was exchanged.
+
+    Attributes:
+        steps: exchanges of gradients.
+        bytes: of the buffers given to the transport for gradients.
+        copied: bytes of gradients that were copied on the way.
+    """
+
+    steps: int = 0
+    bytes: int = 0
+    copied: int = 0
+
+
+class GradientExchange:
+    """``Program.exchange`` of a program that each rank runs on its part of the batch.
+
+    Args:
+        transport: between the ranks.
+        loss, share: of the program, and how the losses of parts add up.
+        strategy: how gradients travel.
+        sends: False to weigh gradients only, which are to be added up: ``StateExchange`` sends the sums.
+        poisons: with ``sends=False``, whether gradients that are not finite on one rank shall not be finite on all.
+
+    Attributes:
+        part: of the batch that is fed next; None where every rank's examples count by the loss's weight alone.
+        traffic: counts of what was exchanged.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        loss: Variable,
+        share: Share,
+        strategy: Strategy,
+        *,
+        sends: bool = True,
+        poisons: bool = False,
+    ) -> None:
+        self.transport, self.strategy = transport, strategy
+        self.part: Part | None = None
+        self.traffic = Traffic()
+        self._loss, self._share, self._sends, self._poisons = loss, share, sends, poisons
+        self.reads = [loss] if share.weight is None else list(dict.fromkeys([loss, share.weight]))
+        self._buckets: Buckets | None = None
+        self._compression = compression_of(strategy)
+        self._begun: WeakSet[Scope] = WeakSet()
+
+    @property
+    def feeds(self) -> Mapping[str, Any]:
+        """What Dropout is told of the part that is fed."""
+        if self.part is None:
+            return {}
+        return {PART: np.array([self.part.first, self.part.count], np.int64)}
+
+    def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
+        """Refuse ranks that differ, and give all the state of rank 0; at the first run on a scope.
+
+        Raises:
+            TrainingError: on all ranks, if they train different models or parameters.
+        """
+        if scope in self._begun:
+            return
+        mine = fingerprint(program, gradients, self.strategy, self._sends)
+        check_alike(self.transport, mine, "it has another program, or trains other parameters")
+        share_state(self.transport, [v for v in program.list_vars() if v.persistable], scope)
+        self._begun.add(scope)
+
+    def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
+        """Memory of the gradients, the same for all sessions of the program."""
+        if self._buckets is None or set(self._buckets.slots) != set(gradients):
+            self._buckets = Buckets(gradients, int(self.strategy.bucket_megabytes * 1e6))
+        return self._buckets.slots
+
+    def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
+        """Exchange what is in the slots, and average running statistics."""
+        loss, factor = self._weigh(fetched)
+        for number, bucket in enumerate(self._buckets.flat if self._buckets is not None else ()):
+            self._reduce_bucket(number, bucket, factor)
+        if self._sends:
+            self.traffic.steps += 1
+        self._average(statistics, factor)
+        given = fetched[self._loss]
+        return {self._loss: np.full(given.shape, loss, given.dtype)}
+
+    def _weigh(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
+        """The loss of the whole batch, and what this part's gradients are multiplied by; None if they do not count."""
+        weight = 1.0 if self._share.weight is None else _number(fetched[self._share.weight])
+        counts = weight != 0 and (self.part is None or self.part.counts)
+        weight = weight if counts else 0.0
+        bad = self._poisons and counts and not all(np.isfinite(flat).all() for flat in self._flat())
+        head = np.array([weight, weight * _number(fetched[self._loss]) if counts else 0.0, bad])
+        self.transport.all_reduce_(head)
+        total, loss, is_bad = head.tolist()
+        if is_bad:
+            for flat in self._flat():
+                flat[:1] = np.nan
+        if self._share.reduction == "sum":
+            return loss, 1.0 if counts else None
+        if total == 0:
+            # Nothing counts on any rank: whatever the loss makes of that, it is the same everywhere.
+            alone = np.array([_number(fetched[self._loss])])
+            self.transport.all_reduce_(alone)
+            return float(alone[0]) / self.transport.world_size, 1.0 / self.transport.world_size
+        return loss / total, weight / total if counts else None
+
+    def _flat(self) -> list[Array]:
+        return [flat for flat in self._buckets.flat if flat.dtype.kind != "b"] if self._buckets is not None else []
+
+    def _reduce_bucket(self, number: int, bucket: Array, factor: float | None) -> None:
+        if bucket.dtype.kind == "b":
+            self.transport.all_reduce_(bucket, "max")
+            return
+        if factor is None:
+            bucket.fill(0)
+        elif factor != 1:
+            np.multiply(bucket, bucket.dtype.type(factor), out=bucket)
+        if not self._sends:
+            return
+        if self._compression is not None and bucket.itemsize > 2:
+            self.traffic.bytes += self._compression.reduce(self.transport, number, bucket)
+            self.traffic.copied += bucket.nbytes
+        else:
+            self.transport.all_reduce_(bucket)
+            self.traffic.bytes += bucket.nbytes
+
+    def _average(self, statistics: Sequence[Buffer], factor: float | None) -> None:
+        """The weighted mean of what running statistics become; they are small, and travel together."""
+        views = [view_of(buffer.value).reshape(-1) for buffer in statistics]
+        if not views:
+            return
+        count = np.array([0.0 if factor is None else factor if self._share.reduction == "mean" else 1.0])
+        together = np.concatenate([view.astype(np.float64) for view in views])
+        together = np.zeros_like(together) if factor is None else together * count
+        if self._share.reduction == "sum":
+            self.transport.all_reduce_(count)
+            self.transport.all_reduce_(together)
+            together /= count
+        else:
+            self.transport.all_reduce_(together)
+        at = 0
+        for view in views:
+            view[:] = together[at : at + view.size]
+            at += view.size
+
+
+class StateExchange:
+    """``Program.exchange`` of a program that applies what was added up over micro-batches: the sums are sent, once.
+
+    Args:
+        transport: between the ranks.
+        sums: the state that holds them.
+        strategy: how they travel.
+    """
+
+    reads: Sequence[Variable] = ()
+
+    def __init__(self, transport: Transport, sums: Sequence[Variable], strategy: Strategy) -> None:
+        self.transport, self.sums, self.strategy = transport, list(sums), strategy
+        self.feeds: Mapping[str, Any] = {}
+        self.traffic = Traffic()
+        self._compression = compression_of(strategy)
+        self._begun: WeakSet[Scope] = WeakSet()
+
+    def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
+        """Refuse ranks that differ, at the first run on a scope; the state of the first program is that of rank 0 already."""
+        if scope not in self._begun:
+            check_alike(self.transport, fingerprint(program, self.sums, self.strategy), "it adds up other gradients")
+            self._begun.add(scope)
+
+    def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
+        if gradients:
+            raise ArgumentError(
+                f"{gradients[0].name} is no sum over micro-batches. Exchange gradients in the step that computes them."
+            )
+        return {}
+
+    def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
+        """Replace the sums of this rank by those of all, in place."""
+        self.traffic.steps += 1
+        self.together(scope)
+        return {}
+
+    def together(self, scope: Scope) -> None:
+        """Add up the sums of all ranks: large ones where they lie, the others in one buffer."""
+        small = [v for v in self.sums if is_small(v)]
+        for number, v in enumerate(v for v in self.sums if not is_small(v)):
+            self._send(number, view_of(_own(scope, v).value).reshape(-1))
+        kinds = {v.dtype.numpy for v in small}
+        for kind in sorted(kinds, key=str):
+            members = [v for v in small if v.dtype.numpy == kind]
+            flat = np.concatenate([np.asarray(v.get_value(scope)).reshape(-1) for v in members])
+            self._send(-1 - sorted(map(str, kinds)).index(str(kind)), flat)
+            self.traffic.copied += 2 * flat.nbytes
+            at = 0
+            for v in members:
+                size = int(np.prod(v.static_shape or (), dtype=np.int64))
+                v.set_value(flat[at : at + size].reshape(v.static_shape or ()), scope)
+                at += size
+
+    def _send(self, number: int, flat: Array) -> None:
+        if self._compression is not None and flat.itemsize > 2:
+            self.traffic.bytes += self._compression.reduce(self.transport, number, flat)
+        else:
+            self.transport.all_reduce_(flat)
+            self.traffic.bytes += flat.nbytes
+
+    def keep_on_first(self, scope: Scope) -> None:
+        """Let rank 0 alone hold the sums, for a checkpoint, which is then one of all ranks."""
+        self.together(scope)
+        self.drop_on_others(scope)
+
+    def drop_on_others(self, scope: Scope) -> None:
+        """Forget the sums on all ranks but the first."""
+        if self.transport.rank:
+            for v in self.sums:
+                v.set_value(np.zeros(v.static_shape or (), v.dtype.numpy), scope)
+
+
+def _own(scope: Scope, v: Variable) -> Buffer:
+    """The value of a state, in memory that nobody else holds."""
+    found = scope.present(v.name)
+    if isinstance(found, Buffer) and found.is_held_by(1):
+        return found
+    buffer = Buffer(value_of(v.get_value(scope)))
+    scope.put(v.name, buffer)
+    return buffer
+
+
+def _number(value: Any) -> float:
+    return float(np.asarray(value).reshape(-1)[0])
+
+
+def distribute(
+    program: Program,
+    loss: Variable,
+    transport: Transport,
+    strategy: Strategy | None = None,
+    *,
+    loss_weight: Variable | str | None = None,
+    sends: bool = True,
+    poisons: bool = False,
+) -> GradientExchange:
+    """Let an Executor exchange the gradients of a program between ranks, each of which feeds its part of the batch.
+
+    What is fetched as the loss is then that of the whole batch. A NaN in it is one on all ranks.
+
+    Args:
+        program: that an optimizer updates.
+        loss: what was minimized.
+        transport: between the ranks, which all call this with the same program.
+        strategy: how gradients travel; None for the default.
+        loss_weight: what the loss divides a sum over examples by, a scalar in the program; ``"sum"`` if by nothing; None to read
+            it from the formula of the loss.
+        sends, poisons: see ``GradientExchange``.
+
+    Raises:
+        ArgumentError: if the formula of the loss does not say how parts add up, or there is a BatchNormalization by batch
+            statistics and the strategy does not say what it is to do.
+    """
+    strategy = strategy or Strategy()
+    check_batch_norm(program, strategy.batch_norm)
+    if isinstance(loss_weight, Variable):
+        share = Share("mean", loss_weight)
+    elif loss_weight == "sum":
+        share = Share("sum")
+    elif loss_weight is None:
+        share = share_of(loss, Builder(program.global_block(), role=Role.BACKWARD, key="loss_weight"))
+    else:
+        raise ArgumentError(f"loss_weight is a variable, 'sum' or None, not {loss_weight!r}.")
+    program.exchange = GradientExchange(transport, loss, share, strategy, sends=sends, poisons=poisons)
+    program.version += 1
+    return program.exchange

@@ -1,0 +1,81 @@
+"""The transport of MPI, by mpi4py: ``pip install onnxgrad[mpi]``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from onnxgrad.distributed.transport import OPERATIONS, checked
+from onnxgrad.errors import ArgumentError, ProviderError
+
+__all__ = ["MpiTransport"]
+
+_HALVES = {np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)}
+
+
+class MpiTransport:
+    """Ranks that ``mpiexec`` started.
+
+    Args:
+        communicator: of mpi4py; None for all ranks. It is duplicated, so nothing else can meet its messages.
+
+    Raises:
+        ProviderError: if mpi4py is not installed.
+    """
+
+    def __init__(self, communicator: Any = None) -> None:
+        try:
+            from mpi4py import MPI
+        except (ImportError, RuntimeError) as error:
+            raise ProviderError(f"MPI cannot be used ({error}). Install it with: pip install 'onnxgrad[mpi]'.") from error
+        self._mpi = MPI
+        self.communicator = (MPI.COMM_WORLD if communicator is None else communicator).Dup()
+        self.rank, self.world_size = self.communicator.rank, self.communicator.size
+        self._sent: list[tuple[Any, Any]] = []
+        self._operations: dict[Any, Any] = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
+
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+        sent = _sendable(checked(buffer, op))
+        operation = self._half(op, buffer.dtype) if buffer.dtype in _HALVES else self._operations[op]
+        self.communicator.Allreduce(self._mpi.IN_PLACE, sent, operation)
+
+    def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
+        self.communicator.Bcast(_sendable(checked(buffer)), root)
+
+    def barrier(self) -> None:
+        self.communicator.Barrier()
+
+    def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
+        sent = _sendable(checked(buffer)).copy()
+        self._sent = [(request, kept) for request, kept in self._sent if not request.Test()]
+        self._sent.append((self.communicator.Isend(sent, to), sent))
+
+    def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
+        self.communicator.Recv(_sendable(checked(buffer)), source)
+
+    def abort(self, code: int) -> None:
+        """End all ranks."""
+        self._mpi.COMM_WORLD.Abort(code)
+
+    def _half(self, op: str, dtype: np.dtype[Any]) -> Any:
+        """The operation on 16-bit numbers, which MPI has no type for."""
+        if (op, dtype) not in self._operations:
+            operation = OPERATIONS[op]
+
+            def combine(given: Any, into: Any, _: Any) -> None:
+                result = np.frombuffer(into, dtype)
+                operation(np.frombuffer(given, dtype), result, out=result)
+
+            self._operations[op, dtype] = self._mpi.Op.Create(combine, commute=True)
+        return self._operations[op, dtype]
+
+
+def _sendable(buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same memory in a type that MPI knows."""
+    if buffer.dtype in _HALVES:
+        return buffer.view(np.uint16)
+    if buffer.dtype.kind not in "biuf":
+        raise ArgumentError(f"ranks exchange numbers, not {buffer.dtype}.")
+    return buffer.view(np.uint8) if buffer.dtype.kind == "b" else buffer

@@ -1,0 +1,46 @@
+"""How ranks exchange gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onnxgrad.errors import ArgumentError
+
+__all__ = ["COMPRESSIONS", "Strategy"]
+
+COMPRESSIONS = (None, "bfloat16", "float16", "top-k")
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How ranks exchange gradients. All ranks have the same.
+
+    Attributes:
+        bucket_megabytes: how much travels at a time (10^6 bytes).
+        compress: ``"bfloat16"`` or ``"float16"`` to send 16-bit numbers, ``"top-k"`` to send the largest elements of each bucket
+            alone. What is lost is added to the gradient of the next step.
+        top_k: the share of the elements that ``"top-k"`` sends.
+        batch_norm: ``"local"`` if BatchNormalization by batch statistics, where there is one, normalises each rank's part by its
+            own; running statistics are averaged.
+        sessions: into how many sessions the step is cut, so that the first gradients travel while the last are computed. Worth it
+            where each rank has a core more than it computes on.
+
+    Raises:
+        ArgumentError: if a value makes no sense.
+    """
+
+    bucket_megabytes: float = 25.0
+    compress: str | None = None
+    top_k: float = 0.01
+    batch_norm: str | None = None
+    sessions: int = 1
+
+    def __post_init__(self) -> None:
+        if self.compress not in COMPRESSIONS:
+            raise ArgumentError(f"compress is one of {', '.join(map(str, COMPRESSIONS))}, not {self.compress!r}.")
+        if not 0 < self.top_k <= 1:
+            raise ArgumentError(f"top_k is a share of the elements, above 0 and at most 1, not {self.top_k}.")
+        if self.bucket_megabytes <= 0:
+            raise ArgumentError(f"bucket_megabytes is more than 0, not {self.bucket_megabytes}.")
+        if self.sessions < 1:
+            raise ArgumentError(f"sessions is at least 1, not {self.sessions}.")

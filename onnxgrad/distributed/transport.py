@@ -1,0 +1,197 @@
+"""Transport: what an exchange between ranks needs of an engine, and the engine for one process."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError, TrainingError
+
+__all__ = ["OPERATIONS", "Alone", "LocalTransport", "PointToPoint", "Transport", "checked", "run_local"]
+
+T = TypeVar("T")
+
+OPERATIONS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+"""What may be done with the buffers of all ranks, element by element."""
+
+
+class Transport(Protocol):
+    """An engine that connects ranks. All ranks call the same methods in the same order, each from one thread at a time.
+
+    Attributes:
+        rank: of this process, from 0.
+        world_size: number of ranks.
+    """
+
+    rank: int
+    world_size: int
+
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+        """Replace a buffer, in place, by the sum (``"max"``, ``"min"``) over all ranks; all get the same bits.
+
+        Args:
+            buffer: flat and contiguous; of one length and dtype on all ranks.
+        """
+
+    def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
+        """Replace a buffer, in place, by that of the rank ``root``."""
+
+    def barrier(self) -> None:
+        """Return when all ranks have called."""
+
+
+class PointToPoint(Transport, Protocol):
+    """A transport whose ranks can also send to one another, as stages of a pipeline do."""
+
+    def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
+        """Send what a buffer holds to a rank; it may be written to when this returns, which waits for nobody.
+
+        Args:
+            buffer: flat and contiguous.
+        """
+
+    def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
+        """Replace a buffer, in place, by the next one that the rank ``source`` has sent here, of the same length and dtype."""
+
+
+def checked(buffer: np.ndarray[Any, Any], op: str = "sum") -> np.ndarray[Any, Any]:
+    """A buffer that a transport may write to.
+
+    Raises:
+        ArgumentError: if it is not flat, contiguous and writable, or the operation is unknown.
+    """
+    if op not in OPERATIONS:
+        raise ArgumentError(f"op is one of {', '.join(OPERATIONS)}, not {op!r}.")
+    if buffer.ndim != 1 or not buffer.flags.c_contiguous or not buffer.flags.writeable:
+        raise ArgumentError("a transport works in place: give a flat, contiguous array that may be written to.")
+    return buffer
+
+
+class Alone:
+    """One rank, which has nobody to exchange anything with."""
+
+    rank, world_size = 0, 1
+
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+        checked(buffer, op)
+
+    def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
+        checked(buffer)
+
+    def barrier(self) -> None:
+        pass
+
+
+_PATIENCE = 0.2
+"""Seconds after which a rank that waits looks whether the others have failed."""
+
+_Lost = threading.BrokenBarrierError
+
+
+class _Room:
+    """What the threads of one process share."""
+
+    def __init__(self, world_size: int, timeout: float | None) -> None:
+        self.buffers: list[Any] = [None] * world_size
+        self.barrier = threading.Barrier(world_size, timeout=timeout)
+        self.timeout = timeout
+        self.mail: dict[tuple[int, int], queue.SimpleQueue[Any]] = {
+            (source, to): queue.SimpleQueue() for source in range(world_size) for to in range(world_size)
+        }
+
+    def next(self, source: int, to: int) -> Any:
+        """The next buffer between two ranks"""
+        waited = 0.0
+        while not self.barrier.broken and (self.timeout is None or waited < self.timeout):
+            try:
+                return self.mail[source, to].get(timeout=_PATIENCE)
+            except queue.Empty:
+                waited += _PATIENCE
+        raise TrainingError("another rank has failed, or did not send within the timeout. See its message.") from _Lost()
+
+    def meet(self) -> None:
+        try:
+            self.barrier.wait()
+        except threading.BrokenBarrierError as error:
+            raise TrainingError("another rank has failed, or did not come within the timeout. See its message.") from error
+
+
+class LocalTransport:
+    """Ranks that are threads of one process, for tests: see ``run_local``."""
+
+    def __init__(self, rank: int, room: _Room) -> None:
+        self.rank, self.world_size, self._room = rank, len(room.buffers), room
+
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+        operation = OPERATIONS.get(op, np.add)
+        self._room.buffers[self.rank] = checked(buffer, op)
+        self._room.meet()
+        total = self._room.buffers[0].copy()
+        for other in self._room.buffers[1:]:
+            if other.shape != total.shape or other.dtype != total.dtype:
+                self._room.barrier.abort()
+                raise ArgumentError(f"ranks reduce {total.dtype}{list(total.shape)} and {other.dtype}{list(other.shape)}.")
+            operation(total, other, out=total)
+        self._room.meet()
+        buffer[...] = total
+
+    def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
+        self._room.buffers[self.rank] = checked(buffer)
+        self._room.meet()
+        found = self._room.buffers[root].copy()
+        self._room.meet()
+        buffer[...] = found
+
+    def barrier(self) -> None:
+        self._room.meet()
+
+    def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
+        self._room.mail[self.rank, to].put(checked(buffer).copy())
+
+    def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
+        found = self._room.next(source, self.rank)
+        if found.shape != checked(buffer).shape or found.dtype != buffer.dtype:
+            raise ArgumentError(
+                f"rank {source} sent {found.dtype}{list(found.shape)}, rank {self.rank} takes {buffer.dtype}{list(buffer.shape)}."
+            )
+        buffer[...] = found
+
+
+def run_local(world_size: int, function: Callable[[Transport], T], timeout: float | None = 60) -> list[T]:
+    """Run a function in one thread for each rank and return the results by rank.
+
+    Args:
+        function: called with the transport of its rank.
+        timeout: seconds that a rank waits for the others in one call.
+
+    Raises:
+        Exception: what a rank raised; one that is not about other ranks is preferred.
+
+    Example:
+        >>> def total(transport):
+        ...     mine = np.full(2, transport.rank + 1.0)
+        ...     transport.all_reduce_(mine)
+        ...     return mine.tolist()
+        >>> run_local(3, total)
+        [[6.0, 6.0], [6.0, 6.0], [6.0, 6.0]]
+    """
+    room = _Room(world_size, timeout)
+
+    def one(rank: int) -> T:
+        try:
+            return function(LocalTransport(rank, room))
+        except BaseException:
+            room.barrier.abort()
+            raise
+
+    with ThreadPoolExecutor(world_size) as pool:
+        futures = [pool.submit(one, rank) for rank in range(world_size)]
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error.__cause__, threading.BrokenBarrierError)):
+        raise error
+    return [future.result() for future in futures]

@@ -1,0 +1,75 @@
+"""The step of a Trainer as models that any onnxruntime runs: one, or for several machines gradients and their application."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from onnxgrad.core.interop.split_step import Accumulated, Split, save_split, split_step
+from onnxgrad.core.interop.training_step import save_training_step, to_training_step
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.training.accumulation import SUM, joined
+
+__all__ = ["TrainingSteps"]
+
+
+class TrainingSteps:
+    """What a Trainer writes of its training."""
+
+    program: Program
+    update: Program | None
+    loss: Variable
+    outputs: list[Variable]
+    accumulate: int
+    step_number: int
+
+    def to_training_step(self, lowering: str | None = None) -> tuple[Any, dict[str, Any]]:
+        """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
+
+        Its fetches are the loss and the outputs that the loss reads. With gradient accumulation the step counts the
+        micro-batches and updates the weights at every last one.
+
+        Args:
+            lowering: "cpu" or "cuda" for the forms that run faster there; None for the plain ones.
+        """
+        return to_training_step(self._step(), self._fetch(), lowering=lowering)
+
+    def save_training_step(
+        self, path: str | Path, lowering: str | None = None, *, split: bool = False, batch_norm: str | None = None
+    ) -> dict[str, Any]:
+        """The same as three files and the manifest that describes them: see ``onnxgrad.save_training_step``.
+
+        Args:
+            path: of the files; a suffix ``.onnx`` is dropped.
+            split: write gradients and their application as models of their own: see ``onnxgrad.save_split_training_step``. With
+                accumulation the first adds gradients up. It is run as often as ``manifest["accumulate"]`` says, less
+                ``manifest["begun"]`` at first, then the sums are exchanged and applied, and the state that
+                ``manifest["accumulated"]`` names is set to 0.
+            batch_norm: with ``split``: what BatchNormalization by batch statistics is to do.
+
+        Raises:
+            ArgumentError: if the step cannot be split so.
+            OSError: if a file cannot be written.
+        """
+        if split:
+            return save_split(self._split(lowering, batch_norm), path)
+        return save_training_step(self._step(), path, self._fetch(), lowering=lowering)
+
+    def _fetch(self) -> list[str]:
+        return list(dict.fromkeys(v.name for v in (self.loss, *self.outputs)))
+
+    def _step(self) -> Program:
+        if self.update is None:
+            return self.program
+        return joined(self.program, self.update, self.accumulate, self.step_number % self.accumulate)
+
+    def _split(self, lowering: str | None, batch_norm: str | None) -> Split:
+        accumulated = None
+        if self.update is not None:
+            held = {v.name: v for v in self.update.updates if v.name.endswith(SUM)}
+            sums = [(v, held[v.name]) for v in self.program.updates if v.name in held]
+            accumulated = Accumulated(self.update, sums, self.accumulate)
+        found = split_step(self.program, self._fetch(), None, lowering, self.loss.name, None, batch_norm, accumulated)
+        found.manifest["begun"] = self.step_number % self.accumulate
+        return found
