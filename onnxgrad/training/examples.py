@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,9 +28,10 @@ def judge_examples(trainer: Trainer, data: Any, batch_size: int) -> dict[str, An
     found: dict[str, Any] = {"count": len(losses)}
     term = trainer.terms[0]
     y, target = classes_second(outputs, targets, term.loss, trainer._layouts[0])
+    names = getattr(data, "classes", {}).get(term.target)
     classes = term.loss in ("cross_entropy", "causal_lm") and y.ndim == target.ndim + 1
     if classes:
-        found["confusion"] = _confusion(y.argmax(axis=1), target, y.shape[1])
+        found["confusion"] = _confusion(y.argmax(axis=1), target, y.shape[1], names)
     elif term.loss == "bce_with_logits" and y.size == target.size and y.size == len(losses):
         found["confusion"] = _confusion((y.reshape(-1) > 0).astype(np.int64), target.reshape(-1).astype(np.int64), 2)
     elif y.shape == target.shape:
@@ -37,7 +39,7 @@ def judge_examples(trainer: Trainer, data: Any, batch_size: int) -> dict[str, An
     order = np.argsort(losses, kind="stable")
     ends = {"worst": order[::-1][:_SHOWN], "best": order[:_SHOWN]}
     for name, chosen in ends.items():
-        found[name] = [_example(int(i), inputs, y, target, float(losses[i]), classes) for i in chosen]
+        found[name] = [_example(int(i), inputs, y, target, float(losses[i]), classes, names) for i in chosen]
     return found
 
 
@@ -96,7 +98,7 @@ def _losses(trainer: Trainer, feed: dict[str, Any], output: Array, target: Array
         return None  # the model takes whole batches only
 
 
-def _confusion(predicted: Array, target: Array, classes: int) -> dict[str, Any]:
+def _confusion(predicted: Array, target: Array, classes: int, names: Sequence[str] | None = None) -> dict[str, Any]:
     """Counts [target, predicted] of the most frequent classes"""
     predicted, target = predicted.reshape(-1), target.reshape(-1)
     counted = target >= 0
@@ -109,7 +111,8 @@ def _confusion(predicted: Array, target: Array, classes: int) -> dict[str, Any]:
     inside = (rows >= 0) & (columns >= 0)
     counts = np.zeros((len(shown), len(shown)), np.int64)
     np.add.at(counts, (rows[inside], columns[inside]), 1)
-    return {"classes": shown.tolist(), "counts": counts.tolist(), "right": int((predicted == target).sum()), "of": len(target)}
+    labels = [_named(k, names or ()) for k in shown.tolist()]
+    return {"classes": labels, "counts": counts.tolist(), "right": int((predicted == target).sum()), "of": len(target)}
 
 
 def _residuals(y: Array, target: Array) -> dict[str, Any]:
@@ -123,15 +126,23 @@ def _residuals(y: Array, target: Array) -> dict[str, Any]:
     return {"pairs": np.stack([a, b], 1)[::step].tolist(), "counts": counts.tolist(), "edges": edges.tolist(), "r2": r2}
 
 
-def _example(i: int, inputs: dict[str, Array], y: Array, target: Array, loss: float, classes: bool) -> dict[str, Any]:
+def _example(
+    i: int, inputs: dict[str, Array], y: Array, target: Array, loss: float, classes: bool, names: Sequence[str] | None
+) -> dict[str, Any]:
     found: dict[str, Any] = {"number": i, "loss": loss, "target": _few(target[i])}
     found["predicted"] = _few(y[i].argmax(axis=0)) if classes else _few(y[i])
+    if classes and names is not None and target.ndim == 1:
+        found["target"], found["predicted"] = (_named(int(k), names) for k in (target[i], y[i].argmax()))
     pictures = [address for array in inputs.values() if (address := as_picture(array[i])) is not None]
     if pictures:
         found["picture"] = pictures[0]
     else:
         found["row"] = [[name, _few(array[i], _COLUMNS)] for name, array in inputs.items()]
     return found
+
+
+def _named(k: int, names: Sequence[str]) -> str:
+    return str(names[k]) if 0 <= k < len(names) else str(k)
 
 
 def _few(value: Any, most: int = 4) -> str:

@@ -15,7 +15,8 @@ from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.defaults import program_guard
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.sizes import SizesGiven
+from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
+from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.executor import Executor
@@ -212,6 +213,25 @@ class Trainer(TrainingSteps):
             self.average = ExponentialMovingAverage(ema)
             with program_guard(self.update or self.program, Program()):
                 self.average.update()
+
+    def __repr__(self) -> str:
+        losses = " + ".join(term.loss if isinstance(term.loss, str) else "a function" for term in self.terms)
+        done = f"step {self.step_number}, epoch {self.epoch}"
+        weights = f"{len(self.trained)} of {len(self.inference.parameters)} weights train"
+        return f"Trainer({losses}, {type(self.optimizer).__name__}; {weights}; {done})"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self) -> Summary:
+        """Layers with shapes, weights and what trains, and the memory of a step; print it."""
+        found = summarize(self.inference, repr(self), [p.name for p in self.trained])
+        own = {p.name for p in self.program.parameters}
+        state = {v.name: v for one in self.programs for v in one.list_vars() if v.persistable and v.name not in own}
+        found.memory[2] = (found.memory[2][0], sum(map(bytes_of, state.values())))
+        if self.program.memory_plan is not None:
+            found.memory.append(("activations and gradients at the peak", self.program.memory_plan.peak))
+        return found
 
     @property
     def columns(self) -> list[str]:

@@ -116,6 +116,16 @@ class TestExamples:
         first = found["worst"][0]
         assert first["row"][0][0] == "x" and first["predicted"] == str(scores[first["number"]].argmax())
 
+    def test_classes_have_the_names_of_the_data(self, tmp_path):
+        columns = data(40, seed=2)
+        rows = [{"x": x.tolist(), "target": "xyz"[k]} for x, k in zip(columns["x"], columns["target"], strict=True)]
+        (tmp_path / "d.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        t = trainer()
+        t.fit(str(tmp_path / "d.jsonl"), 1, str(tmp_path / "d.jsonl"), out=tmp_path / "run", callbacks=[Report()], verbose=False)
+        found = held(tmp_path / "run")["examples"]
+        assert found["confusion"]["classes"] == ["x", "y", "z"]
+        assert found["worst"][0]["target"] == "xyz"[columns["target"][found["worst"][0]["number"]]]
+
     def test_residuals_of_a_regression(self, tmp_path):
         rng = np.random.default_rng(0)
         columns = {"x": rng.normal(size=(30, 2)).astype(np.float32)}
