@@ -186,7 +186,7 @@ class SequenceSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """At random, each once, or ``num_samples`` with replacement.
+    """``num_samples`` numbers at random, by default as many as there are: each at most once, or with replacement.
 
     Args:
         generator: an iterator of numbers, or numpy's Generator.
@@ -196,8 +196,6 @@ class RandomSampler(Sampler):
         super().__init__(data_source)
         if not isinstance(replacement, bool):
             raise ArgumentTypeError(f"RandomSampler: replacement is True or False, not {replacement!r}.")
-        if num_samples is not None and not replacement:
-            raise ArgumentError("RandomSampler: num_samples goes with replacement=True only.")
         if num_samples is not None and (not isinstance(num_samples, int) or num_samples <= 0):
             raise ArgumentError(f"RandomSampler: num_samples is a positive int, not {num_samples!r}.")
         self.replacement, self._count, self.generator = replacement, num_samples, generator
@@ -212,7 +210,7 @@ class RandomSampler(Sampler):
             return itertools.islice(self.generator, self.num_samples)
         draw = _random(self.generator)
         size = len(self.data_source)
-        return iter((draw.integers(0, size, self.num_samples) if self.replacement else draw.permutation(size)).tolist())
+        return iter((draw.integers(0, size, self.num_samples) if self.replacement else draw.permutation(size)[: self.num_samples]).tolist())
 
     def __len__(self) -> int:
         return self.num_samples

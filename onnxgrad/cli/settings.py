@@ -127,6 +127,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         ema=settings["ema"],
         batch_norm="train" if mode == "insert" else mode,
         quantized=settings.get("quantized", "frozen"),  # what runs of older versions did
+        frozen=settings.get("frozen"),
         seed=settings["seed"],
         checkpoints="auto" if settings.get("recompute") else None,
         memory_budget=settings.get("memory_budget"),

@@ -189,6 +189,12 @@ def _add_choice(group: Any) -> None:
         help="a file with integer weights (QDQ): train them and all scales (learned), not the scales (fixed), weights of products "
         "on integers too (integers), or float weights alone (frozen) (default: learned, frozen beside --lora)",
     )
+    group.add_argument(
+        "--frozen",
+        choices=("int8",),
+        help="forward products with weights that are not trained, in 8-bit integers: 0.3 of their time where the processor has "
+        "VNNI, each result 1 to 2 %% off",
+    )
     group.add_argument("--dropout", type=float, metavar="RATIO", help="insert Dropout after the operators of --dropout-after")
     group.add_argument("--dropout-after", nargs="+", default=[], metavar="NAME", help="operators or tensors that Dropout follows")
 

@@ -5,7 +5,9 @@ AISTATS 2017. ``client``, ``strategy`` and ``run`` need the extra ``federated``;
 """
 
 from onnxgrad.federated.flower import client, run, run_secure, strategy
+from onnxgrad.federated.privacy import private_gradients
+from onnxgrad.federated.process import ProcessWorker
 from onnxgrad.federated.proximal import save_step
 from onnxgrad.federated.worker import Worker
 
-__all__ = ["Worker", "client", "run", "run_secure", "save_step", "strategy"]
+__all__ = ["ProcessWorker", "Worker", "client", "private_gradients", "run", "run_secure", "save_step", "strategy"]

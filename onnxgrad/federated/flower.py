@@ -36,9 +36,10 @@ def client(
 ) -> Any:
     """A Flower ClientApp that trains and evaluates on its own data.
 
-    From the server's configuration it reads ``epochs`` (1), ``batch-size`` (32), ``learning-rate`` (that of the step), ``seed``
-    (0), from which the order of the data and the masks of each node and round follow, and the ``proximal-mu`` of FedProx. It
-    answers with weights and statistics, its number of examples (by which FedAvg weighs it) and its loss.
+    From the server's configuration it reads ``epochs`` (1), ``batch-size`` (32), ``sampling`` (``"shuffle"``; see ``Worker.fit``),
+    ``learning-rate`` (that of the step), ``seed`` (0), from which the order of the data and the masks of each node and round
+    follow, and the ``proximal-mu`` of FedProx. It answers with weights and statistics, its number of examples (by which FedAvg
+    weighs it) and its loss.
 
     Args:
         step: what ``Worker`` takes, or a function of the Flower context that gives that or a Worker, which is called on the node.
@@ -138,6 +139,7 @@ class _Node:
             self.columns(context)[0],
             epochs=int(config.get("epochs", 1)),
             batch_size=int(config.get("batch-size", 32)),
+            sampling=str(config.get("sampling", "shuffle")),
             seed=int(mixed.generate_state(1)[0]),
             proximal=mu,
             learning_rate=config.get("learning-rate"),

@@ -5,6 +5,7 @@ Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated optimization in heter
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,10 @@ def with_proximal(program: Program) -> Program:
 
 
 def _gradients(program: Program, applied: list[Variable], trained: list[Parameter]) -> dict[Parameter, Variable]:
-    named = {p.grad_name: p for p in trained}
+    named = {p: re.compile(rf"(.*/)?{re.escape(p.grad_name)}(_\d+)?") for p in trained}
     found: dict[Parameter, Variable] = {}
     for g in exchanged(program, applied):
-        p = named.get(g.name) or next((own for name, own in named.items() if g.name.endswith(f"/{name}")), None)
+        p = next((own for own, name in named.items() if name.fullmatch(g.name)), None)
         if p is None or p in found or g.static_shape != p.static_shape:
             raise ArgumentError(f"{g.name}, which the optimizer reads, is not the gradient of one weight. Train without FedProx.")
         found[p] = g

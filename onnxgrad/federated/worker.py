@@ -14,8 +14,10 @@ from onnx import ModelProto, numpy_helper
 from onnxgrad.core.interop.training_step import to_training_step
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import DROPOUT_SEED
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, MissingFile, ModelError, TrainingError
+from onnxgrad.federated.privacy import SEED as NOISE_SEED
 from onnxgrad.federated.proximal import ANCHORS, MU, with_proximal
 from onnxgrad.training.trainer import Trainer
 
@@ -23,8 +25,6 @@ __all__ = ["Array", "Columns", "Worker"]
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Columns: TypeAlias = Mapping[str, Any]
-
-_SEEDS = ("dropout_seed", "noise_seed")
 
 
 class Worker:
@@ -123,6 +123,7 @@ class Worker:
         *,
         epochs: int = 1,
         batch_size: int = 32,
+        sampling: str = "shuffle",
         seed: int = 0,
         proximal: float = 0.0,
         learning_rate: float | None = None,
@@ -134,6 +135,8 @@ class Worker:
             data: columns by the names of the step's feeds, all of one length.
             epochs: passes over the data.
             batch_size: examples in a step; the last batch of an epoch may be smaller.
+            sampling: ``"shuffle"`` for every example once in an epoch, ``"poisson"`` for each example in each step with probability
+                ``batch_size`` over their number, which the accounting of ``private_gradients`` supposes.
             seed: of the order of the data and of Dropout.
             proximal: mu of FedProx: the loss has mu / 2 times the squared distance from the weights of this call's beginning.
             learning_rate: of these steps; None for that of the step.
@@ -148,13 +151,18 @@ class Worker:
             TrainingError: if the loss is not finite; the weights are then those of the beginning.
         """
         step, before = self._step, dict(self._step.values)
-        columns, count = self._columns(data, step)
+        columns, count = self.columns(data)
         step.begin(seed, noise_seed, proximal, learning_rate)
         order = np.random.default_rng(seed)
         total = seen = 0.0
+        draw = {"shuffle": _rows, "poisson": _drawn}.get(sampling)
+        if draw is None:
+            raise ArgumentError(f"sampling is 'shuffle' or 'poisson', not {sampling!r}.")
         for _ in range(epochs):
-            for rows in _rows(count, batch_size, order):
+            for rows in draw(count, batch_size, order):
                 loss = float(np.asarray(step.run({k: v[rows] for k, v in columns.items()})[0]))
+                if not len(rows):
+                    continue
                 if not np.isfinite(loss):
                     step.values = before
                     raise TrainingError(f"the loss is {loss}. Lower the learning rate; the weights are those before this call.")
@@ -184,6 +192,14 @@ class Worker:
         names = ["loss", *(step.manifest["fetches"][i]["name"] for i in scalars[1:])]
         return {"examples": count, **{name: float(value) / count for name, value in zip(names, totals, strict=True)}}
 
+    def columns(self, data: Columns) -> tuple[dict[str, Array], int]:
+        """The columns that the step takes, in its element types, and their length.
+
+        Raises:
+            DataError: if one is missing, or lengths differ.
+        """
+        return self._columns(data, self._step)
+
     @staticmethod
     def _columns(data: Columns, step: _Step) -> tuple[dict[str, Array], int]:
         feeds = {feed["name"]: feed for feed in step.manifest["feeds"]}
@@ -212,9 +228,9 @@ class _Step:
     def begin(self, seed: int, noise_seed: int | None, proximal: float, learning_rate: float | None) -> None:
         drawn = np.random.SeedSequence().entropy if noise_seed is None else noise_seed
         assert isinstance(drawn, int)
-        for name, value in zip(_SEEDS, (seed, drawn), strict=True):
+        for name, value in ((DROPOUT_SEED, seed % 2**33), (NOISE_SEED, drawn % 2**63)):
             for held in [held for held in self.values if held.startswith(name)]:
-                self.values[held] = np.array(value % 2**33, np.int64)
+                self.values[held] = np.array(value, np.int64)
         if learning_rate is not None:
             for name in self.manifest["learning_rate"]:
                 self.values[name] = np.full_like(self.values[name], learning_rate)
@@ -270,3 +286,9 @@ def _rows(count: int, batch_size: int, order: np.random.Generator | None) -> Ite
     rows = np.arange(count) if order is None else order.permutation(count)
     for start in range(0, count, batch_size):
         yield rows[start : start + batch_size]
+
+
+def _drawn(count: int, batch_size: int, order: np.random.Generator) -> Iterator[Array]:
+    for rows in _rows(count, batch_size, None):
+        del rows  # as many steps
+        yield np.flatnonzero(order.random(count) < batch_size / count)

@@ -52,7 +52,7 @@ def _extreme_index(kind: str, op_type: str, x: Variable, axis: int | None, keepd
     else:
         axis = normal_axis(axis, x.ndim, kind)
         found = op.emit(
-            op_type, (x if x.ndim else op.Reshape(x, np.array([1])),), {"axis": axis, "keepdims": int(keepdim and x.ndim)}
+            op_type, (x if x.ndim else op.Reshape(x, np.array([1])),), {"axis": axis, "keepdims": int(keepdim and x.ndim > 0)}
         )
     return layer.result("Cast", found, to=6) if dtype == "int32" else layer.result("Identity", as_dtype(op, found, dtype))
 

@@ -1,6 +1,7 @@
 """Flower's strategies over clients of this package, in one process: what Flower's own runtime would carry, a loop carries."""
 
 from copy import deepcopy
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +15,6 @@ from tests.federated.test_worker import linear, points, trainer
 from tests.training import small
 
 flwr = pytest.importorskip("flwr", reason="flwr is not installed: federated training was not tried")
-import flwr.app  # noqa: E402
-import flwr.clientapp  # noqa: E402
 from flwr.clientapp.mod import LocalDpMod  # noqa: E402
 from flwr.serverapp import Grid  # noqa: E402
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping  # noqa: E402
@@ -75,7 +74,7 @@ class Loop(Grid):
 def parts():
     """The examples of three clients of different sizes"""
     data, ends = small.data(), np.cumsum((0, *SIZES))
-    return [{name: column[a:b] for name, column in data.items()} for a, b in zip(ends, ends[1:], strict=False)]
+    return [{name: column[a:b] for name, column in data.items()} for a, b in pairwise(ends)]
 
 
 def clients(**options):

@@ -51,8 +51,9 @@ def to_training_step(
     Returns:
         (model, manifest). The manifest lists ``feeds`` and ``fetches`` (name, dtype, shape), ``state`` (input, output, dtype,
         shape, whether a ``parameter``, and whether a running ``statistic`` of the data), ``constants`` (inputs that no step
-        changes) and which of these is the ``learning_rate``; ``memory`` has bytes: of ``state`` and constants, and the most of ``results`` that live at once (None
-        where a size is not known). It is stored in the model under the metadata key ``onnxgrad.training_step``.
+        changes) and which of these is the ``learning_rate``; ``memory`` has bytes: of ``state`` and constants, and the most of
+        ``results`` that live at once (None where a size is not known). It is stored in the model under the metadata key
+        ``onnxgrad.training_step``.
 
     Example:
         >>> model, manifest = to_training_step(program, [loss])  # doctest: +SKIP

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.compile.graph import Graph
+from onnxgrad.core.compile.host_scalars import HOST_OPERANDS
 from onnxgrad.core.compile.openvino import CONTROL_FLOW, SAMPLERS
 from onnxgrad.core.ir.memory import array_of, copy_into
 from onnxgrad.core.ir.scope import Buffer, Scope
@@ -24,11 +25,6 @@ RECORDS = "session.record_ep_graph_assignment_info"
 _MOST = 8
 """Graphs of a session; each holds its kernels' arguments for as long as the session lives."""
 _LARGE = 4096
-_HOST_OPERANDS = frozenset({
-    "Clip", "CumSum", "Dropout", "Expand", "OneHot", "Pad", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
-    "Reshape", "Resize", "Slice", "Split", "Squeeze", "Tile", "TopK", "Trilu", "Unsqueeze",
-})  # fmt: skip
-"""Operators that read all operands but the first on the host, where a replay would find what they were at the capture."""
 
 
 def reason_against(graph: Graph) -> str | None:
@@ -41,7 +37,7 @@ def reason_against(graph: Graph) -> str | None:
             return f"{op.type} would draw the same numbers in each replay"
         if any(v is not None and not (isinstance(v.type, TensorType) and v.static_shape is not None) for v in op.outputs):
             return f"the size of what {op.type} returns is not known"
-        if op.type in _HOST_OPERANDS and any(v in given for v in op.inputs[1:] if v is not None):
+        if op.type in HOST_OPERANDS and any(v in given for v in op.inputs[1:] if v is not None):
             return f"{op.type} reads an input on the host"
     unknown = [v.name for v in given if v.static_shape is None]
     return f"the size of {unknown[0]!r} is not known" if unknown else None

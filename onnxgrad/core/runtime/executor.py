@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from onnxgrad.core.ir.defaults import default_main_program
-from onnxgrad.core.ir.memory import array_of, device_of, is_plain
+from onnxgrad.core.ir.memory import array_of, device_of, is_plain, value_of
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Buffer, Scope

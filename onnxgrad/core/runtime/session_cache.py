@@ -31,6 +31,7 @@ from onnxgrad.core.runtime.capture import RECORDS, CapturedBinding, host_operato
 from onnxgrad.core.runtime.denormals import OPTION, FloatingPointMode, can_flush
 from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import CPUPlace, Place
+from onnxgrad.core.runtime.processor import has_integer_products
 from onnxgrad.core.runtime.saved import open_session
 from onnxgrad.core.runtime.unsafe import unsafe_passes
 from onnxgrad.errors import ArgumentError, ExecutionError, ProviderError
@@ -278,6 +279,9 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
     if _quantizes_by_channel(graph) or (_trains(graph) and _has_quantized(graph)):
         # Fused operators on integers take one scale only, and round otherwise than the operators that gradients are of.
         options.add_session_config_entry("session.disable_quant_qdq", "1")
+    if any(op.type == "MatMulInteger" for op in graph.operators) and not has_integer_products():
+        # Otherwise sums of bytes saturate at 16 bits.
+        options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         message = write_model(graph, embeds=True, apart=apart).SerializeToString()
         # The option would change the mode of this thread for good.
