@@ -122,6 +122,8 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         freeze=settings["freeze"],
         metrics=settings["metric"],
         clip_norm=settings["clip_norm"],
+        clip_value=settings.get("clip_value"),
+        groups=_groups(settings),
         accumulate=settings["accumulate"],
         loss_scale=settings.get("loss_scale"),
         ema=settings["ema"],
@@ -178,6 +180,11 @@ def _sample(settings: dict[str, Any], program: Program) -> Any:
     if isinstance(rows, Rows):
         return rows.take(np.arange(min(len(rows), _EXAMPLES)))
     return list(itertools.islice(rows.batches(settings["batch_size"], shuffle=False), _EXAMPLES // settings["batch_size"] + 1))
+
+
+def _groups(settings: dict[str, Any]) -> dict[str, dict[str, float]]:
+    given = settings.get("rate") or []
+    return {pattern: {"learning_rate": _number(text, "--rate takes PATTERN FACTOR")} for pattern, text in given}
 
 
 def _loss(settings: dict[str, Any]) -> list[Term]:

@@ -31,6 +31,7 @@ from onnxgrad.cli.data import add_data, resolved
 from onnxgrad.cli.progress import Working
 from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.epoch_metrics import EPOCH_METRICS
 from onnxgrad.training.folder import LAST, RunFolder
 from onnxgrad.training.loggers import LOGGERS, loggers
 from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES
@@ -102,7 +103,13 @@ def _add_loss(group: Any) -> None:
     group.add_argument("--label-smoothing", type=float, default=0.0, metavar="SHARE", help="share of a label given to all classes")
     group.add_argument("--class-weights", nargs="+", metavar="W", help="balanced, or a weight for each class")
     group.add_argument("--sample-weight", metavar="COLUMN", help="column with a weight for each example")
-    group.add_argument("--metric", nargs="+", choices=sorted(METRICS), default=[], help="metrics to report as well")
+    group.add_argument(
+        "--metric",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help=f"metrics to report as well: {', '.join(sorted([*METRICS, *EPOCH_METRICS]))}",
+    )
     group.add_argument("--optimizer", choices=optimizer_names(), default="adamw", metavar="NAME", help=", ".join(optimizer_names()))
     group.add_argument("--lr", type=float, default=1e-3, help="learning rate (default %(default)s)")
     group.add_argument("--schedule", choices=SHAPES, default="constant", help="learning rate schedule (default %(default)s)")
@@ -111,6 +118,15 @@ def _add_loss(group: Any) -> None:
     )
     group.add_argument("--weight-decay", type=float, help="weight decay, for optimizers that have one")
     group.add_argument("--clip-norm", type=float, help="clip gradients to this global norm")
+    group.add_argument("--clip-value", type=float, help="clip each element of the gradients to this size")
+    group.add_argument(
+        "--rate",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("PATTERN", "FACTOR"),
+        help="factor of the learning rate of weights by pattern, such as 'head.*' 10; may be repeated, the first that fits counts",
+    )
     group.add_argument("--accumulate", type=int, default=1, metavar="N", help="accumulate gradients over N batches per update")
     group.add_argument(
         "--loss-scale",
@@ -197,6 +213,9 @@ def _add_course(group: Any) -> None:
     group.add_argument(
         "--patience", type=int, metavar="EPOCHS", help="early stopping: stop after so many epochs without a better loss"
     )
+    group.add_argument("--monitor", metavar="NAME", help="what says which epoch is better, such as val_f1 (default: the loss)")
+    group.add_argument("--max-steps", type=int, metavar="N", help="end after N steps in all")
+    group.add_argument("--evaluate-every", type=int, metavar="STEPS", help="evaluate every so many steps, besides each epoch")
     group.add_argument(
         "--checkpoint-every",
         type=int,
@@ -314,6 +333,9 @@ def _fit(
             out=run,
             resume=options.resume is not None,
             patience=settings["patience"],
+            monitor=settings.get("monitor"),
+            max_steps=settings.get("max_steps"),
+            evaluate_every=settings.get("evaluate_every"),
             checkpoint_every=settings["checkpoint_every"],
             curves=settings["curves"],
             callbacks=[show, *loggers(options.log, folder)],
