@@ -30,6 +30,7 @@ from onnxgrad.training.callbacks import Callback
 from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
 from onnxgrad.training.data import Batch, Data, Rows, Stream
 from onnxgrad.training.diagnose import bad_loss, bad_value, bad_weight
+from onnxgrad.training.distillation import COLUMN, Teacher
 from onnxgrad.training.evaluation import evaluated, predicted
 from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
 from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
@@ -89,6 +90,7 @@ class Trainer(TrainingSteps):
         loss_scale: first factor of the loss, halved when gradients overflow; None for 32768 where the file has float16 weights,
             0 for none. A step that overflows is left out, and of an accumulated update the micro-batch.
         ema: decay of a moving average of the weights, which evaluation, prediction and export then use.
+        teacher: a model, or a ``Distillation``, whose answers to the same inputs are targets beside the labels.
         batch_norm: ``"frozen"`` to normalise by the statistics of the file, ``"train"`` to normalise by batch and replace them,
             ``"insert"`` to put back what an exporter folded, with statistics of ``sample``. None for ``"frozen"`` where the file
             holds statistics, which is right for small data; with some 10,000 examples and batches of 16 and more, ``"train"``
@@ -138,6 +140,7 @@ class Trainer(TrainingSteps):
         accumulate: int = 1,
         loss_scale: float | None = None,
         ema: float | None = None,
+        teacher: Any = None,
         batch_norm: str | None = None,
         sample: Data | None = None,
         quantized: str | None = None,
@@ -163,6 +166,9 @@ class Trainer(TrainingSteps):
             warnings.warn(text, stacklevel=2)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
+        self._teacher = None if teacher is None else Teacher(teacher, self.program, self.terms, place, threads)
+        if self._teacher is not None:
+            self.terms = [*self.terms, self._teacher.term]
         check_metrics(metrics)  # an unknown one is refused before anything is appended
         self.whole = [metric for metric in metrics if is_whole(metric)]
         rate = planned(learning_rate, schedule, warmup)
@@ -224,7 +230,12 @@ class Trainer(TrainingSteps):
     @property
     def columns(self) -> list[str]:
         """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
-        return [v.name for v in [*self.inputs, *self.targets] if v.name not in self._following.names]
+        return [v.name for v in [*self.inputs, *self._labels] if v.name not in self._following.names]
+
+    @property
+    def _labels(self) -> list[Variable]:
+        """The target columns of the data"""
+        return [v for v in self.targets if self._teacher is None or v.name != COLUMN]
 
     @property
     def _labelled(self) -> str | None:
@@ -282,7 +293,9 @@ class Trainer(TrainingSteps):
 
     def _checked(self, batch: dict[str, Any]) -> Batch:
         self._name_unused(batch.keys() - {*self.columns, *self._following.read})
-        feed = checked_batch(self._following.complete(batch), [*self.inputs, *self.targets])
+        feed = checked_batch(self._following.complete(batch), [*self.inputs, *self._labels])
+        if self._teacher is not None:
+            feed[COLUMN] = self._teacher.answer(feed, self.outputs[0].dims)
         if self._shapes is None:
             self._shapes = output_shapes(self.terms, self._layouts, self.outputs, feed, self._evaluated)
         check_labels(feed, self.terms, self._shapes)
@@ -290,7 +303,7 @@ class Trainer(TrainingSteps):
 
     @property
     def _wanted(self) -> Wanted:
-        return Wanted.of(self.inputs, self.targets, self._following.names, self.inference)
+        return Wanted.of(self.inputs, self._labels, self._following.names, self.inference)
 
     def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
         """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.
@@ -416,6 +429,14 @@ class Trainer(TrainingSteps):
             return
         with self.average.apply():
             yield
+
+    def opened(self, data: Data, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
+        """Data for ``evaluate``; ``classes`` are words by number, by target column, as training data had them.
+
+        Raises:
+            DataError: if the data does not fit the model.
+        """
+        return open_data(data, self._wanted, classes)
 
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
