@@ -6,9 +6,15 @@ import signal
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-__all__ = ["Interrupt", "Means", "Plan", "Row", "judged", "out_of_patience"]
+from onnxgrad.errors import ArgumentError
+from onnxgrad.training.epoch_metrics import FALLING
+
+if TYPE_CHECKING:
+    from onnxgrad.training.trainer import Trainer
+
+__all__ = ["Interrupt", "Means", "Plan", "Row", "check_course", "judged", "out_of_patience"]
 
 Row: TypeAlias = "dict[str, Any]"
 
@@ -27,19 +33,36 @@ class Plan:
     prefetch: int
     verbose: bool | str
     curves: bool
+    monitor: str | None = None
+    max_steps: int | None = None
+    evaluate_every: int | None = None
 
 
-def judged(row: Row) -> float:
-    """What decides whether an epoch was better."""
-    return float(row["val_loss"] if "val_loss" in row else row["loss"])
+def judged(row: Row, monitor: str | None = None) -> float:
+    """What decides whether an epoch was better: the smaller, the better."""
+    name = monitor or ("val_loss" if "val_loss" in row else "loss")
+    return float(row[name]) * (1 if FALLING.fullmatch(name) else -1)
 
 
-def out_of_patience(rows: Sequence[Row], patience: int | None) -> bool:
+def out_of_patience(rows: Sequence[Row], patience: int | None, monitor: str | None = None) -> bool:
     """Whether so many epochs have passed since the best one."""
     if patience is None or len(rows) <= patience:
         return False
-    values = [judged(row) for row in rows]
+    values = [judged(row, monitor) for row in rows]
     return len(values) - 1 - values.index(min(values)) >= patience
+
+
+def check_course(trainer: Trainer, monitor: str | None, max_steps: int | None, evaluate_every: int | None, validation: Any) -> None:
+    """Raise ArgumentError if a run cannot go on by these."""
+    for name, value in (("max_steps", max_steps), ("evaluate_every", evaluate_every)):
+        if value is not None and value < 1:
+            raise ArgumentError(f"{name} counts steps; it is at least 1, not {value}.")
+    if evaluate_every is not None and validation is None:
+        raise ArgumentError("evaluate_every needs validation data. Give validation= (--val).")
+    own = ["loss", *(label for label, _ in trainer.metrics)]
+    held_out = [] if validation is None else [f"val_{name}" for name in [*own, *trainer.whole]]
+    if monitor is not None and monitor not in (*own, *held_out):
+        raise ArgumentError(f"there is nothing named {monitor!r} to monitor; this run has {[*own, *held_out]}. Add it to metrics=.")
 
 
 class Means:

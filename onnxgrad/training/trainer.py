@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,10 +21,9 @@ from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.errors import ArgumentError, DataError, TrainingError
+from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
-from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
-from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
 from onnxgrad.tensor_file import damaged, read_tensors
 from onnxgrad.training.accumulation import accumulating
 from onnxgrad.training.adapters import save_adapters
@@ -32,6 +32,8 @@ from onnxgrad.training.callbacks import Callback
 from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
 from onnxgrad.training.data import Batch, Data, Rows, Stream
 from onnxgrad.training.diagnose import bad_loss, bad_value, bad_weight
+from onnxgrad.training.distillation import COLUMN, Teacher
+from onnxgrad.training.evaluation import evaluated, predicted
 from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
 from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.folder import RunFolder
@@ -42,11 +44,11 @@ from onnxgrad.training.inputs import Following
 from onnxgrad.training.loop import Loop
 from onnxgrad.training.loss_scale import LossScale
 from onnxgrad.training.losses import Term, as_terms, attach
-from onnxgrad.training.metrics import classes_second, metric_named
-from onnxgrad.training.optimizers import make_optimizer
+from onnxgrad.training.metrics import check_metrics, classes_second, is_whole, metric_named
+from onnxgrad.training.optimizers import clipping, grouped, make_optimizer
 from onnxgrad.training.position import Position, check_position, check_schedule, position_of
 from onnxgrad.training.quantization import prepare_quantized
-from onnxgrad.training.run import Interrupt, Means, Plan, Row
+from onnxgrad.training.run import Interrupt, Means, Plan, Row, check_course
 from onnxgrad.training.schedules import planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
 from onnxgrad.training.sources.opening import open_both, open_data
@@ -72,19 +74,26 @@ class Trainer(TrainingSteps):
             ``labels`` of ``causal_lm``, which are the words themselves where the data lacks them.
         optimizer: a name such as ``"adamw"``, or an Optimizer.
         learning_rate: a number or a scheduler, which moves on after every update; for an optimizer given by name.
-        schedule: ``constant``, ``cosine`` or ``linear``: how a learning rate given as a number goes on until the run ends.
+        schedule: ``constant``, ``cosine``, ``linear``, ``one-cycle``, ``step`` or ``plateau``: how a learning rate given as a
+            number goes on until the run ends (see ``Planned``); ``plateau`` takes a tenth after 5 epochs without a better one.
         warmup: updates in which the learning rate rises first.
         weight_decay: of the optimizer, where it has one.
         trainable: names or patterns of the parameters to train; None for all that are trainable, which tables that an exporter
             computed (rotary angles, positions, masks, initial states) are not: ``"*"`` trains them too. ``remarks`` names them.
         freeze: names or patterns of parameters to leave as they are.
-        metrics: names (``accuracy``, ``top5``, ``mae``, ``mse``) or functions ``(output, target) -> values``. ``accuracy`` compares
-            a single score with zero, and with one half where it comes from Sigmoid.
-        clip_norm: limit of the global gradient norm.
+        metrics: names or functions ``(output, target) -> values`` of the first term. Means over examples: ``accuracy`` (a single
+            score is compared with zero, and with one half where it comes from Sigmoid), ``top5`` or another number, ``mae``,
+            ``mse``. Of all examples together, in evaluation alone: ``precision``, ``recall``, ``f1``, ``iou``, ``dice`` (of class 1
+            of two, else the mean over classes that occur), ``auc``, ``average_precision`` (extra ``metrics``), ``rmse``, ``r2``,
+            ``perplexity``, ``cer``, and ``wer:N`` where the label N stands between words.
+        clip_norm, clip_value: limit of the global gradient norm, or of each element of a gradient.
+        groups: by pattern of parameters what differs for these: ``learning_rate`` as a factor, ``weight_decay``; the first pattern
+            that fits counts. ``{"head.*": {"learning_rate": 10}}``.
         accumulate: micro-batches whose mean gradient makes one update.
         loss_scale: first factor of the loss, halved when gradients overflow; None for 32768 where the file has float16 weights,
             0 for none. A step that overflows is left out, and of an accumulated update the micro-batch.
         ema: decay of a moving average of the weights, which evaluation, prediction and export then use.
+        teacher: a model, or a ``Distillation``, whose answers to the same inputs are targets beside the labels.
         batch_norm: ``"frozen"`` to normalise by the statistics of the file, ``"train"`` to normalise by batch and replace them,
             ``"insert"`` to put back what an exporter folded, with statistics of ``sample``. None for ``"frozen"`` where the file
             holds statistics, which is right for small data; with some 10,000 examples and batches of 16 and more, ``"train"``
@@ -131,9 +140,12 @@ class Trainer(TrainingSteps):
         freeze: str | Sequence[str] | None = None,
         metrics: Sequence[Any] = (),
         clip_norm: float | None = None,
+        clip_value: float | None = None,
+        groups: Mapping[str, Mapping[str, Any]] | None = None,
         accumulate: int = 1,
         loss_scale: float | None = None,
         ema: float | None = None,
+        teacher: Any = None,
         batch_norm: str | None = None,
         sample: Data | None = None,
         quantized: str | None = None,
@@ -160,17 +172,22 @@ class Trainer(TrainingSteps):
             warnings.warn(text, stacklevel=2)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
-        for metric in metrics:
-            metric_named(metric)  # an unknown one is refused before anything is appended
-        clip = None if clip_norm is None else ClipGradByGlobalNorm(float(clip_norm))
-        self.optimizer = make_optimizer(optimizer, planned(learning_rate, schedule, warmup), weight_decay, clip)
+        self._teacher = None if teacher is None else Teacher(teacher, self.program, self.terms, place, threads)
+        if self._teacher is not None:
+            self.terms = [*self.terms, self._teacher.term]
+        check_metrics(metrics)  # an unknown one is refused before anything is appended
+        self.whole = [metric for metric in metrics if is_whole(metric)]
+        rate = planned(learning_rate, schedule, warmup)
+        self.optimizer = make_optimizer(
+            optimizer, rate, weight_decay, clipping(clip_norm, clip_value), grouped(self.chosen, groups)
+        )
         self.accumulate, self.seed = accumulate, seed
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
         kept: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with state.fresh_names():
             self._append(loss_scale, ema, kept)
-        self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics]
-        self._reads = self.outputs if self.metrics or any(self._doubts) else []
+        self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics if not is_whole(metric)]
+        self._reads = self.outputs if metrics or any(self._doubts) else []
         words = {term.target for term in self.terms if term.loss == "causal_lm"}
         self._following = Following(self.program, [v for v in self.targets if v.name in words])
         self.remarks += [*rounded, *said, *kept_tables(self.program), *self._following.remarks]
@@ -183,6 +200,7 @@ class Trainer(TrainingSteps):
     def _begin(self) -> None:
         self.step_number = self.epoch = self.batch = self._begun = 0
         self.history: list[Row] = []
+        self.evaluations: list[Row] = []
         self.best: float | None = None
         self._means = Means()
         self._shapes: list[tuple[Any, ...]] | None = None
@@ -241,7 +259,12 @@ class Trainer(TrainingSteps):
     @property
     def columns(self) -> list[str]:
         """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
-        return [v.name for v in [*self.inputs, *self.targets] if v.name not in self._following.names]
+        return [v.name for v in [*self.inputs, *self._labels] if v.name not in self._following.names]
+
+    @property
+    def _labels(self) -> list[Variable]:
+        """The target columns of the data"""
+        return [v for v in self.targets if self._teacher is None or v.name != COLUMN]
 
     @property
     def _labelled(self) -> str | None:
@@ -281,7 +304,7 @@ class Trainer(TrainingSteps):
         if self.step_number % self.accumulate == 0:
             if self.update is not None:
                 self.executor.run(self.update)
-            if self.schedule is not None and not self.schedule.steps_by_itself:
+            if self.schedule is not None and not self.schedule.steps_by_itself and not isinstance(self.schedule, ReduceOnPlateau):
                 self.schedule.step()
         return {"loss": float(loss), **self._measure(outputs, feed)}
 
@@ -306,7 +329,9 @@ class Trainer(TrainingSteps):
 
     def _checked(self, batch: dict[str, Any]) -> Batch:
         self._name_unused(batch.keys() - {*self.columns, *self._following.read})
-        feed = checked_batch(self._following.complete(batch), [*self.inputs, *self.targets])
+        feed = checked_batch(self._following.complete(batch), [*self.inputs, *self._labels])
+        if self._teacher is not None:
+            feed[COLUMN] = self._teacher.answer(feed, self.outputs[0].dims)
         if self._shapes is None:
             self._shapes = output_shapes(self.terms, self._layouts, self.outputs, feed, self._evaluated)
         check_labels(feed, self.terms, self._shapes)
@@ -314,7 +339,7 @@ class Trainer(TrainingSteps):
 
     @property
     def _wanted(self) -> Wanted:
-        return Wanted.of(self.inputs, self.targets, self._following.names, self.inference)
+        return Wanted.of(self.inputs, self._labels, self._following.names, self.inference)
 
     def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
         """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.
@@ -348,6 +373,9 @@ class Trainer(TrainingSteps):
         out: str | Path | RunFolder | None = None,
         resume: bool = False,
         patience: int | None = None,
+        monitor: str | None = None,
+        max_steps: int | None = None,
+        evaluate_every: int | None = None,
         checkpoint_every: int | None = None,
         keep: int = 3,
         callbacks: Sequence[AnyCallback] = (),
@@ -371,7 +399,12 @@ class Trainer(TrainingSteps):
             batch_size, shuffle, drop_last: for data given as arrays; the order depends on the seed and the epoch only.
             out: folder for history and checkpoints; Ctrl-C writes one there and returns.
             resume: continue the run in ``out``.
-            patience: stop after so many epochs without a better validation loss (or training loss without validation).
+            patience: stop after so many epochs without a better one.
+            monitor: what says which epoch is better, such as ``"val_f1"``; errors, losses and perplexity are better when smaller,
+                others when larger. None for the validation loss, or the training loss without validation.
+            max_steps: end after so many steps in all, wherever that is; without ``epochs``, as many epochs as that takes.
+            evaluate_every: steps between evaluations besides that of each epoch; ``evaluations`` has them, and the best of these
+                is kept as well.
             checkpoint_every: steps between checkpoints, besides the one after every epoch.
             keep: how many numbered checkpoints stay.
             callbacks: ``Callback`` objects, or functions that are called as ``function(trainer, row)`` after each epoch; one that
@@ -389,7 +422,10 @@ class Trainer(TrainingSteps):
         """
         if epochs is not None and total_epochs is not None:
             raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
+        check_course(self, monitor, max_steps, evaluate_every, validation)
         count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
+        if max_steps is not None and epochs is None and total_epochs is None:
+            count = max_steps  # an epoch has a step at least
         if batch_size < 1 or count is None or count < 0:
             raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {count}.")
         source, held_out = self.open(data, validation)
@@ -412,6 +448,7 @@ class Trainer(TrainingSteps):
             self._files = files
             goal = count if total_epochs is not None else self._begun + count
             plan = Plan(goal, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
+            plan = replace(plan, monitor=monitor, max_steps=max_steps, evaluate_every=evaluate_every)
             if count and self.epoch >= goal:
                 said = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
                 warnings.warn(f"{said}. Give a larger total_epochs (--epochs).", stacklevel=2)
@@ -429,24 +466,24 @@ class Trainer(TrainingSteps):
         with self.average.apply():
             yield
 
+    def opened(self, data: Data, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
+        """Data for ``evaluate``; ``classes`` are words by number, by target column, as training data had them.
+
+        Raises:
+            DataError: if the data does not fit the model.
+        """
+        return open_data(data, self._wanted, classes)
+
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
 
         Raises:
             DataError: if the data does not fit the model.
         """
-        means = Means()
-        fetch = [self.loss.name, *(v.name for v in self._reads)]
         with self._averaged():
             opened = open_data(data, self._wanted).plain()
             self._name_unused(opened.unused)
-            for batch in opened.batches(batch_size, shuffle=False):
-                feed = self._checked(batch)
-                loss, *outputs = self.executor.run(self.evaluation, feed, fetch)
-                means.add({"loss": float(loss), **self._measure(outputs, feed)}, len(next(iter(feed.values()))))
-        if means.count == 0:
-            raise DataError("there is nothing to evaluate: the data has no batch.")
-        return means.now()
+            return evaluated(self, opened, batch_size)
 
     def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
@@ -454,17 +491,9 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        found: dict[str, list[Any]] = {v.name: [] for v in self.inference.outputs}
         with self._averaged():
             targets = [v.name for v in self.targets]
-            wanted = Wanted.of(self.inputs, (), self._following.names, self.inference, targets)
-            for batch in open_data(data, wanted).plain().batches(batch_size, shuffle=False):
-                feed = checked_batch(self._following.complete(batch), self.inputs)
-                for name, value in zip(found, self.executor.run(self.inference, feed, list(found)), strict=True):
-                    found[name].append(value)
-        if not all(found.values()):
-            raise DataError("there is nothing to predict: the data has no batch.")
-        return {name: np.concatenate(values) for name, values in found.items()}
+            return predicted(self.executor, self.inference, data, batch_size, self._following, targets)
 
     def export(self, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch") -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
