@@ -291,9 +291,12 @@ def run(options: argparse.Namespace) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr)
-        history = _fit(trainer, data, settings, folder, options)
+        report = None if settings.get("no_report") else Report(shlex.join(["onnxgrad", *sys.argv[1:]]))
+        history = _fit(trainer, data, settings, folder, options, report)
     if settings.get("qat") and not trainer._interrupt.requested:
         table = quantized_run.finish(trainer, data[1], settings, folder)
+        if report is not None:
+            report.add("Quantisation", *quantized_run.as_rows(folder))
         print(json.dumps({"event": "quantization", "table": table}) if options.json else table)
     if trainer._interrupt.requested:
         print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
@@ -358,7 +361,7 @@ def _given(options: argparse.Namespace) -> set[str]:
 
 
 def _fit(
-    trainer: Trainer, data: Sequence[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace
+    trainer: Trainer, data: Sequence[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace, report: Report | None
 ) -> list[dict[str, Any]]:
     def show(_: Trainer, row: dict[str, Any]) -> None:
         if sys.stderr.isatty() and sys.stdout.isatty() and not options.json and find_spec("tqdm"):
@@ -369,7 +372,6 @@ def _fit(
             flush=True,
         )
 
-    report = [] if settings.get("no_report") else [Report(shlex.join(["onnxgrad", *sys.argv[1:]]))]
     with RunFolder(folder, settings["keep"]) as run:
         if options.resume is None:
             settings["classes"] = {name: list(words) for name, words in data[0].classes.items()}
@@ -392,7 +394,7 @@ def _fit(
             callbacks=[
                 show,
                 *loggers(options.log, folder),
-                *report,
+                *([] if report is None else [report]),
             ],
             verbose="json" if options.json else True,
             accept_changed_data=options.accept_changed_data,

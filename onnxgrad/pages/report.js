@@ -137,15 +137,25 @@ if (last) {
 
 {
   const names = [...new Set(history.flatMap((row) => Object.keys(row)))].filter((name) => !["epoch", "step", "learning_rate"].includes(name) && !name.startsWith("val_"));
+  const judged = [...history, ...data.evaluations].sort((a, b) => a.step - b.step);
   const charts = names.map((name) => chart(name, [
     { name: "training", points: history.filter((row) => name in row).map((row) => [row.step, row[name]]), colour: COLOURS[0] },
-    { name: "validation", points: history.filter((row) => `val_${name}` in row).map((row) => [row.step, row[`val_${name}`]]), colour: COLOURS[1] },
+    { name: "validation", points: judged.filter((row) => `val_${name}` in row).map((row) => [row.step, row[`val_${name}`]]), colour: COLOURS[1] },
     { name: "each step", points: steps.filter((row) => name in row).map((row) => [row.step, row[name]]), thin: true, colour: COLOURS[0] },
   ].filter((line) => line.points.length)));
   const rates = steps.map((row) => [row.step, row.learning_rate]);
-  const speed = steps.slice(1).map((row, i) => [row.step, (row.step - steps[i].step) * row.examples / Math.max(1e-6, row.seconds - steps[i].seconds)]);
-  section("Curves", make("div", { class: "charts" }, ...charts, chart("learning rate", [{ name: "learning rate", points: rates }]), chart("speed", [{ name: "examples per second", points: speed, thin: speed.length > 60 }], { aside: "examples per second" })));
+  const speed = [];
+  let from = steps[0];
+  for (const row of steps.slice(1)) {
+    const seconds = row.seconds - from.seconds;
+    if (seconds < Math.max(0.05, data.seconds / 80)) continue;
+    speed.push([row.step, (row.step - from.step) * row.examples / seconds]);
+    from = row;
+  }
+  section("Curves", make("div", { class: "charts" }, ...charts, chart("learning rate", [{ name: "learning rate", points: rates }]), chart("speed", [{ name: "examples per second", points: speed }], { aside: "examples per second" })));
 }
+
+for (const { title, head, rows } of data.tables) section(title, table(rows, head));
 
 if (data.samples.length) {
   const at = data.samples.map((row) => row.step), norm = (list) => Math.hypot(...list.filter((v) => v !== null));

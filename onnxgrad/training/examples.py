@@ -77,7 +77,8 @@ def _lengths(part: tuple[dict[str, Array], Array, Array, Array]) -> list[tuple[i
 
 def _losses(trainer: Trainer, feed: dict[str, Any], output: Array, target: Array, size: int, alone: bool) -> Array | None:
     """The loss of each example: by its formula where that is simple, else by running it alone"""
-    loss, single = trainer.terms[0].loss, len(trainer.terms) == 1
+    term = trainer.terms[0]
+    loss, single = term.loss, len(trainer.terms) == 1 and term.weight == 1.0 and term.weighing.is_plain
     if single and loss in ("mse", "l1") and output.shape == target.shape:
         difference = np.abs(np.asarray(output, np.float64) - target).reshape(size, -1)
         return np.asarray((difference**2 if loss == "mse" else difference).mean(axis=1))

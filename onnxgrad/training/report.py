@@ -60,6 +60,8 @@ class Report(Callback):
         self._before: list[np.ndarray[Any, Any]] | None = None
         self._examples: dict[str, Any] | None = None
         self._seconds = 0.0
+        self._found: dict[str, Any] = {}
+        self._tables: list[dict[str, Any]] = []
 
     def on_begin(self, trainer: Trainer, plan: dict[str, Any]) -> None:
         self._plan, self._began = plan, time.monotonic()
@@ -74,7 +76,7 @@ class Report(Callback):
     def on_step(self, trainer: Trainer, row: Row) -> None:
         step = row["step"]
         if step % self._every_step == 0:
-            self.steps.append({**row, "seconds": round(self._seconds + time.monotonic() - self._began, 3)})
+            self.steps.append({**row, "seconds": round(self._seconds + time.monotonic() - self._began, 5)})
             if len(self.steps) > _STEPS:
                 self._every_step *= 2
                 self.steps = [kept for kept in self.steps if kept["step"] % self._every_step == 0]
@@ -107,9 +109,18 @@ class Report(Callback):
         seconds = self._seconds + time.monotonic() - self._began
         kept = {"steps": self.steps, "samples": self.samples, "seconds": seconds, "every": [self._every_step, self._every_sample]}
         write_atomically(self.folder / "report.json", json.dumps(kept).encode())
-        text = page(
-            f"{self.folder.name}: report", _BODY, asset("report.css"), asset("report.js"), self._described(trainer, seconds)
-        )
+        self._found = self._described(trainer, seconds)
+        self._render()
+
+    def add(self, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Put a table under the curves of the page that was written last."""
+        self._tables.append({"title": title, "head": list(head), "rows": [list(row) for row in rows]})
+        if self._found:
+            self._render()
+
+    def _render(self) -> None:
+        found = {**self._found, "tables": self._tables}
+        text = page(f"{found['name']}: report", _BODY, asset("report.css"), asset("report.js"), found)
         write_atomically(self.folder / "report.html", text.encode())
 
     def _look(self, trainer: Trainer) -> None:
@@ -145,7 +156,8 @@ class Report(Callback):
         samples = [row for row in self.samples if len(row["gradient"]) == len(self._layers)]
         return {
             "name": self.folder.resolve().name,
-            "history": trainer.history,
+            "history": list(trainer.history),
+            "evaluations": list(trainer.evaluations),
             "steps": [_rounded(row) for row in self.steps],
             "layers": self._layers,
             "samples": [{k: _rounded(v) for k, v in row.items()} for row in samples],

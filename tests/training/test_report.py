@@ -96,6 +96,15 @@ class TestContents:
         assert 500 < len(found["steps"]) <= 1200 and found["steps"][-1]["step"] == 1300
         assert 20 < len(found["samples"]) <= 80 and found["samples"][-1]["step"] > 1200
 
+    def test_evaluations_within_an_epoch_and_tables_are_there(self, tmp_path):
+        report = Report()
+        t = trainer()
+        t.fit(data(80), 1, data(40, seed=2), batch_size=20, evaluate_every=2, out=tmp_path, callbacks=[report], verbose=False)
+        report.add("Quantisation", ["", "accuracy"], [["before", 0.5], ["after", 0.25]])
+        found = held(tmp_path)
+        assert found["evaluations"] == t.evaluations and [row["step"] for row in found["evaluations"]] == [2, 4]
+        assert found["history"] == t.history and found["tables"][0]["rows"] == [["before", 0.5], ["after", 0.25]]
+
     def test_it_needs_a_folder(self):
         with pytest.raises(OnnxGradError, match="no folder to write to"):
             trainer().fit(data(), callbacks=[Report()], verbose=False)
