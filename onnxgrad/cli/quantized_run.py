@@ -13,7 +13,7 @@ from onnxgrad.training.folder import BEST, LAST, write_atomically
 from onnxgrad.training.quantizing import agreement, quantize
 from onnxgrad.training.trainer import Trainer
 
-__all__ = ["begin", "finish"]
+__all__ = ["as_rows", "begin", "finish"]
 
 TABLE, MODEL = "quantization.json", "quantized.onnx"
 BEFORE, PLAIN, AFTER = "float", "plain int8", "after training"
@@ -62,6 +62,13 @@ def finish(trainer: Trainer, held_out: Any, settings: dict[str, Any], folder: st
     rows[AFTER] = trainer.evaluate(held_out, batch_size=settings["batch_size"])
     _write(folder, rows)
     return agreement(rows)
+
+
+def as_rows(folder: str) -> tuple[list[str], list[list[str | float]]]:
+    """The table of a folder as a head and rows."""
+    rows = _read(folder)
+    names = list(dict.fromkeys(name for row in rows.values() for name in row))
+    return ["", *names], [[label, *(row.get(name, "") for name in names)] for label, row in rows.items()]
 
 
 def _read(folder: str) -> dict[str, dict[str, float]]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -47,6 +48,7 @@ from onnxgrad.training.optimizers import optimizer_names
 from onnxgrad.training.position import epochs_done
 from onnxgrad.training.quantization import MODES as QUANTIZED
 from onnxgrad.training.rate_finder import find_learning_rate
+from onnxgrad.training.report import Report
 from onnxgrad.training.run import check_course
 from onnxgrad.training.schedules import SHAPES
 from onnxgrad.training.text import Text
@@ -277,6 +279,7 @@ def _add_course(group: Any) -> None:
         default=[],
         help="log for these too: TensorBoard into the folder, MLflow by its settings",
     )
+    group.add_argument("--no-report", action="store_true", help="do not keep report.html in the folder")
     group.add_argument("--curves", action="store_true", help="plot loss and metrics into the folder")
 
 
@@ -315,9 +318,12 @@ def run(options: argparse.Namespace) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr) if is_first else None
-        history = _fit(trainer, data, settings, folder, options)
+        report = None if settings.get("no_report") or not is_first else Report(shlex.join(["onnxgrad", *sys.argv[1:]]))
+        history = _fit(trainer, data, settings, folder, options, report)
     if settings.get("qat") and not trainer._interrupt.stops:
         table = quantized_run.finish(trainer, data[1], settings, folder)
+        if report is not None:
+            report.add("Quantisation", *quantized_run.as_rows(folder))
         print(json.dumps({"event": "quantization", "table": table}) if options.json else table)
     if trainer._interrupt.stops and is_first:
         print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
@@ -383,7 +389,7 @@ def _given(options: argparse.Namespace) -> set[str]:
 
 
 def _fit(
-    trainer: Trainer, data: Sequence[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace
+    trainer: Trainer, data: Sequence[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace, report: Report | None
 ) -> list[dict[str, Any]]:
     def show(_: Trainer, row: dict[str, Any]) -> None:
         if sys.stderr.isatty() and sys.stdout.isatty() and not options.json and find_spec("tqdm"):
@@ -413,7 +419,11 @@ def _fit(
             evaluate_every=settings.get("evaluate_every"),
             checkpoint_every=settings["checkpoint_every"],
             curves=settings["curves"],
-            callbacks=[show, *(loggers(options.log, folder) if trainer.ranks.is_first else ())],
+            callbacks=[
+                show,
+                *(loggers(options.log, folder) if trainer.ranks.is_first else ()),
+                *([] if report is None else [report]),
+            ],
             verbose="json" if options.json else True,
             accept_changed_data=options.accept_changed_data,
         )

@@ -12,6 +12,7 @@ from onnxgrad.training.losses import Term
 from onnxgrad.training.quantization import train_quantized
 from onnxgrad.training.quantizing import quantize
 from onnxgrad.training.rate_finder import find_learning_rate
+from onnxgrad.training.report import Report
 from onnxgrad.training.schedules import Planned
 from onnxgrad.training.sources import Images, Shuffled, Table
 from onnxgrad.training.surgery import cut_at, insert_dropout, replace_head
@@ -25,6 +26,7 @@ __all__ = [
     "Images",
     "MLflow",
     "Planned",
+    "Report",
     "Shuffled",
     "Table",
     "TensorBoard",

@@ -44,7 +44,7 @@ class Loop:
     def run(self) -> None:
         """Epochs until the plan is done, patience ends, a callback says so or Ctrl-C is pressed."""
         out = None if self.folder is None else self.folder.path
-        told = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "resume": self.trainer.step_number > 0}
+        told = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "validation": self.held_out}
         try:
             self.callbacks.tell("on_begin", self.trainer, told)
             self._epochs()

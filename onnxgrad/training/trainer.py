@@ -16,7 +16,8 @@ from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.defaults import program_guard
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.sizes import SizesGiven
+from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
+from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.executor import Executor
@@ -38,6 +39,7 @@ from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, 
 from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.folder import RunFolder
 from onnxgrad.training.frozen import compute_in_integers
+from onnxgrad.training.gradient_norms import append_norms
 from onnxgrad.training.inference import save_inference
 from onnxgrad.training.inputs import Following
 from onnxgrad.training.loop import Loop
@@ -213,6 +215,8 @@ class Trainer(TrainingSteps):
         self._shapes: list[tuple[Any, ...]] | None = None
         self._interrupt = Interrupt(self.ranks.are_many)
         self._unused: set[str] = set()
+        self._norms: Variable | None = None
+        self.gradient_norms: Any = None
         self._files: Fingerprints = {}
 
     def _append(self, loss_scale: float | None, ema: float | None, kept: dict[str, Any]) -> None:
@@ -232,6 +236,7 @@ class Trainer(TrainingSteps):
         if not pairs:
             raise ArgumentError("no parameter that may be trained reaches the loss. Check trainable=, freeze= and the output.")
         self.trained = [p for p, _ in pairs]
+        self._gradients, self._scaling = [g for _, g in pairs], scale
         if self.accumulate == 1:
             scale.apply(pairs)
         else:
@@ -241,6 +246,25 @@ class Trainer(TrainingSteps):
             with program_guard(self.update or self.program, Program()):
                 self.average.update()
         self.ranks.attach(self.program, self.update, self.loss, bool(scale.start))
+
+    def __repr__(self) -> str:
+        losses = " + ".join(term.loss if isinstance(term.loss, str) else "a function" for term in self.terms)
+        done = f"step {self.step_number}, epoch {self.epoch}"
+        weights = f"{len(self.trained)} of {len(self.inference.parameters)} weights train"
+        return f"Trainer({losses}, {type(self.optimizer).__name__}; {weights}; {done})"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self) -> Summary:
+        """Layers with shapes, weights and what trains, and the memory of a step; print it."""
+        found = summarize(self.inference, repr(self), [p.name for p in self.trained])
+        own = {p.name for p in self.program.parameters}
+        state = {v.name: v for one in self.programs for v in one.list_vars() if v.persistable and v.name not in own}
+        found.memory[2] = (found.memory[2][0], sum(map(bytes_of, state.values())))
+        if self.program.memory_plan is not None:
+            found.memory.append(("activations and gradients at the peak", self.program.memory_plan.peak))
+        return found
 
     @property
     def columns(self) -> list[str]:
@@ -277,7 +301,9 @@ class Trainer(TrainingSteps):
         feed = self._checked(batch)
         self.ranks.feed(batch)
         with self.program.active_scope().held() as put_back:
-            loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self._reads])
+            watched = [] if self._norms is None else [self._norms]
+            loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self._reads, *watched])
+            self.gradient_norms = outputs.pop() if watched else None
             if not np.isfinite(loss):
                 put_back()
                 where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
@@ -292,6 +318,11 @@ class Trainer(TrainingSteps):
             if self.schedule is not None and not self.schedule.steps_by_itself and not isinstance(self.schedule, ReduceOnPlateau):
                 self.schedule.step()
         return {"loss": float(loss), **self.ranks.means(self._measure(outputs, feed), self._interrupt)}
+
+    def watch_gradients(self) -> None:
+        """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step."""
+        if self._norms is None:
+            self._norms = append_norms(self.program, self._gradients, self._scaling.scale)
 
     def _measure(self, outputs: list[Any], feed: Batch) -> dict[str, Any]:
         if not self.metrics:
