@@ -15,6 +15,7 @@ from onnxgrad.core.compile.hwnc import use_hwnc_layout
 from onnxgrad.core.compile.loop_weights import turn_loop_weights
 from onnxgrad.core.compile.rewriting import Form, rewrite_operators
 from onnxgrad.core.compile.small_maps import convolution, transposed_convolution
+from onnxgrad.core.compile.table_gradients import lean_table_gradients
 from onnxgrad.core.compile.vocabulary import vocabulary
 
 __all__ = ["PASSES"]
@@ -43,6 +44,7 @@ PASSES = [
     attention,
     vocabulary,
     _rewrite,
+    lean_table_gradients,
     fold_scales,
     put_weights_first,
     turn_loop_weights,
