@@ -16,8 +16,8 @@ from onnxgrad.core.compile.heads import turn_in_products
 from onnxgrad.core.compile.hwnc import use_hwnc_layout
 from onnxgrad.core.compile.loop_weights import turn_loop_weights
 from onnxgrad.core.compile.rewriting import Form, rewrite_operators
-from onnxgrad.core.compile.scatter_sums import scatter_into_sums
 from onnxgrad.core.compile.small_maps import convolution, transposed_convolution
+from onnxgrad.core.compile.table_gradients import lean_table_gradients
 from onnxgrad.core.compile.vocabulary import vocabulary
 from onnxgrad.core.compile.words import cut_words
 
@@ -50,7 +50,7 @@ PASSES = [
     vocabulary,
     cut_words,
     _rewrite,
-    scatter_into_sums,
+    lean_table_gradients,
     fold_scales,
     put_weights_first,
     turn_loop_weights,
