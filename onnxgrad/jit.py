@@ -125,7 +125,8 @@ def traced(function: Any, input_spec: Sequence[Any] | None) -> tuple[Program, li
 def _input(spec: Any, name: str) -> Any:
     if isinstance(spec, (InputSpec, Variable)):
         dims = [None if n == -1 else n for n in spec.shape]
-        return data(getattr(spec, "name", None) if isinstance(spec, InputSpec) and spec.name else name, dims, spec.dtype)
+        given = spec.name if isinstance(spec, InputSpec) else None
+        return data(given or name, dims, spec.dtype)
     return spec
 
 
@@ -189,7 +190,7 @@ class TranslatedLayer(Layer):
             self._parameters[parameter.name.replace(".", "_")] = own
         operators, outputs = program.global_block().ops, program.outputs
         fragment = Fragment(list(operators), [*program.inputs, *program.parameters], list(outputs))
-        kinds = tuple(kind_of(v.type, None) for v in outputs)
+        kinds = tuple(None if v.type is None else kind_of(v.type, None) for v in outputs)
         self._signature = Signature("Program", "", {}, kinds, fragment)
 
     def program(self, method_name: str = "forward") -> Program:

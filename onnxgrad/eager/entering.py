@@ -46,7 +46,7 @@ def enter(tensor: Tensor, program: Program) -> Variable:
         inputs = [None if node is None else _entered_node(node, program, known) for node in call.inputs]
         count = len(call.signature.kinds)
         build = program.global_block().build
-        made = build.emit(call.signature.type, inputs, call.signature.attrs, count, domain=call.signature.domain)
+        made: Any = build.emit(call.signature.type, inputs, call.signature.attrs, count, domain=call.signature.domain)
         for index, v in enumerate(made if count > 1 else [made]):
             known.results[call, index] = v
     return _entered_node(tensor._node, program, known)
@@ -68,7 +68,7 @@ def _calls_behind(node: Node, known: _Entered) -> list[Call]:
 def _entered_node(node: Node, program: Program, known: _Entered) -> Variable:
     if node.call is not None and not node.stop:
         return known.results[node.call, node.index]
-    tensor = None if node.handle is None else node.handle()
+    tensor: Any = None if node.handle is None else node.handle()
     array = np.array(node.array if node.array is not None else tensor._array())
     if node.meta is not None and node.meta.persistable:
         return _parameter(node, node.meta, tensor, array, program, known)

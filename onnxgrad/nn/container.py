@@ -33,7 +33,8 @@ class _Listed(Layer):
 
     def __getitem__(self, at: Any) -> Any:
         members = list(self._members().values())
-        return type(self)(members[at]) if isinstance(at, slice) else members[self._position(at)]
+        kind: Any = type(self)
+        return kind(members[at]) if isinstance(at, slice) else members[self._position(at)]
 
     def __setitem__(self, at: int, member: Any) -> None:
         members = list(self._members().values())

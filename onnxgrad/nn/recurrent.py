@@ -72,7 +72,7 @@ class _Cell(RNNCellBase):
         self.bias_hh = self.create_parameter([rows], bias_hh_attr, is_bias=True, default_initializer=bound)
 
     @property
-    def state_shape(self) -> Any:  # type: ignore[override]
+    def state_shape(self) -> Any:
         return (self.hidden_size,)
 
     def _products(self, x: Any, h: Any) -> tuple[Any, Any]:
@@ -108,7 +108,7 @@ class LSTMCell(_Cell):
     gates = 4
 
     @property
-    def state_shape(self) -> Any:  # type: ignore[override]
+    def state_shape(self) -> Any:
         return ((self.hidden_size,), (self.hidden_size,))
 
     def forward(self, inputs: Any, states: Any = None) -> tuple[Any, Any]:

@@ -83,7 +83,7 @@ class MultiHeadAttention(Layer):
         scores = (q * self.head_dim**-0.5).matmul(k, transpose_y=True)
         if attn_mask is not None:
             scores = scores + _added(attn_mask, scores.dtype)
-        weights = F.softmax(scores)
+        weights: Any = F.softmax(scores)
         if self.dropout:
             weights = F.dropout(weights, self.dropout, training=self.training)
         out = self.out_proj(weights.matmul(v).transpose([0, 2, 1, 3]).reshape([0, 0, self.embed_dim]))
@@ -105,7 +105,7 @@ def _no_mask(mask: Any, dtype: Any) -> Any:
 class _Block(Layer):
     """What layers of encoders and decoders share: attentions and a feed-forward part, each with its norm and residual."""
 
-    attentions = ("self_attn",)
+    attentions: tuple[str, ...] = ("self_attn",)
 
     def __init__(
         self,
@@ -257,18 +257,23 @@ class Transformer(Layer):
         custom_decoder: Any = None,
     ) -> None:
         super().__init__()
-        common = (d_model, nhead, dim_feedforward, dropout, activation, attn_dropout, act_dropout, normalize_before)
+        names = ("dropout", "activation", "attn_dropout", "act_dropout", "normalize_before")
+        values = (dropout, activation, attn_dropout, act_dropout, normalize_before)
+        common: dict[str, Any] = dict(zip(names, values, strict=True))
+        sizes = (d_model, nhead, dim_feedforward)
         weights, biases = _each(weight_attr, 3), _each(bias_attr, 3)
         if len(weights) == 2:
             weights = [weights[0], *weights]
         if len(biases) == 2:
             biases = [biases[0], *biases]
-        first = [[attrs[0], attrs[-1]] for attrs in (weights, biases)]
+        first: list[Any] = [[attrs[0], attrs[-1]] for attrs in (weights, biases)]
         self.encoder = custom_encoder or TransformerEncoder(
-            TransformerEncoderLayer(*common, *first), num_encoder_layers, LayerNorm(d_model)
+            TransformerEncoderLayer(*sizes, weight_attr=first[0], bias_attr=first[1], **common),
+            num_encoder_layers,
+            LayerNorm(d_model),
         )
         self.decoder = custom_decoder or TransformerDecoder(
-            TransformerDecoderLayer(*common, weights, biases), num_decoder_layers, LayerNorm(d_model)
+            TransformerDecoderLayer(*sizes, weight_attr=weights, bias_attr=biases, **common), num_decoder_layers, LayerNorm(d_model)
         )
         self.d_model, self.nhead = d_model, nhead
 

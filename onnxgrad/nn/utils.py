@@ -43,7 +43,7 @@ def weight_norm(layer: Layer, name: str = "weight", dim: int | None = 0) -> Laye
     if dim is not None and not -weight.ndim <= dim < weight.ndim:
         raise ArgumentError(f"weight_norm: axis {dim} is outside the {weight.ndim} axes of {name!r}.")
     whole = dim is None or dim == -1
-    axes = [axis for axis in range(weight.ndim) if whole or axis != dim % weight.ndim]  # type: ignore[operator]
+    axes = [axis for axis in range(weight.ndim) if whole or axis != dim % weight.ndim]
     sizes = [1 if axis in axes else size for axis, size in enumerate(weight.shape)]
     length = np.sqrt(np.sum(np.square(weight.numpy()), tuple(axes)))
     del layer._parameters[name]

@@ -425,7 +425,8 @@ class _InstanceNorm(LayerNorm):
         Layer.__init__(self)
         if (weight_attr is False) != (bias_attr is False):
             raise ArgumentError("weight_attr and bias_attr of an instance norm are both False, or neither is.")
-        self._num_features, self._options = num_features, {"eps": epsilon, "momentum": momentum, "data_format": data_format}
+        self._num_features = num_features
+        self._options: dict[str, Any] = {"eps": epsilon, "momentum": momentum, "data_format": data_format}
         self.scale = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)
 

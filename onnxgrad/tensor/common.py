@@ -109,7 +109,7 @@ def scalar(op: Builder, value: Any, dtype: DType) -> Variable:
     return value if value.rank == 0 else op.Reshape(value, np.empty(0, np.int64))
 
 
-def normal_axis(axis: int, rank: int, function: str) -> int:
+def normal_axis(axis: Any, rank: int, function: str) -> int:
     """A possibly negative axis as its number from the front.
 
     Raises:
@@ -137,7 +137,7 @@ def known(value: Any) -> Any:
     """A tensor whose numbers are known now as a Python number, or a list of them; anything else as it is."""
     if not is_variable(value) or (value.value is None and not value.is_eager):
         return value
-    array = value.numpy() if value.is_eager else value.value.numpy()
+    array = np.asarray(value) if value.is_eager else value.value.numpy()  # type: ignore[union-attr]
     return array.item() if array.size == 1 else array.tolist()
 
 

@@ -57,7 +57,7 @@ def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = No
 
 def _check_positions(function: str, index: Variable) -> None:
     """Refuse negative positions, which count from the end in ONNX and are errors in Paddle, where their values are known."""
-    given = index.numpy() if index.is_eager else index.value.numpy() if index.value is not None else None
+    given = np.asarray(index) if index.is_eager else index.value.numpy() if index.value is not None else None
     if given is not None and (given < 0).any():
         raise ArgumentError(f"{function}: an index is negative: {given.min()}. Count from the front.")
 
