@@ -8,10 +8,10 @@ import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.ir.scope import Scope
 from onnxgrad.distributed import PipelineStep, ShardedStep, run_local
+from onnxgrad.tensor_file import read_metadata
 from onnxgrad.training import load_checkpoint, save_checkpoint
 from onnxgrad.training.data import Columns
 from onnxgrad.training.position import Position, position_of
-from onnxgrad.tensor_file import read_metadata
 
 RANDOM = np.random.default_rng(0)
 DATA = Columns({"x": RANDOM.normal(size=(60, 80)).astype(np.float32), "label": RANDOM.integers(0, 70, 60)})
@@ -47,8 +47,10 @@ def go_on(loss, path, world, count, make=None):
             position = position_of(read_metadata(path), path)
             examples = position.epoch * len(DATA) + position.examples
         transport.barrier()
-        step = make(transport, scope) if make else ShardedStep(
-            program, [loss], transport, scope if examples else None, batch_norm="sync", threads=1
+        step = (
+            make(transport, scope)
+            if make
+            else ShardedStep(program, [loss], transport, scope if examples else None, batch_norm="sync", threads=1)
         )
         source = batches(examples)
         for _ in range(count):
@@ -97,9 +99,7 @@ def test_a_pipeline_goes_on_from_what_shards_have_written(tmp_path):
     go_on(loss, path, 3, 2)
 
     def pipeline(transport, scope):
-        return PipelineStep(
-            loss.block.program, loss, [h], transport, micro_batches=1, scope=scope, batch_norm="local", threads=1
-        )
+        return PipelineStep(loss.block.program, loss, [h], transport, micro_batches=1, scope=scope, batch_norm="local", threads=1)
 
     go_on(loss, path, 2, 2, pipeline)
     found = go_on(loss, path, 2, 2)
