@@ -60,7 +60,11 @@ class IterableDataset(Dataset):
         raise RuntimeError("an IterableDataset has no samples by number.")
 
     def __len__(self) -> int:
-        raise RuntimeError("an IterableDataset has no length.")
+        raise _NoLength("an IterableDataset has no length.")
+
+
+class _NoLength(RuntimeError, TypeError):
+    """As Paddle raises it, and as Python expects it of what has no length."""
 
 
 class TensorDataset(Dataset):
@@ -212,7 +216,9 @@ class RandomSampler(Sampler):
             return itertools.islice(self.generator, self.num_samples)
         draw = _random(self.generator)
         size = len(self.data_source)
-        return iter((draw.integers(0, size, self.num_samples) if self.replacement else draw.permutation(size)[: self.num_samples]).tolist())
+        return iter(
+            (draw.integers(0, size, self.num_samples) if self.replacement else draw.permutation(size)[: self.num_samples]).tolist()
+        )
 
     def __len__(self) -> int:
         return self.num_samples

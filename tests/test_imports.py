@@ -38,7 +38,7 @@ FLOORS = """
     func  pages
     training
     federated
-    testing  compat
+    testing  compat  attribution
     cli
     __init__
     __main__

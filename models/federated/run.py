@@ -152,7 +152,7 @@ def plot(histories: dict[str, list[dict]], path: Path) -> None:
         right.bar(range(1, CLIENTS + 1), counts[:, digit], bottom=below, label=str(digit), color=pyplot.cm.tab10(digit))
         below += counts[:, digit]
     right.set(title="images of each client", xlabel="client")
-    right.legend(title="digit", ncols=2, fontsize="small")
+    right.legend(title="digit", fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(path, dpi=120)
 
 

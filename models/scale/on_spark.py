@@ -40,6 +40,7 @@ def train(_):
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 os.environ["PYSPARK_PYTHON"] = sys.executable
 settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+settings["spark.sql.execution.arrow.pyspark.enabled"] = "true"
 spark = SparkSession.builder.master(f"local[{WORKERS}]").config(map=settings).getOrCreate()
 spark.sparkContext.setLogLevel("ERROR")
 
@@ -55,6 +56,6 @@ for tensor in model.graph.initializer:
 onnx.save(model, f"{folder}/trained.onnx")  # where all tasks can read it
 data = np.load(f"{folder}/digits.npz")
 table = pd.DataFrame({"image": [list(map(float, image.ravel())) for image in data["image"]], "label": data["label"]})
-answers = spark.createDataFrame(table).repartition(4).mapInPandas(predict, "label long, digit long")
-print(f"right after training: {answers.where('label = digit').count()} of {answers.count()}")
+answers = spark.createDataFrame(table).repartition(WORKERS).mapInPandas(predict, "label long, digit long").toPandas()
+print(f"right after training: {(answers['label'] == answers['digit']).sum()} of {len(answers)}")
 spark.stop()

@@ -17,18 +17,19 @@ from onnxgrad.core.ir.sizes import BATCH
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.runtime.openvino import place_named
 from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.errors import ArgumentError, ModelError
+from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.files import read_whole
 from onnxgrad.training.batch_norm import MODES, has_statistics, insert_batch_norm
 from onnxgrad.training.data import Rows
-from onnxgrad.training.folder import RunFolder, write_atomically
+from onnxgrad.training.distillation import Distillation
+from onnxgrad.training.folder import BEST, LAST, RunFolder, write_atomically
 from onnxgrad.training.lora import add_lora
 from onnxgrad.training.losses import Term
 from onnxgrad.training.surgery import insert_dropout, replace_head
 from onnxgrad.training.ties import tie, untie
 from onnxgrad.training.trainer import Trainer
 
-__all__ = ["LARGE", "MANY", "data_of", "make_trainer", "read_settings", "write_settings"]
+__all__ = ["LARGE", "MANY", "checkpoint_of", "data_of", "loss_terms", "make_trainer", "read_settings", "write_settings"]
 
 SETTINGS, MODEL = "settings.json", "model.onnx"
 MANY, LARGE = 10_000, 16
@@ -85,6 +86,20 @@ def _model_path(settings: dict[str, Any], folder: str | None) -> Path:
     return found
 
 
+def checkpoint_of(folder: Path, name: str) -> Path:
+    """The best or last checkpoint of a run, or one that a path names.
+
+    Raises:
+        TrainingError: if there is none.
+    """
+    path = {"best": folder / BEST, "last": folder / LAST}.get(name, Path(name))
+    if name == "best" and not path.is_file():
+        path = folder / LAST
+    if not path.is_file():
+        raise TrainingError(f"there is no checkpoint {str(path)!r}. Has the run written one yet?")
+    return path
+
+
 def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     """The trainer that the settings describe."""
     program: Program = from_onnx(_model_path(settings, folder), expand=settings["expand"])
@@ -105,14 +120,15 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     if settings["lora"] is not None:
         adapters = add_lora(program, settings["lora_layers"], rank=settings["lora"], seed=settings["seed"])
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
-    place = place_named(settings.get("device") or "cpu", settings.get("precision") or "f32")
+    precision = settings.get("precision") or "f32"
+    place = place_named(settings.get("device") or "cpu", "f32" if precision == "fast" else precision)
     if settings.get("amp"):
         if place.device == "cpu":
             raise ArgumentError("--amp bf16: onnxruntime's CPU provider does not compute in bfloat16. Give --device cuda:0 too.")
         to_mixed_precision(program, "bfloat16")
     return Trainer(
         program,
-        loss=_loss(settings),
+        loss=loss_terms(settings),
         target=settings["target"],
         optimizer=settings["optimizer"],
         learning_rate=settings["lr"],
@@ -123,9 +139,12 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         freeze=settings["freeze"],
         metrics=settings["metric"],
         clip_norm=settings["clip_norm"],
+        clip_value=settings.get("clip_value"),
+        groups=_groups(settings),
         accumulate=settings["accumulate"],
         loss_scale=settings.get("loss_scale"),
         ema=settings["ema"],
+        teacher=_teacher(settings),
         batch_norm="train" if mode == "insert" else mode,
         quantized=settings.get("quantized", "frozen"),  # what runs of older versions did
         frozen=settings.get("frozen"),
@@ -134,6 +153,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         memory_budget=settings.get("memory_budget"),
         sizes=_sizes(program, settings) if settings.get("recompute") or settings.get("memory_budget") else None,
         memory=settings.get("memory"),
+        precision="fast" if precision == "fast" else "full",
         threads=settings["threads"],
         place=place,
         distributed=Strategy(compress=settings.get("compress"), batch_norm=settings.get("rank_batch_norm")),
@@ -142,7 +162,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
 
 def data_of(settings: dict[str, Any], name: str) -> Any:
     """The data or validation data of a run."""
-    return data_named(settings, name, (_loss(settings)[0]).target)
+    return data_named(settings, name, (loss_terms(settings)[0]).target)
 
 
 def _batch_norm(settings: dict[str, Any], program: Program, folder: str | None) -> tuple[str, list[str]]:
@@ -164,7 +184,7 @@ def _default_mode(settings: dict[str, Any], program: Program) -> str:
         return "train"
     if settings.get("tokenizer") is not None:
         return "frozen"
-    columns = opened_inputs(settings, program, [term.target for term in _loss(settings)])
+    columns = opened_inputs(settings, program, [term.target for term in loss_terms(settings)])
     many = isinstance(columns, Rows) and len(columns) >= MANY and settings["batch_size"] >= LARGE
     return "train" if many else "frozen"
 
@@ -177,13 +197,24 @@ def _sizes(program: Program, settings: dict[str, Any]) -> dict[str, int]:
 
 def _sample(settings: dict[str, Any], program: Program) -> Any:
     """The first examples of the data, for statistics"""
-    rows = opened_inputs(settings, program, [term.target for term in _loss(settings)])
+    rows = opened_inputs(settings, program, [term.target for term in loss_terms(settings)])
     if isinstance(rows, Rows):
         return rows.take(np.arange(min(len(rows), _EXAMPLES)))
     return list(itertools.islice(rows.batches(settings["batch_size"], shuffle=False), _EXAMPLES // settings["batch_size"] + 1))
 
 
-def _loss(settings: dict[str, Any]) -> list[Term]:
+def _teacher(settings: dict[str, Any]) -> Distillation | None:
+    if settings.get("teacher") is None:
+        return None
+    return Distillation(settings["teacher"], settings["temperature"], settings["distill"])
+
+
+def _groups(settings: dict[str, Any]) -> dict[str, dict[str, float]]:
+    given = settings.get("rate") or []
+    return {pattern: {"learning_rate": _number(text, "--rate takes PATTERN FACTOR")} for pattern, text in given}
+
+
+def loss_terms(settings: dict[str, Any]) -> list[Term]:
     given = settings["term"] or [(settings["loss"], settings["of"], settings["target"], "1")]
     layout = settings.get("layout")
     if layout is not None and not any(loss in _LAID_OUT for loss, *_ in given):

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import Shape, as_operand, integers, known_dim, normal_axis, positive, shape_operand
+from onnxgrad.tensor.common import Shape, as_operand, integers, known, known_dim, normal_axis, positive, shape_operand
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
 
@@ -95,6 +95,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variabl
     """
     layer = LayerHelper("split", x, name=name)
     axis = normal_axis(axis, x.ndim, "split")
+    num_or_sections = known(num_or_sections)
     if isinstance(num_or_sections, (int, np.integer)):
         size, num_or_sections = x.shape[axis], positive(num_or_sections, "split", "the number of parts")
         if size >= 0 and size % num_or_sections:

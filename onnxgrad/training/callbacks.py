@@ -26,7 +26,8 @@ class Callback:
     """
 
     def on_begin(self, trainer: Trainer, plan: dict[str, Any]) -> Any:
-        """Before the first step of a call of ``fit``: ``epochs`` in all, ``batch_size``, ``out`` (a path or None), ``resume``."""
+        """Before the first step of a call of ``fit``: ``epochs`` in all, ``batch_size``, ``out`` (a path or None), and the
+        ``validation`` data as it was opened, or None."""
 
     def on_step(self, trainer: Trainer, row: Row) -> Any:
         """After a step on a batch: ``step``, ``epoch``, ``learning_rate``, ``examples`` of the batch, its loss and metrics."""

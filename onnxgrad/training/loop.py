@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from onnxgrad.errors import DataError
+from onnxgrad.optimizer.lr import ReduceOnPlateau
 from onnxgrad.training.callbacks import Callbacks
 from onnxgrad.training.curves import plot_history
 from onnxgrad.training.data import Batch, Rows, Stream, prefetched
@@ -43,7 +44,7 @@ class Loop:
     def run(self) -> None:
         """Epochs until the plan is done, patience ends, a callback says so or Ctrl-C is pressed."""
         out = None if self.folder is None else self.folder.path
-        told = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "resume": self.trainer.step_number > 0}
+        told = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "validation": self.held_out}
         try:
             self.callbacks.tell("on_begin", self.trainer, told)
             self._epochs()
@@ -54,13 +55,16 @@ class Loop:
         trainer, plan = self.trainer, self.plan
         if isinstance(trainer.schedule, Planned):
             count = self.source.count(plan.batch_size, plan.drop_last)
-            trainer.schedule.plan(None if count is None else count * plan.epochs // trainer.accumulate)
+            steps = None if count is None else count * plan.epochs
+            if plan.max_steps is not None:
+                steps = plan.max_steps if steps is None else min(steps, plan.max_steps)
+            trainer.schedule.plan(None if steps is None else steps // trainer.accumulate)
         with trainer._interrupt as interrupt:
-            ended = out_of_patience(trainer.history[trainer._begun :], plan.patience)
+            ended = out_of_patience(trainer.history[trainer._begun :], plan.patience, plan.monitor)
             if ended:
                 said = f"nothing is trained: no epoch was better for {plan.patience} epochs"
                 warnings.warn(f"{said}. Give another patience.", stacklevel=3)
-            while trainer.epoch < plan.epochs and not ended and not interrupt.stops:
+            while trainer.epoch < plan.epochs and not ended and not interrupt.stops and not self._at_end():
                 ended = not self._epoch()
             if (interrupt.stops or self._stopped) and self.folder is not None:
                 self._write(self.folder)
@@ -83,6 +87,9 @@ class Loop:
             trainer.history.append(row)
             trainer.epoch, trainer.batch, trainer._means = trainer.epoch + 1, 0, Means()
             better = self._is_better(row)
+            if isinstance(trainer.schedule, ReduceOnPlateau):
+                named = plan.monitor or ("val_loss" if "val_loss" in row else "loss")
+                trainer.schedule.step(row[named] if trainer.schedule.mode == "max" else judged(row, plan.monitor))
             progress.finish(row)
             progress.say("writing a checkpoint and what callbacks keep")
             if self.folder is not None:
@@ -90,7 +97,7 @@ class Loop:
                 if plan.curves and trainer.ranks.is_first:
                     plot_history(trainer.history, self.folder.path / "curves.png")
             ended = trainer.ranks.any(self.callbacks.tell("on_epoch", trainer, row) or self._stopped)
-        return not ended and not out_of_patience(trainer.history[trainer._begun :], plan.patience)
+        return not ended and not out_of_patience(trainer.history[trainer._begun :], plan.patience, plan.monitor)
 
     def _train_on(self, batches: Iterator[Batch], progress: Progress) -> bool:
         """Train on these batches; False if interrupted"""
@@ -106,6 +113,11 @@ class Loop:
             progress.update(size, trainer._means.now())
             if self._heard:
                 self._stopped = trainer.ranks.any(self.callbacks.tell("on_step", trainer, self._step_row(size, values)))
+            if self._at_end():
+                self._stopped = True
+            if self._evaluates(trainer.step_number):
+                progress.say("evaluating")
+                self._evaluate()
             if trainer._interrupt.stops or self._stopped:
                 return False
             if self.folder is not None and every is not None and trainer.step_number % every == 0:
@@ -114,6 +126,32 @@ class Loop:
         if trainer._means.count == 0:
             raise DataError("the data has no batch in this epoch. Is the iterable used up? Give a list or a function.")
         return True
+
+    def _at_end(self) -> bool:
+        return self.plan.max_steps is not None and self.trainer.step_number >= self.plan.max_steps
+
+    def _evaluates(self, step: int) -> bool:
+        """Whether the model is evaluated now, within an epoch: every so many steps, and where the run ends"""
+        every = self.plan.evaluate_every
+        return self.held_out is not None and (self._at_end() or (every is not None and step % every == 0))
+
+    def _evaluate(self) -> None:
+        row = {"step": self.trainer.step_number, "epoch": self.trainer.epoch + 1, **self._judged_by()}
+        self.trainer.evaluations.append(row)
+        better = (self.plan.monitor or "val_loss") in row and self._is_better(row)
+        if self.folder is not None:
+            self.folder.write_evaluations(self.trainer.evaluations)
+            if better:
+                self._write(self.folder, better)
+
+    def _judged_by(self) -> Row:
+        assert self.held_out is not None
+        trainer = self.trainer
+        found = trainer.evaluate(self.held_out, batch_size=self.plan.batch_size)
+        judged_by = {f"val_{name}": value for name, value in found.items()}
+        told = {"step": trainer.step_number, "epoch": trainer.epoch + 1, **judged_by}
+        self._stopped = self.callbacks.tell("on_evaluate", trainer, told) or self._stopped
+        return judged_by
 
     def _step_row(self, examples: int, values: Row) -> Row:
         trainer = self.trainer
@@ -125,17 +163,13 @@ class Loop:
         position = {"epoch": trainer.epoch + 1, "step": trainer.step_number, "learning_rate": trainer.optimizer.get_lr()}
         row: Row = {**position, **trainer._means.now()}
         if self.held_out is not None:
-            found = trainer.evaluate(self.held_out, batch_size=self.plan.batch_size)
-            judged_by = {f"val_{name}": value for name, value in found.items()}
-            row.update(judged_by)
-            told = {"step": trainer.step_number, "epoch": trainer.epoch + 1, **judged_by}
-            self._stopped = self.callbacks.tell("on_evaluate", trainer, told) or self._stopped
+            row.update(self._judged_by())
         return row
 
     def _is_better(self, row: Row) -> bool:
-        better = self.trainer.best is None or judged(row) < self.trainer.best
+        better = self.trainer.best is None or judged(row, self.plan.monitor) < self.trainer.best
         if better:
-            self.trainer.best = judged(row)
+            self.trainer.best = judged(row, self.plan.monitor)
         return better
 
     def _write(self, folder: RunFolder, better: bool = False, ends_epoch: bool = False) -> None:

@@ -18,7 +18,7 @@ from onnxgrad.training.expressions import bent
 from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES, alignment_loss, class_loss, takes_logits
 from onnxgrad.training.weighing import Weighing
 
-__all__ = ["Attached", "Term", "as_terms", "attach"]
+__all__ = ["Attached", "Term", "as_terms", "attach", "output_of"]
 
 
 class Term:
@@ -134,7 +134,7 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
     with program_guard(program):
         op = Builder(program.global_block(), key="loss")
         for term in terms:
-            output = _output(program, term.output, remarks)
+            output = output_of(program, term.output, remarks)
             as_logits = isinstance(term.loss, str) and takes_logits(term.loss, output)
             understood.append(_Understood(output, _layout(term, output, inputs, remarks), as_logits))
             value = _value(op, term, understood[-1], targets, remarks)
@@ -224,7 +224,8 @@ def _class_layout(term: Term, output: Variable, remarks: list[str]) -> str | Non
     return found
 
 
-def _output(program: Program, name: str | None, remarks: list[str]) -> Variable:
+def output_of(program: Program, name: str | None, remarks: list[str]) -> Variable:
+    """The tensor that a term reads: the one it names, or the first output that is no part of a cache."""
     if name is None:
         if not program.outputs:
             raise ArgumentError("the program has no outputs to attach a loss to. Name one.")

@@ -22,7 +22,7 @@ from onnxgrad.training.chat_template import ChatTemplate
 from onnxgrad.training.data import Batch, Stream
 from onnxgrad.training.inputs import IGNORED, MASK, WORDS
 
-__all__ = ["Text"]
+__all__ = ["Text", "open_tokenizer"]
 
 Array = np.ndarray[Any, Any]
 SUFFIXES = (".jsonl", ".txt")
@@ -86,7 +86,7 @@ class Text(Stream):
             raise ArgumentError(f"max_length is at least 2, a word and the next one, not {max_length}.")
         self.path, self.max_length, self.label = Path(path), max_length, label
         self.remarks: list[str] = []
-        self._tokenizer = _open_tokenizer(Path(tokenizer))
+        self._tokenizer = open_tokenizer(Path(tokenizer))
         self._template = ChatTemplate(Path(tokenizer), self._tokenizer.token_to_id)
         if self.path.suffix not in SUFFIXES:
             raise ArgumentError(f"text is read from {' or '.join(SUFFIXES)} files, not {str(path)!r}. Rename or convert it.")
@@ -227,7 +227,7 @@ def _read(path: Path) -> str:
         raise DataError(f"{str(path)!r} is not written in UTF-8 ({error}). Convert it.") from error
 
 
-def _open_tokenizer(path: Path) -> Any:
+def open_tokenizer(path: Path) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:

@@ -1,7 +1,11 @@
 """Federated training of the digits: a participant in Node.js, and Flower's own runtime with five nodes."""
 
 import fcntl
+import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -90,7 +94,9 @@ def run_example(folder, *options):
         pytest.importorskip(package, reason=f"{package} is not installed: Flower's runtime was not tried")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, EXAMPLE / "run.py", "--out", folder, "--epochs", 2, *options]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, env=environment, check=False, timeout=900)
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, env=environment, check=False, timeout=900
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (folder / "accuracy.png").stat().st_size > 10_000
     (history,) = folder.glob("history_*.json")

@@ -10,7 +10,7 @@ from onnxgrad.core.compile.patterns import operand_of, pool_of
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["cross_entropy", "scatter"]
+__all__ = ["cross_entropy", "is_zero", "scatter"]
 
 _SMALL_EMBEDDING = 256
 _SMALL_MATRIX = 2**16
@@ -42,7 +42,7 @@ def embedding_gradient(build: Any, op: Operator) -> list[Variable | None] | None
         return None
     selected = _rows_of(index)
     shape, given = data.static_shape, updates.static_shape
-    if selected is None or not _is_zero(data) or shape is None or given is None or len(shape) != 2 or shape[1:] != given[1:]:
+    if selected is None or not is_zero(data) or shape is None or given is None or len(shape) != 2 or shape[1:] != given[1:]:
         return None
     if selected.static_shape != (given[0], 1):
         return None
@@ -63,7 +63,7 @@ def unpool(build: Any, op: Operator) -> list[Variable | None] | None:
     """MaxUnpool, for the gradient of a MaxPool whose windows do not overlap: every element gets one value, so nothing is summed."""
     data, index, updates = op.inputs
     pool = pool_of(index)
-    if op.attr("axis") != 2 or op.attr("reduction") != "add" or pool is None or data is None or not _is_zero(data):
+    if op.attr("axis") != 2 or op.attr("reduction") != "add" or pool is None or data is None or not is_zero(data):
         return None
     kernel, image, given = pool.attr("kernel_shape"), pool.inputs[0], operand_of(updates, "Reshape")
     strides, dilations = pool.attr("strides") or [1] * len(kernel), pool.attr("dilations") or [1] * len(kernel)
@@ -91,6 +91,7 @@ def _rows_of(index: Variable | None) -> Variable | None:
     return None if column is None or column.dims is None or len(column.dims) != 2 or column.dims[1] != 1 else column
 
 
-def _is_zero(v: Variable) -> bool:
+def is_zero(v: Variable) -> bool:
+    """Whether a tensor is a constant of zeros, or an Expand of one"""
     source = operand_of(v, "Expand") or v
     return source.value is not None and not source.persistable and not source.value.numpy().any()

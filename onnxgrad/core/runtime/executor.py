@@ -263,7 +263,7 @@ def _run(
     try:
         for name, value in feeds:
             bound.feed(name, value)
-        with FloatingPointMode(flushes=prepared.flushes):
+        with prepared.turn, FloatingPointMode(flushes=prepared.flushes):
             prepared.session.run_with_iobinding(bound.binding, bound.run_options())
         return bound.results()
     except Exception as error:

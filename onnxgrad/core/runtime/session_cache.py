@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import count
 from math import prod
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -69,11 +70,13 @@ class Prepared:
         replaces, replaced: the state that a run gives new values; names and outputs of it.
         fetch_names, names: the output of each fetch, in order and by variable.
         takes_turns: whether it is a training step, which reads state and replaces it.
+        begins: whether it makes state from nothing, as a startup program does.
         flushes: whether denormal numbers are zero in it.
         place: where it runs, which a program may be left to by another.
         reused: outputs whose memory the next run but one writes over.
         slots: outputs that are computed into memory of the program's exchange.
         captures: whether its runs are captured and replayed.
+        turn: held by a run where no other may be under way.
         rest: what applies the gradients, which are its last fetches, if it does not.
     """
 
@@ -99,6 +102,7 @@ class Prepared:
         ]
         self.replaced = [(output.name, output.output) for output in self.replaces]
         self.takes_turns = bool(self.state and self.replaces)
+        self.begins = _begins(graph)
         self.flushes = _trains(graph)
         state_names = {output.output for output in self.replaces}
         fetched = {graph.name(v): graph.of(v) for v in fetches}
@@ -116,6 +120,8 @@ class Prepared:
         self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
         self._numbers = count(1)
+        # Graphs that are replayed share the memory of what they compute on the way.
+        self.turn: AbstractContextManager[Any] = Lock() if captures else nullcontext()
 
     def binding(self, scope: Scope) -> DoubleBinding:
         """That of a training step on a scope; a new one for anything else, so that threads may share it."""
@@ -286,6 +292,8 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
         # The option would change the mode of this thread for good.
         with FloatingPointMode(flushes=False):
             unsafe = unsafe_passes(graph.operators)
+            if _begins(graph):
+                unsafe = [*unsafe, "ConstantFolding"]  # it would hold all state once more
             if saved is not None and providers is not None and place.lowering == "cpu":
                 return open_session(message, options, providers, saved, unsafe)
             session = onnxruntime.InferenceSession(message, options, providers=providers, disabled_optimizers=unsafe)
@@ -315,6 +323,10 @@ def _quantizes_by_channel(graph: Graph) -> bool:
     """Whether a computed tensor has a scale for each of its channels"""
     quantized = (op.inputs[1] for op in all_operators_of(graph.program.global_block()) if op.type == "QuantizeLinear")
     return any(scale is not None and scale.static_shape not in ((), (1,)) for scale in quantized)
+
+
+def _begins(graph: Graph) -> bool:
+    return bool(graph.updates) and not graph.inputs
 
 
 def _trains(graph: Graph) -> bool:
@@ -391,7 +403,9 @@ class SessionCache:
                 is_cut = program.updates and (self.cuts or program.exchange is not None)
                 rest = self._rest(sessions, program, place, threads) if is_cut else None
                 found = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, rest)
-                sessions.prepared[key, shapes] = found
+                if not found.begins:
+                    # A startup program runs once; kept, its session and what it holds would live as long as the training.
+                    sessions.prepared[key, shapes] = found
             return found
 
     def _rest(self, sessions: _Sessions, program: Program, place: Place, threads: int | None) -> CutStep | None:

@@ -1,5 +1,8 @@
 """Steps that are captured and replayed: the CPU provider behind a session that replays as a CUDA graph does, from recorded addresses."""
 
+import threading
+import time
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -41,6 +44,7 @@ class ReplayingSession:
     def __init__(self, session):
         self._session = session
         self.graphs, self.replays, self.plain_runs = {}, 0, 0
+        self.alone = threading.Lock()
 
     def io_binding(self):
         return Binding(self)
@@ -63,7 +67,11 @@ class ReplayingSession:
             real.bind_ortvalue_input(name, value)
         for name, value in bound[1].items():
             real.bind_ortvalue_output(name, value)
+        # Runs that overlap would write into each other's results on the way.
+        assert self.alone.acquire(blocking=False)
         self._session.run_with_iobinding(real)
+        time.sleep(0.002)
+        self.alone.release()
 
 
 @pytest.fixture
@@ -190,6 +198,28 @@ def test_after_a_few_graphs_runs_are_plain(sessions):
         net.step()
     net.same_state()
     assert len(sessions[0].graphs) == capture._MOST and sessions[0].plain_runs == 14 - capture._MOST
+
+
+def test_threads_on_scopes_of_their_own_wait_for_each_other(sessions):
+    net = Net(4)
+    net.step()
+    scopes, feed, failed = [net.scope.copy() for _ in range(3)], net.feed(), []
+
+    def train(scope):
+        try:
+            for _ in range(6):
+                net.executor.run(net.main, feed, [net.loss], scope=scope)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=train, args=(scope,)) for scope in scopes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    for name in scopes[0].local_var_names():
+        np.testing.assert_array_equal(scopes[0].get(name), scopes[1].get(name))
 
 
 def test_control_flow_and_random_operators_run_plainly(sessions):
