@@ -171,7 +171,7 @@ class Watched:
         self._points.send(buffer, to)
 
     def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
-        """Not counted, as ranks receive in different numbers: whoever dies or raises ends all here too, who hangs does not"""
+        """Not counted, as ranks receive in different numbers: who dies or raises ends all here too, who hangs does not"""
         self._points.receive_(buffer, source)
 
     @property
