@@ -222,6 +222,8 @@ class _Step:
         if threads is not None:
             options.intra_op_num_threads = threads
         model, self.manifest, self.values = _opened(source)
+        constants = {e["name"] for e in self.manifest["constants"]}
+        self.rates = {name: self.values[name] for name in self.manifest["learning_rate"] if name in constants}
         self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self.outputs = [e["name"] for e in self.manifest["fetches"]] + [e["output"] for e in self.manifest["state"]]
 
@@ -231,6 +233,7 @@ class _Step:
         for name, value in ((DROPOUT_SEED, seed % 2**33), (NOISE_SEED, drawn % 2**63)):
             for held in [held for held in self.values if held.startswith(name)]:
                 self.values[held] = np.array(value, np.int64)
+        self.values.update(self.rates)
         if learning_rate is not None:
             for name in self.manifest["learning_rate"]:
                 self.values[name] = np.full_like(self.values[name], learning_rate)

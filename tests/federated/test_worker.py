@@ -107,6 +107,17 @@ def test_masks_follow_from_the_seed():
     assert found[0] == pytest.approx(found[1], rel=1e-6) and abs(found[0] - found[2]) > 1e-4
 
 
+def test_a_learning_rate_holds_for_one_call():
+    program, loss = linear(paddle.optimizer.SGD(0.1))
+    worker, moved = Worker(program, loss=loss), []
+    start = worker.get()
+    for rate in (None, 0.05, None):
+        worker.set(start)
+        worker.fit(points(), batch_size=12, learning_rate=rate)
+        moved.append(max(np.abs(a - b).max() for a, b in zip(start, worker.get(), strict=True)))
+    assert moved[0] == moved[2] and moved[1] == pytest.approx(0.5 * moved[0], rel=1e-4)
+
+
 def test_evaluation_of_a_trainer_and_of_a_program():
     one = trainer()
     worker = Worker(one)
