@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         if options.loss or options.output or options.target:
             raise ArgumentError("a run has its loss; --loss, --output and --target are for an .onnx file. Leave them out.")
         trainer, settings = run_of(options.model, options.checkpoint, options.metric)
-        given = {**settings, **{k: v for k, v in given.items() if k in settings and v is not None}}
+        given = asked({**settings, **{k: v for k, v in given.items() if k in settings and v is not None}})
         classes = settings.get("classes") or {}
     elif options.loss is None:
         raise ArgumentError("evaluate needs --loss for an .onnx file. See onnxgrad evaluate --help.")
@@ -62,6 +62,11 @@ def run(options: argparse.Namespace) -> int:
             print(f"note: {remark}")
         print("  ".join(f"{name} {value:.4g}" for name, value in found.items()))
     return 0
+
+
+def asked(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings without random changes of images."""
+    return {**settings, "flip": False, "crop": False, "color": 0.0}
 
 
 def run_of(folder: str, checkpoint: str, metrics: list[str] | None = None) -> tuple[Trainer, dict[str, Any]]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from onnxgrad.cli.common import print_json
 from onnxgrad.cli.data import add_data, data_named, resolved
-from onnxgrad.cli.evaluate import run_of
+from onnxgrad.cli.evaluate import asked, run_of
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     classes: list[str] = []
     if Path(options.model).is_dir():
         trainer, settings = run_of(options.model, options.checkpoint)
-        data = data_named({**settings, **{k: v for k, v in given.items() if k in settings and v is not None}}, "data")
+        data = data_named(asked({**settings, **{k: v for k, v in given.items() if k in settings and v is not None}}), "data")
         found = trainer.predict(data, batch_size=options.batch_size)
         classes = next(iter((settings.get("classes") or {}).values()), [])
     else:

@@ -34,8 +34,9 @@ class Shuffled(Stream):
 
     Example:
         >>> pieces = [{"x": np.arange(4)}, {"x": np.arange(4, 9)}]
-        >>> [batch["x"].tolist() for batch in Shuffled(pieces, buffer=6).batches(3)]
-        [[2, 0, 8], [1, 4, 5], [3, 7, 6]]
+        >>> batches = list(Shuffled(pieces, buffer=6).batches(3, seed=1))
+        >>> [len(batch["x"]) for batch in batches], sorted(int(x) for batch in batches for x in batch["x"])
+        ([3, 3, 3], [0, 1, 2, 3, 4, 5, 6, 7, 8])
         >>> [batch["x"].tolist() for batch in Shuffled(pieces).batches(4, shuffle=False)]
         [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
     """
