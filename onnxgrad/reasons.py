@@ -60,6 +60,11 @@ _SEARCH = "it searches step by step, for which ONNX has no operator"
 
 _REASONS: list[tuple[str, str]] = [
     ("paddle.nn.dynamic_decode", _SEARCH),
+    ("paddle.nn.BeamSearchDecoder", _SEARCH),
+    ("paddle.nn.RNNTLoss", _SEARCH),
+    ("paddle.nn.HSigmoidLoss", "each sample takes another path through a tree; use CrossEntropyLoss"),
+    ("paddle.nn.AdaptiveLogSoftmaxWithLoss", "each sample takes another branch; use CrossEntropyLoss"),
+    ("paddle.nn.FractionalMaxPool*", "its windows are sampled anew in every run; use AdaptiveMaxPool"),
     ("paddle.static.amp.debugging", _HOST),
     ("paddle.amp.debugging", _HOST),
     ("paddle.static.quantization", "quantise the exported ONNX model with onnxruntime's tools"),

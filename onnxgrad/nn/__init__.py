@@ -3,7 +3,7 @@
 from typing import Any
 
 from onnxgrad.nn import functional, initializer, utils
-from onnxgrad.nn.container import LayerDict, LayerList, ParameterList, Sequential
+from onnxgrad.nn.container import LayerDict, LayerList, ParameterDict, ParameterList, Sequential
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.layers import *  # noqa: F403
 from onnxgrad.nn.layers import __all__ as _plain
@@ -25,6 +25,7 @@ __all__ = [
     "LayerDict",
     "LayerList",
     "ParamAttr",
+    "ParameterDict",
     "ParameterList",
     "Sequential",
     "WeightNormParamAttr",

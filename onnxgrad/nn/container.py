@@ -8,7 +8,7 @@ from typing import Any
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.nn.layer import Layer
 
-__all__ = ["LayerDict", "LayerList", "ParameterList", "Sequential"]
+__all__ = ["LayerDict", "LayerList", "ParameterDict", "ParameterList", "Sequential"]
 
 
 class _Listed(Layer):
@@ -124,54 +124,71 @@ class ParameterList(_Listed):
         self._fill(parameters or ())
 
 
-class LayerDict(Layer):
-    """Layers by name that belong to the layer that holds it."""
+class _Named(Layer):
+    """Members by name."""
+
+    _store = "_sub_layers"
 
     def __init__(self, sublayers: Any = None) -> None:
         super().__init__()
         if sublayers is not None:
             self.update(sublayers)
 
+    @property
+    def _members(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.__dict__[self._store]
+        return found
+
     def update(self, sublayers: Any) -> None:
-        """Add or replace layers, from a mapping or from pairs."""
+        """Add or replace members, from a mapping or from pairs."""
         if not isinstance(sublayers, (Mapping, Iterable)):
-            raise ArgumentTypeError(f"LayerDict takes a mapping or pairs, not {type(sublayers).__name__}.")
-        self._sub_layers.update(sublayers.items() if hasattr(sublayers, "items") else sublayers)
+            raise ArgumentTypeError(f"{type(self).__name__} takes a mapping or pairs, not {type(sublayers).__name__}.")
+        self._members.update(sublayers.items() if hasattr(sublayers, "items") else sublayers)
 
-    def __getitem__(self, key: str) -> Layer:
-        return self._sub_layers[key]
+    def __getitem__(self, key: str) -> Any:
+        return self._members[key]
 
-    def __setitem__(self, key: str, layer: Layer) -> None:
-        self._sub_layers[key] = layer
+    def __setitem__(self, key: str, member: Any) -> None:
+        self._members[key] = member
 
     def __delitem__(self, key: str) -> None:
-        del self._sub_layers[key]
+        del self._members[key]
 
     def __len__(self) -> int:
-        return len(self._sub_layers)
+        return len(self._members)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._sub_layers)
+        return iter(self._members)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._sub_layers
+        return key in self._members
 
     def clear(self) -> None:
         """Remove all."""
-        self._sub_layers.clear()
+        self._members.clear()
 
-    def pop(self, key: str) -> Layer:
+    def pop(self, key: str) -> Any:
         """Remove one and return it."""
-        return self._sub_layers.pop(key)
+        return self._members.pop(key)
 
     def keys(self) -> Any:
         """The names."""
-        return self._sub_layers.keys()
+        return self._members.keys()
 
     def values(self) -> Any:
-        """The layers."""
-        return self._sub_layers.values()
+        """The members."""
+        return self._members.values()
 
     def items(self) -> Any:
-        """Names and layers."""
-        return self._sub_layers.items()
+        """Names and members."""
+        return self._members.items()
+
+
+class LayerDict(_Named):
+    """Layers by name that belong to the layer that holds it."""
+
+
+class ParameterDict(_Named):
+    """Parameters by name that belong to the layer that holds it."""
+
+    _store = "_parameters"

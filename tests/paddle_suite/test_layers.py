@@ -260,6 +260,8 @@ def test_hooks_containers_and_state():
     named["b"] = nn.ReLU()
     assert list(named.keys()) == ["a", "b"]
     assert sorted(named.state_dict()) == ["a.bias", "a.weight"]
+    weights = nn.ParameterDict({"w": paddle.create_parameter([2], "float32")})
+    assert [name for name, _ in weights.named_parameters()] == ["w"]
     assert len(nn.ParameterList([paddle.create_parameter([2], "float32")]).parameters()) == 1
     with pytest.raises(KeyError):
         layer.register_buffer("a.b", tensor(1))
