@@ -318,7 +318,7 @@ def run(options: argparse.Namespace) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr) if is_first else None
-        report = None if settings.get("no_report") or not is_first else Report(shlex.join(["onnxgrad", *sys.argv[1:]]))
+        report = None if settings.get("no_report") else Report(shlex.join(["onnxgrad", *sys.argv[1:]]))
         history = _fit(trainer, data, settings, folder, options, report)
     if settings.get("qat") and not trainer._interrupt.stops:
         table = quantized_run.finish(trainer, data[1], settings, folder)
@@ -421,7 +421,7 @@ def _fit(
             curves=settings["curves"],
             callbacks=[
                 show,
-                *(loggers(options.log, folder) if trainer.ranks.is_first else ()),
+                *loggers(options.log, folder),
                 *([] if report is None else [report]),
             ],
             verbose="json" if options.json else True,

@@ -45,6 +45,8 @@ class Loop:
         """Epochs until the plan is done, patience ends, a callback says so or Ctrl-C is pressed."""
         out = None if self.folder is None else self.folder.path
         told = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "validation": self.held_out}
+        if any(getattr(callback, "watches_gradients", False) for callback in self.plan.callbacks):
+            self.trainer.watch_gradients()  # on all ranks, whose programs are alike
         try:
             self.callbacks.tell("on_begin", self.trainer, told)
             self._epochs()

@@ -52,6 +52,8 @@ class Report(Callback):
         >>> trainer.fit(data, 5, validation, out="run", callbacks=[Report()])  # doctest: +SKIP
     """
 
+    watches_gradients = True
+
     def __init__(self, command: str | None = None) -> None:
         self.command = shlex.join(sys.argv) if command is None else command
         self.steps: list[Row] = []
@@ -69,7 +71,6 @@ class Report(Callback):
             raise OnnxGradError("Report() has no folder to write to. Give fit out=.")
         self.folder = Path(plan["out"])
         self._resume(trainer.step_number)
-        trainer.watch_gradients()
         self._layers = _layers([p.name for p in trainer.trained])
         self._look(trainer)
 

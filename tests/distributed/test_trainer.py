@@ -10,7 +10,7 @@ from onnxgrad.core.runtime import application
 from onnxgrad.distributed import Strategy, run_local
 from onnxgrad.distributed.environment import using
 from onnxgrad.errors import ArgumentError, TrainingError
-from onnxgrad.training import Trainer
+from onnxgrad.training import Report, Trainer
 from onnxgrad.training.optimizers import optimizer_names
 from tests.training.small import assert_equal, data, line, model, weights
 
@@ -271,3 +271,24 @@ def test_fewer_bytes_reach_the_loss_of_one_process(compress):
     assert_equal(ranks[0][1], ranks[1][1])
     assert ranks[0][0] == pytest.approx(expected, rel=0.02 if compress != "top-k" else 0.2)
     assert plain[0].keys() == ranks[0][1].keys()
+
+
+@pytest.mark.parametrize("more", [{}, {"accumulate": 2}], ids=str)
+def test_a_report_changes_nothing_and_is_written_once(tmp_path, more):
+    """All ranks are given it, and the first one writes."""
+    plain = on_ranks(2, lambda transport: _run(None, [], more))
+    folder = tmp_path / "run"
+    watched = on_ranks(2, lambda transport: _run(folder, [Report()], more))
+    if more:  # a gradient that is fetched is rounded before it is added to the others of its update, in some places
+        assert_same_run(watched, plain[0], rtol=1e-5, atol=1e-7)
+    else:
+        for (history, state), (wanted, expected) in zip(watched, plain, strict=True):
+            assert_equal(state, expected)
+            assert history == wanted
+    assert "gradient" in (folder / "report.html").read_text()
+
+
+def _run(folder, callbacks, options):
+    t = trainer(distributed=True, **options)
+    history = t.fit(data(), 2, data(10), batch_size=8, out=folder, callbacks=callbacks, verbose=False)
+    return history, weights(t)
