@@ -51,6 +51,7 @@ SETUP = {
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name, tmp_path, monkeypatch):
+    (tmp_path / "models").symlink_to(ROOT / "models")
     monkeypatch.chdir(tmp_path)
     declared = set(TABLE)
     module = importlib.import_module(name)
