@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from benchmark_suite.shipped import of_torch
 from benchmark_suite.systems import Setting
 from benchmark_suite.workloads import Workload, initial_weight
 
@@ -132,7 +133,8 @@ class Runner:
         self._order = torch.channels_last if setting.form in ("channels-last", "autocast") else torch.preserve_format
         self._layers = Layers(self._device, self._order)
         self._layers.inputs = self._on_device(self.feed(workload.feeds[0]))
-        workload.build(self._layers)
+        build = workload.build if workload.shipped is None else self._of_file(workload)
+        build(self._layers)
         name, rate = workload.optimizer
         weights = list(self._layers.weights.values())
         fused, captured = setting.form in ("fused", "compile", "autocast", "graph"), setting.form == "graph"
@@ -143,10 +145,21 @@ class Runner:
 
         def loss() -> Any:
             with torch.autocast("cpu", torch.bfloat16, enabled=setting.form == "autocast"):
-                return workload.build(self._layers)
+                return build(self._layers)
 
         self._loss = torch.compile(loss, dynamic=workload.dynamic) if setting.form == "compile" else loss
         self._graph = self._captured(weights) if captured else None
+
+    def _of_file(self, workload: Workload) -> Any:
+        assert workload.shipped is not None
+        module = of_torch(workload.shipped, workload.feeds[0]).to(self._device)
+        self._layers.weights = {name: v for name, v in module.named_parameters() if v.requires_grad}
+
+        def loss(layers: Layers) -> Any:
+            found = module(*(v for name, v in layers.inputs.items() if name != "target"))
+            return F.mse_loss(found, layers.inputs["target"])
+
+        return loss
 
     def step(self, feed: Any) -> Any:
         if self._graph is not None:

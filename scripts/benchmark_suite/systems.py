@@ -49,7 +49,11 @@ def _with_known_sizes(workload: Workload) -> str | None:
 
 
 def _with_momentum(workload: Workload) -> str | None:
-    return "its optimizers have no momentum" if workload.optimizer[0] == "Momentum" else None
+    return "its optimizers have no momentum" if workload.optimizer[0] == "Momentum" else _of_layers(workload)
+
+
+def _of_layers(workload: Workload) -> str | None:
+    return "its model is a file" if workload.shipped is not None else None
 
 
 _BOTH = ("cpu", "cuda")
@@ -82,8 +86,8 @@ SYSTEMS = {
     "torch CUDA graph": System(
         "torch", "fused, the step captured as one CUDA graph", ("torch",), "graph", ("cuda",), _with_known_sizes
     ),
-    "jax": System("jax", "one jit of the step, state donated, images channels-last", ("jax", "jaxlib")),
-    "paddle": System("paddle", "static graph", ("paddlepaddle|paddlepaddle-gpu",), spins=0.25),
+    "jax": System("jax", "one jit of the step, state donated, images channels-last", ("jax", "jaxlib"), refuses=_of_layers),
+    "paddle": System("paddle", "static graph", ("paddlepaddle|paddlepaddle-gpu",), refuses=_of_layers, spins=0.25),
     "onnxruntime-training": System(
         "onnxruntime-training",
         "its on-device training, version 1.19.2, discontinued",
