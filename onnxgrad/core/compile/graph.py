@@ -200,7 +200,7 @@ def compile(
             graph.take_constants()
     on_cpu = provider == "cpu" or (provider is None and (runs or ordered))
     _write_out_float64(graph, on_cpu)
-    if on_cpu or (provider or "").startswith("openvino"):
+    if on_cpu or str(provider).startswith("openvino"):
         import_module("onnxgrad.core.compile.bfloat16").write_out_bfloat16(graph)
     if provider is not None:
         graph.is_fast = fast
