@@ -210,6 +210,7 @@ class Trainer(TrainingSteps):
         self.step_number = self.epoch = self.batch = self._begun = 0
         self.history: list[Row] = []
         self.evaluations: list[Row] = []
+        self._classes: Mapping[str, Sequence[str]] = {}
         self.best: float | None = None
         self._means = Means()
         self._shapes: list[tuple[Any, ...]] | None = None
@@ -360,6 +361,7 @@ class Trainer(TrainingSteps):
         """
         source, held_out, said = open_both(data, validation, self._wanted, self._labelled, self.seed)
         self.remarks += said
+        self._classes = dict(source.classes) or self._classes
         for term in self.terms:
             if term.weighing.balanced and source is not data:
                 self.remarks.append(term.weighing.balance(class_counts(source, term.target)))
@@ -479,12 +481,13 @@ class Trainer(TrainingSteps):
             yield
 
     def opened(self, data: Data, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
-        """Data for ``evaluate``; ``classes`` are words by number, by target column, as training data had them.
+        """Data for ``evaluate``; ``classes`` are words by number, by target column; None for those of the data
+        that was trained on.
 
         Raises:
             DataError: if the data does not fit the model.
         """
-        return open_data(data, self._wanted, classes)
+        return open_data(data, self._wanted, classes or self._classes)
 
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
@@ -493,7 +496,7 @@ class Trainer(TrainingSteps):
             DataError: if the data does not fit the model.
         """
         with self._averaged():
-            opened = open_data(data, self._wanted).plain()
+            opened = self.opened(data).plain()
             self._name_unused(opened.unused)
             return evaluated(self, opened, batch_size)
 

@@ -56,6 +56,17 @@ class TestColumns:
         with pytest.raises(DataError, match=r"v.csv, row 1, column 'target': the class 'huge' is none of the training data"):
             trainer().open(tmp_path / "t.csv", tmp_path / "v.csv")
 
+    def test_words_of_data_to_judge_have_the_numbers_of_training(self, tmp_path):
+        write_csv(tmp_path / "t.csv", words=True)
+        rows = (tmp_path / "t.csv").read_text().splitlines()
+        (tmp_path / "v.csv").write_text("\n".join([rows[0], *(row for row in rows[1:] if row.endswith("middle"))]))
+        t = trainer()
+        t.fit(tmp_path / "t.csv", 1)
+        arrays = data(60)
+        kept = arrays["target"] == 1
+        by_number = {"x": arrays["x"][kept], "target": np.full(kept.sum(), 2)}
+        assert t.evaluate(tmp_path / "v.csv")["loss"] == pytest.approx(t.evaluate(by_number)["loss"], rel=1e-6)
+
     @pytest.mark.parametrize("separator", [";", "\t"])
     def test_other_separators(self, tmp_path, separator):
         arrays = write_csv(tmp_path / "t.csv", separator=separator)
