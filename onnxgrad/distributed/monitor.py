@@ -169,7 +169,7 @@ class _Monitor:
             one.since = now
         one.entered = entered
         if kind == FAILED:
-            one.gone = f"has raised {said}"
+            one.gone = f"has raised {said.rstrip('.')}"
         one.left = one.left or kind == LEFT
 
     def say(self, what: bytes) -> None:

@@ -49,6 +49,8 @@ class Loop:
             self.trainer.watch_gradients()  # on all ranks, whose programs are alike
         try:
             self.callbacks.tell("on_begin", self.trainer, told)
+            if self.trainer.ranks.any(self.trainer._norms is not None):
+                self.trainer.watch_gradients()  # the callbacks of rank 0 ask for it, and all ranks run one program
             self._epochs()
         finally:
             self.callbacks.tell("on_end", self.trainer)

@@ -321,7 +321,10 @@ class Trainer(TrainingSteps):
         return {"loss": float(loss), **self.ranks.means(self._measure(outputs, feed), self._interrupt)}
 
     def watch_gradients(self) -> None:
-        """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step."""
+        """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step.
+
+        Of several ranks, these are norms of the gradients of this one's part.
+        """
         if self._norms is None:
             self._norms = append_norms(self.program, self._gradients, self._scaling.scale)
 

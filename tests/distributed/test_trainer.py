@@ -292,3 +292,19 @@ def _run(folder, callbacks, options):
     t = trainer(distributed=True, **options)
     history = t.fit(data(), 2, data(10), batch_size=8, out=folder, callbacks=callbacks, verbose=False)
     return history, weights(t)
+
+
+def test_what_a_callback_of_the_first_rank_watches_is_computed_on_all():
+    class Norms:
+        def on_begin(self, trainer, told):
+            trainer.watch_gradients()
+
+    def work(transport):
+        t = trainer(distributed=True)
+        t.fit(data(), 1, batch_size=8, callbacks=[Norms()])
+        assert np.isfinite(t.gradient_norms).all() and len(t.gradient_norms) == len(t.trained)
+        return [], weights(t)
+
+    expected = fitted(1)()
+    for _, state in on_ranks(2, work):
+        assert_close(state, expected[1])
