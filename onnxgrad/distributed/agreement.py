@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -57,4 +56,3 @@ def share_state(transport: Transport, state: Iterable[Variable], scope: Scope) -
         transport.broadcast_(flat)
         if transport.rank and before.tobytes() != value.tobytes():
             v.set_value(value, scope)
-

@@ -27,7 +27,9 @@ def is_started_by_mpi() -> bool:
     return any(name in os.environ for name in _STARTED)
 
 
-def init(transport: Transport | str | None = None, *, timeout: float = 600.0, lost_after: float = 60.0, watched: bool = True) -> Transport:
+def init(
+    transport: Transport | str | None = None, *, timeout: float = 600.0, lost_after: float = 60.0, watched: bool = True
+) -> Transport:
     """Join the ranks that were started together; called once by each, before anything else here. A second call changes nothing.
 
     Args:

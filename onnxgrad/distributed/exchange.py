@@ -223,7 +223,9 @@ class StateExchange:
 
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         if gradients:
-            raise ArgumentError(f"{gradients[0].name} is no sum over micro-batches. Exchange gradients in the step that computes them.")
+            raise ArgumentError(
+                f"{gradients[0].name} is no sum over micro-batches. Exchange gradients in the step that computes them."
+            )
         return {}
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
