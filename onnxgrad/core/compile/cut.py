@@ -115,7 +115,7 @@ def cut_step(program: Program, *, small: bool = False) -> Cut | None:
 def saves_much(program: Program, cut: Cut | None = None) -> bool:
     """Whether a second copy of the state takes much more than all gradients, which a step that is cut holds at once.
 
-    Without a cut whether it may be so. Gradients of 16 bits are not cut off: as outputs they are rounded, in one graph they may not be.
+    Without a cut whether it may be so. No where gradients have 16 bits: as outputs they are rounded, in one graph they may not be.
     """
     if cut is None:
         return sum(map(bytes_of, program.updates)) >= MUCH

@@ -98,21 +98,24 @@ class Prepared:
         self._small = [v for v in small if v.name not in self.slots]
         # Between the activations of convolutions they would stand in the way: 7 % of a ResNet's peak.
         gradients = [graph.of(v) for v in rest.cut.gradients] if rest is not None and _convolves(graph) else []
-        self._apart = [
-            (v.name, v.static_shape, v.dtype.numpy) for v in gradients if _size(v) >= _LARGE and v.name not in state_names
-        ]
+        seen = {*state_names, *self.fetch_names[: len(fetches) - len(gradients)]}
+        large = [v for v in gradients if _size(v) >= _LARGE and v.name not in seen]
+        self._apart = [(v.name, v.static_shape or (), v.dtype.numpy) for v in large]
         self.reused = {v.name for v in self._small} | self.slots.keys() if self.takes_turns else set(self.slots)
         self._outputs = [output.name for output in session.get_outputs()] if session is not None else []
         self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
+        self._rooms: weakref.WeakKeyDictionary[Scope, dict[str, Any]] = weakref.WeakKeyDictionary()
 
     def binding(self, scope: Scope) -> DoubleBinding:
         """That of a training step on a scope; a new one for anything else, so that threads may share it."""
         found = self._bindings.get(scope) if self.takes_turns else None
         if found is None:
             names, small = [v.name for v in self.state], self._small if self.takes_turns else ()
-            rooms = {name: self.place.room(shape, dtype) for name, shape, dtype in self._apart}
-            found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, self.slots or rooms)
+            if self._apart and scope not in self._rooms:
+                self._rooms[scope] = {name: self.place.room(shape, dtype) for name, shape, dtype in self._apart}
+            rooms = self.slots or self._rooms.get(scope)
+            found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, rooms)
             if self.takes_turns:
                 self._bindings[scope] = found
         return found

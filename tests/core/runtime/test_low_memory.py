@@ -412,20 +412,21 @@ class TestCut:
         ]
 
 
+AUTO = {
+    "AdamW": (OPTIMIZERS["AdamW, clipped"], True),
+    "Momentum": (OPTIMIZERS["a schedule"], True),
+    "SGD, whose gradients are as large": (OPTIMIZERS["SGD"], False),
+    "Lamb, computed whole": (OPTIMIZERS["Lamb"], False),
+    "16-bit weights, whose gradients are rounded": (OPTIMIZERS["AdamW, 16-bit weights"], False),
+}
+
+
 class TestAuto:
     """The default: in parts where that saves much, and the same numbers either way."""
 
-    CASES = {
-        "AdamW": (OPTIMIZERS["AdamW, clipped"], True),
-        "Momentum": (OPTIMIZERS["a schedule"], True),
-        "SGD, whose gradients are as large": (OPTIMIZERS["SGD"], False),
-        "Lamb, computed whole": (OPTIMIZERS["Lamb"], False),
-        "16-bit weights, whose gradients are rounded": (OPTIMIZERS["AdamW, 16-bit weights"], False),
-    }
-
-    @pytest.mark.parametrize("case", CASES)
+    @pytest.mark.parametrize("case", AUTO)
     def test_steps_are_cut_where_that_saves_much(self, case, monkeypatch):
-        (optimizer, options), is_cut = self.CASES[case]
+        (optimizer, options), is_cut = AUTO[case]
         monkeypatch.setattr(cut, "MUCH", 100)
         way = low() if is_cut else paddle.Executor(memory=None, threads=1)
         losses, state = expected(optimizer, executor=way, **options)
@@ -451,7 +452,8 @@ class TestAuto:
         assert plain - auto > 1.5 * 24 * 2**10, (plain, auto)
 
 
-def test_gradients_of_convolutions_have_memory_of_their_own_in_each_step():
+@pytest.mark.parametrize("fetches_gradient", [False, True])
+def test_gradients_of_convolutions_have_memory_of_their_own(fetches_gradient):
     steps = []
     for memory in (None, "low"):
         program = static.Program()
@@ -465,12 +467,16 @@ def test_gradients_of_convolutions_have_memory_of_their_own_in_each_step():
             p.set_value(np.random.default_rng(i).normal(size=p.shape).astype(np.float32))
         executor, draw = paddle.Executor(memory=memory, threads=1), np.random.default_rng(9)
         feeds = [{"x": draw.normal(size=(4, 8, 6, 6)).astype(np.float32)} for _ in range(3)]
-        steps.append([executor.run(program, feed, [loss, gradient]) for feed in feeds])
+        fetches = [loss, gradient] if fetches_gradient else [loss]
+        steps.append([executor.run(program, feed, fetches) for feed in feeds])
+        prepared = next(iter(executor._sessions._by_program[program].prepared.values()))
+        assert len(prepared._rooms) == (memory == "low" and not fetches_gradient)
     for plain, found in zip(*steps, strict=True):
-        np.testing.assert_allclose(found[0], plain[0], rtol=1e-6)
-        np.testing.assert_allclose(found[1], plain[1], rtol=1e-4, atol=1e-7)
-    # What was fetched stays as it was when later steps run.
-    assert np.abs(steps[1][0][1] - steps[1][1][1]).max() > 0
+        for value, expected in zip(found, plain, strict=True):
+            np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-7)
+    if fetches_gradient:
+        # What was fetched stays as it was when later steps run.
+        assert np.abs(steps[1][0][1] - steps[1][1][1]).max() > 0
 
 
 def test_other_words_are_refused():
