@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad import late
+from onnxgrad.reasons import absent
 from onnxgrad.version import __version__ as __version__
 
 
@@ -40,7 +41,7 @@ def __getattr__(name: str) -> Any:
     elif not name.startswith("_") and name in import_module("onnxgrad.tensor").__all__:
         found = getattr(import_module("onnxgrad.tensor"), name)
     else:
-        raise AttributeError(f"module 'onnxgrad' has no attribute {name!r}")
+        raise absent("onnxgrad", name)
     globals()[name] = found
     return found
 

@@ -4,13 +4,19 @@ from onnxgrad import (
     amp as amp,
     autograd as autograd,
     compat as compat,
+    device as device,
+    distributed as distributed,
     errors as errors,
     fft as fft,
     fluid as fluid,
     func as func,
     incubate as incubate,
+    io as io,
+    jit as jit,
     linalg as linalg,
+    metric as metric,
     nn as nn,
+    onnx as onnx,
     optimizer as optimizer,
     regularizer as regularizer,
     state as state,
@@ -59,8 +65,11 @@ from onnxgrad.core.runtime.executor import Executor as Executor
 from onnxgrad.core.runtime.places import (
     CPUPlace as CPUPlace,
     CUDAPlace as CUDAPlace,
+    get_device as get_device,
     is_compiled_with_cuda as is_compiled_with_cuda,
+    set_device as set_device,
 )
+from onnxgrad.distributed.parallel import DataParallel as DataParallel
 from onnxgrad.dtypes import (
     DType as DType,
     bfloat16 as bfloat16,
@@ -79,6 +88,7 @@ from onnxgrad.eager.creation import is_tensor as is_tensor, to_tensor as to_tens
 from onnxgrad.eager.tensor import Tensor as Tensor
 from onnxgrad.func import value_and_grad as value_and_grad
 from onnxgrad.nn.parameter import create_parameter as create_parameter
+from onnxgrad.saving import load as load, save as save
 from onnxgrad.state import (
     disable_static as disable_static,
     enable_static as enable_static,

@@ -19,6 +19,7 @@ from onnxgrad.core.autodiff import transforms
 from onnxgrad.core.interop.onnx_export import to_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import Place
@@ -66,6 +67,17 @@ class NumpyFunction:
         self.inputs = [v.name for v in setup.program.inputs if v not in extra]
         self._executor = Executor(setup.place)
         self._model: ModelProto | None = None
+
+    def __repr__(self) -> str:
+        given = [*self.inputs, *(f"direction of {name}" for name in self.directions)]
+        return f"NumpyFunction({', '.join(given)} -> {', '.join(v.name for v in self._fetches)})"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self) -> Summary:
+        """Layers of the model, and what the function takes and gives; print it."""
+        return summarize(self.program, repr(self), state=0)
 
     @property
     def model(self) -> ModelProto:

@@ -14,6 +14,7 @@ from onnxgrad.core.ir.bodies import write_body
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import dtype_of
 
 __all__ = [
     "absolute_error",
@@ -116,7 +117,7 @@ def kl_of_positive(op: Builder, log: Variable, target: Variable) -> Any:
 # Sequences -----------------------------------------------------------------------------------------------------------
 
 
-def ctc(op: Builder, scores: Variable, labels: Variable) -> Any:
+def ctc(op: Builder, scores: Variable, labels: Variable, lengths: Variable | None = None) -> Any:
     """-log of the summed probability of all alignments; class 0 is the blank, negative labels fill up the rows; inf if none fits
 
     Graves et al., "Connectionist Temporal Classification", 2006: forward variables in log space, by a Scan over the steps.
@@ -124,6 +125,7 @@ def ctc(op: Builder, scores: Variable, labels: Variable) -> Any:
     Args:
         scores: logarithms of probabilities [batch, steps, classes].
         labels: classes [batch, labels].
+        lengths: how many steps of each row count, int64 [batch]; None for all.
     """
     never = op.constant(-1e30, scores.dtype)
     path = _with_blanks(op, labels)
@@ -133,13 +135,19 @@ def ctc(op: Builder, scores: Variable, labels: Variable) -> Any:
     skip = op.Where(op.Or(op.Equal(path, np.array(0)), again), never, op.constant(0.0, scores.dtype))
     start = op.Where(op.Equal(op.CumSum(op.Add(op.Mul(path, np.array(0)), np.array(1)), np.array(1)), np.array(1)), 0.0, never)
 
-    def step(build: Builder, a: Variable, e: Variable) -> tuple[Variable]:
+    def step(build: Builder, a: Variable, e: Variable, *counts: Variable) -> tuple[Variable]:
         reached = _log_add(build, a, _moved(build, a, 1, never), build.Add(_moved(build, a, 2, never), skip))
-        return (build.Add(reached, e),)
+        new = build.Add(reached, e)
+        return (build.Where(counts[0], new, a) if counts else new,)
 
     at = TensorType(scores.dtype, (None, None))
-    body = write_body(op, "ctc", [("reached", at), ("emitted", at)], step)
-    final = op.Scan(start, op.Transpose(emitted, perm=[1, 0, 2]), body=body, num_scan_inputs=1)
+    slots, scanned = [("reached", at), ("emitted", at)], [op.Transpose(emitted, perm=[1, 0, 2])]
+    if lengths is not None:
+        numbers = op.Range(np.array(0), op.Squeeze(op.Shape(scores, start=1, end=2), [0]), np.array(1))
+        scanned.append(op.Less(op.Unsqueeze(numbers, [1, 2]), op.Unsqueeze(lengths, [1])))
+        slots.append(("counts", TensorType(dtype_of("bool"), (None, 1))))
+    body = write_body(op, "ctc", slots, step)
+    final = op.Scan(start, *scanned, body=body, num_scan_inputs=len(scanned))
     count = op.ReduceSum(op.Cast(op.GreaterOrEqual(labels, np.array(0)), to=7), [1], keepdims=1)
     last = op.Mul(count, np.array(2))
     on_blank = op.GatherElements(final, last, axis=1)

@@ -73,6 +73,7 @@ class _Defaults:
         self.initializers: dict[str, Any] = {}
         self.straight_through = True
         self.autocast: Any = None
+        self.place: Any = None
 
 
 class State:
@@ -204,8 +205,8 @@ def enable_static() -> None:
     current.static_mode = True
 
 
-def disable_static() -> None:
-    """Let functions without tensor arguments compute eagerly, which is how it starts."""
+def disable_static(place: Any = None) -> None:
+    """Let functions without tensor arguments compute eagerly, which is how it starts; on the CPU, whatever ``place`` says."""
     current.static_mode = False
 
 

@@ -122,13 +122,16 @@ def test_operations_of_a_transposed_convolution():
     assert layers.operations == 2 * 2 * 8 * 24 * 24 * 32 * 16 * 4
 
 
-def test_operations_of_every_workload_are_counted():
+def test_operations_of_every_workload_of_layers_are_counted():
     from benchmark_suite.operations import operations
     from benchmark_suite.workloads import WORKLOADS
 
     for make in WORKLOADS.values():
         workload = make()
         counted = operations(workload)
+        if workload.shipped is not None:
+            assert counted == []
+            continue
         assert len(counted) == len(workload.feeds)
         assert min(counted) > 0
 
@@ -168,3 +171,35 @@ def test_workloads_are_left_out_with_a_reason():
 def test_a_system_that_does_not_start_in_time_is_left_out():
     shown = run("--only", "W6", "--systems", "onnxgrad", "--patience", "0.01")
     assert "left out: it was not ready within 0.01 s" in shown
+
+
+def test_a_file_whose_package_is_not_installed_says_what_to_install(monkeypatch):
+
+    from benchmark_suite import shipped
+
+    monkeypatch.setattr(shipped.importlib.util, "find_spec", lambda name: None)
+    absent = shipped.Shipped("rapidocr", "*.onnx", "y")
+    assert absent.path() is None
+    assert absent.missing() == 'the package rapidocr is not installed: pip install "onnxgrad[shipped]"'
+
+
+def test_a_file_is_found_inside_a_package(tmp_path, monkeypatch):
+    from benchmark_suite.shipped import Shipped
+
+    (tmp_path / "some_package" / "models").mkdir(parents=True)
+    (tmp_path / "some_package" / "__init__.py").write_text("raise RuntimeError('it is not imported')")
+    (tmp_path / "some_package" / "models" / "a_v2.onnx").write_bytes(b"")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = Shipped("some_package", "a_*.onnx", "y")
+    assert found.path() == tmp_path / "some_package" / "models" / "a_v2.onnx" and found.missing() is None
+
+
+def test_files_are_refused_by_the_systems_that_build_layers():
+    from benchmark_suite.systems import SYSTEMS
+    from benchmark_suite.workloads import WORKLOADS
+
+    files = [name for name, make in WORKLOADS.items() if make().shipped is not None]
+    assert files == ["S1", "S2", "S3", "S4"]
+    for name in files:
+        able = {system.family for system in SYSTEMS.values() if system.refuses(WORKLOADS[name]()) is None}
+        assert able == {"onnxgrad", "torch"}

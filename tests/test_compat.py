@@ -4,7 +4,7 @@ import pytest
 
 from onnxgrad import compat
 from onnxgrad.compat.names import NAMES
-from onnxgrad.compat.notes import _MAPS, _REASONS, maps_to
+from onnxgrad.reasons import _MAPS, _REASONS, maps_to
 from onnxgrad.refusals import Refused
 
 ENTRIES = {entry.name: entry for entry in compat.entries()}

@@ -50,7 +50,9 @@ SETUP = {
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_run(name):
+def test_examples_run(name, tmp_path, monkeypatch):
+    (tmp_path / "models").symlink_to(ROOT / "models")
+    monkeypatch.chdir(tmp_path)
     declared = set(TABLE)
     module = importlib.import_module(name)
     for found in doctest.DocTestFinder(exclude_empty=True).find(module, extraglobs=SETUP):

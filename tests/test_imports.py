@@ -13,7 +13,8 @@ PACKAGE = ROOT / "onnxgrad"
 # Packages and modules, each allowed to use what stands before it. Those of one line may not use each other.
 FLOORS = """
     errors  late  version
-    dtypes  refusals  state  files
+    dtypes  reasons  refusals  state  files
+    tensor_file
     core.ir
     core.passes
     core.compile
@@ -28,13 +29,16 @@ FLOORS = """
     tensor
     linalg  fft
     optimizer
-    regularizer  nn  utils
-    static
-    amp  fluid  incubate
     distributed
+    regularizer  nn  utils
+    saving
+    static
+    amp  fluid  incubate  io  jit  metric  device
+    onnx
     func  pages
     training
-    testing  compat
+    federated
+    testing  compat  attribution
     cli
     __init__
     __main__

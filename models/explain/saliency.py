@@ -1,6 +1,7 @@
-"""Saliency: which pixels the score of the predicted class depends on.
+"""Saliency and integrated gradients: which pixels the score of the predicted class depends on.
 
-Simonyan, Vedaldi and Zisserman, "Deep Inside Convolutional Networks", 2014.
+Simonyan, Vedaldi and Zisserman, "Deep Inside Convolutional Networks", 2014; Sundararajan, Taly and Yan, "Axiomatic Attribution for
+Deep Networks", 2017.
 Usage: python models/explain/saliency.py [saliency.png]
 """
 
@@ -10,13 +11,13 @@ from pathlib import Path
 import numpy as np
 from trained import draw, trained_classifier
 
-import onnxgrad
+from onnxgrad.attribution import integrated_gradients, saliency
 
 model, images, _ = trained_classifier()
-shown = images[:8]
-score = onnxgrad.func.vjp(model, outputs=["logits"], wrt=["image"])
-logits = score({"image": shown}, {"logits": np.zeros((8, 10), np.float32)})[0]["logits"]
-predicted = logits.argmax(axis=1)
-_, slopes = score({"image": shown}, {"logits": np.eye(10, dtype=np.float32)[predicted]})
+shown = {"image": images[:8]}
+slopes = saliency(model, shown, "image")
+added = integrated_gradients(model, shown, "image")
+print(f"integrated gradients add up to the change of the score but for {added.gap:.2%}")
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "saliency.png")
-draw(out, [(shown[:, 0], "gray"), (np.abs(slopes["image"][:, 0]), "magma")], [f"is a {digit}" for digit in predicted])
+rows = [(images[:8, 0], "gray"), (slopes.values[:, 0], "magma"), (np.abs(added.values[:, 0]), "magma")]
+draw(out, rows, [f"is a {digit}" for digit in slopes.labels])

@@ -18,7 +18,7 @@ import argparse
 from typing import Any
 
 from onnxgrad.cli.check_numerically import compare
-from onnxgrad.cli.common import add_model, add_sizes, feeds_for, load, print_json, sizes_of
+from onnxgrad.cli.common import add_model, add_sizes, assumed_sizes, feeds_for, load, print_json, sizes_of
 from onnxgrad.cli.progress import Working
 from onnxgrad.core.autodiff.explain import explain
 from onnxgrad.core.ir.program import Program
@@ -51,13 +51,15 @@ def run(options: argparse.Namespace) -> int:
         print_json({"differentiable": explanation.is_differentiable, "operators": explanation.to_rows(), "numeric": rows})
         return 1 if wrong else 0
     print(explanation)
+    if rows and options.feeds is None and (assumed := assumed_sizes(program, sizes_of(options.dim))):
+        print(f"dynamic dimensions were taken as {', '.join(f'{n}={k}' for n, k in assumed.items())} (--dim NAME=SIZE, or --feeds)")
     for row in rows:
-        verdict = {True: "", False: "   WRONG", None: f"   not resolvable by differences: {row['why']}"}[row["right"]]
+        verdict = {True: "right", False: "WRONG", None: f"cannot be resolved by differences: {row['why']}"}[row["right"]]
         found = f"finite differences {row['differences']:.6g} +- {row['error']:.1g}"
-        print(f"  {row['name']}: gradient {row['gradient']:.6g}, {found}{verdict}")
+        print(f"  {row['name']}: gradient {row['gradient']:.6g}, {found}: {verdict}")
     if rows:
         counts = [sum(row["right"] is verdict for row in rows) for verdict in (True, False, None)]
-        print("numerical check: {} of {} agree, {} wrong, {} not resolvable".format(counts[0], len(rows), *counts[1:]))
+        print("numerical check: {} of {} right, {} wrong, {} cannot be resolved".format(counts[0], len(rows), *counts[1:]))
     return 1 if wrong else 0
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "add_lowering",
     "add_model",
     "add_sizes",
+    "assumed_sizes",
     "bytes_given",
     "feeds_for",
     "human",
@@ -92,6 +93,16 @@ def _dim_name(v: Variable, axis: int) -> str:
     """The name of an unknown dimension of an input; ``x.1`` where the file gives it none"""
     found = (v.dims or ())[axis]
     return found if isinstance(found, str) and not is_nameless(found) else f"{v.name}.{axis}"
+
+
+def assumed_sizes(program: Program, sizes: dict[str, int]) -> dict[str, int]:
+    """Sizes that ``feeds_for`` takes for dynamic dimensions that were not given, by name."""
+    found: dict[str, int] = {}
+    for v in program.inputs:
+        for axis, size in enumerate(_shape(v, sizes)):
+            if not isinstance((v.dims or ())[axis], int) and _dim_name(v, axis) not in sizes:
+                found.setdefault(_dim_name(v, axis), size)
+    return found
 
 
 def feeds_for(program: Program, path: str | None, sizes: dict[str, int], seed: int) -> dict[str, Array]:

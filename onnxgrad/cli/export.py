@@ -23,13 +23,12 @@ import json
 from pathlib import Path
 
 from onnxgrad.cli.common import add_lowering, print_json
-from onnxgrad.cli.settings import make_trainer, read_settings
+from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.core.interop.required_operators import required_operators
 from onnxgrad.core.interop.split_step import files_of
-from onnxgrad.errors import ArgumentError, TrainingError
+from onnxgrad.errors import ArgumentError
 from onnxgrad.files import write_whole
 from onnxgrad.training.adapters import ADAPTER
-from onnxgrad.training.folder import BEST, LAST
 from onnxgrad.training.trainer import Trainer
 
 
@@ -76,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     if options.requantise and not options.merged:
         raise ArgumentError("--requantise is for --merged FILE.onnx. Name the file.")
     trainer = make_trainer(read_settings(options.folder), options.folder)
-    path = _checkpoint(Path(options.folder), options.checkpoint)
+    path = checkpoint_of(Path(options.folder), options.checkpoint)
     trainer.load(path)
     written, said = [], []
     if options.inference:
@@ -103,15 +102,6 @@ def run(options: argparse.Namespace) -> int:
             print(f"note: {line}")
         print(f"{path} (step {trainer.step_number}): wrote {', '.join(written)}")
     return 0
-
-
-def _checkpoint(folder: Path, name: str) -> Path:
-    path = {"best": folder / BEST, "last": folder / LAST}.get(name, Path(name))
-    if name == "best" and not path.is_file():
-        path = folder / LAST
-    if not path.is_file():
-        raise TrainingError(f"there is no checkpoint {str(path)!r}. Has the run written one yet?")
-    return path
 
 
 def _write_step(trainer: Trainer, path: Path, lowering: str | None, operators: str | None) -> list[str]:

@@ -19,6 +19,8 @@ from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.training.batch_norm import has_statistics
+from onnxgrad.training.fitting import fitting_losses
 from onnxgrad.training.ties import find_ties
 
 _MODES = ("BatchNormalization", "Dropout", "InstanceNormalization")
@@ -51,7 +53,7 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
         "producer": " ".join(filter(None, program.producer)),
         "opset": {domain or "ai.onnx": version for domain, version in program.opset_imports},
         "inputs": [{"name": v.name, "type": shape_text(v)} for v in program.inputs],
-        "outputs": [{"name": v.name, "type": shape_text(v)} for v in program.outputs],
+        "outputs": [{"name": v.name, "type": shape_text(v), "losses": fitting_losses(v, program)} for v in program.outputs],
         "operators": len(operators),
         "parameters": {
             "count": len(weights),
@@ -65,6 +67,7 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
         "ties": find_ties(program).warnings(),
         "hints": _hints(operators),
         "training_mode_operators": {kind: sum(op.type == kind for op in operators) for kind in _MODES},
+        "keeps_statistics": has_statistics(program),
         "memory": _memory(program, sizes),
     }
 
@@ -114,7 +117,8 @@ def _print(found: dict[str, Any], everything: bool) -> None:
     print(f"opset {opsets}; {found['operators']} operators; written by {found['producer'] or 'an unknown producer'}")
     for kind in ("inputs", "outputs"):
         for v in found[kind]:
-            print(f"{kind[:-1]:<7} {v['name']}: {v['type']}")
+            losses = f"; losses that fit: {', '.join(v['losses'])}" if v.get("losses") else ""
+            print(f"{kind[:-1]:<7} {v['name']}: {v['type']}{losses}")
     parameters = found["parameters"]
     print(
         f"weights {parameters['count']} ({parameters['trainable']} trainable), "
@@ -134,6 +138,12 @@ def _print(found: dict[str, Any], everything: bool) -> None:
     for text in [*found["ties"], *found["hints"]]:
         print(f"note: {text}")
     modes = ", ".join(f"{count} {kind}" for kind, count in found["training_mode_operators"].items() if count)
+    frozen = [w["name"] for w in parameters["weights"] if not w["trainable"]]
+    if frozen:
+        named = ", ".join(frozen[:3]) + (f" and {len(frozen) - 3} more" if len(frozen) > 3 else "")
+        print(f"training freezes {len(frozen)} of {parameters['count']} weights: {named}")
+    if found["keeps_statistics"]:
+        print("training keeps the statistics of BatchNormalization that the file holds, unless --batch-norm train is given")
     print(f"operators that training changes: {modes or 'none'}")
     memory = found["memory"]
     total = memory["weights_gradients_and_adam"] + memory["results_and_their_gradients"]

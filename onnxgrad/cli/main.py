@@ -14,14 +14,15 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
-from onnxgrad.cli import check, export, grad, info, train, view
+from onnxgrad.cli import check, doctor, evaluate, explain_image, explain_text, export, grad, info, predict, train, view
+from onnxgrad.distributed.environment import fail
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, OnnxGradError, UnknownName
 from onnxgrad.version import __version__
 
 __all__ = ["main"]
 
 _CONTROL = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) not in "\t\n\r"}
-_COMMANDS = (info, check, view, grad, train, export)
+_COMMANDS = (info, check, view, explain_image, explain_text, grad, train, evaluate, predict, export, doctor)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -94,5 +95,7 @@ def _run(options: Any) -> int:
 
 
 def _say(error: object, code: int) -> int:
+    if fail(str(error)):
+        return code
     print("error:", " ".join(str(error).split()), file=sys.stderr)
     return code

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from onnxgrad.cli.common import sizes_of
+from onnxgrad.cli.data import data_named, opened_inputs
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import BATCH
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.runtime.openvino import place_named
-from onnxgrad.errors import ArgumentError, ModelError
+from onnxgrad.distributed.strategy import Strategy
+from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.files import read_whole
 from onnxgrad.training.batch_norm import MODES, has_statistics, insert_batch_norm
-from onnxgrad.training.data import Columns, open_data
-from onnxgrad.training.folder import RunFolder, write_atomically
+from onnxgrad.training.data import Rows
+from onnxgrad.training.distillation import Distillation
+from onnxgrad.training.folder import BEST, LAST, RunFolder, write_atomically
 from onnxgrad.training.lora import add_lora
 from onnxgrad.training.losses import Term
 from onnxgrad.training.surgery import insert_dropout, replace_head
-from onnxgrad.training.text import Text
 from onnxgrad.training.ties import tie, untie
 from onnxgrad.training.trainer import Trainer
 
-__all__ = ["LARGE", "MANY", "data_of", "make_trainer", "read_settings", "write_settings"]
+__all__ = ["LARGE", "MANY", "checkpoint_of", "data_of", "loss_terms", "make_trainer", "read_settings", "write_settings"]
 
 SETTINGS, MODEL = "settings.json", "model.onnx"
 MANY, LARGE = 10_000, 16
@@ -81,6 +86,20 @@ def _model_path(settings: dict[str, Any], folder: str | None) -> Path:
     return found
 
 
+def checkpoint_of(folder: Path, name: str) -> Path:
+    """The best or last checkpoint of a run, or one that a path names.
+
+    Raises:
+        TrainingError: if there is none.
+    """
+    path = {"best": folder / BEST, "last": folder / LAST}.get(name, Path(name))
+    if name == "best" and not path.is_file():
+        path = folder / LAST
+    if not path.is_file():
+        raise TrainingError(f"there is no checkpoint {str(path)!r}. Has the run written one yet?")
+    return path
+
+
 def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     """The trainer that the settings describe."""
     program: Program = from_onnx(_model_path(settings, folder), expand=settings["expand"])
@@ -94,21 +113,22 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     mode, after = _batch_norm(settings, program, folder)
     if mode == "insert":
         # The checkpoint of a run that is resumed or exported holds the statistics.
-        sample = None if folder is not None else _sample(settings["data"], program)
+        sample = None if folder is not None else _sample(settings, program)
         insert_batch_norm(program, after or None, sample)
     if settings["dropout"]:
         insert_dropout(program, settings["dropout_after"], settings["dropout"])
     if settings["lora"] is not None:
         adapters = add_lora(program, settings["lora_layers"], rank=settings["lora"], seed=settings["seed"])
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
-    place = place_named(settings.get("device") or "cpu", settings.get("precision") or "f32")
+    precision = settings.get("precision") or "f32"
+    place = place_named(settings.get("device") or "cpu", "f32" if precision == "fast" else precision)
     if settings.get("amp"):
         if place.device == "cpu":
             raise ArgumentError("--amp bf16: onnxruntime's CPU provider does not compute in bfloat16. Give --device cuda:0 too.")
         to_mixed_precision(program, "bfloat16")
     return Trainer(
         program,
-        loss=_loss(settings),
+        loss=loss_terms(settings),
         target=settings["target"],
         optimizer=settings["optimizer"],
         learning_rate=settings["lr"],
@@ -119,28 +139,30 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         freeze=settings["freeze"],
         metrics=settings["metric"],
         clip_norm=settings["clip_norm"],
+        clip_value=settings.get("clip_value"),
+        groups=_groups(settings),
         accumulate=settings["accumulate"],
         loss_scale=settings.get("loss_scale"),
         ema=settings["ema"],
+        teacher=_teacher(settings),
         batch_norm="train" if mode == "insert" else mode,
         quantized=settings.get("quantized", "frozen"),  # what runs of older versions did
+        frozen=settings.get("frozen"),
         seed=settings["seed"],
         checkpoints="auto" if settings.get("recompute") else None,
         memory_budget=settings.get("memory_budget"),
         sizes=_sizes(program, settings) if settings.get("recompute") or settings.get("memory_budget") else None,
         memory=settings.get("memory"),
+        precision="fast" if precision == "fast" else "full",
         threads=settings["threads"],
         place=place,
+        distributed=Strategy(compress=settings.get("compress"), batch_norm=settings.get("rank_batch_norm")),
     )
 
 
 def data_of(settings: dict[str, Any], name: str) -> Any:
-    """The data or validation data of a run: a path, or text that is read with a tokenizer."""
-    path, tokenizer = settings[name], settings.get("tokenizer")
-    if path is None or tokenizer is None:
-        return path
-    label = (_loss(settings)[0]).target
-    return Text(path, tokenizer, max_length=settings["max_length"], pack=settings["pack"], label=label)
+    """The data or validation data of a run."""
+    return data_named(settings, name, (loss_terms(settings)[0]).target)
 
 
 def _batch_norm(settings: dict[str, Any], program: Program, folder: str | None) -> tuple[str, list[str]]:
@@ -162,8 +184,8 @@ def _default_mode(settings: dict[str, Any], program: Program) -> str:
         return "train"
     if settings.get("tokenizer") is not None:
         return "frozen"
-    columns = open_data(settings["data"], [v.name for v in program.inputs])
-    many = isinstance(columns, Columns) and len(columns) >= MANY and settings["batch_size"] >= LARGE
+    columns = opened_inputs(settings, program, [term.target for term in loss_terms(settings)])
+    many = isinstance(columns, Rows) and len(columns) >= MANY and settings["batch_size"] >= LARGE
     return "train" if many else "frozen"
 
 
@@ -173,26 +195,46 @@ def _sizes(program: Program, settings: dict[str, Any]) -> dict[str, int]:
     return {**dict.fromkeys([BATCH, *sorted(first)], settings["batch_size"]), **sizes_of(settings["dim"])}
 
 
-def _sample(path: str, program: Program) -> Any:
+def _sample(settings: dict[str, Any], program: Program) -> Any:
     """The first examples of the data, for statistics"""
-    columns = open_data(path, [v.name for v in program.inputs])
-    assert isinstance(columns, Columns)
-    return {name: array[:_EXAMPLES] for name, array in columns.arrays.items()}
+    rows = opened_inputs(settings, program, [term.target for term in loss_terms(settings)])
+    if isinstance(rows, Rows):
+        return rows.take(np.arange(min(len(rows), _EXAMPLES)))
+    return list(itertools.islice(rows.batches(settings["batch_size"], shuffle=False), _EXAMPLES // settings["batch_size"] + 1))
 
 
-def _loss(settings: dict[str, Any]) -> list[Term]:
+def _teacher(settings: dict[str, Any]) -> Distillation | None:
+    if settings.get("teacher") is None:
+        return None
+    return Distillation(settings["teacher"], settings["temperature"], settings["distill"])
+
+
+def _groups(settings: dict[str, Any]) -> dict[str, dict[str, float]]:
+    given = settings.get("rate") or []
+    return {pattern: {"learning_rate": _number(text, "--rate takes PATTERN FACTOR")} for pattern, text in given}
+
+
+def loss_terms(settings: dict[str, Any]) -> list[Term]:
     given = settings["term"] or [(settings["loss"], settings["of"], settings["target"], "1")]
     layout = settings.get("layout")
     if layout is not None and not any(loss in _LAID_OUT for loss, *_ in given):
         raise ArgumentError("--layout is for the losses ctc and cross_entropy. Leave it out.")
+    weights = settings.get("class_weights")
+    if weights is not None and weights != ["balanced"]:
+        weights = [_number(text, "--class-weights takes balanced, or a number for each class") for text in weights]
+    more: dict[str, Any] = {
+        "label_smoothing": settings.get("label_smoothing") or 0.0,
+        "class_weights": "balanced" if weights == ["balanced"] else weights,
+        "sample_weight": settings.get("sample_weight"),
+    }
     return [
-        Term(loss, output, target, _number(weight), layout=layout if loss in _LAID_OUT else None)
+        Term(loss, output, target, _number(weight), layout=layout if loss in _LAID_OUT else None, **more)
         for loss, output, target, weight in given
     ]
 
 
-def _number(text: str) -> float:
+def _number(text: str, what: str = "--term ends with a weight (LOSS OUTPUT TARGET WEIGHT)") -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise ArgumentError(f"--term ends with a weight, not {text!r}. Write LOSS OUTPUT TARGET WEIGHT.") from error
+        raise ArgumentError(f"{what}, not {text!r}.") from error

@@ -1,43 +1,60 @@
-"""Train a model on arrays or text, and write checkpoints and history to a folder.
+"""Train a model on arrays, tables, images or text, and write checkpoints and history to a folder.
 
-The arrays of an .npz file are named after the inputs of the model, and the target. Ctrl-C writes a checkpoint and ends the run.
+Arrays and columns are named after the inputs of the model, and the target. Ctrl-C writes a checkpoint and ends the run.
 
 examples:
   onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
   onnxgrad train m.onnx --data train.npz --val val.npz --target y --loss cross_entropy --optimizer adamw --lr 1e-3
       --schedule cosine --epochs 5 --batch-size 64 --metric accuracy --patience 3 --train 'head.*' --out run/
+  onnxgrad train m.onnx --data photos/ --val 0.1 --flip --loss cross_entropy --metric accuracy --out run/
+  onnxgrad train m.onnx --data measured.csv --val 0.2 --target price --loss mse --out run/
   onnxgrad train m.onnx --data train.npz --target y --loss mse --lora 8 --out run/
   onnxgrad train m.onnx --data train.npz --term cross_entropy class label 1 --term mse box corners 0.5 --out run/
   onnxgrad train qwen.onnx --lora 8 --on '*q_proj*,*v_proj*' --loss causal_lm --data chat.jsonl --tokenizer tokenizer.json
       --max-length 256 --batch-size 4 --out run/
+  onnxgrad train m.onnx --data photos/ --val 0.1 --loss cross_entropy --metric accuracy --teacher big.onnx --out run/
+  onnxgrad train m.onnx --data photos/ --val 0.1 --loss cross_entropy --metric accuracy --qat int8 --out run/
+  onnxgrad train m.onnx --data photos/ --loss cross_entropy --find-lr rates.png
   onnxgrad train --resume run/ --more-epochs 2
+  mpiexec -n 4 onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import warnings
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from onnxgrad.cli import quantized_run
 from onnxgrad.cli.common import add_sizes, bytes_given, human
+from onnxgrad.cli.data import add_data, resolved
 from onnxgrad.cli.progress import Working
 from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
+from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
+from onnxgrad.distributed.strategy import COMPRESSIONS
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.folder import LAST, RunFolder
+from onnxgrad.training.epoch_metrics import EPOCH_METRICS
+from onnxgrad.training.folder import LAST
 from onnxgrad.training.loggers import LOGGERS, loggers
 from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES
 from onnxgrad.training.metrics import METRICS
 from onnxgrad.training.optimizers import optimizer_names
 from onnxgrad.training.position import epochs_done
 from onnxgrad.training.quantization import MODES as QUANTIZED
+from onnxgrad.training.rate_finder import find_learning_rate
+from onnxgrad.training.report import Report
+from onnxgrad.training.run import check_course
 from onnxgrad.training.schedules import SHAPES
+from onnxgrad.training.text import Text
 from onnxgrad.training.trainer import Trainer
 
-_NOT_SETTINGS = ("command", "run", "resume", "json", "log", "more_epochs", "accept_changed_data")
+_NOT_SETTINGS = (*("command", "find_lr", "run", "resume", "json", "log", "more_epochs", "accept_changed_data", "rank_timeout"),)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,21 +72,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite onnxruntime's own operators as standard ones")
     parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
     parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda:NUMBER or openvino (default %(default)s)")
-    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="of products on the device openvino")
+    parser.add_argument(
+        "--precision",
+        choices=["f32", "fast", "bf16"],
+        default="f32",
+        help="fast: convolutions in forms that round more and take less time, on the CPU; bf16: products on the device openvino",
+    )
     parser.add_argument("--amp", choices=["bf16"], help="compute in bfloat16 where that is safe; weights stay in float32")
     _add_memory(parser.add_argument_group("memory"))
     _add_data(parser.add_argument_group("data"))
     _add_loss(parser.add_argument_group("loss and optimizer"))
     _add_choice(parser.add_argument_group("what trains"))
     _add_course(parser.add_argument_group("training loop"))
+    _add_ranks(parser.add_argument_group("several processes (mpiexec -n 4 onnxgrad train ...)"))
 
 
 def _add_data(group: Any) -> None:
-    group.add_argument("--data", metavar="FILE", help="training data: arrays (.npz), or text and chats (.jsonl, .txt)")
-    group.add_argument("--val", metavar="FILE", help="validation data, evaluated after each epoch")
-    group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of a language model, for text and chats")
-    group.add_argument("--max-length", type=int, default=512, help="words in a row of text at most (default %(default)s)")
-    group.add_argument("--pack", action="store_true", help="put several short texts into one row")
+    add_data(group)
     group.add_argument("--target", help="array with the targets (default target, for causal_lm labels)")
     group.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
     group.add_argument("--drop-last", action="store_true", help="drop the last batch if it is smaller")
@@ -78,28 +97,56 @@ def _add_data(group: Any) -> None:
 
 def _add_loss(group: Any) -> None:
     group.add_argument("--loss", choices=sorted(LOSSES), help="loss to minimize")
-    group.add_argument("--of", metavar="OUTPUT", help="model output that the loss reads (default: the first that is no cache)")
+    group.add_argument(
+        "--output",
+        "--of",
+        dest="of",
+        metavar="OUTPUT",
+        help="output or other tensor that the loss reads, also bent: 'logits.transpose(1,0,2)' with transpose, reshape, squeeze, "
+        "softmax, argmax and slices (default: the first output that is no cache)",
+    )
     group.add_argument(
         "--term",
         nargs=4,
         action="append",
         metavar=("LOSS", "OUTPUT", "TARGET", "WEIGHT"),
-        help="instead of --loss, --of and --target: one term of a weighted sum; may be repeated",
+        help="instead of --loss, --output and --target: one term of a weighted sum; may be repeated",
     )
     group.add_argument(
         "--layout",
         choices=LAYOUTS,
         help="axes of the output for ctc and cross_entropy: N batch, T steps, C classes",
     )
-    group.add_argument("--metric", nargs="+", choices=sorted(METRICS), default=[], help="metrics to report as well")
+    group.add_argument("--label-smoothing", type=float, default=0.0, metavar="SHARE", help="share of a label given to all classes")
+    group.add_argument("--class-weights", nargs="+", metavar="W", help="balanced, or a weight for each class")
+    group.add_argument("--sample-weight", metavar="COLUMN", help="column with a weight for each example")
+    group.add_argument(
+        "--metric",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help=f"metrics to report as well: {', '.join(sorted([*METRICS, *EPOCH_METRICS]))}",
+    )
     group.add_argument("--optimizer", choices=optimizer_names(), default="adamw", metavar="NAME", help=", ".join(optimizer_names()))
     group.add_argument("--lr", type=float, default=1e-3, help="learning rate (default %(default)s)")
+    group.add_argument(
+        "--find-lr", nargs="?", const="", metavar="PLOT.png", help="train nothing: try rising learning rates, and suggest one"
+    )
     group.add_argument("--schedule", choices=SHAPES, default="constant", help="learning rate schedule (default %(default)s)")
     group.add_argument(
         "--warmup", type=int, default=0, metavar="STEPS", help="warm-up steps, in which the learning rate rises linearly"
     )
     group.add_argument("--weight-decay", type=float, help="weight decay, for optimizers that have one")
     group.add_argument("--clip-norm", type=float, help="clip gradients to this global norm")
+    group.add_argument("--clip-value", type=float, help="clip each element of the gradients to this size")
+    group.add_argument(
+        "--rate",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("PATTERN", "FACTOR"),
+        help="factor of the learning rate of weights by pattern, such as 'head.*' 10; may be repeated, the first that fits counts",
+    )
     group.add_argument("--accumulate", type=int, default=1, metavar="N", help="accumulate gradients over N batches per update")
     group.add_argument(
         "--loss-scale",
@@ -107,6 +154,9 @@ def _add_loss(group: Any) -> None:
         metavar="START",
         help="scale the loss so that gradients in float16 do not vanish, 0 for not (default: 32768 for files in float16)",
     )
+    group.add_argument("--teacher", metavar="FILE.onnx", help="larger model whose answers are targets beside the labels")
+    group.add_argument("--temperature", type=float, default=2.0, metavar="T", help="of the teacher (default %(default)s)")
+    group.add_argument("--distill", type=float, default=0.5, metavar="WEIGHT", help="of the teacher's part (default %(default)s)")
     group.add_argument("--ema", type=float, metavar="DECAY", help="evaluate and export a moving average of the weights")
 
 
@@ -178,8 +228,31 @@ def _add_choice(group: Any) -> None:
         help="a file with integer weights (QDQ): train them and all scales (learned), not the scales (fixed), weights of products "
         "on integers too (integers), or float weights alone (frozen) (default: learned, frozen beside --lora)",
     )
+    group.add_argument(
+        "--frozen",
+        choices=("int8",),
+        help="forward products with weights that are not trained, in 8-bit integers: 0.3 of their time where the processor has "
+        "VNNI, each result 1 to 2 %% off",
+    )
+    group.add_argument(
+        "--qat",
+        choices=["int8"],
+        help="quantise the float model to a QDQ file with scales calibrated on --data, and train that; a table compares the three",
+    )
     group.add_argument("--dropout", type=float, metavar="RATIO", help="insert Dropout after the operators of --dropout-after")
     group.add_argument("--dropout-after", nargs="+", default=[], metavar="NAME", help="operators or tensors that Dropout follows")
+
+
+def _add_ranks(group: Any) -> None:
+    group.add_argument(
+        "--compress",
+        choices=[name for name in COMPRESSIONS if name],
+        help="send gradients in 16 bits, or the largest alone; what is left out is added to the next ones",
+    )
+    group.add_argument("--rank-batch-norm", choices=("local",), help="local: each rank normalises by its part of the batch")
+    group.add_argument(
+        "--rank-timeout", type=float, default=600, metavar="SECONDS", help="end all if a rank waits so long (default %(default)s)"
+    )
 
 
 def _add_course(group: Any) -> None:
@@ -188,6 +261,9 @@ def _add_course(group: Any) -> None:
     group.add_argument(
         "--patience", type=int, metavar="EPOCHS", help="early stopping: stop after so many epochs without a better loss"
     )
+    group.add_argument("--monitor", metavar="NAME", help="what says which epoch is better, such as val_f1 (default: the loss)")
+    group.add_argument("--max-steps", type=int, metavar="N", help="end after N steps in all")
+    group.add_argument("--evaluate-every", type=int, metavar="STEPS", help="evaluate every so many steps, besides each epoch")
     group.add_argument(
         "--checkpoint-every",
         type=int,
@@ -205,19 +281,31 @@ def _add_course(group: Any) -> None:
         default=[],
         help="log for these too: TensorBoard into the folder, MLflow by its settings",
     )
+    group.add_argument("--no-report", action="store_true", help="do not keep report.html in the folder")
     group.add_argument("--curves", action="store_true", help="plot loss and metrics into the folder")
 
 
 def run(options: argparse.Namespace) -> int:
+    if is_started_by_mpi():
+        init(timeout=options.rank_timeout)
+    is_first = rank() == 0
     folder, settings = _settings(options)
-    working = Working("reading the model and writing its gradient", options.json)
+    working = Working("reading the model and writing its gradient", options.json or not is_first)
     with working, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
+        if settings.get("qat") and not options.resume:
+            working.say("evaluating and quantising the model")
+            quantized_run.begin(settings, folder)
         trainer = make_trainer(settings, folder if options.resume else None)
+        names = ("batch_size", "epochs", "patience", "checkpoint_every", "keep", "max_steps", "evaluate_every")
+        check_course(trainer, settings["val"], settings.get("monitor"), **{name: settings.get(name) for name in names})
         working.say("reading the data")
-        data = [data_of(settings, name) for name in ("data", "val")]
-    if not options.json:
-        read = [remark for given in data for remark in getattr(given, "remarks", ())]
+        data = trainer.open(data_of(settings, "data"), data_of(settings, "val"))
+        if settings.get("qat") and not options.resume:
+            working.say("evaluating the quantised model")
+            quantized_run.measured(trainer, data[1], settings, folder)
+    if not options.json and is_first:
+        read = [remark for given in data if isinstance(given, Text) for remark in given.remarks]
         for remark in [*trainer.remarks, *dict.fromkeys(read), *(warning.message for warning in caught)]:
             print(f"note: {remark}")
         count = sum(p.get_value().size for p in trainer.trained)
@@ -227,21 +315,41 @@ def run(options: argparse.Namespace) -> int:
             peak, without = human(plan.peak), human(plan.peak_without)
             print(f"activations and gradients take about {peak}, {without} without recomputation; {share}")
         print(f"training {len(trainer.trained)} of {len(trainer.program.parameters)} weights, {count:,} elements")
+    if options.find_lr is not None:
+        return _find_rate(trainer, data[0], settings, options)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr)
-        history = _fit(trainer, data, settings, folder, options)
-    if trainer._interrupt.requested:
+        warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr) if is_first else None
+        report = None if settings.get("no_report") else Report(shlex.join(["onnxgrad", *sys.argv[1:]]))
+        history = _fit(trainer, data, settings, folder, options, report)
+    if settings.get("qat") and not trainer._interrupt.stops:
+        table = quantized_run.finish(trainer, data[1], settings, folder)
+        if report is not None:
+            report.add("Quantisation", *quantized_run.as_rows(folder))
+        print(json.dumps({"event": "quantization", "table": table}) if options.json else table)
+    if trainer._interrupt.stops and is_first:
         print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
-    if not options.json and history:
+    if not options.json and history and is_first:
         print(f"the run is in {folder}; write the model with: onnxgrad export {folder} --inference FILE.onnx")
+    return 0
+
+
+def _find_rate(trainer: Trainer, data: Any, settings: dict[str, Any], options: argparse.Namespace) -> int:
+    found = find_learning_rate(trainer, data, batch_size=settings["batch_size"])
+    if options.find_lr:
+        found.plot(options.find_lr)
+    if options.json:
+        print(json.dumps({"event": "rate", **found._asdict()}))
+    else:
+        drawn = f"; loss over rate is in {options.find_lr}" if options.find_lr else ""
+        print(f"the loss falls fastest at a learning rate of {found.suggestion:.2g} (--lr {found.suggestion:.2g}){drawn}")
     return 0
 
 
 def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Folder and settings: those of the command line, or those of the run to resume"""
     if options.resume is not None:
-        others = _given(options) - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log"}
+        others = _given(options) - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log", "rank_timeout"}
         if others:
             what = "the model" if "model" in others else f"--{min(others).replace('_', '-')}"
             raise ArgumentError(f"--resume FOLDER continues that run with its settings; leave out {what}.")
@@ -258,19 +366,20 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     if options.more_epochs is not None:
         raise ArgumentError("--more-epochs goes with --resume FOLDER. Say --epochs for a new run.")
     if options.term and (options.loss is not None or options.of is not None):
-        raise ArgumentError("--term replaces --loss, --of and --target. Give one or the other.")
+        raise ArgumentError("--term replaces --loss, --output and --target. Give one or the other.")
     for name in ("model", "data", "loss", "out"):
-        if getattr(options, name) is None and not (name == "loss" and options.term):
+        spared = (name == "loss" and options.term) or (name == "out" and options.find_lr is not None)
+        if getattr(options, name) is None and not spared:
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
-    if options.precision != "f32" and options.device != "openvino":
-        raise ArgumentError("--precision is for --device openvino. Leave it out.")
+    device = {"bf16": "openvino", "fast": "cpu"}.get(options.precision, options.device)
+    if options.device != device:
+        raise ArgumentError(f"--precision {options.precision} is for --device {device}. Leave it out.")
     if options.dropout and not options.dropout_after:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
     settings["lora_layers"] = [name for given in options.lora_layers for name in given.split(",") if name]
-    for name in ("model", "data", "val", "tokenizer"):
-        settings[name] = None if settings[name] is None else str(Path(settings[name]).resolve())
+    resolved(settings)
     return options.out, settings
 
 
@@ -282,7 +391,7 @@ def _given(options: argparse.Namespace) -> set[str]:
 
 
 def _fit(
-    trainer: Trainer, data: list[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace
+    trainer: Trainer, data: Sequence[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace, report: Report | None
 ) -> list[dict[str, Any]]:
     def show(_: Trainer, row: dict[str, Any]) -> None:
         if sys.stderr.isatty() and sys.stdout.isatty() and not options.json and find_spec("tqdm"):
@@ -293,8 +402,9 @@ def _fit(
             flush=True,
         )
 
-    with RunFolder(folder, settings["keep"]) as run:
-        if options.resume is None:
+    with trainer.ranks.folder(folder, settings["keep"]) as run:
+        if options.resume is None and run is not None and trainer.ranks.is_first:
+            settings["classes"] = {name: list(words) for name, words in data[0].classes.items()}
             write_settings(run, settings)
         return trainer.fit(
             data[0],
@@ -306,9 +416,16 @@ def _fit(
             out=run,
             resume=options.resume is not None,
             patience=settings["patience"],
+            monitor=settings.get("monitor"),
+            max_steps=settings.get("max_steps"),
+            evaluate_every=settings.get("evaluate_every"),
             checkpoint_every=settings["checkpoint_every"],
             curves=settings["curves"],
-            callbacks=[show, *loggers(options.log, folder)],
+            callbacks=[
+                show,
+                *loggers(options.log, folder),
+                *([] if report is None else [report]),
+            ],
             verbose="json" if options.json else True,
             accept_changed_data=options.accept_changed_data,
         )

@@ -40,9 +40,8 @@ def check_alike(transport: Transport, mine: bytes, what: str) -> None:
     most = max(kinds.values(), key=len)
     others = sorted(rank for ranks in kinds.values() if ranks is not most for rank in ranks)
     named = f"rank {others[0]}" if len(others) == 1 else f"ranks {', '.join(map(str, others))}"
-    raise TrainingError(
-        f"{named} of {transport.world_size} cannot train with rank {most[0]}: {what}. Start all ranks with the same model and options."
-    )
+    advice = "Start all ranks with the same model and options"
+    raise TrainingError(f"{named} of {transport.world_size} cannot train with rank {most[0]}: {what}. {advice}.")
 
 
 def share_state(transport: Transport, state: Iterable[Variable], scope: Scope) -> None:

@@ -38,7 +38,7 @@ class Buckets:
         slots: an OrtValue on the memory of each tensor's slot.
 
     Raises:
-        ArgumentError: if a shape is unknown, or a tensor holds neither floating-point numbers nor truth values.
+        ArgumentError: if a shape is unknown.
     """
 
     def __init__(self, tensors: Sequence[Variable], limit: int) -> None:
@@ -49,8 +49,6 @@ class Buckets:
             shape, dtype = v.static_shape, np.dtype(v.dtype.numpy)
             if shape is None:
                 raise ArgumentError(f"ranks cannot exchange {v.name}: its shape is unknown. Give the parameter known dimensions.")
-            if not v.is_float and dtype.kind != "b":
-                raise ArgumentError(f"ranks cannot exchange {v.name}, which holds {v.dtype.name}. Let no optimizer read it.")
             room = -(-prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT // dtype.itemsize
             at = filling.get(dtype)
             if at is None or (sizes[at][1] + room) * dtype.itemsize > limit:

@@ -15,9 +15,22 @@ from onnxgrad.distributed.transport import Alone, Transport
 from onnxgrad.distributed.watch import Watch, Watched
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["all_reduce", "barrier", "broadcast", "current", "init", "is_started_by_mpi", "rank", "using", "world_size"]
+__all__ = [
+    "all_reduce",
+    "barrier",
+    "broadcast",
+    "current",
+    "fail",
+    "init",
+    "is_started_by_mpi",
+    "rank",
+    "share_of_cores",
+    "using",
+    "world_size",
+]
 
 _STARTED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "MV2_COMM_WORLD_SIZE")
+_LOCAL = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE")
 _OF_THREAD: ContextVar[Transport | None] = ContextVar("onnxgrad_transport", default=None)
 _OF_PROCESS: list[Transport] = []
 
@@ -79,6 +92,21 @@ def using(transport: Transport) -> Iterator[None]:
         yield
     finally:
         _OF_THREAD.reset(token)
+
+
+def fail(reason: str) -> bool:
+    """End all ranks with a message that names this one; False where nobody watches, and nothing is done."""
+    transport = current()
+    if not isinstance(transport, Watched):
+        return False
+    transport.watch.fail(reason)
+    return True
+
+
+def share_of_cores() -> int:
+    """The cores of this machine for each of its ranks, at least 1; all of them where it is not known how many ranks there are."""
+    found = next((os.environ[name] for name in _LOCAL if os.environ.get(name, "").isdigit()), "1")
+    return max(1, (os.cpu_count() or 1) // max(1, int(found)))
 
 
 def rank() -> int:

@@ -28,9 +28,9 @@ from onnxgrad.distributed.buckets import Buckets
 from onnxgrad.distributed.compression import compression_of
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, FeedError
 
-__all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute"]
+__all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute", "gathered_part"]
 
 Array = np.ndarray[Any, Any]
 
@@ -48,6 +48,14 @@ class Part:
     first: int
     count: int
     counts: bool = True
+
+
+def gathered_part(transport: Transport, count: int) -> Part:
+    """The part of a rank that has so many examples, from what all ranks have."""
+    sizes = np.zeros(transport.world_size, np.int64)
+    sizes[transport.rank] = count
+    transport.all_reduce_(sizes)
+    return Part(int(sizes[: transport.rank].sum()), count)
 
 
 @dataclass
@@ -76,8 +84,9 @@ class GradientExchange:
         poisons: with ``sends=False``, whether gradients that are not finite on one rank shall not be finite on all.
 
     Attributes:
-        part: of the batch that is fed next; None where every rank's examples count by the loss's weight alone.
+        part: of the batch that is fed next; None to find it from what is fed.
         traffic: counts of what was exchanged.
+        own: names of state that each rank has values of its own of.
     """
 
     def __init__(
@@ -95,16 +104,25 @@ class GradientExchange:
         self.traffic = Traffic()
         self._loss, self._share, self._sends, self._poisons = loss, share, sends, poisons
         self.reads = [loss] if share.weight is None else list(dict.fromkeys([loss, share.weight]))
-        self._buckets: Buckets | None = None
+        self._given: list[int] | None = None
+        self._buckets, self._statistics = Buckets([], 1), Buckets([], 1)
         self._compression = compression_of(strategy)
         self._begun: WeakSet[Scope] = WeakSet()
+        self.own: set[str] = set()
 
-    @property
-    def feeds(self) -> Mapping[str, Any]:
-        """What Dropout is told of the part that is fed."""
-        if self.part is None:
+    def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What Dropout is told of the part that is fed; where nobody says, ranks tell each other how many examples they have."""
+        if PART not in program.global_block().vars or PART in feed:
             return {}
-        return {PART: np.array([self.part.first, self.part.count], np.int64)}
+        part = self.part
+        if part is None:
+            counted = next((v.name for v in program.inputs if v.dims and not isinstance(v.dims[0], int) and v.name in feed), None)
+            if counted is None:
+                raise FeedError(
+                    f"how many examples are fed is not known. Feed {PART!r}: those of the ranks before, and of this one."
+                )
+            part = gathered_part(self.transport, len(feed[counted]))
+        return {PART: np.array([part.first, part.count], np.int64)}
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Refuse ranks that differ, and give all the state of rank 0; at the first run on a scope.
@@ -116,28 +134,35 @@ class GradientExchange:
             return
         mine = fingerprint(program, gradients, self.strategy, self._sends)
         check_alike(self.transport, mine, "it has another program, or trains other parameters")
-        share_state(self.transport, [v for v in program.list_vars() if v.persistable], scope)
+        share_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
         self._begun.add(scope)
 
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         """Memory of the gradients, the same for all sessions of the program."""
-        if self._buckets is None or set(self._buckets.slots) != set(gradients):
-            self._buckets = Buckets(gradients, int(self.strategy.bucket_megabytes * 1e6))
-        return self._buckets.slots
+        if self._given != list(map(id, gradients)):
+            self._given = list(map(id, gradients))
+            # Counters, which an optimizer may read too, are the same on all ranks.
+            numbers = [v for v in gradients if v.is_float or v.dtype.name == "bool"]
+            limit = int(self.strategy.bucket_megabytes * 1e6)
+            self._buckets = Buckets([v for v in numbers if not _is_statistic(v)], limit)
+            self._statistics = Buckets([v for v in numbers if _is_statistic(v)], limit)
+        return {**self._buckets.slots, **self._statistics.slots}
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
         """Exchange what is in the slots, and average running statistics."""
-        loss, factor = self._weigh(fetched)
-        for number, bucket in enumerate(self._buckets.flat if self._buckets is not None else ()):
+        loss, share = self._weigh(fetched)
+        # Of a loss that is a sum, the gradients are added up as they are.
+        factor = share if self._share.reduction == "mean" or share is None else 1.0
+        for number, bucket in enumerate(self._buckets.flat):
             self._reduce_bucket(number, bucket, factor)
         if self._sends:
             self.traffic.steps += 1
-        self._average(statistics, factor)
+        self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], share)
         given = fetched[self._loss]
         return {self._loss: np.full(given.shape, loss, given.dtype)}
 
     def _weigh(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
-        """The loss of the whole batch, and what this part's gradients are multiplied by; None if they do not count."""
+        """The loss of the whole batch, and this part's share of the weight; None if it does not count."""
         weight = 1.0 if self._share.weight is None else _number(fetched[self._share.weight])
         counts = weight != 0 and (self.part is None or self.part.counts)
         weight = weight if counts else 0.0
@@ -148,17 +173,15 @@ class GradientExchange:
         if is_bad:
             for flat in self._flat():
                 flat[:1] = np.nan
-        if self._share.reduction == "sum":
-            return loss, 1.0 if counts else None
         if total == 0:
             # Nothing counts on any rank: whatever the loss makes of that, it is the same everywhere.
             alone = np.array([_number(fetched[self._loss])])
             self.transport.all_reduce_(alone)
             return float(alone[0]) / self.transport.world_size, 1.0 / self.transport.world_size
-        return loss / total, weight / total if counts else None
+        return loss if self._share.reduction == "sum" else loss / total, weight / total if counts else None
 
     def _flat(self) -> list[Array]:
-        return [flat for flat in self._buckets.flat if flat.dtype.kind != "b"] if self._buckets is not None else []
+        return [flat for flat in self._buckets.flat if flat.dtype.kind != "b"]
 
     def _reduce_bucket(self, number: int, bucket: Array, factor: float | None) -> None:
         if bucket.dtype.kind == "b":
@@ -177,24 +200,22 @@ class GradientExchange:
             self.transport.all_reduce_(bucket)
             self.traffic.bytes += bucket.nbytes
 
-    def _average(self, statistics: Sequence[Buffer], factor: float | None) -> None:
+    def _average(self, statistics: Sequence[Array], share: float | None) -> None:
         """The weighted mean of what running statistics become; they are small, and travel together."""
-        views = [view_of(buffer.value).reshape(-1) for buffer in statistics]
-        if not views:
+        if not statistics:
             return
-        count = np.array([0.0 if factor is None else factor if self._share.reduction == "mean" else 1.0])
-        together = np.concatenate([view.astype(np.float64) for view in views])
-        together = np.zeros_like(together) if factor is None else together * count
-        if self._share.reduction == "sum":
-            self.transport.all_reduce_(count)
-            self.transport.all_reduce_(together)
-            together /= count
-        else:
-            self.transport.all_reduce_(together)
+        together = np.concatenate([flat.astype(np.float64) for flat in statistics])
+        together = np.zeros_like(together) if share is None else together * share
+        self.transport.all_reduce_(together)
         at = 0
-        for view in views:
-            view[:] = together[at : at + view.size]
-            at += view.size
+        for flat in statistics:
+            flat[:] = together[at : at + flat.size]
+            at += flat.size
+
+
+def _is_statistic(v: Variable) -> bool:
+    """Whether an optimizer reads what running statistics become, to keep them where gradients overflow."""
+    return v.op is not None and v.op.role is Role.FORWARD and v.op.type == "BatchNormalization"
 
 
 class StateExchange:
@@ -210,7 +231,6 @@ class StateExchange:
 
     def __init__(self, transport: Transport, sums: Sequence[Variable], strategy: Strategy) -> None:
         self.transport, self.sums, self.strategy = transport, list(sums), strategy
-        self.feeds: Mapping[str, Any] = {}
         self.traffic = Traffic()
         self._compression = compression_of(strategy)
         self._begun: WeakSet[Scope] = WeakSet()
@@ -221,11 +241,12 @@ class StateExchange:
             check_alike(self.transport, fingerprint(program, self.sums, self.strategy), "it adds up other gradients")
             self._begun.add(scope)
 
+    def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {}
+
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         if gradients:
-            raise ArgumentError(
-                f"{gradients[0].name} is no sum over micro-batches. Exchange gradients in the step that computes them."
-            )
+            raise ArgumentError(f"{gradients[0].name} is no sum over micro-batches. Exchange gradients where they are computed.")
         return {}
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
@@ -312,6 +333,8 @@ def distribute(
             statistics and the strategy does not say what it is to do.
     """
     strategy = strategy or Strategy()
+    if strategy.batch_norm not in (None, "local"):
+        raise ArgumentError(f"batch_norm is 'local' or None, not {strategy.batch_norm!r}. ShardedStep synchronises statistics.")
     check_batch_norm(program, strategy.batch_norm)
     if isinstance(loss_weight, Variable):
         share = Share("mean", loss_weight)
@@ -321,6 +344,7 @@ def distribute(
         share = share_of(loss, Builder(program.global_block(), role=Role.BACKWARD, key="loss_weight"))
     else:
         raise ArgumentError(f"loss_weight is a variable, 'sum' or None, not {loss_weight!r}.")
-    program.exchange = GradientExchange(transport, loss, share, strategy, sends=sends, poisons=poisons)
+    exchange = GradientExchange(transport, loss, share, strategy, sends=sends, poisons=poisons)
+    program.exchange = exchange
     program.version += 1
-    return program.exchange
+    return exchange

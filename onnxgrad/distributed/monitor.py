@@ -17,6 +17,7 @@ import socket
 import struct
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 __all__ = ["BEAT", "BYE", "END", "FAILED", "HELLO", "LEFT", "MESSAGE", "Standing", "verdict"]
@@ -116,6 +117,8 @@ class _Monitor:
                 self.say(BYE)
                 return
         os.write(2, f"onnxgrad: {reason}. All ranks end.\n".encode())
+        # An mpiexec that is told to abort drops what it has not read.
+        time.sleep(BEAT)
         self.end()
 
     def judge(self) -> str | None:
@@ -171,11 +174,9 @@ class _Monitor:
 
     def say(self, what: bytes) -> None:
         for connection in self.rank_of:
-            try:
+            with suppress(OSError):
                 connection.settimeout(1)
                 connection.sendall(what)
-            except OSError:
-                pass
 
     def end(self) -> None:
         """Tell the ranks to end, and see to it that they do."""
@@ -187,10 +188,8 @@ class _Monitor:
                     self.read(key.fileobj)
         for one in self.ranks:
             if one.process is not None:
-                try:
+                with suppress(OSError):
                     os.kill(one.process, getattr(signal, "SIGKILL", signal.SIGTERM))
-                except OSError:
-                    pass
 
 
 def _main(address: str, count: str, timeout: str, lost_after: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from onnxgrad.errors import ArgumentError
 
@@ -22,8 +23,6 @@ class Strategy:
         top_k: the share of the elements that ``"top-k"`` sends.
         batch_norm: ``"local"`` if BatchNormalization by batch statistics, where there is one, normalises each rank's part by its
             own; running statistics are averaged.
-        sessions: into how many sessions the step is cut, so that the first gradients travel while the last are computed. Worth it
-            where each rank has a core more than it computes on.
 
     Raises:
         ArgumentError: if a value makes no sense.
@@ -33,7 +32,6 @@ class Strategy:
     compress: str | None = None
     top_k: float = 0.01
     batch_norm: str | None = None
-    sessions: int = 1
 
     def __post_init__(self) -> None:
         if self.compress not in COMPRESSIONS:
@@ -42,5 +40,11 @@ class Strategy:
             raise ArgumentError(f"top_k is a share of the elements, above 0 and at most 1, not {self.top_k}.")
         if self.bucket_megabytes <= 0:
             raise ArgumentError(f"bucket_megabytes is more than 0, not {self.bucket_megabytes}.")
-        if self.sessions < 1:
-            raise ArgumentError(f"sessions is at least 1, not {self.sessions}.")
+
+    def attach(self, loss: Any) -> None:
+        """Let ranks exchange the gradients of a loss: what ``append_backward(loss, distop_context=strategy)`` calls."""
+        from onnxgrad.distributed.environment import current
+        from onnxgrad.distributed.exchange import distribute
+
+        if current().world_size > 1:
+            distribute(loss.block.program, loss, current(), self)

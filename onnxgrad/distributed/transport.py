@@ -12,12 +12,18 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError, TrainingError
 
-__all__ = ["OPERATIONS", "Alone", "LocalTransport", "PointToPoint", "Transport", "checked", "run_local"]
+__all__ = ["OPERATIONS", "Alone", "LocalTransport", "PointToPoint", "ReduceOp", "Transport", "checked", "run_local"]
 
 T = TypeVar("T")
 
 OPERATIONS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 """What may be done with the buffers of all ranks, element by element."""
+
+
+class ReduceOp:
+    """Paddle's names of the operations."""
+
+    SUM, MAX, MIN = "sum", "max", "min"
 
 
 class Transport(Protocol):

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import state
+from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import Tensor as Array
 from onnxgrad.core.ir.types import Entries, TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
 from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.eager.entering import enter
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import HookHandle, Meta, Node, kind_of_array
 from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
@@ -293,6 +295,15 @@ class Tensor(Variable):
         """A copy that gradients flow through."""
         return record("Identity", (self,), _NOTHING)
 
+    def enter(self, program: Program) -> Variable:
+        """What stands for this tensor in a static program: a parameter with its value, one for all uses, if it is persistable, as
+        the parameters of layers are; else a constant.
+
+        Raises:
+            ArgumentTypeError: if it is not persistable, but trained.
+        """
+        return enter(self, program)
+
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def _array(self) -> np.ndarray[Any, Any]:
@@ -425,8 +436,8 @@ class Tensor(Variable):
         self.set_value(other)
         return self
 
-    def become(self, result: Tensor) -> Tensor:
-        """Turn into the result of an operator, in place.
+    def become(self, result: Tensor, reshapes: bool = False) -> Tensor:
+        """Turn into the result of an operator, in place; its shape may differ where the operator ``reshapes``.
 
         Raises:
             InPlaceOnLeaf: if this is a leaf that gradients are recorded for.
@@ -435,7 +446,7 @@ class Tensor(Variable):
             raise InPlaceOnLeaf(
                 "a leaf with stop_gradient=False cannot be changed in place. Use the function without the underscore, or no_grad()."
             )
-        if result.dims != self.dims:
+        if result.dims != self.dims and not reshapes:
             raise ArgumentError(f"in place, the result of shape {result.shape} must have the tensor's shape {self.shape}.")
         if result.dtype != self.dtype:
             result = result.astype(self.dtype)  # type: ignore[assignment]
@@ -453,34 +464,6 @@ class Tensor(Variable):
             self._node = result._node
             self._own()
         return self
-
-    def zero_(self) -> Tensor:
-        """Fill with zeros."""
-        return self.fill_(0)
-
-    def fill_(self, value: Any) -> Tensor:
-        """Fill with one number."""
-        return self.become(leaf(np.full(self.dims, value, self.dtype.numpy)))
-
-    def add_(self, y: Any) -> Tensor:
-        """Add ``y`` in place."""
-        return self.become(self + y)
-
-    def subtract_(self, y: Any) -> Tensor:
-        """Subtract ``y`` in place."""
-        return self.become(self - y)
-
-    def multiply_(self, y: Any) -> Tensor:
-        """Multiply by ``y`` in place."""
-        return self.become(self * y)
-
-    def divide_(self, y: Any) -> Tensor:
-        """Divide by ``y`` in place."""
-        return self.become(self / y)
-
-    def scale_(self, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Tensor:
-        """Scale and shift in place."""
-        return self.become((self * scale + bias) if bias_after_scale else ((self + bias) * scale))  # type: ignore[arg-type]
 
     def __setitem__(self, item: Any, value: Any) -> None:
         """Replace some elements. Gradients flow to the kept elements and to the new ones."""

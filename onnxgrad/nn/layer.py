@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from onnxgrad import state
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.eager.node import HookHandle
 from onnxgrad.eager.tensor import EagerParameter, Tensor
-from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.errors import ArgumentTypeError, ProviderError
 from onnxgrad.nn.parameter import eager_parameter
 from onnxgrad.tensor.initializer import Initializer, usual_initializer
 from onnxgrad.tensor.param_attr import ParamAttr
 
-__all__ = ["Layer", "LayerList", "Sequential"]
+__all__ = ["Layer"]
 
 
 class Layer:
@@ -38,6 +42,7 @@ class Layer:
         own = self.__dict__
         own["_parameters"], own["_sub_layers"], own["_buffers"] = {}, {}, {}
         own["_transient"] = set()
+        own["_pre_hooks"], own["_post_hooks"] = {}, {}
         own["training"] = True
         own["_dtype"] = dtype
         own["_full_name"] = state.generate_name(name_scope or type(self).__name__.lower())
@@ -47,7 +52,23 @@ class Layer:
         raise NotImplementedError(f"{type(self).__name__} has no forward().")
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        return self.forward(*inputs, **kwargs)
+        for hook in list(self._pre_hooks.values()):
+            changed = hook(self, inputs)
+            if changed is not None:
+                inputs = changed if isinstance(changed, tuple) else (changed,)
+        result = self.forward(*inputs, **kwargs)
+        for hook in list(self._post_hooks.values()):
+            changed = hook(self, inputs, result)
+            result = result if changed is None else changed
+        return result
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call ``hook(layer, inputs)`` before each ``forward``; what it returns, if anything, replaces the inputs."""
+        return _hooked(self._pre_hooks, hook)
+
+    def register_forward_post_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call ``hook(layer, inputs, result)`` after each ``forward``; what it returns, if anything, replaces the result."""
+        return _hooked(self._post_hooks, hook)
 
     def full_name(self) -> str:
         """The counted name of this layer, such as ``linear_0``."""
@@ -96,28 +117,70 @@ class Layer:
         name = chosen.name_in(self.full_name(), "b" if is_bias else "w")
         return eager_parameter(chosen, list(shape), dtype or self._dtype, default, name)
 
+    def create_tensor(self, name: str | None = None, persistable: bool | None = None, dtype: Any = None) -> Tensor:
+        """A tensor without elements, to be set later."""
+        found = Tensor(np.zeros(0, dtype_of(dtype or self._dtype).numpy))
+        found.persistable = bool(persistable)
+        if name is not None:
+            found.name = name
+        return found
+
+    create_variable = create_tensor
+
     def add_parameter(self, name: str, parameter: Any) -> Any:
-        """Hold a parameter under a name."""
-        setattr(self, name, parameter)
+        """Hold a parameter under a name.
+
+        Raises:
+            TypeError: if the name is no string, or it is no parameter.
+            KeyError: if the name is empty, has a dot, or is taken.
+        """
+        self._check_name(name, self._parameters)
+        if parameter is not None and not isinstance(parameter, EagerParameter):
+            raise ArgumentTypeError(f"add_parameter takes a parameter, not {type(parameter).__name__}.")
+        self._parameters[name] = parameter
         return parameter
 
-    def add_sublayer(self, name: str, sublayer: Layer) -> Layer:
+    def add_sublayer(self, name: str, sublayer: Layer | None) -> Layer | None:
         """Hold a layer under a name."""
-        self._sub_layers[name] = sublayer
+        self._sub_layers[name] = sublayer  # type: ignore[assignment]
         return sublayer
 
+    def _check_name(self, name: Any, members: dict[str, Any]) -> None:
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"a member's name is a string, not {type(name).__name__}.")
+        if not name or "." in name or (hasattr(self, name) and name not in members):
+            raise KeyError(f"{name!r} cannot name a member of {type(self).__name__}. Use another name.")
+
     def register_buffer(self, name: str, tensor: Any, persistable: bool = True) -> None:
-        """Hold a tensor that is state but no parameter; ``state_dict`` leaves it out unless it is persistable."""
+        """Hold a tensor that is state but no parameter; ``state_dict`` leaves it out unless it is persistable.
+
+        Raises:
+            TypeError: if the name is no string, or it is no tensor.
+            KeyError: if the name is empty, has a dot, or is taken.
+        """
+        self._check_name(name, self._buffers)
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise ArgumentTypeError(f"register_buffer takes a Tensor, not {type(tensor).__name__}.")
         self._buffers[name] = tensor
+        self._transient.discard(name)
+        if tensor is not None and persistable:
+            tensor.persistable = True
         if not persistable:
             self._transient.add(name)
 
     def named_sublayers(self, prefix: str = "", include_self: bool = False) -> Iterator[tuple[str, Layer]]:
         """All layers inside, with their paths."""
+        yield from self._walk(prefix, include_self, set())
+
+    def _walk(self, prefix: str, include_self: bool, seen: set[int]) -> Iterator[tuple[str, Layer]]:
+        if id(self) in seen:
+            return
+        seen.add(id(self))
         if include_self:
             yield prefix, self
         for name, layer in self._sub_layers.items():
-            yield from layer.named_sublayers(f"{prefix}.{name}" if prefix else name, include_self=True)
+            if layer is not None:
+                yield from layer._walk(f"{prefix}.{name}" if prefix else name, True, seen)
 
     def sublayers(self, include_self: bool = False) -> list[Layer]:
         """All layers inside."""
@@ -125,18 +188,23 @@ class Layer:
 
     def named_children(self) -> Iterator[tuple[str, Layer]]:
         """The layers directly inside, with their names."""
-        yield from self._sub_layers.items()
+        seen: set[int] = set()
+        for name, layer in self._sub_layers.items():
+            if layer is not None and id(layer) not in seen:
+                seen.add(id(layer))
+                yield name, layer
 
     def children(self) -> Iterator[Layer]:
         """The layers directly inside."""
-        yield from self._sub_layers.values()
+        for _, layer in self.named_children():
+            yield layer
 
     def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Any]]:
         """Each parameter once, with its path."""
         seen: set[Tensor] = set()
         for path, layer in self.named_sublayers(prefix, include_self=True) if include_sublayers else [(prefix, self)]:
             for name, parameter in layer._parameters.items():
-                if parameter not in seen:
+                if parameter is not None and parameter not in seen:
                     seen.add(parameter)
                     yield f"{path}.{name}" if path else name, parameter
 
@@ -144,35 +212,53 @@ class Layer:
         """Each parameter once."""
         return [parameter for _, parameter in self.named_parameters("", include_sublayers)]
 
-    def named_buffers(self, prefix: str = "") -> Iterator[tuple[str, Any]]:
-        """The buffers, with their paths."""
-        for path, layer in self.named_sublayers(prefix, include_self=True):
+    def named_buffers(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Any]]:
+        """Each buffer once, with its path."""
+        seen: set[Tensor] = set()
+        for path, layer in self.named_sublayers(prefix, include_self=True) if include_sublayers else [(prefix, self)]:
             for name, buffer in layer._buffers.items():
-                yield f"{path}.{name}" if path else name, buffer
+                if buffer is not None and buffer not in seen:
+                    seen.add(buffer)
+                    yield f"{path}.{name}" if path else name, buffer
 
-    def buffers(self) -> list[Any]:
-        """The buffers."""
-        return [buffer for _, buffer in self.named_buffers()]
+    def buffers(self, include_sublayers: bool = True) -> list[Any]:
+        """Each buffer once."""
+        return [buffer for _, buffer in self.named_buffers("", include_sublayers)]
 
     # State -----------------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Parameters and persistable buffers by path."""
-        found = dict(self.named_parameters())
-        for path, layer in self.named_sublayers(include_self=True):
-            for name, buffer in layer._buffers.items():
-                if name not in layer._transient:
-                    found[f"{path}.{name}" if path else name] = buffer
+    def state_dict(
+        self,
+        destination: dict[str, Any] | None = None,
+        include_sublayers: bool = True,
+        structured_name_prefix: str = "",
+        use_hook: bool = True,
+    ) -> dict[str, Any]:
+        """Parameters and persistable buffers by path, in an ordered dict or in ``destination``."""
+        found = OrderedDict() if destination is None else destination
+        for path, layer in self.named_sublayers(include_self=True) if include_sublayers else [("", self)]:
+            lead = structured_name_prefix + (f"{path}." if path else "")
+            for name, tensor in [*layer._parameters.items(), *layer._buffers.items()]:
+                if tensor is not None and name not in layer._transient:
+                    found[lead + name] = tensor
         return found
 
-    def set_state_dict(self, state_dict: dict[str, Any]) -> tuple[list[str], list[str]]:
-        """Set parameters and buffers from tensors or arrays; returns the missing and the unexpected names."""
+    to_static_state_dict = state_dict
+
+    def set_state_dict(self, state_dict: dict[str, Any], use_structured_name: bool = True) -> tuple[list[str], list[str]]:
+        """Set parameters and buffers from tensors or arrays; returns the missing and the unexpected names.
+
+        Args:
+            use_structured_name: keys are paths such as ``0.weight``; False for the parameters' own names.
+        """
         own = self.state_dict()
+        if not use_structured_name:
+            own = {tensor.name: tensor for tensor in own.values()}
         for name in own.keys() & state_dict.keys():
             own[name].set_value(state_dict[name] if isinstance(state_dict[name], Tensor) else np.asarray(state_dict[name]))
         return [name for name in own if name not in state_dict], [name for name in state_dict if name not in own]
 
-    load_dict = set_state_dict
+    load_dict = set_dict = set_state_dict
 
     def train(self) -> Layer:
         """Switch this layer and those inside to training."""
@@ -189,10 +275,29 @@ class Layer:
 
     def apply(self, fn: Callable[[Layer], Any]) -> Layer:
         """Call a function on each layer inside, then on this one."""
-        for layer in self.sublayers():
-            fn(layer)
+        for layer in self.children():
+            layer.apply(fn)
         fn(self)
         return self
+
+    def to(self, device: Any = None, dtype: Any = None, blocking: bool | None = None) -> Layer:
+        """Parameters and buffers of floating point in another element type; they are on the CPU always."""
+        if isinstance(device, str) and not device.startswith("cpu"):
+            raise ProviderError("eager tensors live in main memory. Run a program with Executor(CUDAPlace(0)) instead.")
+        for layer in self.sublayers(include_self=True):
+            for members in (layer._parameters, layer._buffers):
+                for tensor in members.values():
+                    if tensor is not None and tensor.is_float and dtype is not None:
+                        tensor.convert(dtype)
+            if dtype is not None:
+                layer.__dict__["_dtype"] = dtype_of(dtype).name
+        return self
+
+    astype = to
+
+    def float(self, excluded_layers: Any = None) -> Layer:
+        """All in float32."""
+        return self.to(dtype="float32")
 
     def clear_gradients(self) -> None:
         """Fill the gradients of all parameters with zeros."""
@@ -207,53 +312,14 @@ class Layer:
         inner = "".join(f"\n  ({name}): " + repr(layer).replace("\n", "\n  ") for name, layer in self._sub_layers.items())
         return f"{type(self).__name__}({self.extra_repr()}{inner}{chr(10) if inner else ''})"
 
-
-class Sequential(Layer):
-    """Layers applied one after another, given as arguments, or as (name, layer) pairs.
-
-    Example:
-        >>> model = paddle.nn.Sequential(paddle.nn.Linear(2, 3), paddle.nn.ReLU())
-        >>> model(paddle.to_tensor([[1.0, 2.0]])).shape
-        [1, 3]
-    """
-
-    def __init__(self, *layers: Any) -> None:
-        super().__init__()
-        for at, item in enumerate(layers):
-            name, layer = item if isinstance(item, (tuple, list)) else (str(at), item)
-            self.add_sublayer(name, layer)
-
-    def __getitem__(self, at: int) -> Layer:
-        return list(self._sub_layers.values())[at]
-
-    def __len__(self) -> int:
-        return len(self._sub_layers)
-
-    def forward(self, input: Any) -> Any:
-        """The last layer's result."""
-        for layer in self.children():
-            input = layer(input)
-        return input
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._parameters, *self._sub_layers, *self._buffers]
 
 
-class LayerList(Layer):
-    """A list of layers that belong to the layer that holds it."""
+def _hooked(hooks: dict[int, Any], hook: Callable[..., Any]) -> HookHandle:
+    number = next(_hook_numbers)
+    hooks[number] = hook
+    return HookHandle(hooks, number)
 
-    def __init__(self, sublayers: Sequence[Layer] | None = None) -> None:
-        super().__init__()
-        for layer in sublayers or ():
-            self.append(layer)
 
-    def append(self, layer: Layer) -> LayerList:
-        """Add one at the end."""
-        self.add_sublayer(str(len(self._sub_layers)), layer)
-        return self
-
-    def __getitem__(self, at: int) -> Layer:
-        return list(self._sub_layers.values())[at]
-
-    def __len__(self) -> int:
-        return len(self._sub_layers)
-
-    def __iter__(self) -> Iterator[Layer]:
-        return self.children()
+_hook_numbers = count()

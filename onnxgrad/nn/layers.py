@@ -1,295 +1,128 @@
-"""The usual layers, each a function of nn.functional with its parameters."""
+"""Layers without parameters: each is a function of nn.functional whose options are given when it is made."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import inspect
 from typing import Any
 
-import numpy as np
-
-from onnxgrad.eager.tensor import leaf
+from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.layer import Layer
-from onnxgrad.tensor.initializer import Constant, Normal
-from onnxgrad.tensor.manipulation import flatten
+from onnxgrad.tensor import manipulation
 
-__all__ = [
-    "GELU",
-    "AvgPool2D",
-    "BatchNorm1D",
-    "BatchNorm2D",
-    "Conv2D",
-    "CrossEntropyLoss",
-    "Dropout",
-    "Embedding",
-    "Flatten",
-    "LayerNorm",
-    "Linear",
-    "MSELoss",
-    "MaxPool2D",
-    "ReLU",
-    "Sigmoid",
-    "Softmax",
-    "Tanh",
-]
+_OF_ONE = """
+CELU celu | ELU elu | GELU gelu | GLU glu | Hardshrink hardshrink | Hardsigmoid hardsigmoid : | Hardswish hardswish
+Hardtanh hardtanh | LeakyReLU leaky_relu | LogSigmoid log_sigmoid | LogSoftmax log_softmax : axis | Maxout maxout | Mish mish
+ReLU relu | ReLU6 relu6 | RReLU rrelu | SELU selu | Sigmoid sigmoid | Silu silu | Softmax softmax : axis | Softplus softplus
+Softshrink softshrink | Softsign softsign | Swish swish | Tanh tanh | Tanhshrink tanhshrink | ThresholdedReLU thresholded_relu
+Dropout dropout | Dropout2D dropout2d | Dropout3D dropout3d | AlphaDropout alpha_dropout
+FeatureAlphaDropout feature_alpha_dropout
+AvgPool1D avg_pool1d | AvgPool2D avg_pool2d | AvgPool3D avg_pool3d | MaxPool1D max_pool1d | MaxPool2D max_pool2d
+MaxPool3D max_pool3d | LPPool1D lp_pool1d | LPPool2D lp_pool2d
+AdaptiveAvgPool1D adaptive_avg_pool1d | AdaptiveAvgPool2D adaptive_avg_pool2d | AdaptiveAvgPool3D adaptive_avg_pool3d
+AdaptiveMaxPool1D adaptive_max_pool1d | AdaptiveMaxPool2D adaptive_max_pool2d | AdaptiveMaxPool3D adaptive_max_pool3d
+LocalResponseNorm local_response_norm | Upsample interpolate | PixelShuffle pixel_shuffle | PixelUnshuffle pixel_unshuffle
+ChannelShuffle channel_shuffle | ZeroPad2D zeropad2d | Flatten flatten : start_axis=1 stop_axis | Unflatten unflatten
+UpsamplingNearest2D interpolate : size scale_factor data_format='NCHW'
+UpsamplingBilinear2D interpolate : size scale_factor data_format='NCHW' ; mode='bilinear' align_corners=True
+Unfold unfold : kernel_sizes dilations paddings strides | Fold fold : output_sizes kernel_sizes dilations paddings strides
+Pad1D pad : padding=pad mode value data_format='NCL' | Pad2D pad : padding=pad mode value data_format='NCHW'
+Pad3D pad : padding=pad mode value data_format='NCDHW' | ZeroPad1D pad : padding=pad data_format='NCL'
+ZeroPad3D pad : padding=pad data_format='NCDHW'
+"""
+_OF_TWO = """
+BCELoss binary_cross_entropy | BCEWithLogitsLoss binary_cross_entropy_with_logits | CrossEntropyLoss cross_entropy
+HingeEmbeddingLoss hinge_embedding_loss | KLDivLoss kl_div | L1Loss l1_loss | MSELoss mse_loss | MultiMarginLoss multi_margin_loss
+MultiLabelSoftMarginLoss multi_label_soft_margin_loss | NLLLoss nll_loss | PoissonNLLLoss poisson_nll_loss
+SmoothL1Loss smooth_l1_loss | SoftMarginLoss soft_margin_loss | CosineSimilarity cosine_similarity
+PairwiseDistance pairwise_distance | MaxUnPool1D max_unpool1d | MaxUnPool2D max_unpool2d | MaxUnPool3D max_unpool3d
+"""
+_OF_THREE = """
+CosineEmbeddingLoss cosine_embedding_loss | GaussianNLLLoss gaussian_nll_loss | MarginRankingLoss margin_ranking_loss
+TripletMarginLoss triplet_margin_loss | TripletMarginWithDistanceLoss triplet_margin_with_distance_loss
+"""
+_OF_FOUR = "CTCLoss ctc_loss : blank reduction"
 
 
-class Linear(Layer):
-    """``x @ weight + bias`` with a weight of shape [in_features, out_features].
+def _made(entry: str, tensors: int) -> type[Layer]:
+    """A class from ``Name function : options ; fixed``.
 
-    Example:
-        >>> paddle.nn.Linear(3, 4)(paddle.to_tensor(np.ones((2, 3), np.float32))).shape
-        [2, 4]
+    Without a list its options are all arguments of the function behind the tensors. ``option=default`` has another default,
+    ``option=argument`` another name.
     """
+    head, _, fixed = entry.partition(";")
+    head, listed, options = head.partition(":")
+    name, function_name = head.split()
+    function = getattr(F, function_name, None) or getattr(manipulation, function_name)
+    known = inspect.signature(function).parameters
+    arguments: dict[str, str] = {}
+    parameters = []
+    for item in options.split() if listed else [key for key in list(known)[tensors:] if key not in ("training", "name")]:
+        option, _, given = item.partition("=")
+        arguments[option] = given if given in known else option
+        default = known[arguments[option]].default if given in known or not given else _literal(given)
+        parameters.append(inspect.Parameter(option, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default))
+    parameters.append(inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None))
+    signature = inspect.Signature(parameters)
+    constants = {key: _literal(value) for key, value in (item.split("=") for item in fixed.split())}
+    switches = "training" in known
 
-    def __init__(
-        self, in_features: int, out_features: int, weight_attr: Any = None, bias_attr: Any = None, name: str | None = None
-    ) -> None:
+    def __init__(self: Layer, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        Layer.__init__(self)
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        bound.arguments.pop("name")
+        if bound.arguments.get("reduction", "mean") not in ("mean", "sum", "none", "batchmean"):
+            raise ArgumentError(f"{name}: the reduction is 'mean', 'sum' or 'none', not {bound.arguments['reduction']!r}.")
+        for option, value in bound.arguments.items():
+            setattr(self, option, value)
+
+    def forward(self: Layer, *inputs: Any, **kwargs: Any) -> Any:
+        given = {argument: getattr(self, option) for option, argument in arguments.items()}
+        if switches:
+            given["training"] = self.training
+        return function(*inputs, **given, **constants, **kwargs)
+
+    def extra_repr(self: Layer) -> str:
+        return ", ".join(f"{option}={getattr(self, option)}" for option in arguments)
+
+    __init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *parameters]
+    )
+    doc = f"The layer of ``nn.functional.{function_name}``: {(function.__doc__ or '').splitlines()[0]}"
+    body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": doc, "__module__": __name__}
+    return type(name, (Layer,), body)
+
+
+def _literal(text: str) -> Any:
+    return {"True": True, "1": 1}.get(text, text.strip("'"))
+
+
+_MADE: dict[str, type[Layer]] = {}
+for _tensors, _table in enumerate((_OF_ONE, _OF_TWO, _OF_THREE, _OF_FOUR), 1):
+    for _entry in _table.replace("|", "\n").strip().splitlines():
+        _class = _made(_entry, _tensors)
+        _MADE[_class.__name__] = _class
+
+
+class Softmax2D(Layer):
+    """softmax over the channels of [N, C, H, W] or [C, H, W]."""
+
+    def forward(self, x: Any) -> Any:
+        if x.ndim not in (3, 4):
+            raise ArgumentError(f"Softmax2D takes 3 or 4 axes, not {x.ndim}.")
+        return F.softmax(x, axis=-3)
+
+
+class Identity(Layer):
+    """What it is given; arguments to make it are ignored."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
-        self.in_features, self.out_features = in_features, out_features
-        self.weight = self.create_parameter([in_features, out_features], weight_attr)
-        self.bias = self.create_parameter([out_features], bias_attr, is_bias=True)
 
     def forward(self, input: Any) -> Any:
-        return F.linear(input, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        return f"in_features={self.in_features}, out_features={self.out_features}"
+        return input
 
 
-class Conv2D(Layer):
-    """Convolution of [N, C, H, W] with filters of shape [out_channels, in_channels / groups, height, width]."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int | Sequence[int],
-        stride: int | Sequence[int] = 1,
-        padding: Any = 0,
-        dilation: int | Sequence[int] = 1,
-        groups: int = 1,
-        padding_mode: str = "zeros",
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str = "NCHW",
-    ) -> None:
-        super().__init__()
-        kernel = [kernel_size] * 2 if isinstance(kernel_size, int) else list(kernel_size)
-        self._options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format}
-        if padding_mode != "zeros":
-            raise NotImplementedError(f"Conv2D: padding_mode {padding_mode!r} is not offered. Use F.pad before it.")
-        normal = Normal(0.0, math.sqrt(2.0 / (math.prod(kernel) * in_channels)))
-        self.weight = self.create_parameter([out_channels, in_channels // groups, *kernel], weight_attr, default_initializer=normal)
-        self.bias = self.create_parameter([out_channels], bias_attr, is_bias=True)
-
-    def forward(self, x: Any) -> Any:
-        return F.conv2d(x, self.weight, self.bias, **self._options)
-
-
-class Embedding(Layer):
-    """Rows of an embedding, looked up by integer."""
-
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        sparse: bool = False,
-        weight_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self._padding, self._sparse = padding_idx, sparse
-        self.weight = self.create_parameter([num_embeddings, embedding_dim], weight_attr)
-
-    def forward(self, x: Any) -> Any:
-        return F.embedding(x, self.weight, padding_idx=self._padding, sparse=self._sparse)
-
-
-class LayerNorm(Layer):
-    """Normalise over the last axes, then scale and shift."""
-
-    def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        epsilon: float = 1e-05,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self._shape = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
-        self._epsilon = epsilon
-        size = [math.prod(self._shape)]
-        self.weight = self.create_parameter(size, weight_attr, default_initializer=Constant(1.0))
-        self.bias = self.create_parameter(size, bias_attr, is_bias=True)
-
-    def forward(self, input: Any) -> Any:
-        return F.layer_norm(input, self._shape, self.weight, self.bias, self._epsilon)
-
-
-class _BatchNorm(Layer):
-    """Normalise each channel: by the batch in training, which also moves the running statistics, else by these."""
-
-    def __init__(
-        self,
-        num_features: int,
-        momentum: float = 0.9,
-        epsilon: float = 1e-05,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str = "NCHW",
-        use_global_stats: bool | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self._options: dict[str, Any] = {"momentum": momentum, "epsilon": epsilon, "use_global_stats": use_global_stats}
-        self._options["data_format"] = data_format
-        self.weight = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
-        self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)
-        self.register_buffer("_mean", leaf(np.zeros(num_features, np.float32)))
-        self.register_buffer("_variance", leaf(np.ones(num_features, np.float32)))
-
-    def forward(self, x: Any) -> Any:
-        return F.batch_norm(x, self._mean, self._variance, self.weight, self.bias, self.training, **self._options)
-
-
-class BatchNorm1D(_BatchNorm):
-    """Batch normalisation of [N, C] or [N, C, L]. Ioffe and Szegedy 2015."""
-
-
-class BatchNorm2D(_BatchNorm):
-    """Batch normalisation of [N, C, H, W]. Ioffe and Szegedy 2015."""
-
-
-class Dropout(Layer):
-    """Zero elements at random in training."""
-
-    def __init__(self, p: float = 0.5, axis: Any = None, mode: str = "upscale_in_train", name: str | None = None) -> None:
-        super().__init__()
-        self.p, self.axis, self.mode = p, axis, mode
-
-    def forward(self, input: Any) -> Any:
-        return F.dropout(input, self.p, axis=self.axis, training=self.training, mode=self.mode)
-
-
-class Flatten(Layer):
-    """Axes ``start_axis`` to ``stop_axis`` merged into one."""
-
-    def __init__(self, start_axis: int = 1, stop_axis: int = -1) -> None:
-        super().__init__()
-        self._axes = (start_axis, stop_axis)
-
-    def forward(self, input: Any) -> Any:
-        return flatten(input, *self._axes)
-
-
-class MaxPool2D(Layer):
-    """Largest element of each window."""
-
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> None:
-        super().__init__()
-        self._options = {"stride": stride, "padding": padding, "ceil_mode": ceil_mode}
-        self._kernel = kernel_size
-
-    def forward(self, x: Any) -> Any:
-        return F.max_pool2d(x, self._kernel, **self._options)
-
-
-class AvgPool2D(Layer):
-    """Mean of each window."""
-
-    def __init__(
-        self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, exclusive: bool = True
-    ) -> None:
-        super().__init__()
-        self._options = {"stride": stride, "padding": padding, "ceil_mode": ceil_mode, "exclusive": exclusive}
-        self._kernel = kernel_size
-
-    def forward(self, x: Any) -> Any:
-        return F.avg_pool2d(x, self._kernel, **self._options)
-
-
-class ReLU(Layer):
-    """max(x, 0)."""
-
-    def forward(self, x: Any) -> Any:
-        return F.relu(x)
-
-
-class Sigmoid(Layer):
-    """1 / (1 + exp(-x))."""
-
-    def forward(self, x: Any) -> Any:
-        return F.sigmoid(x)
-
-
-class Tanh(Layer):
-    """Hyperbolic tangent."""
-
-    def forward(self, x: Any) -> Any:
-        return F.tanh(x)
-
-
-class GELU(Layer):
-    """x times the normal distribution function of x."""
-
-    def __init__(self, approximate: bool = False, name: str | None = None) -> None:
-        super().__init__()
-        self._approximate = approximate
-
-    def forward(self, x: Any) -> Any:
-        return F.gelu(x, self._approximate)
-
-
-class Softmax(Layer):
-    """exp(x) divided by its sum over ``axis``."""
-
-    def __init__(self, axis: int = -1, name: str | None = None) -> None:
-        super().__init__()
-        self._axis = axis
-
-    def forward(self, x: Any) -> Any:
-        return F.softmax(x, axis=self._axis)
-
-
-class CrossEntropyLoss(Layer):
-    """Cross-entropy between logits and labels."""
-
-    def __init__(
-        self,
-        weight: Any = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-        soft_label: bool = False,
-        axis: int = -1,
-        use_softmax: bool = True,
-        label_smoothing: float = 0.0,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self._options: dict[str, Any] = {
-            "ignore_index": ignore_index,
-            "reduction": reduction,
-            "soft_label": soft_label,
-            "axis": axis,
-            "use_softmax": use_softmax,
-            "label_smoothing": label_smoothing,
-        }
-        self._weight = weight
-
-    def forward(self, input: Any, label: Any) -> Any:
-        return F.cross_entropy(input, label, weight=self._weight, **self._options)
-
-
-class MSELoss(Layer):
-    """Squared difference: its mean, its sum, or each element ('none')."""
-
-    def __init__(self, reduction: str = "mean") -> None:
-        super().__init__()
-        self._reduction = reduction
-
-    def forward(self, input: Any, label: Any) -> Any:
-        return F.mse_loss(input, label, self._reduction)
+globals().update(_MADE)
+__all__ = ["Identity", "Softmax2D", *_MADE]

@@ -17,11 +17,25 @@ Pairs: TypeAlias = "list[tuple[Variable, Variable]]"
 
 
 def clips(p: Variable) -> bool:
-    return not isinstance(p, Parameter) or p.need_clip
+    return bool(getattr(p, "need_clip", True)) if p.is_eager else not isinstance(p, Parameter) or p.need_clip
 
 
 class GradientClip:
-    """Base: ``apply`` returns the pairs with clipped gradients."""
+    """Base: ``apply`` returns the pairs with clipped gradients, and so does a call, for eager and static pairs.
+
+    Example:
+        >>> p = paddle.create_parameter([2], "float32")
+        >>> ((_, g),) = paddle.nn.ClipGradByNorm(1.0)([(p, paddle.to_tensor([3.0, 4.0]))])
+        >>> np.round(g.numpy(), 4).tolist()
+        [0.6000000238418579, 0.800000011920929]
+    """
+
+    def __call__(self, params_grads: Pairs) -> Pairs:
+        pairs = [(p, g) for p, g in params_grads if g is not None]
+        if not pairs:
+            return list(params_grads)
+        clipped = dict(self.apply(pairs[0][1].block.build, pairs))
+        return [(p, clipped.get(p, g)) for p, g in params_grads]
 
     def apply(self, op: Builder, pairs: Pairs) -> Pairs:
         return [(p, self.clip(op, g) if clips(p) else g) for p, g in pairs]

@@ -67,8 +67,6 @@ class _Updates:
         self.executor = Executor()
         self.programs: dict[tuple[int, ...], Program] = {}
         self.written: dict[str, Any] = {}
-        for group in getattr(optimizer, "_groups", ()):
-            group.members = [member.name if isinstance(member, Tensor) else member for member in group.members]
 
     def run(self, parameters: list[Tensor]) -> None:
         key = tuple(map(id, parameters))

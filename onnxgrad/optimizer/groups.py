@@ -16,16 +16,27 @@ _KEYS = {"params", "learning_rate", "weight_decay", "grad_clip"}
 
 
 class Group:
-    """Parameters (variables or names) with their factor on the learning rate, their decay and their clipping."""
+    """Parameters (variables or names) with their factor on the learning rate, their decay, their clipping, and ``options`` of
+    the optimizer, such as ``beta1``.
+    """
 
-    def __init__(self, members: list[Variable | str], rate: float, decay: Any, clip: GradientClip | None) -> None:
+    def __init__(
+        self, members: list[Variable | str], rate: float, decay: Any, clip: GradientClip | None, options: dict[str, Any]
+    ) -> None:
+        self.options = options
         self.members = members
         self.rate = rate
         self.decay = decay
         self.clip = clip
 
     def holds(self, p: Variable) -> bool:
-        return any(member is p or (isinstance(member, str) and member == p.name) for member in self.members)
+        names = {member if isinstance(member, str) else member.name for member in self.members if _is_name(member)}
+        return any(member is p for member in self.members) or p.name in names
+
+
+def _is_name(member: Variable | str) -> bool:
+    """Whether a parameter is known by its name: given so, or eager, in whose place a program has another."""
+    return isinstance(member, str) or member.is_eager
 
 
 def own_group(groups: Sequence[Group], p: Variable) -> Group | None:
@@ -34,13 +45,13 @@ def own_group(groups: Sequence[Group], p: Variable) -> Group | None:
 
 
 def read_groups(
-    parameters: Sequence[Variable | str | dict[str, Any]] | None, decay: Any, clip: GradientClip | None
+    parameters: Sequence[Variable | str | dict[str, Any]] | None, decay: Any, clip: GradientClip | None, own_options: set[str]
 ) -> tuple[list[Variable | str] | None, list[Group]]:
     """What an optimizer was given as ``parameters``: all members, and the groups among them.
 
     Raises:
         ArgumentTypeError: if it is not a list.
-        ArgumentError: if a group lacks ``params`` or has an unknown key.
+        ArgumentError: if a group lacks ``params``, or has a key that is neither an option of all groups nor in ``own_options``.
     """
     if parameters is None:
         return None, []
@@ -52,10 +63,12 @@ def read_groups(
         if not isinstance(item, dict):
             members.append(item)
             continue
-        if "params" not in item or set(item) - _KEYS:
-            raise ArgumentError(f"a parameter group has 'params' and may have {sorted(_KEYS - {'params'})}; found {sorted(item)}.")
-        own = list(item["params"])
+        allowed = (_KEYS | own_options) - {"params"}
+        if "params" not in item or set(item) - _KEYS - own_options:
+            raise ArgumentError(f"a parameter group has 'params' and may have {sorted(allowed)}; found {sorted(item)}.")
+        own = [item["params"]] if isinstance(item["params"], Variable) else list(item["params"])
         own_decay = as_decay(item["weight_decay"]) if "weight_decay" in item else decay
-        groups.append(Group(own, float(item.get("learning_rate", 1.0)), own_decay, item.get("grad_clip", clip)))
+        options = {f"_{key}": value for key, value in item.items() if key not in _KEYS}
+        groups.append(Group(own, float(item.get("learning_rate", 1.0)), own_decay, item.get("grad_clip", clip), options))
         members += own
     return members, groups

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,7 +37,8 @@ class Optimizer(EagerSteps):
     Args:
         learning_rate: a number, or a scheduler whose present value every run uses.
         parameters: which parameters to train (variables or names); None for all trainable ones. Or groups: dicts with
-            ``params`` and, for these alone, ``learning_rate`` (a factor), ``weight_decay`` and ``grad_clip``.
+            ``params`` and, for these alone, ``learning_rate`` (a factor), ``weight_decay``, ``grad_clip`` and options of the
+            optimizer such as ``beta1``.
         weight_decay: a number (L2), ``L1Decay`` or ``L2Decay``; a parameter's own regularizer replaces it.
         grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``; clipping comes before decay.
 
@@ -61,7 +63,7 @@ class Optimizer(EagerSteps):
         self._learning_rate = learning_rate
         self._decay = as_decay(weight_decay)
         self._clip = grad_clip
-        self._parameters, self._groups = read_groups(parameters, self._decay, grad_clip)
+        self._parameters, self._groups = read_groups(parameters, self._decay, grad_clip, self._own_options())
         self._rates: dict[Program, Variable] = {}
         self._accumulators: dict[Program, list[Variable]] = {}
         self._masters: dict[Variable, Master] = {}
@@ -193,14 +195,35 @@ class Optimizer(EagerSteps):
             op = Builder(block, role=Role.OPTIMIZE, key=f"{type(self).__name__.lower()}")
             pairs = self._clipped(op, widened(op, sorted(params_grads, key=lambda pair: pair[0].name)))
             rate = self._rate(program)
-            updated = [self._updated(op, p) for p, _ in pairs]
-            for own, (p, g), scale in zip(updated, pairs, self._scales(op, updated, rate), strict=True):
-                op.key = f"{p.name}@UPDATE"
-                new = self._update(op, own, self._decayed(op, own, g), scale)
-                self._replace(own, new)
-                if own is not p:
-                    self._replace(p, op.Cast(new, to=p.dtype.number))
+            own_options = [group for group in self._groups if group.options]
+            for group in [None, *own_options]:
+                members = [pair for pair in pairs if own_group(own_options, pair[0]) is group]
+                with self._with_options({} if group is None else group.options):
+                    self._append_updates(op, members, rate)
         return block.ops[before:]
+
+    def _append_updates(self, op: Builder, pairs: Pairs, rate: Variable) -> None:
+        updated = [self._updated(op, p) for p, _ in pairs]
+        for own, (p, g), scale in zip(updated, pairs, self._scales(op, updated, rate), strict=True):
+            op.key = f"{p.name}@UPDATE"
+            new = self._update(op, own, self._decayed(op, own, g), scale)
+            self._replace(own, new)
+            if own is not p:
+                self._replace(p, op.Cast(new, to=p.dtype.number))
+
+    def _own_options(self) -> set[str]:
+        """The numbers that the constructor of this kind of optimizer takes beside those of all, such as ``beta1``."""
+        return set(inspect.signature(type(self).__init__).parameters) - set(inspect.signature(Optimizer.__init__).parameters)
+
+    @contextmanager
+    def _with_options(self, options: dict[str, Any]) -> Iterator[None]:
+        """Let the options of a group hold, such as ``_beta1``."""
+        before = {key: getattr(self, key) for key in options}
+        vars(self).update(options)
+        try:
+            yield
+        finally:
+            vars(self).update(before)
 
     def _updated(self, op: Builder, p: Variable) -> Variable:
         """What the formula of the optimizer updates: the parameter, or of a 16-bit one its float32 master weight."""

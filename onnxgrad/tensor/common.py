@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ __all__ = [
     "dim",
     "floating",
     "integers",
+    "known",
     "known_dim",
     "layer_for",
     "log_add_exp",
@@ -37,10 +39,12 @@ __all__ = [
     "shape_of",
     "shape_operand",
     "unary",
+    "without_axes_too",
 ]
 
 Axes = int | Sequence[int] | None
 Shape = Sequence[int | Variable] | Variable
+_Along = TypeVar("_Along", bound=Callable[..., Any])
 _FAR = np.iinfo(np.int64).max
 
 
@@ -105,12 +109,13 @@ def scalar(op: Builder, value: Any, dtype: DType) -> Variable:
     return value if value.rank == 0 else op.Reshape(value, np.empty(0, np.int64))
 
 
-def normal_axis(axis: int, rank: int, function: str) -> int:
+def normal_axis(axis: Any, rank: int, function: str) -> int:
     """A possibly negative axis as its number from the front.
 
     Raises:
         ArgumentError: if there is no such axis.
     """
+    axis = known(axis)
     if not isinstance(axis, (int, np.integer)):
         raise ArgumentTypeError(f"{function}: an axis is an int, not {type(axis).__name__}.")
     if not -max(rank, 1) <= axis < max(rank, 1):
@@ -120,11 +125,20 @@ def normal_axis(axis: int, rank: int, function: str) -> int:
 
 def axes_of(axis: Axes) -> list[int] | None:
     """An axis, several, or None for all, as a list or None."""
+    axis = known(axis)
     if axis is None:
         return None
     if isinstance(axis, (int, np.integer)):
         return [int(axis)]
-    return [int(a) for a in axis] or None
+    return [int(known(a)) for a in axis] or None
+
+
+def known(value: Any) -> Any:
+    """A tensor whose numbers are known now as a Python number, or a list of them; anything else as it is."""
+    if not is_variable(value) or (value.value is None and not value.is_eager):
+        return value
+    array = np.asarray(value) if value.is_eager else value.value.numpy()  # type: ignore[union-attr]
+    return array.item() if array.size == 1 else array.tolist()
 
 
 def known_dim(x: Variable, axis: int, function: str) -> int:
@@ -163,7 +177,8 @@ def count(op: Builder, x: Variable, axes: list[int] | None) -> Any:
 
 
 def integers(value: Any, function: str) -> list[int]:
-    """A list of ints from an int, a list or an integer array."""
+    """A list of ints from an int, a list, an integer array, or tensors whose values are known."""
+    value = [known(item) for item in value] if isinstance(value, (list, tuple)) else known(value)
     if is_variable(value):
         raise ArgumentTypeError(f"{function}: this argument must be known when the program is built, not a Variable.")
     try:
@@ -174,6 +189,7 @@ def integers(value: Any, function: str) -> list[int]:
 
 def positive(value: Any, function: str, what: str) -> int:
     """An int above 0."""
+    value = known(value)
     if not isinstance(value, (int, np.integer)):
         raise ArgumentTypeError(f"{function}: {what} is an int, not {type(value).__name__}.")
     if value < 1:
@@ -195,6 +211,21 @@ def shape_operand(op: Builder, shape: Any) -> Any:
         for item in shape
     ]
     return op.Concat(*parts, axis=0)
+
+
+def without_axes_too(function: _Along) -> _Along:
+    """Let a function along an axis take a tensor without axes, as a vector of one element; so are its results then."""
+
+    @functools.wraps(function)
+    def form(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_variable(x) or x.rank != 0:
+            return function(x, *args, **kwargs)
+        op = LayerHelper(function.__name__, x).op
+        found = function(op.Reshape(x, np.array([1])), *args, **kwargs)
+        bare = [op.Reshape(v, np.empty(0, np.int64)) for v in (found if isinstance(found, tuple) else (found,))]
+        return tuple(bare) if isinstance(found, tuple) else bare[0]
+
+    return form  # type: ignore[return-value]
 
 
 def log_add_exp(op: Builder, a: Variable, b: Variable) -> Variable:

@@ -49,10 +49,17 @@ def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = No
         (2, 3)
     """
     layer = LayerHelper("gather", x, index, name=name)
-    axis = 0 if axis is None else int(axis.value.numpy()) if is_variable(axis) and axis.value is not None else axis
+    axis = 0 if axis is None else normal_axis(axis, x.ndim, "gather")
     if index.ndim == 2 and index.shape[1] == 1:
         index = layer.op.Squeeze(index, [1])
     return layer.result("Gather", x, _position(layer.op, index), axis=axis)
+
+
+def _check_positions(function: str, index: Variable) -> None:
+    """Refuse negative positions, which count from the end in ONNX and are errors in Paddle, where their values are known."""
+    given = np.asarray(index) if index.is_eager else index.value.numpy() if index.value is not None else None
+    if given is not None and (given < 0).any():
+        raise ArgumentError(f"{function}: an index is negative: {given.min()}. Count from the front.")
 
 
 def _position(op: Builder, index: Variable) -> Variable:
@@ -193,6 +200,10 @@ def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = T
     """
     layer = LayerHelper("scatter", x, index, updates, name=name)
     op = layer.op
+    if index.rank == 0:
+        index = op.Unsqueeze(index, [0])
+        updates = op.Unsqueeze(updates, [0]) if updates.ndim == x.ndim - 1 else updates
+    _check_positions("scatter", index)
     positions = op.Unsqueeze(as_dtype(op, index, "int64"), [-1]) if index.ndim == 1 else as_dtype(op, index, "int64")
     if overwrite:
         return layer.result("Identity", written_at(op, positions, updates, x))
@@ -331,6 +342,8 @@ def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Varia
     """
     layer = LayerHelper("masked_select", x, mask, name=name)
     op = layer.op
+    if x.rank == 0 and mask.rank == 0:
+        x, mask = op.Reshape(x, np.array([1])), op.Reshape(mask, np.array([1]))
     if x.static_shape is None or x.static_shape != mask.static_shape:
         both = op.Shape(op.Or(mask, op.Cast(op.Expand(np.array(0), op.Shape(x)), to=9)))
         x, mask = op.Expand(x, both), op.Expand(mask, both)

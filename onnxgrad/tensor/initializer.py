@@ -13,6 +13,7 @@ import numpy as np
 
 from onnxgrad import state
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
@@ -39,7 +40,23 @@ __all__ = [
 
 
 class Initializer:
-    """Base: ``append`` writes operators that compute the initial value."""
+    """Base: ``append`` writes operators that compute the initial value. A call gives it to a parameter that exists.
+
+    Example:
+        >>> p = paddle.create_parameter([2], "float32")
+        >>> paddle.nn.initializer.Constant(3.0)(p)
+        >>> p.tolist()
+        [3.0, 3.0]
+    """
+
+    def __call__(self, param: Variable, block: Any = None) -> None:
+        shape = [int(n) for n in param.shape]
+        if param.is_eager:
+            param.set_value(np.asarray(self.append(param.block.build, shape, param.dtype)))
+            return
+        startup = default_startup_program().global_block()
+        twin = startup.vars.get(param.name) or startup.create_parameter(param.name, shape, param.dtype)
+        startup.program.updates[twin] = self.append(Builder(startup, key=f"{param.name}.init"), shape, param.dtype)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         raise NotImplementedError

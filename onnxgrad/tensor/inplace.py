@@ -31,10 +31,11 @@ _FORMS = {
 def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     """The form of a function that writes its result into its first argument."""
     name = f"{function.__name__}_"
+    reshapes = function.__module__ == manipulation.__name__
 
     @functools.wraps(function)
     def form(x: Any, *args: Any, **kwargs: Any) -> Any:
-        return overwritten(name, x, function(x, *args, **kwargs))
+        return overwritten(name, x, function(x, *args, **kwargs), reshapes)
 
     form.__name__ = form.__qualname__ = name
     form.__doc__ = f"In-place form of ``{function.__name__}``."

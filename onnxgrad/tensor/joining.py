@@ -9,8 +9,8 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import Shape, as_operand, integers, known_dim, normal_axis, positive, shape_operand
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.common import Shape, as_operand, integers, known, known_dim, normal_axis, positive, shape_operand
+from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
 
 __all__ = [
@@ -44,7 +44,7 @@ def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Var
     """
     items = list(x)
     layer = LayerHelper("concat", *items, name=name)
-    (axis,) = integers(axis.value.numpy() if is_variable(axis) and axis.value is not None else axis, "concat")
+    (axis,) = integers(axis, "concat")
     return layer.result("Concat", *items, axis=axis)
 
 
@@ -94,8 +94,8 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variabl
         [(-1, 1), (-1, 5)]
     """
     layer = LayerHelper("split", x, name=name)
-    (axis,) = integers(axis.value.numpy() if is_variable(axis) and axis.value is not None else axis, "split")
     axis = normal_axis(axis, x.ndim, "split")
+    num_or_sections = known(num_or_sections)
     if isinstance(num_or_sections, (int, np.integer)):
         size, num_or_sections = x.shape[axis], positive(num_or_sections, "split", "the number of parts")
         if size >= 0 and size % num_or_sections:

@@ -44,10 +44,13 @@ def require_variables(function: str, *items: Any) -> None:
             raise NotAVariable(f"{function} takes Variables, not {type(item).__name__}.")
 
 
-def overwritten(function: str, x: Any, result: Variable) -> Variable:
-    """What an in-place function gives. A program's variables are never overwritten: their result is a new one, as in Paddle."""
+def overwritten(function: str, x: Any, result: Variable, reshapes: bool = False) -> Variable:
+    """What an in-place function gives, whose result has another shape only where it ``reshapes``.
+
+    A program's variables are never overwritten: their result is a new one, as in Paddle.
+    """
     if isinstance(x, Variable) and x.is_eager:
-        return cast("EagerTensor", x).become(cast("EagerTensor", result))
+        return cast("EagerTensor", x).become(cast("EagerTensor", result), reshapes)
     plain = function.removesuffix("_")
     warnings.warn(f"In a program, {function}() is the same as {plain}() and overwrites nothing.", stacklevel=3)
     return result

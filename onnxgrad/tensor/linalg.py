@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -147,7 +148,7 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
         axes: how many last axes of ``x`` meet the first of ``y``; or a list of axes of each.
 
     Raises:
-        ArgumentError: if the two lists are not equally long, name an axis twice or one that there is not.
+        ArgumentError: if a list names an axis twice or one that there is not.
 
     Example:
         >>> paddle.tensordot(static.data("x", [2, 3, 4]), static.data("y", [4, 3, 5]), ([1, 2], [1, 0])).shape
@@ -163,9 +164,11 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
             raise ArgumentTypeError(f"tensordot: axes is an int or lists of ints, not {type(axes).__name__}.")
         nested = any(isinstance(item, (Sequence, np.ndarray)) for item in axes)
         pairs = [integers(item, "tensordot") for item in axes] if nested else [integers(axes, "tensordot")]
-        if len(pairs) > 2 or len(pairs[0]) != len(pairs[-1]):
-            raise ArgumentError(f"tensordot: axes={axes!r} does not name equally many axes of both variables.")
+        if len(pairs) > 2:
+            raise ArgumentError(f"tensordot: axes={axes!r} are more than two lists.")
         first, second = pairs if len(pairs) == 2 else (pairs[0], pairs[0])
+        # As in Paddle, the shorter list goes on as the longer one.
+        first, second = [*first, *second[len(first) :]], [*second, *first[len(second) :]]
         first = [normal_axis(a, x.ndim, "tensordot") for a in first]
         second = [normal_axis(a, y.ndim, "tensordot") for a in second]
         if len({*first}) < len(first) or len({*second}) < len(second):
@@ -191,7 +194,23 @@ def einsum(equation: str, *operands: Variable) -> Variable:
         (-1, 2, 4)
     """
     layer = LayerHelper("einsum", *operands)
-    return layer.result("Einsum", *promoted(layer.op, *operands), equation=equation.replace(" ", ""))
+    return layer.result("Einsum", *promoted(layer.op, *operands), equation=_spelled_out(equation.replace(" ", ""), operands))
+
+
+def _spelled_out(equation: str, operands: Sequence[Variable]) -> str:
+    """Ellipses as letters where they stand for different numbers of axes, the last ones shared"""
+    terms, arrow, result = equation.partition("->")
+    counts = [v.ndim - len(term.replace("...", "")) for term, v in zip(terms.split(","), operands, strict=False)]
+    present = {n for term, n in zip(terms.split(","), counts, strict=False) if "..." in term}
+    if len(present) < 2:
+        return equation
+    spare = [letter for letter in "ZYXWVUTSRQPONMLKJIHGFEDCBAzyxwvutsrqponmlkjihgfedcba" if letter not in equation]
+    most = "".join(spare[: builtins.max(present)])
+    written = [term.replace("...", most[len(most) - n :]) for term, n in zip(terms.split(","), counts, strict=False)]
+    if not arrow:
+        letters = terms.replace("...", "").replace(",", "")
+        result = "..." + "".join(sorted(letter for letter in {*letters} if letters.count(letter) == 1))
+    return ",".join(written) + "->" + result.replace("...", most)
 
 
 def multi_dot(x: Sequence[Variable], name: str | None = None) -> Variable:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.tensor.common import as_dtype, layer_for, promoted
@@ -249,35 +248,40 @@ def _bitwise(kind: str, op_type: str, logical: str, x: Any, y: Any, name: str | 
 
 
 def bitwise_left_shift(x: Variable, y: Variable, is_arithmetic: bool = True, out: None = None, name: str | None = None) -> Variable:
-    """``x`` with its bits shifted left by ``y``."""
-    layer = layer_for("bitwise_left_shift", x, y, name=name)
-    op = layer.op
-    a, b = promoted(op, x, y)
-    return layer.result("Mul", a, _power_of_two(op, b))
+    """``x`` with its bits shifted left by ``y``; 0 from the width of its element type on."""
+    return _shifted("bitwise_left_shift", "LEFT", x, y, name)
 
 
 def bitwise_right_shift(
     x: Variable, y: Variable, is_arithmetic: bool = True, out: None = None, name: str | None = None
 ) -> Variable:
-    """``x`` with its bits shifted right by ``y``; the sign stays.
+    """``x`` with its bits shifted right by ``y``: the sign comes in from the left, zeros unless ``is_arithmetic``."""
+    return _shifted("bitwise_right_shift", "RIGHT", x, y, name, is_arithmetic)
 
-    Raises:
-        ArgumentError: for ``is_arithmetic=False`` on signed integers, which ONNX cannot express.
-    """
-    layer = layer_for("bitwise_right_shift", x, y, name=name)
+
+def _shifted(kind: str, direction: str, x: Any, y: Any, name: str | None, signed: bool = False) -> Variable:
+    """Bits as uint64, where a shift by 63 is the widest that is defined; those of a negative number inverted before and after"""
+    layer = layer_for(kind, x, y, name=name)
     op = layer.op
     a, b = promoted(op, x, y)
-    if a.dtype.name.startswith("u"):
-        return layer.result("BitShift", a, b, direction="RIGHT")
-    if not is_arithmetic:
-        raise ArgumentError("bitwise_right_shift: a logical shift needs an unsigned element type. Cast x to uint64 first.")
-    power = _power_of_two(op, b)
-    return layer.result("Div", op.Sub(a, op.Mod(a, power)), power)
-
-
-def _power_of_two(op: Builder, exponent: Variable) -> Variable:
-    one = op.Cast(op.BitShift(np.uint64(1), op.Cast(exponent, to=13), direction="LEFT"), to=7)
-    return as_dtype(op, one, exponent.dtype)
+    width = 8 * a.dtype.numpy.itemsize
+    wide = op.Cast(a, to=7)
+    negative = op.Less(wide, np.array(0))
+    if signed and not a.dtype.name.startswith("u"):
+        wide = op.Where(negative, op.BitwiseNot(wide), wide)
+    elif width < 64 and direction == "RIGHT":
+        wide = op.BitwiseAnd(wide, np.array(2**width - 1))
+    bits, steps = op.Cast(wide, to=13), op.Cast(b, to=7)
+    far = op.Or(op.Less(steps, np.array(0)), op.GreaterOrEqual(steps, np.array(width)))
+    moved = op.BitShift(bits, op.Cast(op.Where(far, np.array(0), steps), to=13), direction=direction)
+    if direction == "LEFT" and width < 64:
+        moved = op.BitwiseAnd(moved, np.array(2**width - 1, np.uint64))
+    result = op.Where(far, np.array(0), op.Cast(moved, to=7))
+    if direction == "LEFT" and width < 64 and not a.dtype.name.startswith("u"):
+        result = op.Where(op.GreaterOrEqual(result, np.array(2 ** (width - 1))), op.Sub(result, np.array(2**width)), result)
+    if signed and not a.dtype.name.startswith("u"):
+        result = op.Where(negative, op.BitwiseNot(result), result)
+    return layer.result("Cast", result, to=a.dtype.number)
 
 
 def is_empty(x: Variable, name: str | None = None) -> Variable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -320,13 +321,18 @@ def rank(input: Variable) -> Variable:
 
 
 def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]:
-    """The shape of the result of broadcasting.
+    """The shape of the result of broadcasting; -1 is a size that is not known.
 
     Example:
         >>> paddle.broadcast_shape([2, 1, 3], [1, 3, 1])
         [2, 3, 3]
     """
-    return [int(n) for n in np.broadcast_shapes(tuple(x_shape), tuple(y_shape))]
+    found = []
+    for x, y in zip_longest(reversed(x_shape), reversed(y_shape), fillvalue=1):
+        if x != y and 1 not in (x, y) and -1 not in (x, y):
+            raise ArgumentError(f"broadcast_shape: {list(x_shape)} and {list(y_shape)} do not fit each other: {x} is not {y}.")
+        found.append(int(y if x == 1 else x if y in (1, -1) else y))
+    return found[::-1]
 
 
 # Repeating and reordering --------------------------------------------------------------------------------------------

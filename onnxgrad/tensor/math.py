@@ -302,9 +302,11 @@ def trunc(input: Variable, name: str | None = None) -> Variable:
 
 
 def frac(x: Variable, name: str | None = None) -> Variable:
-    """What ``trunc`` leaves."""
+    """What ``trunc`` leaves; zeros of integers."""
     layer = LayerHelper("frac", x, name=name)
     op = layer.op
+    if not x.is_float:
+        return layer.result("Sub", x, x)
     return layer.result("Sub", x, op.Mul(op.Sign(x), op.Floor(op.Abs(x))))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, log_add_exp, normal_axis, running
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, log_add_exp, normal_axis, running, without_axes_too
 from onnxgrad.tensor.layer import LayerHelper, require_variables
 
 __all__ = [
@@ -175,6 +175,7 @@ def _flat_if_none(layer: LayerHelper, x: Variable, axis: int | None) -> tuple[Va
     return x, normal_axis(axis, x.ndim, layer.name)
 
 
+@without_axes_too
 def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Sums of all elements up to each one along ``axis``; of the flattened tensor without one.
 
@@ -187,6 +188,7 @@ def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | 
     return layer.result("CumSum", x, np.array(axis))
 
 
+@without_axes_too
 def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Products of all elements up to each one along ``dim``, which must have a known size."""
     layer = LayerHelper("cumprod", x, name=name)
@@ -195,6 +197,7 @@ def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | 
     return layer.result("Identity", running(op, x, axis, op.Mul, 1.0, "cumprod"))
 
 
+@without_axes_too
 def cummax(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str | None = None) -> tuple[Variable, Variable]:
     """The largest element so far along ``axis``, and the position of its last occurrence so far.
 
@@ -209,6 +212,7 @@ def cummax(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str
     return _running_extreme("cummax", "Max", "GreaterOrEqual", x, axis, dtype, name)
 
 
+@without_axes_too
 def cummin(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str | None = None) -> tuple[Variable, Variable]:
     """The smallest element so far along ``axis``, and the position of its last occurrence so far."""
     return _running_extreme("cummin", "Min", "LessOrEqual", x, axis, dtype, name)
@@ -233,6 +237,7 @@ def _running_extreme(
     return layer.result("GatherElements", x, index, axis=axis), as_dtype(op, index, dtype)
 
 
+@without_axes_too
 def logcumsumexp(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """log(cumsum(exp(x))) along ``axis``, computed stably."""
     layer = LayerHelper("logcumsumexp", x, name=name)

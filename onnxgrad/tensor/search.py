@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import as_dtype, layer_for, normal_axis, promoted
+from onnxgrad.tensor.common import as_dtype, layer_for, normal_axis, promoted, without_axes_too
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
@@ -52,7 +52,7 @@ def _extreme_index(kind: str, op_type: str, x: Variable, axis: int | None, keepd
     else:
         axis = normal_axis(axis, x.ndim, kind)
         found = op.emit(
-            op_type, (x if x.ndim else op.Reshape(x, np.array([1])),), {"axis": axis, "keepdims": int(keepdim and x.ndim)}
+            op_type, (x if x.ndim else op.Reshape(x, np.array([1])),), {"axis": axis, "keepdims": int(keepdim and x.ndim > 0)}
         )
     return layer.result("Cast", found, to=6) if dtype == "int32" else layer.result("Identity", as_dtype(op, found, dtype))
 
@@ -83,6 +83,7 @@ def argsort(x: Variable, axis: int = -1, descending: bool = False, stable: bool 
     return _sorted(LayerHelper("argsort", x, name=name), x, axis, descending)[1]
 
 
+@without_axes_too
 def topk(
     x: Variable, k: Any, axis: int | None = None, largest: bool = True, sorted: bool = True, name: str | None = None
 ) -> tuple[Variable, Variable]:
@@ -103,6 +104,7 @@ def topk(
     return values, indices
 
 
+@without_axes_too
 def kthvalue(
     x: Variable, k: int, axis: int | None = None, keepdim: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:
@@ -122,6 +124,7 @@ def kthvalue(
     return first, second
 
 
+@without_axes_too
 def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = None) -> tuple[Variable, Variable]:
     """The most frequent element along ``axis``, the smallest of equally frequent ones, and the index of its last occurrence.
 
@@ -215,7 +218,13 @@ def searchsorted(
 def bucketize(
     x: Variable, sorted_sequence: Variable, out_int32: bool = False, right: bool = False, name: str | None = None
 ) -> Variable:
-    """The number of the bucket of each element, between the ordered bounds of a vector."""
+    """The number of the bucket of each element, between the ordered bounds of a vector.
+
+    Raises:
+        ArgumentError: if the bounds are no vector.
+    """
+    if sorted_sequence.ndim != 1:
+        raise ArgumentError(f"bucketize: the bounds are a vector; these have {sorted_sequence.ndim} axes. Use searchsorted.")
     return searchsorted(sorted_sequence, x, out_int32, right, name)
 
 

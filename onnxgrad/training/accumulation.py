@@ -21,6 +21,7 @@ __all__ = ["SUM", "accumulating", "joined"]
 
 COUNTER = "micro_batch"
 SUM = "@ACCUMULATED"
+"""The end of the name of a sum of gradients."""
 
 
 def accumulating(program: Program, pairs: list[tuple[Variable, Variable]], optimizer: Optimizer, count: int) -> Program:

@@ -16,10 +16,10 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError, UnknownName
 from onnxgrad.files import write_whole, writing
+from onnxgrad.tensor_file import read_tensors, write_tensors
 from onnxgrad.training.batch_norm import fold_added_batch_norm
 from onnxgrad.training.lora import branches_of
 from onnxgrad.training.surgery import remove_added_dropout
-from onnxgrad.training.tensor_file import read_tensors, write_tensors
 
 __all__ = ["ADAPTER", "load_adapters", "save_adapters"]
 

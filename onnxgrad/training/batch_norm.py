@@ -22,9 +22,11 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.modes import ADDED, is_added
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, NotInitialized, UnknownName
-from onnxgrad.training.data import Data, open_data
+from onnxgrad.training.data import Data
 from onnxgrad.training.feed import checked_batch
 from onnxgrad.training.lora_targets import KEY as LORA
+from onnxgrad.training.sources import open_data
+from onnxgrad.training.sources.wanted import Wanted
 from onnxgrad.training.surgery import insert_after
 
 __all__ = ["MODES", "fold_added_batch_norm", "fold_batch_norm", "has_statistics", "insert_batch_norm", "prepare_batch_norm"]
@@ -199,7 +201,7 @@ def _statistics(program: Program, points: Sequence[Variable], data: Data, batch_
     count = {v.name: 0 for v in points}
     totals = {v.name: np.zeros((2, _channels(v))) for v in points}
     inputs = program.inputs
-    for batch in open_data(data, [v.name for v in inputs]).batches(batch_size, shuffle=False):
+    for batch in open_data(data, Wanted.of(inputs, program=plain)).plain().batches(batch_size, shuffle=False):
         for name, value in zip(count, executor.run(plain, checked_batch(batch, inputs), list(count)), strict=True):
             rows = np.moveaxis(value.astype(np.float64), 1, 0).reshape(value.shape[1], -1)
             count[name] += rows.shape[1]

@@ -17,7 +17,10 @@ __all__ = ["Callback", "Callbacks"]
 class Callback:
     """What ``Trainer.fit(callbacks=[...])`` calls; override what is wanted. True from the first three ends the run.
 
-    A function is called as ``on_epoch``.
+    A function is called as ``on_epoch``. Of several ranks all are given the same callbacks, and the first one calls them.
+
+    Attributes:
+        watches_gradients: whether it reads ``trainer.gradient_norms``.
 
     Example:
         >>> class Stop(Callback):
@@ -25,8 +28,11 @@ class Callback:
         ...         return row["step"] >= 100
     """
 
+    watches_gradients = False
+
     def on_begin(self, trainer: Trainer, plan: dict[str, Any]) -> Any:
-        """Before the first step of a call of ``fit``: ``epochs`` in all, ``batch_size``, ``out`` (a path or None), ``resume``."""
+        """Before the first step of a call of ``fit``: ``epochs`` in all, ``batch_size``, ``out`` (a path or None), and the
+        ``validation`` data as it was opened, or None."""
 
     def on_step(self, trainer: Trainer, row: Row) -> Any:
         """After a step on a batch: ``step``, ``epoch``, ``learning_rate``, ``examples`` of the batch, its loss and metrics."""

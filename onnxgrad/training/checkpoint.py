@@ -14,8 +14,8 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
 from onnxgrad.errors import UnknownName
+from onnxgrad.tensor_file import TensorFile, read_tensors, write_tensors
 from onnxgrad.training.lora_targets import KEY
-from onnxgrad.training.tensor_file import TensorFile, read_tensors, write_tensors
 
 __all__ = ["check_tensors", "graph_hash", "load_checkpoint", "save_checkpoint", "set_tensors"]
 

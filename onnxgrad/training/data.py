@@ -10,49 +10,54 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, FileError, ModelError
-from onnxgrad.files import read_arrays
+from onnxgrad.errors import ArgumentError, DataError
 
-__all__ = ["Batch", "Columns", "Data", "Stream", "open_data", "prefetched"]
+__all__ = ["Batch", "Columns", "Data", "Rows", "Stream", "prefetched"]
 
 Array = np.ndarray[Any, Any]
 Batch: TypeAlias = "dict[str, Array]"
-Data: TypeAlias = "Mapping[str, Any] | str | Path | Sequence[Any] | Iterable[Any] | Callable[[int], Iterable[Any]]"
+Data: TypeAlias = "Mapping[str, Any] | str | Path | Sequence[Any] | Iterable[Any] | Callable[[int], Iterable[Any]] | Any"
 
 
-class Columns:
-    """Arrays of equal length that are cut into shuffled batches.
+class Rows:
+    """Examples that can be read by number, cut into shuffled batches.
 
-    Args:
-        arrays: by column name; the first axis counts the examples.
+    A subclass has ``length`` and ``take``; the order of an epoch depends on the seed and the epoch alone, so a run can be
+    resumed in the middle of one.
 
-    Raises:
-        DataError: naming the column, if lengths differ or there is no example.
-
-    Example:
-        >>> columns = Columns({"x": np.arange(5.0), "y": np.arange(5)})
-        >>> [batch["y"].tolist() for batch in columns.batches(2, shuffle=False)]
-        [[0, 1], [2, 3], [4]]
+    Attributes:
+        path: of the file or folder that it was read from, if there is one.
+        unused: names of what the data held besides.
+        remarks: lines on how the data was understood.
+        classes: by target column, names of the classes by number, where labels are words.
     """
 
+    length: int
+    path: Path | None = None
     unused: Sequence[str] = ()
-    """Names of what the data held besides."""
+    remarks: Sequence[str] = ()
+    classes: Mapping[str, Sequence[str]] = MappingProxyType({})
 
-    def __init__(self, arrays: Mapping[str, Any]) -> None:
-        self.arrays = {str(name): np.asarray(array) for name, array in arrays.items()}
-        if not self.arrays:
-            raise DataError("the data has no columns. Give arrays by input name.")
-        first, self.length = next(((name, len(array)) for name, array in self.arrays.items() if array.ndim), ("", 0))
-        for name, array in self.arrays.items():
-            if array.ndim == 0 or len(array) != self.length:
-                shape = list(array.shape)
-                raise DataError(f"column {name!r} has shape {shape}, but {first!r} has {self.length} examples. Make them equal.")
-        if self.length == 0:
-            raise DataError("the data has no examples.")
+    def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
+        """The examples of these numbers; ``epoch``, a seed and the number of an epoch, is None where nothing is random."""
+        raise NotImplementedError
+
+    def column(self, name: str) -> Array | None:
+        """A column of all examples, if it can be had without reading them."""
+        return None
+
+    def select(self, rows: Array) -> Rows:
+        """The examples of these numbers as data of its own."""
+        return Subset(self, rows)
+
+    def plain(self) -> Rows:
+        """The same without random changes of examples, as evaluation takes it."""
+        return self
 
     def __len__(self) -> int:
         return self.length
@@ -69,16 +74,83 @@ class Columns:
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
     ) -> Iterator[Batch]:
         """The batches of one epoch; ``skip`` leaves out the first ones without changing the others."""
+        order: dict[str, Any] = {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "epoch": epoch, "skip": skip}
+        for rows in self.numbers(batch_size, **order):
+            yield self.take(rows, (seed, epoch))
+
+    def numbers(
+        self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
+    ) -> Iterator[Array]:
+        """The numbers of the examples in each batch of one epoch."""
         order = np.random.default_rng([seed, epoch]).permutation(self.length) if shuffle else np.arange(self.length)
         for number in range(skip, self.count(batch_size, drop_last)):
-            rows = order[number * batch_size : (number + 1) * batch_size]
-            yield {name: array[rows] for name, array in self.arrays.items()}
+            yield order[number * batch_size : (number + 1) * batch_size]
+
+
+class Subset(Rows):
+    """Some examples of others."""
+
+    def __init__(self, base: Rows, rows: Array) -> None:
+        self.base, self.rows, self.length = base, rows, len(rows)
+        self.path, self.classes = base.path, base.classes
+
+    def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
+        return self.base.take(self.rows[rows], epoch)
+
+    def column(self, name: str) -> Array | None:
+        found = self.base.column(name)
+        return None if found is None else found[self.rows]
+
+    def plain(self) -> Rows:
+        return Subset(self.base.plain(), self.rows)
+
+
+class Columns(Rows):
+    """Arrays of equal length that are cut into shuffled batches.
+
+    Args:
+        arrays: by column name; the first axis counts the examples.
+
+    Raises:
+        DataError: naming the column, if lengths differ or there is no example.
+
+    Example:
+        >>> columns = Columns({"x": np.arange(5.0), "y": np.arange(5)})
+        >>> [batch["y"].tolist() for batch in columns.batches(2, shuffle=False)]
+        [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        self.arrays = {str(name): np.asarray(array) for name, array in arrays.items()}
+        if not self.arrays:
+            raise DataError("the data has no columns. Give arrays by input name.")
+        first, self.length = next(((name, len(array)) for name, array in self.arrays.items() if array.ndim), ("", 0))
+        for name, array in self.arrays.items():
+            if array.ndim == 0 or len(array) != self.length:
+                shape = list(array.shape)
+                raise DataError(f"column {name!r} has shape {shape}, but {first!r} has {self.length} examples. Make them equal.")
+        if self.length == 0:
+            raise DataError("the data has no examples.")
+
+    def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
+        return {name: array[rows] for name, array in self.arrays.items()}
+
+    def column(self, name: str) -> Array | None:
+        return self.arrays.get(name)
 
 
 class Stream:
-    """Batches that come ready made: from an iterable, or from a function of the epoch number."""
+    """Batches that come ready made: from an iterable, or from a function of the epoch number.
 
+    Attributes:
+        resumes: empty, or why a run cannot be resumed in the middle of an epoch.
+    """
+
+    path: Path | None = None
     unused: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+    classes: Mapping[str, Sequence[str]] = MappingProxyType({})
+    resumes: str = ""
 
     def __init__(self, source: Any, names: Sequence[str]) -> None:
         self.source = source
@@ -97,6 +169,10 @@ class Stream:
         for item in itertools.islice(items, skip, None):
             yield self._as_batch(item)
 
+    def plain(self) -> Stream:
+        """The same without random changes of examples."""
+        return self
+
     def _as_batch(self, item: Any) -> Batch:
         if isinstance(item, Mapping):
             return {str(name): np.asarray(array) for name, array in item.items()}
@@ -105,50 +181,6 @@ class Stream:
                 raise DataError(f"a batch has {len(item)} arrays, but the columns are {self.names}. Give one array each.")
             return {name: np.asarray(array) for name, array in zip(self.names, item, strict=True)}
         raise DataError(f"a batch is a dict or a tuple of arrays, not {type(item).__name__}.")
-
-
-def open_data(data: Data | Columns | Stream, names: Sequence[str], optional: Sequence[str] = ()) -> Columns | Stream:
-    """Columns or a stream from whatever the user has.
-
-    Args:
-        data: a dict of arrays, the path of an .npz file, a tuple of arrays in the order of ``names``, an iterable of
-            batches (dicts or tuples), or a function that gives one for an epoch number.
-        names: the columns that the program wants.
-        optional: columns that are taken where the data has them.
-
-    Raises:
-        DataError: if the file cannot be read or a column is missing.
-        ArgumentTypeError: if it is none of these.
-    """
-    if isinstance(data, (Columns, Stream)):
-        return data
-    if isinstance(data, (str, Path)):
-        if Path(data).suffix in (".jsonl", ".txt"):
-            raise DataError(f"{str(data)!r} is text, which needs a tokenizer: give training.Text(path, tokenizer) (--tokenizer).")
-        data = _read_npz(Path(data))
-    if isinstance(data, Mapping):
-        missing = [name for name in names if name not in data]
-        if missing:
-            raise DataError(f"the data has no column {missing[0]!r}; it has {sorted(map(str, data))}. Rename or add it.")
-        columns = Columns({name: data[name] for name in [*names, *(name for name in optional if name in data)]})
-        columns.unused = sorted({str(name) for name in data} - {*names, *optional})
-        return columns
-    if isinstance(data, tuple) and data and all(isinstance(item, np.ndarray) for item in data):
-        if len(data) != len(names):
-            raise DataError(f"{len(data)} arrays are given for the columns {list(names)}. Give one each, in this order.")
-        return Columns(dict(zip(names, data, strict=True)))
-    if callable(data) or hasattr(data, "__iter__"):
-        return Stream(data, names)
-    raise ArgumentTypeError(f"data is a dict of arrays, a path, an iterable or a function, not {type(data).__name__}.")
-
-
-def _read_npz(path: Path) -> Batch:
-    if not path.is_file():
-        raise DataError(f"there is no file {str(path)!r}.")
-    try:
-        return read_arrays(path)
-    except (FileError, ModelError) as error:
-        raise DataError(str(error)) from error
 
 
 class _End:

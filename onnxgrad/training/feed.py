@@ -46,9 +46,11 @@ def _typed(array: Array, v: Variable) -> Array:
 
 
 def _shaped(array: Array, v: Variable) -> Array:
-    """The array without a last axis of length 1 where the model has none"""
+    """The array without a last axis of length 1 where the model has none, and with one where the model alone has it"""
     if v.dims is None:
         return array
+    if array.ndim == len(v.dims) - 1 and v.dims and v.dims[-1] == 1:
+        array = array[..., None]
     if array.ndim == len(v.dims) + 1 and array.shape[-1] == 1:
         array = array[..., 0]
     fits = array.ndim == len(v.dims) and all(

@@ -97,6 +97,10 @@ class RunFolder:
             with _typed(path, "Make the folder writable, or give a larger keep= (--keep)"):
                 path.unlink(missing_ok=True)
 
+    def write_evaluations(self, rows: list[dict[str, Any]]) -> None:
+        """``evaluations.jsonl``, one row for each evaluation within an epoch."""
+        write_atomically(self.path / "evaluations.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
+
     def write_history(self, rows: list[dict[str, Any]]) -> None:
         """``history.csv`` and ``history.jsonl``, one row per epoch."""
         names = list(dict.fromkeys(name for row in rows for name in row))

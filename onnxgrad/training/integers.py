@@ -17,9 +17,11 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import DataError, ModelError
-from onnxgrad.training.data import Data, open_data
+from onnxgrad.training.data import Data
 from onnxgrad.training.feed import checked_batch
 from onnxgrad.training.quantization import KEY, drop_unread, spread
+from onnxgrad.training.sources import open_data
+from onnxgrad.training.sources.wanted import Wanted
 from onnxgrad.training.surgery import insert_after
 
 __all__ = ["observe_scales", "store_integers"]
@@ -243,7 +245,7 @@ def _ranges(program: Program, ops: list[Operator], data: Data, batch_size: int) 
     names = [quantizers[block.vars[op.outputs[0].name]] for op in ops if op.outputs[0] is not None]
     found: dict[Variable, list[tuple[Array, Array]]] = defaultdict(list)
     executor, inputs = Executor(), program.inputs
-    for batch in open_data(data, [v.name for v in inputs]).batches(batch_size, shuffle=False):
+    for batch in open_data(data, Wanted.of(inputs, program=program)).plain().batches(batch_size, shuffle=False):
         feed = checked_batch(batch, inputs)
         for op, value in zip(ops, executor.run(plain, feed, names) if ops else [], strict=True):
             assert op.inputs[1] is not None

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from onnxgrad.errors import DataError
+from onnxgrad.optimizer.lr import ReduceOnPlateau
 from onnxgrad.training.callbacks import Callbacks
 from onnxgrad.training.curves import plot_history
-from onnxgrad.training.data import Batch, Columns, Stream, prefetched
+from onnxgrad.training.data import Batch, Rows, Stream, prefetched
 from onnxgrad.training.folder import BEST, LAST, RunFolder
 from onnxgrad.training.progress import Progress
+from onnxgrad.training.ranks import PartBatch
 from onnxgrad.training.run import Means, Plan, Row, judged, out_of_patience
 from onnxgrad.training.schedules import Planned
 
@@ -32,17 +34,19 @@ class Loop:
     """
 
     def __init__(
-        self, trainer: Trainer, source: Columns | Stream, held_out: Columns | Stream | None, folder: RunFolder | None, plan: Plan
+        self, trainer: Trainer, source: Rows | Stream, held_out: Rows | Stream | None, folder: RunFolder | None, plan: Plan
     ) -> None:
         self.trainer, self.source, self.held_out, self.folder, self.plan = trainer, source, held_out, folder, plan
-        self.callbacks = Callbacks(plan.callbacks)
         self._stopped = False
-        self._heard = self.callbacks.hear("on_step")
+        self._heard = Callbacks(plan.callbacks).hear("on_step")
+        self.callbacks = Callbacks(plan.callbacks if trainer.ranks.is_first else ())
 
     def run(self) -> None:
         """Epochs until the plan is done, patience ends, a callback says so or Ctrl-C is pressed."""
         out = None if self.folder is None else self.folder.path
-        told = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "resume": self.trainer.step_number > 0}
+        told = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "validation": self.held_out}
+        if any(getattr(callback, "watches_gradients", False) for callback in self.plan.callbacks):
+            self.trainer.watch_gradients()  # on all ranks, whose programs are alike
         try:
             self.callbacks.tell("on_begin", self.trainer, told)
             self._epochs()
@@ -53,15 +57,18 @@ class Loop:
         trainer, plan = self.trainer, self.plan
         if isinstance(trainer.schedule, Planned):
             count = self.source.count(plan.batch_size, plan.drop_last)
-            trainer.schedule.plan(None if count is None else count * plan.epochs // trainer.accumulate)
+            steps = None if count is None else count * plan.epochs
+            if plan.max_steps is not None:
+                steps = plan.max_steps if steps is None else min(steps, plan.max_steps)
+            trainer.schedule.plan(None if steps is None else steps // trainer.accumulate)
         with trainer._interrupt as interrupt:
-            ended = out_of_patience(trainer.history[trainer._begun :], plan.patience)
+            ended = out_of_patience(trainer.history[trainer._begun :], plan.patience, plan.monitor)
             if ended:
                 said = f"nothing is trained: no epoch was better for {plan.patience} epochs"
                 warnings.warn(f"{said}. Give another patience.", stacklevel=3)
-            while trainer.epoch < plan.epochs and not ended and not interrupt.requested:
+            while trainer.epoch < plan.epochs and not ended and not interrupt.stops and not self._at_end():
                 ended = not self._epoch()
-            if (interrupt.requested or self._stopped) and self.folder is not None:
+            if (interrupt.stops or self._stopped) and self.folder is not None:
                 self._write(self.folder)
 
     def _epoch(self) -> bool:
@@ -73,7 +80,8 @@ class Loop:
         note = f"opening {len(trainer.program.global_block().ops):,} operators and the first gradient"
         title = f"epoch {trainer.epoch + 1}/{plan.epochs}"
         later = None if examples is None else examples * (plan.epochs - trainer.epoch - 1)
-        with Progress(title, examples, trainer._means.count, plan.verbose, note, later) as progress:
+        shown = trainer.ranks.is_first and plan.verbose
+        with Progress(title, examples, trainer._means.count, shown, note, later) as progress:
             if not self._train_on(prefetched(rest, plan.prefetch), progress):
                 return False
             progress.say("evaluating")
@@ -81,14 +89,17 @@ class Loop:
             trainer.history.append(row)
             trainer.epoch, trainer.batch, trainer._means = trainer.epoch + 1, 0, Means()
             better = self._is_better(row)
+            if isinstance(trainer.schedule, ReduceOnPlateau):
+                named = plan.monitor or ("val_loss" if "val_loss" in row else "loss")
+                trainer.schedule.step(row[named] if trainer.schedule.mode == "max" else judged(row, plan.monitor))
             progress.finish(row)
             progress.say("writing a checkpoint and what callbacks keep")
             if self.folder is not None:
                 self._write(self.folder, better, ends_epoch=True)
-                if plan.curves:
+                if plan.curves and trainer.ranks.is_first:
                     plot_history(trainer.history, self.folder.path / "curves.png")
-            ended = self.callbacks.tell("on_epoch", trainer, row) or self._stopped
-        return not ended and not out_of_patience(trainer.history[trainer._begun :], plan.patience)
+            ended = trainer.ranks.any(self.callbacks.tell("on_epoch", trainer, row) or self._stopped)
+        return not ended and not out_of_patience(trainer.history[trainer._begun :], plan.patience, plan.monitor)
 
     def _train_on(self, batches: Iterator[Batch], progress: Progress) -> bool:
         """Train on these batches; False if interrupted"""
@@ -98,13 +109,18 @@ class Loop:
                 values = trainer.step(batch)
             except DataError as error:
                 raise DataError(f"epoch {trainer.epoch + 1}, batch {trainer.batch + 1}: {error}") from error
-            size = len(next(iter(batch.values())))
+            size = batch.whole if isinstance(batch, PartBatch) else len(next(iter(batch.values())))
             trainer.batch += 1
             trainer._means.add(values, size)
             progress.update(size, trainer._means.now())
-            if self._heard and self.callbacks.tell("on_step", trainer, self._step_row(size, values)):
+            if self._heard:
+                self._stopped = trainer.ranks.any(self.callbacks.tell("on_step", trainer, self._step_row(size, values)))
+            if self._at_end():
                 self._stopped = True
-            if trainer._interrupt.requested or self._stopped:
+            if self._evaluates(trainer.step_number):
+                progress.say("evaluating")
+                self._evaluate()
+            if trainer._interrupt.stops or self._stopped:
                 return False
             if self.folder is not None and every is not None and trainer.step_number % every == 0:
                 progress.say("writing a checkpoint")
@@ -112,6 +128,32 @@ class Loop:
         if trainer._means.count == 0:
             raise DataError("the data has no batch in this epoch. Is the iterable used up? Give a list or a function.")
         return True
+
+    def _at_end(self) -> bool:
+        return self.plan.max_steps is not None and self.trainer.step_number >= self.plan.max_steps
+
+    def _evaluates(self, step: int) -> bool:
+        """Whether the model is evaluated now, within an epoch: every so many steps, and where the run ends"""
+        every = self.plan.evaluate_every
+        return self.held_out is not None and (self._at_end() or (every is not None and step % every == 0))
+
+    def _evaluate(self) -> None:
+        row = {"step": self.trainer.step_number, "epoch": self.trainer.epoch + 1, **self._judged_by()}
+        self.trainer.evaluations.append(row)
+        better = (self.plan.monitor or "val_loss") in row and self._is_better(row)
+        if self.folder is not None:
+            self.folder.write_evaluations(self.trainer.evaluations)
+            if better:
+                self._write(self.folder, better)
+
+    def _judged_by(self) -> Row:
+        assert self.held_out is not None
+        trainer = self.trainer
+        found = trainer.evaluate(self.held_out, batch_size=self.plan.batch_size)
+        judged_by = {f"val_{name}": value for name, value in found.items()}
+        told = {"step": trainer.step_number, "epoch": trainer.epoch + 1, **judged_by}
+        self._stopped = self.callbacks.tell("on_evaluate", trainer, told) or self._stopped
+        return judged_by
 
     def _step_row(self, examples: int, values: Row) -> Row:
         trainer = self.trainer
@@ -123,17 +165,13 @@ class Loop:
         position = {"epoch": trainer.epoch + 1, "step": trainer.step_number, "learning_rate": trainer.optimizer.get_lr()}
         row: Row = {**position, **trainer._means.now()}
         if self.held_out is not None:
-            found = trainer.evaluate(self.held_out, batch_size=self.plan.batch_size)
-            judged_by = {f"val_{name}": value for name, value in found.items()}
-            row.update(judged_by)
-            told = {"step": trainer.step_number, "epoch": trainer.epoch + 1, **judged_by}
-            self._stopped = self.callbacks.tell("on_evaluate", trainer, told) or self._stopped
+            row.update(self._judged_by())
         return row
 
     def _is_better(self, row: Row) -> bool:
-        better = self.trainer.best is None or judged(row) < self.trainer.best
+        better = self.trainer.best is None or judged(row, self.plan.monitor) < self.trainer.best
         if better:
-            self.trainer.best = judged(row)
+            self.trainer.best = judged(row, self.plan.monitor)
         return better
 
     def _write(self, folder: RunFolder, better: bool = False, ends_epoch: bool = False) -> None:

@@ -26,6 +26,7 @@ from onnxgrad.losses import (
     squared_error,
 )
 from onnxgrad.training.activations import Activation
+from onnxgrad.training.weighing import Weighing
 
 __all__ = ["LAYOUTS", "LOSSES", "alignment_loss", "class_loss", "takes_logits"]
 
@@ -36,7 +37,17 @@ def _cross_entropy(op: Builder, y: Variable, label: Variable, remarks: Remarks) 
     return class_loss(op, y, label, remarks)
 
 
-def class_loss(op: Builder, y: Variable, label: Variable, remarks: Remarks, loss: str = "cross_entropy", axis: int = 1) -> Any:
+def class_loss(
+    op: Builder,
+    y: Variable,
+    label: Variable,
+    remarks: Remarks,
+    loss: str = "cross_entropy",
+    axis: int = 1,
+    weighing: Weighing | None = None,
+    weight: Variable | None = None,
+    key: str = "",
+) -> Any:
     """-log p of the label, p = softmax of the logits over an axis, 1 or the last; Softmax before it is seen; -100 does not count
 
     Along the last axis every position is a row of a matrix, which moves no score.
@@ -55,12 +66,16 @@ def class_loss(op: Builder, y: Variable, label: Variable, remarks: Remarks, loss
         remarks.append(f"{y.name} holds log-probabilities (it comes from LogSoftmax).")
     else:
         remarks.append(f"{y.name} is taken as logits: the loss applies softmax.")
+    if weight is not None and axis == -1 and y.rank is not None and y.rank > 2:
+        weight = op.Reshape(op.Expand(op.Reshape(weight, [-1, *[1] * (y.rank - 2)]), op.Shape(label)), [-1])
     if axis == -1 and y.rank != 2:
         classes = y.dims[-1] if y.dims else None
         scores = op.Reshape(scores, [-1, classes]) if isinstance(classes, int) else op.Flatten(scores, axis=-1)
         label = op.Reshape(label, [-1])
     if scores.dtype.name in ("float16", "bfloat16"):
         scores = op.Cast(scores, to=dtype_of("float32").number)
+    if weighing is not None and not weighing.is_plain:
+        return weighing.class_loss(op, scores, label, is_log, weight, key)
     if is_log:
         return op.NegativeLogLikelihoodLoss(scores, label, ignore_index=-100)
     return op.SoftmaxCrossEntropyLoss(scores, label, ignore_index=-100)

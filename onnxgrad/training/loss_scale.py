@@ -31,6 +31,7 @@ class LossScale:
         start: the first scale; None for 32768 where a weight is float16, 0 for none.
 
     Attributes:
+        scale: the state variable that holds it, [1]; None where there is none.
         remarks: a line that says so, if the loss is scaled without having been asked for.
 
     Raises:
@@ -48,21 +49,21 @@ class LossScale:
                 f"the file is in float16: weights that train have float32 copies, and the loss is scaled, by {_START:g} at first."
             )
         self.program, self.optimizer = program, optimizer
-        self._scale: Variable | None = None
+        self.scale: Variable | None = None
 
     def of(self, loss: Variable) -> Variable:
         """The loss times the scale, in float32."""
         if not self.start:
             return loss
         op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
-        self._scale = self.optimizer._state(self.program, "loss_scaling", np.array([self.start], np.float32))
+        self.scale = self.optimizer._state(self.program, "loss_scaling", np.array([self.start], np.float32))
         wide = op.Cast(loss, to=1) if is_narrow(loss) else loss
-        found: Variable = op.Mul(wide, op.Cast(op.Squeeze(self._scale, [0]), to=wide.dtype.number))
+        found: Variable = op.Mul(wide, op.Cast(op.Squeeze(self.scale, [0]), to=wide.dtype.number))
         return found
 
     def apply(self, pairs: Pairs) -> None:
         """Append the update from gradients of the scaled loss."""
-        if self._scale is None:
+        if self.scale is None:
             self.optimizer.apply_gradients(pairs)
             return
         before = dict(self.program.updates)
@@ -73,7 +74,7 @@ class LossScale:
 
     def finite(self, pairs: Pairs) -> Pairs:
         """Gradients of the loss itself, to be added up over micro-batches: those of one that overflows are 0."""
-        if self._scale is None:
+        if self.scale is None:
             return pairs
         op, found_inf, unscaled = self._unscaled(pairs)
         kept = [(p, op.Where(found_inf, 0.0, g)) for p, g in unscaled]
@@ -81,16 +82,16 @@ class LossScale:
         return kept
 
     def _unscaled(self, pairs: Pairs) -> tuple[Builder, Variable, Pairs]:
-        assert self._scale is not None
+        assert self.scale is not None
         op = Builder(self.program.global_block(), role=Role.OPTIMIZE, key="loss_scaling")
         found_inf = overflow(op, [g for _, g in pairs])
-        inverse = op.Reciprocal(op.Squeeze(self._scale, [0]))
+        inverse = op.Reciprocal(op.Squeeze(self.scale, [0]))
         return op, found_inf, [(p, op.Mul(g, op.Cast(inverse, to=g.dtype.number))) for p, g in widened(op, pairs)]
 
     def _move(self, op: Builder, found_inf: Variable) -> None:
-        assert self._scale is not None
+        assert self.scale is not None
         counters = [
             self.optimizer._state(self.program, name, np.zeros(1, np.int32)) for name in ("num_good_steps", "num_bad_steps")
         ]
-        self.program.updates.update(update_scale(op, _POLICY, found_inf, self._scale, *counters))
+        self.program.updates.update(update_scale(op, _POLICY, found_inf, self.scale, *counters))
         self.program.version += 1

@@ -12,11 +12,13 @@ from onnxgrad.core.ir.types import Dim, TensorType, same_dim
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.dtypes import DType, dtype_of
-from onnxgrad.errors import ArgumentError, UnknownName
+from onnxgrad.errors import ArgumentError
 from onnxgrad.training.activations import Activation
+from onnxgrad.training.expressions import bent
 from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES, alignment_loss, class_loss, takes_logits
+from onnxgrad.training.weighing import Weighing
 
-__all__ = ["Attached", "Term", "as_terms", "attach"]
+__all__ = ["Attached", "Term", "as_terms", "attach", "output_of"]
 
 
 class Term:
@@ -24,11 +26,16 @@ class Term:
 
     Args:
         loss: a name in ``LOSSES``, or a function ``(output, target) -> Variable`` that uses the static API.
-        output: name of the program's output, or of another tensor in it; None for its only or first output that is not part of a
-            cache (``present.*``).
+        output: name of the program's output or of another tensor in it, which may be bent: ``"logits.transpose(1, 0, 2)[:, 0]"``,
+            with ``transpose``, ``reshape``, ``squeeze``, ``softmax``, ``argmax`` and slices; what is exported stays as it was. None
+            for its only or first output that is not part of a cache (``present.*``).
         target: name of the data column; None for ``target``, of ``causal_lm`` for ``labels``.
         weight: factor of this term in the sum.
         dtype, shape: of the target column, for a function; None for those of the output.
+        label_smoothing: share of a label that is spread over all classes; ``cross_entropy`` and ``bce_with_logits``.
+        class_weights: of these losses, a number for each class (of ``bce_with_logits`` for 0 and 1), or ``"balanced"`` for
+            n / (classes * count) in the training data. The loss is the weighted mean, of validation data too.
+        sample_weight: name of a column with a weight for each example.
         layout: of the output, for ``ctc``: ``"NTC"`` for [batch, steps, classes], ``"TNC"`` for [steps, batch, classes]; None to
             find it out: the batch is the axis that the inputs have first, or the free one, and the first batch must agree.
             For ``cross_entropy`` of three axes: ``"NCT"`` for classes along axis 1, as ONNX has them, ``"NTC"`` for the last axis;
@@ -45,6 +52,9 @@ class Term:
         dtype: Any = None,
         shape: Sequence[int | str | None] | None = None,
         layout: str | None = None,
+        label_smoothing: float = 0.0,
+        class_weights: Sequence[float] | str | None = None,
+        sample_weight: str | None = None,
     ) -> None:
         if isinstance(loss, str) and loss not in LOSSES:
             raise ArgumentError(f"there is no loss {loss!r}. Use one of {sorted(LOSSES)}, or a function.")
@@ -57,6 +67,7 @@ class Term:
         self.target = target or ("labels" if loss == "causal_lm" else "target")
         self.layout = layout
         self.weight = float(weight)
+        self.weighing = Weighing(loss, label_smoothing, class_weights, sample_weight)
         self.dtype = None if dtype is None else dtype_of(dtype)
         self.dims: tuple[Dim, ...] | None = None if shape is None else tuple(None if d == -1 else d for d in shape)
 
@@ -123,7 +134,7 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
     with program_guard(program):
         op = Builder(program.global_block(), key="loss")
         for term in terms:
-            output = _output(program, term.output, remarks)
+            output = output_of(program, term.output, remarks)
             as_logits = isinstance(term.loss, str) and takes_logits(term.loss, output)
             understood.append(_Understood(output, _layout(term, output, inputs, remarks), as_logits))
             value = _value(op, term, understood[-1], targets, remarks)
@@ -138,18 +149,31 @@ def _value(op: Builder, term: Term, found: _Understood, targets: dict[str, Varia
     name, output = term.target, found.output
     if name not in targets:
         targets[name] = _new_target(op.block.program, name, term.target_type(output, found.layout))
+    weighing, weight = term.weighing, None
+    if weighing.sample_weight is not None:
+        column = weighing.sample_weight
+        if column not in targets:
+            targets[column] = _new_target(op.block.program, column, TensorType(dtype_of("float32"), (None,)))
+        weight = targets[column]
+    key = f"{term.target}.{output.name}"
     if callable(term.loss):
         value = term.loss(output, targets[name])
         if not isinstance(value, Variable):
             raise ArgumentError(f"the loss function returned {type(value).__name__}. Return a Variable of the program.")
     elif term.loss == "cross_entropy":
-        value = class_loss(op, output, targets[name], remarks, axis=-1 if found.layout == "NTC" else 1)
+        axis = -1 if found.layout == "NTC" else 1
+        value = class_loss(op, output, targets[name], remarks, axis=axis, weighing=weighing, weight=weight, key=key)
+        weight = None
+    elif term.loss == "bce_with_logits" and not weighing.is_plain:
+        target = targets[name]
+        value = LOSSES[term.loss](op, output, weighing.smoothed(op, target), remarks)
+        value, weight = weighing.binary(op, value, target, weight, key), None
     elif term.loss == "ctc":
         assert found.layout is not None
         value = alignment_loss(op, output, targets[name], remarks, found.layout)
     else:
         value = LOSSES[term.loss](op, output, targets[name], remarks)
-    value = value if value.rank == 0 else op.ReduceMean(value, keepdims=0)
+    value = weighing.mean(op, value, weight)
     return value if term.weight == 1.0 else op.Mul(value, term.weight)
 
 
@@ -200,7 +224,8 @@ def _class_layout(term: Term, output: Variable, remarks: list[str]) -> str | Non
     return found
 
 
-def _output(program: Program, name: str | None, remarks: list[str]) -> Variable:
+def output_of(program: Program, name: str | None, remarks: list[str]) -> Variable:
+    """The tensor that a term reads: the one it names, or the first output that is no part of a cache."""
     if name is None:
         if not program.outputs:
             raise ArgumentError("the program has no outputs to attach a loss to. Name one.")
@@ -209,10 +234,7 @@ def _output(program: Program, name: str | None, remarks: list[str]) -> Variable:
         if len(own) < len(program.outputs):
             remarks.append(f"the loss reads {chosen.name}; the other {len(program.outputs) - 1} outputs are parts of a cache.")
         return chosen
-    found = program.global_block().vars.get(name)
-    if found is None or found.is_leaf:
-        raise UnknownName(f"the program has no output {name!r}; it has {[v.name for v in program.outputs]}.")
-    return found
+    return bent(program, name)
 
 
 def _target_type(loss: str, output: Variable, layout: str | None) -> tuple[DType, tuple[Dim, ...] | None]:

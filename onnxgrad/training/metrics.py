@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.activations import activation_before
+from onnxgrad.training.epoch_metrics import EPOCH_METRICS, WHOLE, epoch_metric
 
-__all__ = ["METRICS", "classes_second", "metric_named"]
+__all__ = ["METRICS", "check_metrics", "classes_second", "is_whole", "metric_named"]
 
 Array = np.ndarray[Any, Any]
 
@@ -36,10 +38,14 @@ def _accuracy_of_distributions(y: Array, target: Array) -> Array:
     return _per_example(y.argmax(axis=-1) == target.argmax(axis=-1))
 
 
-def _top5(y: Array, target: Array) -> Array:
-    """Share of examples whose class is among the five largest scores."""
-    best = np.argsort(-y, axis=1)[:, :5]
-    return _counted((best == np.expand_dims(target, 1)).any(axis=1), target)
+def _top(count: int) -> Callable[[Array, Array], Array]:
+    """Share of examples whose class is among the largest scores, so many of them."""
+
+    def share(y: Array, target: Array) -> Array:
+        best = np.argsort(-y, axis=1)[:, :count]
+        return _counted((best == np.expand_dims(target, 1)).any(axis=1), target)
+
+    return share
 
 
 def _mae(y: Array, target: Array) -> Array:
@@ -72,7 +78,21 @@ def _per_example(values: Array) -> Array:
     return means
 
 
-METRICS: dict[str, Callable[[Array, Array], Array]] = {"accuracy": _accuracy, "mae": _mae, "mse": _mse, "top5": _top5}
+METRICS: dict[str, Callable[[Array, Array], Array]] = {"accuracy": _accuracy, "mae": _mae, "mse": _mse, "top5": _top(5)}
+
+
+def is_whole(metric: Any) -> bool:
+    """Whether it is a metric of all examples together."""
+    return isinstance(metric, str) and WHOLE.fullmatch(metric) is not None
+
+
+def check_metrics(metrics: Sequence[Any]) -> None:
+    """Raise ArgumentError if one is unknown, OnnxGradError if it needs a package that is missing."""
+    for metric in metrics:
+        if is_whole(metric):
+            epoch_metric(metric)
+        else:
+            metric_named(metric)
 
 
 def metric_named(
@@ -90,8 +110,12 @@ def metric_named(
     """
     if callable(metric):
         return getattr(metric, "__name__", "metric"), metric
+    largest = re.fullmatch(r"top([1-9]\d*)", str(metric))
+    if largest is not None:
+        return metric, _top(int(largest[1]))
     if metric not in METRICS:
-        raise ArgumentError(f"there is no metric {metric!r}. Use one of {sorted(METRICS)}, or a function.")
+        known = sorted([*METRICS, *EPOCH_METRICS])
+        raise ArgumentError(f"there is no metric {metric!r}. Use one of {known}, or a function.")
     if metric == "accuracy" and output is not None:
         made = activation_before(output, _HOLDS)[0]
         return metric, _accuracy if made is None else _HOLDS[made.type]

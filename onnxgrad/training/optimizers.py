@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import math
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from onnxgrad import optimizer as available
-from onnxgrad.errors import ArgumentError
+from onnxgrad.core.ir.variable import Parameter
+from onnxgrad.errors import ArgumentError, UnknownName
+from onnxgrad.optimizer.clip import ClipGradByGlobalNorm, ClipGradByValue, GradientClip
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer
 
-__all__ = ["make_optimizer", "optimizer_names"]
+__all__ = ["clipping", "grouped", "make_optimizer", "optimizer_names"]
 
 
 def _classes() -> dict[str, type[Optimizer]]:
@@ -27,8 +32,52 @@ def optimizer_names() -> list[str]:
     return sorted(_classes())
 
 
+def clipping(norm: float | None, value: float | None) -> GradientClip | None:
+    """Gradient clipping by the global norm or by value.
+
+    Raises:
+        ArgumentError: if both are given, or a limit is not above 0.
+    """
+    if norm is not None and value is not None:
+        raise ArgumentError("clip_norm limits the norm of all gradients, clip_value each element. Give one of them.")
+    for name, limit in (("clip_norm", norm), ("clip_value", value)):
+        if limit is not None and not 0 < limit < math.inf:
+            raise ArgumentError(f"{name} is a limit above 0, not {limit}.")
+    if norm is not None:
+        return ClipGradByGlobalNorm(float(norm))
+    return None if value is None else ClipGradByValue(float(value))
+
+
+def grouped(parameters: Sequence[Parameter], groups: Mapping[str, Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
+    """Groups of parameters as optimizers take them; the first pattern that fits a name counts.
+
+    Raises:
+        UnknownName: if a pattern fits no parameter that is trained.
+        ArgumentError: if an option is unknown, or a factor is negative.
+    """
+    if not groups:
+        return None
+    left = list(parameters)
+    found: list[dict[str, Any]] = []
+    for pattern, options in groups.items():
+        unknown = sorted(set(options) - {"learning_rate", "weight_decay"})
+        if unknown or any(not 0 <= float(value) < math.inf for value in options.values()):
+            said = f"the group {pattern!r} has {dict(options)}"
+            raise ArgumentError(f"{said}; a group has learning_rate (a factor) and weight_decay, each at least 0.")
+        chosen = [p for p in left if fnmatchcase(p.name, pattern)]
+        if not chosen:
+            raise UnknownName(f"no trained parameter that is left fits the pattern {pattern!r} of groups=. See onnxgrad info.")
+        found.append({"params": chosen, **options})
+        left = [p for p in left if not fnmatchcase(p.name, pattern)]
+    return [*found, {"params": left}] if left else found
+
+
 def make_optimizer(
-    optimizer: str | Optimizer, learning_rate: float | LRScheduler, weight_decay: float | None, clip: Any
+    optimizer: str | Optimizer,
+    learning_rate: float | LRScheduler,
+    weight_decay: float | None,
+    clip: Any,
+    groups: list[dict[str, Any]] | None = None,
 ) -> Optimizer:
     """An optimizer from its name; one that is an object already is given back.
 
@@ -36,7 +85,14 @@ def make_optimizer(
         ArgumentError: if there is none of that name, or it has no weight decay.
     """
     if isinstance(optimizer, Optimizer):
+        if groups is not None or clip is not None or weight_decay is not None:
+            said = "groups, clipping and weight decay are settings of the optimizer"
+            raise ArgumentError(f"{said}; give them to {type(optimizer).__name__}, or name the optimizer: 'adamw'.")
         return optimizer
+    if isinstance(learning_rate, (int, float)) and not 0 <= learning_rate < math.inf:
+        raise ArgumentError(f"the learning rate is a number of at least 0, not {learning_rate}.")
+    if weight_decay is not None and not 0 <= weight_decay < math.inf:
+        raise ArgumentError(f"weight_decay is a number of at least 0, not {weight_decay}.")
     cls = _classes().get(str(optimizer).lower())
     if cls is None:
         raise ArgumentError(f"there is no optimizer {optimizer!r}. Use one of {optimizer_names()}.")
@@ -47,4 +103,6 @@ def make_optimizer(
         if name is None:
             raise ArgumentError(f"the optimizer {optimizer!r} has no weight decay. Leave it away, or choose another.")
         settings[name] = weight_decay
+    if groups is not None:
+        settings["parameters"] = groups
     return cls(**settings)

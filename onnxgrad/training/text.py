@@ -8,6 +8,7 @@ of the assistant count.
 from __future__ import annotations
 
 import bisect
+import copy
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from onnxgrad.training.chat_template import ChatTemplate
 from onnxgrad.training.data import Batch, Stream
 from onnxgrad.training.inputs import IGNORED, MASK, WORDS
 
-__all__ = ["Text"]
+__all__ = ["Text", "open_tokenizer"]
 
 Array = np.ndarray[Any, Any]
 SUFFIXES = (".jsonl", ".txt")
@@ -70,6 +71,8 @@ class Text(Stream):
         >>> trainer.fit(data, epochs=3)  # doctest: +SKIP
     """
 
+    path: Path
+
     def __init__(
         self,
         path: str | Path,
@@ -83,7 +86,7 @@ class Text(Stream):
             raise ArgumentError(f"max_length is at least 2, a word and the next one, not {max_length}.")
         self.path, self.max_length, self.label = Path(path), max_length, label
         self.remarks: list[str] = []
-        self._tokenizer = _open_tokenizer(Path(tokenizer))
+        self._tokenizer = open_tokenizer(Path(tokenizer))
         self._template = ChatTemplate(Path(tokenizer), self._tokenizer.token_to_id)
         if self.path.suffix not in SUFFIXES:
             raise ArgumentError(f"text is read from {' or '.join(SUFFIXES)} files, not {str(path)!r}. Rename or convert it.")
@@ -113,6 +116,12 @@ class Text(Stream):
         count = self.count(batch_size, drop_last)
         for number in (rng.permutation(count) if shuffle else np.arange(count))[skip:]:
             yield self._batch(rows[number * batch_size : (number + 1) * batch_size])
+
+    def select(self, rows: Array) -> Text:
+        """The rows of these numbers as data of its own."""
+        found = copy.copy(self)
+        found.rows, found.lengths = [self.rows[int(row)] for row in rows], self.lengths[rows]
+        return found
 
     def _batch(self, chosen: Array) -> Batch:
         steps = int(self.lengths[chosen].max())
@@ -218,7 +227,7 @@ def _read(path: Path) -> str:
         raise DataError(f"{str(path)!r} is not written in UTF-8 ({error}). Convert it.") from error
 
 
-def _open_tokenizer(path: Path) -> Any:
+def open_tokenizer(path: Path) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:

@@ -30,7 +30,7 @@ class Ties(NamedTuple):
     split: list[tuple[str, str, bool]]
 
     def warnings(self) -> list[str]:
-        """One line for each finding, with what to do."""
+        """A line on weights that several operators read, and one on weights that are equal, with what to do."""
         merged = [
             f"{name} is read by {len(readers)} operators ({', '.join(readers[:3])}). If equal weights were merged, use untie."
             for name, readers in self.merged
@@ -39,6 +39,16 @@ class Ties(NamedTuple):
             f"{a} and {b} are equal{' but transposed' if transposed else ''}. If they were one tied weight, use tie."
             for a, b, transposed in self.split
         ]
+        if len(merged) > 1:
+            each = ", ".join(f"{name} ({len(readers)})" for name, readers in self.merged[:3])
+            more = f" and {len(merged) - 3} more" if len(merged) > 3 else ""
+            merged = [
+                f"{len(merged)} weights are read by several operators: {each}{more}. If equal weights were merged, use untie."
+            ]
+        if len(split) > 1:
+            each = ", ".join(f"{a} and {b}" for a, b, _ in self.split[:2])
+            more = f" and {len(split) - 2} more" if len(split) > 2 else ""
+            split = [f"{len(split)} pairs of weights are equal: {each}{more}. If they were one tied weight each, use tie."]
         return merged + split
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -15,38 +16,47 @@ from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.defaults import program_guard
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.sizes import SizesGiven
+from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
+from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.errors import ArgumentError, DataError, TrainingError
+from onnxgrad.distributed.strategy import Strategy
+from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
-from onnxgrad.optimizer.clip import ClipGradByGlobalNorm
-from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
+from onnxgrad.tensor_file import damaged, read_tensors
 from onnxgrad.training.accumulation import accumulating
 from onnxgrad.training.adapters import save_adapters
 from onnxgrad.training.batch_norm import prepare_batch_norm
 from onnxgrad.training.callbacks import Callback
 from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
-from onnxgrad.training.data import Batch, Columns, Data, Stream, open_data
+from onnxgrad.training.data import Batch, Data, Rows, Stream
 from onnxgrad.training.diagnose import bad_loss, bad_value, bad_weight
+from onnxgrad.training.distillation import COLUMN, Teacher
+from onnxgrad.training.evaluation import evaluated, predicted
 from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
 from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.folder import RunFolder
+from onnxgrad.training.frozen import compute_in_integers
+from onnxgrad.training.gradient_norms import append_norms
 from onnxgrad.training.inference import save_inference
 from onnxgrad.training.inputs import Following
 from onnxgrad.training.loop import Loop
 from onnxgrad.training.loss_scale import LossScale
 from onnxgrad.training.losses import Term, as_terms, attach
-from onnxgrad.training.metrics import classes_second, metric_named
-from onnxgrad.training.optimizers import make_optimizer
-from onnxgrad.training.position import Position, check_position, check_schedule, position_of
+from onnxgrad.training.metrics import check_metrics, classes_second, is_whole, metric_named
+from onnxgrad.training.optimizers import clipping, grouped, make_optimizer
+from onnxgrad.training.position import check_position, check_schedule, position_of, present_position
 from onnxgrad.training.quantization import prepare_quantized
-from onnxgrad.training.run import Interrupt, Means, Plan, Row
+from onnxgrad.training.ranks import ranks_of
+from onnxgrad.training.run import Interrupt, Means, Plan, Row, check_course
 from onnxgrad.training.schedules import planned
 from onnxgrad.training.selection import choose_trainable, kept_tables
+from onnxgrad.training.sources.opening import open_both, open_data
+from onnxgrad.training.sources.splitting import class_counts
+from onnxgrad.training.sources.wanted import Wanted
 from onnxgrad.training.steps import TrainingSteps
-from onnxgrad.training.tensor_file import damaged, read_tensors
 from onnxgrad.training.ties import find_ties
 
 __all__ = ["Trainer"]
@@ -66,19 +76,26 @@ class Trainer(TrainingSteps):
             ``labels`` of ``causal_lm``, which are the words themselves where the data lacks them.
         optimizer: a name such as ``"adamw"``, or an Optimizer.
         learning_rate: a number or a scheduler, which moves on after every update; for an optimizer given by name.
-        schedule: ``constant``, ``cosine`` or ``linear``: how a learning rate given as a number goes on until the run ends.
+        schedule: ``constant``, ``cosine``, ``linear``, ``one-cycle``, ``step`` or ``plateau``: how a learning rate given as a
+            number goes on until the run ends (see ``Planned``); ``plateau`` takes a tenth after 5 epochs without a better one.
         warmup: updates in which the learning rate rises first.
         weight_decay: of the optimizer, where it has one.
         trainable: names or patterns of the parameters to train; None for all that are trainable, which tables that an exporter
             computed (rotary angles, positions, masks, initial states) are not: ``"*"`` trains them too. ``remarks`` names them.
         freeze: names or patterns of parameters to leave as they are.
-        metrics: names (``accuracy``, ``top5``, ``mae``, ``mse``) or functions ``(output, target) -> values``. ``accuracy`` compares
-            a single score with zero, and with one half where it comes from Sigmoid.
-        clip_norm: limit of the global gradient norm.
+        metrics: names or functions ``(output, target) -> values`` of the first term. Means over examples: ``accuracy`` (a single
+            score is compared with zero, and with one half where it comes from Sigmoid), ``top5`` or another number, ``mae``,
+            ``mse``. Of all examples together, in evaluation alone: ``precision``, ``recall``, ``f1``, ``iou``, ``dice`` (of class 1
+            of two, else the mean over classes that occur), ``auc``, ``average_precision`` (extra ``metrics``), ``rmse``, ``r2``,
+            ``perplexity``, ``cer``, and ``wer:N`` where the label N stands between words.
+        clip_norm, clip_value: limit of the global gradient norm, or of each element of a gradient.
+        groups: by pattern of parameters what differs for these: ``learning_rate`` as a factor, ``weight_decay``; the first pattern
+            that fits counts. ``{"head.*": {"learning_rate": 10}}``.
         accumulate: micro-batches whose mean gradient makes one update.
         loss_scale: first factor of the loss, halved when gradients overflow; None for 32768 where the file has float16 weights,
             0 for none. A step that overflows is left out, and of an accumulated update the micro-batch.
         ema: decay of a moving average of the weights, which evaluation, prediction and export then use.
+        teacher: a model, or a ``Distillation``, whose answers to the same inputs are targets beside the labels.
         batch_norm: ``"frozen"`` to normalise by the statistics of the file, ``"train"`` to normalise by batch and replace them,
             ``"insert"`` to put back what an exporter folded, with statistics of ``sample``. None for ``"frozen"`` where the file
             holds statistics, which is right for small data; with some 10,000 examples and batches of 16 and more, ``"train"``
@@ -87,6 +104,8 @@ class Trainer(TrainingSteps):
         quantized: of a file with integer weights in QDQ form: ``"learned"`` to train them, and all scales, as float numbers that
             are rounded in each step and in the export; ``"fixed"`` to leave the scales; ``"integers"`` for weights of products on
             integers too; ``"frozen"`` for float weights alone. None for ``"learned"``, or ``"frozen"`` beside LoRA.
+        frozen: ``"int8"`` to compute the forward products of layers that are not trained in 8-bit integers: on processors with
+            VNNI 0.3 of their time, each result 1 to 2 % off. Gradients pass the float weights; evaluation and exports use them.
         seed: of the order of the data and of dropout.
         checkpoints: tensors to keep, or ``"auto"``; what lies between is recomputed in the backward pass, which takes less
             memory and more time.
@@ -94,8 +113,11 @@ class Trainer(TrainingSteps):
         sizes: of unknown dimensions, for these two: see ``append_backward``. ``{"batch": 64}`` is often enough.
         memory: ``"low"`` to hold one copy of weights and optimizer state instead of two, ``"auto"`` where that saves much, None for
             two: see ``Executor``.
+        precision: ``"fast"`` for forms of convolutions that round more where they take less time: see ``Executor``.
         place: ``CPUPlace()``, ``CUDAPlace(i)`` or ``OpenVINOPlace()``.
         threads: threads within an operator; None for onnxruntime's choice.
+        distributed: True, or a ``distributed.Strategy``, where several ranks train together (``mpiexec -n 4``): each takes its part
+            of every batch, and the run is that of one process. All call the same methods; rank 0 writes files and calls callbacks.
 
     Raises:
         ModelError: if the model cannot be read.
@@ -124,20 +146,27 @@ class Trainer(TrainingSteps):
         freeze: str | Sequence[str] | None = None,
         metrics: Sequence[Any] = (),
         clip_norm: float | None = None,
+        clip_value: float | None = None,
+        groups: Mapping[str, Mapping[str, Any]] | None = None,
         accumulate: int = 1,
         loss_scale: float | None = None,
         ema: float | None = None,
+        teacher: Any = None,
         batch_norm: str | None = None,
         sample: Data | None = None,
         quantized: str | None = None,
+        frozen: str | None = None,
         seed: int = 0,
         checkpoints: Checkpoints = None,
         memory_budget: int | None = None,
         sizes: SizesGiven = None,
         memory: str | None = "auto",
+        precision: Literal["full", "fast"] = "full",
         place: Any = None,
         threads: int | None = None,
+        distributed: bool | Strategy | None = None,
     ) -> None:
+        self.ranks = ranks_of(distributed)
         if accumulate < 1:
             raise ArgumentError(f"accumulate counts micro-batches; it is at least 1, not {accumulate}.")
         self.program = model if isinstance(model, Program) else from_onnx(model)
@@ -150,23 +179,30 @@ class Trainer(TrainingSteps):
         self.chosen = choose_trainable(self.program, trainable, freeze)
         for text in find_ties(self.chosen).warnings():
             warnings.warn(text, stacklevel=2)
+        self.ranks.prepare(self.program)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
-        for metric in metrics:
-            metric_named(metric)  # an unknown one is refused before anything is appended
-        clip = None if clip_norm is None else ClipGradByGlobalNorm(float(clip_norm))
-        self.optimizer = make_optimizer(optimizer, planned(learning_rate, schedule, warmup), weight_decay, clip)
+        self._teacher = None if teacher is None else Teacher(teacher, self.program, self.terms, place, threads)
+        if self._teacher is not None:
+            self.terms = [*self.terms, self._teacher.term]
+        check_metrics(metrics)  # an unknown one is refused before anything is appended
+        self.whole = [metric for metric in metrics if is_whole(metric)]
+        rate = planned(learning_rate, schedule, warmup)
+        self.optimizer = make_optimizer(
+            optimizer, rate, weight_decay, clipping(clip_norm, clip_value), grouped(self.chosen, groups)
+        )
         self.accumulate, self.seed = accumulate, seed
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
         kept: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with state.fresh_names():
             self._append(loss_scale, ema, kept)
-        self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics]
-        self._reads = self.outputs if self.metrics or any(self._doubts) else []
+        self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics if not is_whole(metric)]
+        self._reads = self.outputs if metrics or any(self._doubts) else []
         words = {term.target for term in self.terms if term.loss == "causal_lm"}
         self._following = Following(self.program, [v for v in self.targets if v.name in words])
         self.remarks += [*rounded, *said, *kept_tables(self.program), *self._following.remarks]
-        self.executor = Executor(place, threads=threads, memory=memory)
+        self.executor = Executor(place, threads=self.ranks.threads(threads), memory=memory, precision=precision)
+        self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
         self._begin()
 
     # Building --------------------------------------------------------------------------------------------------------
@@ -174,11 +210,14 @@ class Trainer(TrainingSteps):
     def _begin(self) -> None:
         self.step_number = self.epoch = self.batch = self._begun = 0
         self.history: list[Row] = []
+        self.evaluations: list[Row] = []
         self.best: float | None = None
         self._means = Means()
         self._shapes: list[tuple[Any, ...]] | None = None
-        self._interrupt = Interrupt()
+        self._interrupt = Interrupt(self.ranks.are_many)
         self._unused: set[str] = set()
+        self._norms: Variable | None = None
+        self.gradient_norms: Any = None
         self._files: Fingerprints = {}
 
     def _append(self, loss_scale: float | None, ema: float | None, kept: dict[str, Any]) -> None:
@@ -198,6 +237,7 @@ class Trainer(TrainingSteps):
         if not pairs:
             raise ArgumentError("no parameter that may be trained reaches the loss. Check trainable=, freeze= and the output.")
         self.trained = [p for p, _ in pairs]
+        self._gradients, self._scaling = [g for _, g in pairs], scale
         if self.accumulate == 1:
             scale.apply(pairs)
         else:
@@ -206,11 +246,42 @@ class Trainer(TrainingSteps):
             self.average = ExponentialMovingAverage(ema)
             with program_guard(self.update or self.program, Program()):
                 self.average.update()
+        self.ranks.attach(self.program, self.update, self.loss, bool(scale.start))
+
+    def __repr__(self) -> str:
+        losses = " + ".join(term.loss if isinstance(term.loss, str) else "a function" for term in self.terms)
+        done = f"step {self.step_number}, epoch {self.epoch}"
+        weights = f"{len(self.trained)} of {len(self.inference.parameters)} weights train"
+        return f"Trainer({losses}, {type(self.optimizer).__name__}; {weights}; {done})"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self) -> Summary:
+        """Layers with shapes, weights and what trains, and the memory of a step; print it."""
+        found = summarize(self.inference, repr(self), [p.name for p in self.trained])
+        own = {p.name for p in self.program.parameters}
+        state = {v.name: v for one in self.programs for v in one.list_vars() if v.persistable and v.name not in own}
+        found.memory[2] = (found.memory[2][0], sum(map(bytes_of, state.values())))
+        if self.program.memory_plan is not None:
+            found.memory.append(("activations and gradients at the peak", self.program.memory_plan.peak))
+        return found
 
     @property
     def columns(self) -> list[str]:
         """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
-        return [v.name for v in [*self.inputs, *self.targets] if v.name not in self._following.names]
+        return [v.name for v in [*self.inputs, *self._labels] if v.name not in self._following.names]
+
+    @property
+    def _labels(self) -> list[Variable]:
+        """The target columns of the data"""
+        return [v for v in self.targets if self._teacher is None or v.name != COLUMN]
+
+    @property
+    def _labelled(self) -> str | None:
+        """The target column of class numbers, of the first term that has one"""
+        found = (term.target for term in self.terms if term.loss in ("cross_entropy", "bce_with_logits", "triplet"))
+        return next(found, None)
 
     @property
     def schedule(self) -> LRScheduler | None:
@@ -229,8 +300,11 @@ class Trainer(TrainingSteps):
                 weights are those before the step.
         """
         feed = self._checked(batch)
+        self.ranks.feed(batch)
         with self.program.active_scope().held() as put_back:
-            loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self._reads])
+            watched = [] if self._norms is None else [self._norms]
+            loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self._reads, *watched])
+            self.gradient_norms = outputs.pop() if watched else None
             if not np.isfinite(loss):
                 put_back()
                 where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
@@ -242,15 +316,20 @@ class Trainer(TrainingSteps):
         if self.step_number % self.accumulate == 0:
             if self.update is not None:
                 self.executor.run(self.update)
-            if self.schedule is not None and not self.schedule.steps_by_itself:
+            if self.schedule is not None and not self.schedule.steps_by_itself and not isinstance(self.schedule, ReduceOnPlateau):
                 self.schedule.step()
-        return {"loss": float(loss), **self._measure(outputs, feed)}
+        return {"loss": float(loss), **self.ranks.means(self._measure(outputs, feed), self._interrupt)}
 
-    def _measure(self, outputs: list[Any], feed: Batch) -> Row:
+    def watch_gradients(self) -> None:
+        """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step."""
+        if self._norms is None:
+            self._norms = append_norms(self.program, self._gradients, self._scaling.scale)
+
+    def _measure(self, outputs: list[Any], feed: Batch) -> dict[str, Any]:
         if not self.metrics:
             return {}
         y, target = classes_second(outputs[0], feed[self.terms[0].target], self.terms[0].loss, self._layouts[0])
-        return {label: float(np.mean(metric(y, target))) for label, metric in self.metrics}
+        return {label: metric(y, target) for label, metric in self.metrics}
 
     def _name_unused(self, names: Iterable[str]) -> None:
         """Say, once, which columns of the data nothing reads"""
@@ -262,14 +341,30 @@ class Trainer(TrainingSteps):
 
     def _checked(self, batch: dict[str, Any]) -> Batch:
         self._name_unused(batch.keys() - {*self.columns, *self._following.read})
-        feed = checked_batch(self._following.complete(batch), [*self.inputs, *self.targets])
+        feed = checked_batch(self._following.complete(batch), [*self.inputs, *self._labels])
+        if self._teacher is not None:
+            feed[COLUMN] = self._teacher.answer(feed, self.outputs[0].dims)
         if self._shapes is None:
             self._shapes = output_shapes(self.terms, self._layouts, self.outputs, feed, self._evaluated)
         check_labels(feed, self.terms, self._shapes)
         return feed
 
-    def _open(self, data: Data | Columns | Stream) -> Columns | Stream:
-        return open_data(data, self.columns, self._following.names)
+    @property
+    def _wanted(self) -> Wanted:
+        return Wanted.of(self.inputs, self._labels, self._following.names, self.inference)
+
+    def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
+        """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.
+
+        Raises:
+            DataError: if the data does not fit the model.
+        """
+        source, held_out, said = open_both(data, validation, self._wanted, self._labelled, self.seed)
+        self.remarks += said
+        for term in self.terms:
+            if term.weighing.balanced and source is not data:
+                self.remarks.append(term.weighing.balance(class_counts(source, term.target)))
+        return source, held_out
 
     def _evaluated(self, name: str, feed: Batch) -> Any:
         (value,) = self.executor.run(self.evaluation, feed, [name])
@@ -281,7 +376,7 @@ class Trainer(TrainingSteps):
         self,
         data: Data,
         epochs: int | None = None,
-        validation: Data | None = None,
+        validation: Data | float | None = None,
         *,
         total_epochs: int | None = None,
         batch_size: int = 32,
@@ -290,6 +385,9 @@ class Trainer(TrainingSteps):
         out: str | Path | RunFolder | None = None,
         resume: bool = False,
         patience: int | None = None,
+        monitor: str | None = None,
+        max_steps: int | None = None,
+        evaluate_every: int | None = None,
         checkpoint_every: int | None = None,
         keep: int = 3,
         callbacks: Sequence[AnyCallback] = (),
@@ -301,16 +399,24 @@ class Trainer(TrainingSteps):
         """Train for some epochs; returns the history, one row per epoch.
 
         Args:
-            data: a dict of arrays by column, an .npz path, a tuple of arrays in the order of ``columns``, an iterable of
-                batches, or a function of the epoch number that gives one.
+            data: a dict of arrays by column; the path of a file (.npz, .npy, .csv, .tsv, .parquet, .jsonl; .py with a function
+                ``batches``) or of a folder of images by class; ``Images``, ``Table`` or ``Text``; a tuple of arrays in the order of
+                ``columns``; an iterable of batches, or a function of the epoch number that gives one; ``Shuffled``; a DataLoader of
+                torch; a dataset of Hugging Face. ``remarks`` say what was guessed.
             epochs: how many more, 1 unless ``total_epochs`` is given. A second call goes on where the first one ended; a resumed
                 run finishes the call that it resumes.
             total_epochs: instead of ``epochs``: how many in all, counted from the first call.
-            validation: the same for the data that the model is judged by after each epoch.
+            validation: the same for the data that the model is judged by after each epoch; or a share of the data, such as 0.1,
+                that is held out by the seed, of each class alike.
             batch_size, shuffle, drop_last: for data given as arrays; the order depends on the seed and the epoch only.
             out: folder for history and checkpoints; Ctrl-C writes one there and returns.
             resume: continue the run in ``out``.
-            patience: stop after so many epochs without a better validation loss (or training loss without validation).
+            patience: stop after so many epochs without a better one.
+            monitor: what says which epoch is better, such as ``"val_f1"``; errors, losses and perplexity are better when smaller,
+                others when larger. None for the validation loss, or the training loss without validation.
+            max_steps: end after so many steps in all, wherever that is; without ``epochs``, as many epochs as that takes.
+            evaluate_every: steps between evaluations besides that of each epoch; ``evaluations`` has them, and the best of these
+                is kept as well.
             checkpoint_every: steps between checkpoints, besides the one after every epoch.
             keep: how many numbered checkpoints stay.
             callbacks: ``Callback`` objects, or functions that are called as ``function(trainer, row)`` after each epoch; one that
@@ -328,18 +434,24 @@ class Trainer(TrainingSteps):
         """
         if epochs is not None and total_epochs is not None:
             raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
+        counts = {"checkpoint_every": checkpoint_every, "max_steps": max_steps, "evaluate_every": evaluate_every}
+        check_course(self, validation, monitor, patience=patience, keep=keep, prefetch=prefetch, **counts)
         count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
+        if max_steps is not None and epochs is None and total_epochs is None:
+            count = max_steps  # an epoch has a step at least
         if batch_size < 1 or count is None or count < 0:
             raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {count}.")
-        source = self._open(data)
-        held_out = None if validation is None else self._open(validation)
+        source, held_out = self.open(data, validation)
         self._name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
         if out is None and resume:
             raise ArgumentError("resume=True needs out=, the folder of the run.")
-        files = fingerprints_of(data=data, validation=validation)
-        with nullcontext(out) if out is None or isinstance(out, RunFolder) else RunFolder(out, keep) as folder:
+        files = fingerprints_of(data=source, validation=held_out)
+        with self.ranks.folder(out, keep) as folder:
             if folder is not None and resume:
                 self._load(folder.last(), source.count(batch_size, drop_last), {} if accept_changed_data else files)
+                if self.batch and isinstance(source, Stream) and source.resumes:
+                    said = f"the run stands in the middle of epoch {self.epoch + 1}, where it cannot go on: {source.resumes}"
+                    raise TrainingError(f"{said}. Shuffle by another source, or resume from a checkpoint of the end of an epoch.")
                 if self.history:
                     folder.write_history(self.history)
             else:
@@ -349,10 +461,11 @@ class Trainer(TrainingSteps):
             self._files = files
             goal = count if total_epochs is not None else self._begun + count
             plan = Plan(goal, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
+            plan = replace(plan, monitor=monitor, max_steps=max_steps, evaluate_every=evaluate_every)
             if count and self.epoch >= goal:
                 said = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
                 warnings.warn(f"{said}. Give a larger total_epochs (--epochs).", stacklevel=2)
-            Loop(self, source, held_out, folder, plan).run()
+            Loop(self, self.ranks.source(source), held_out, folder, plan).run()
         return self.history
 
     # Using the model ---------------------------------------------------------------------------------------------------
@@ -366,42 +479,34 @@ class Trainer(TrainingSteps):
         with self.average.apply():
             yield
 
-    def evaluate(self, data: Data | Columns | Stream, *, batch_size: int = 32) -> Row:
+    def opened(self, data: Data, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
+        """Data for ``evaluate``; ``classes`` are words by number, by target column, as training data had them.
+
+        Raises:
+            DataError: if the data does not fit the model.
+        """
+        return open_data(data, self._wanted, classes)
+
+    def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
 
         Raises:
             DataError: if the data does not fit the model.
         """
-        means = Means()
-        fetch = [self.loss.name, *(v.name for v in self._reads)]
         with self._averaged():
-            opened = self._open(data)
+            opened = open_data(data, self._wanted).plain()
             self._name_unused(opened.unused)
-            for batch in opened.batches(batch_size, shuffle=False):
-                feed = self._checked(batch)
-                loss, *outputs = self.executor.run(self.evaluation, feed, fetch)
-                means.add({"loss": float(loss), **self._measure(outputs, feed)}, len(next(iter(feed.values()))))
-        if means.count == 0:
-            raise DataError("there is nothing to evaluate: the data has no batch.")
-        return means.now()
+            return evaluated(self, opened, batch_size)
 
-    def predict(self, data: Data | Columns | Stream, *, batch_size: int = 32) -> dict[str, Any]:
+    def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
 
         Raises:
             DataError: if the data does not fit the model.
         """
-        found: dict[str, list[Any]] = {v.name: [] for v in self.inference.outputs}
         with self._averaged():
-            targets = {v.name for v in self.targets}
-            opened = open_data(data, [name for name in self.columns if name not in targets], self._following.names)
-            for batch in opened.batches(batch_size, shuffle=False):
-                feed = checked_batch(self._following.complete(batch), self.inputs)
-                for name, value in zip(found, self.executor.run(self.inference, feed, list(found)), strict=True):
-                    found[name].append(value)
-        if not all(found.values()):
-            raise DataError("there is nothing to predict: the data has no batch.")
-        return {name: np.concatenate(values) for name, values in found.items()}
+            targets = [v.name for v in self.targets]
+            return predicted(self.executor, self.inference, data, batch_size, self._following, targets)
 
     def export(self, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch") -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
@@ -421,12 +526,13 @@ class Trainer(TrainingSteps):
             Lines on what was rounded.
         """
         with self._averaged():
-            return save_inference(self.inference, path, fold, observe, quantised)
+            return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised)
 
     def save_adapters(self, path: str | Path) -> None:
         """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
         with self._averaged():
-            save_adapters(self.inference, path)
+            if self.ranks.is_first:
+                save_adapters(self.inference, path)
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 
@@ -441,23 +547,13 @@ class Trainer(TrainingSteps):
         Raises:
             TrainingError: if a weight is not finite, or the file cannot be written; an old file is then untouched.
         """
+        self.ranks.gather(self.program)
         weight = bad_weight(self.program)
         if weight is not None:
             raise TrainingError(f"{weight} is not finite after step {self.step_number}. Lower the learning rate or set clip_norm.")
-        position = Position(
-            epoch=self.epoch,
-            begun=self._begun,
-            batch=self.batch,
-            step=self.step_number,
-            seed=self.seed,
-            accumulate=self.accumulate,
-            schedule=None if self.schedule is None else self.schedule.state_dict(),
-            best=self.best,
-            history=self.history,
-            totals=self._means.totals,
-            examples=self._means.count,
-            files=self._files,
-        )
+        if not self.ranks.is_first:
+            return
+        position = present_position(self)
         save_checkpoint(self.programs, path, metadata={"graph": graph_hash(self.programs), "position": position.to_json()})
 
     def load(self, path: str | Path) -> None:
@@ -483,6 +579,7 @@ class Trainer(TrainingSteps):
         if weight is not None:
             raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
         set_tensors(self.programs, found)
+        self.ranks.loaded(self.program)
         self.epoch, self.batch, self.step_number = position.epoch, position.batch, position.step
         self.best, self.history, self._begun = position.best, position.history, position.begun
         self._means, self._files = Means(position.totals, position.examples), position.files

@@ -134,23 +134,41 @@ class Runner:
     def __init__(self, workload: Workload, setting: Setting) -> None:
         if setting.device == "cuda":
             onnxruntime.preload_dlls()
-        layers = Layers(workload)
-        loss = workload.build(layers)
+        if workload.shipped is not None:
+            self._program, loss, initial = *_of_file(workload), None
+        else:
+            layers = Layers(workload)
+            self._program, loss, initial = static.default_main_program(), workload.build(layers), layers.initial
         name, rate = workload.optimizer
         getattr(paddle.optimizer, name)(learning_rate=rate).minimize(loss)
-        place: Any = static.CUDAPlace(0) if setting.device == "cuda" else static.CPUPlace()
+        graph = setting.form == "graph"
+        place: Any = static.CUDAPlace(0, enable_cuda_graph=graph) if setting.device == "cuda" else static.CPUPlace()
         if setting.form.startswith("openvino "):
             place = static.OpenVINOPlace(setting.form.removeprefix("openvino "))
         self._executor = static.Executor(place, threads=setting.threads)
         self._executor.run(static.default_startup_program())
-        static.default_main_program().set_state_dict(layers.initial)
-        self._program, self._loss = static.default_main_program(), loss
+        if initial is not None:
+            self._program.set_state_dict(initial)
+        self._loss = loss
 
     def step(self, feed: Any) -> Any:
         return self._executor.run(self._program, feed, [self._loss])[0]
 
     def feed(self, arrays: dict[str, Any]) -> Any:
         return arrays
+
+
+def _of_file(workload: Workload) -> tuple[Any, Any]:
+    """A file as a program in inference mode, and its loss."""
+    shipped, feeds = workload.shipped, workload.feeds[0]
+    assert shipped is not None
+    if (reason := shipped.missing()) is not None:
+        raise RuntimeError(reason)
+    program = paddle.from_onnx(str(shipped.path()))
+    output = next(v for v in program.outputs if v.name == shipped.output)
+    with static.program_guard(program):
+        target = static.data("target", feeds["target"].shape)
+        return program, paddle.mean(paddle.square(output - target))
 
 
 def write_model(name: str, path: str) -> None:

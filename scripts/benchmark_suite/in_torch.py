@@ -1,4 +1,4 @@
-"""The workloads in torch: eager with its default optimizer loop, with the fused optimizer, compiled, and channels-last."""
+"""The workloads in torch: eager, with the fused optimizer, compiled, channels-last, and as a CUDA graph."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from benchmark_suite.shipped import of_torch
 from benchmark_suite.systems import Setting
 from benchmark_suite.workloads import Workload, initial_weight
 
@@ -123,7 +124,7 @@ class Layers:
 
 
 class Runner:
-    """A training step as in torch's own examples; the form is eager, fused, compile, channels-last or autocast."""
+    """A training step as in torch's own examples; the form is eager, fused, compile, channels-last, autocast or graph."""
 
     def __init__(self, workload: Workload, setting: Setting) -> None:
         torch.set_num_threads(setting.threads)
@@ -132,28 +133,71 @@ class Runner:
         self._order = torch.channels_last if setting.form in ("channels-last", "autocast") else torch.preserve_format
         self._layers = Layers(self._device, self._order)
         self._layers.inputs = self._on_device(self.feed(workload.feeds[0]))
-        workload.build(self._layers)
+        build = workload.build if workload.shipped is None else self._of_file(workload)
+        build(self._layers)
         name, rate = workload.optimizer
         weights = list(self._layers.weights.values())
-        fused = setting.form in ("fused", "compile", "autocast")
+        fused, captured = setting.form in ("fused", "compile", "autocast", "graph"), setting.form == "graph"
         if name == "Adam":
-            self._optimizer: Any = torch.optim.Adam(weights, rate, fused=fused or None)
+            self._optimizer: Any = torch.optim.Adam(weights, rate, fused=fused or None, capturable=captured)
         else:
             self._optimizer = torch.optim.SGD(weights, rate, 0.9 if name == "Momentum" else 0.0, fused=fused or None)
 
         def loss() -> Any:
             with torch.autocast("cpu", torch.bfloat16, enabled=setting.form == "autocast"):
-                return workload.build(self._layers)
+                return build(self._layers)
 
         self._loss = torch.compile(loss, dynamic=workload.dynamic) if setting.form == "compile" else loss
+        self._graph = self._captured(weights) if captured else None
+
+    def _of_file(self, workload: Workload) -> Any:
+        assert workload.shipped is not None
+        module = of_torch(workload.shipped, workload.feeds[0]).to(self._device)
+        self._layers.weights = {name: v for name, v in module.named_parameters() if v.requires_grad}
+
+        def loss(layers: Layers) -> Any:
+            found = module(*(v for name, v in layers.inputs.items() if name != "target"))
+            return F.mse_loss(found, layers.inputs["target"])
+
+        return loss
 
     def step(self, feed: Any) -> Any:
+        if self._graph is not None:
+            for name, value in feed.items():
+                self._layers.inputs[name].copy_(value)
+            self._graph.replay()
+            return self._result.item()
         self._layers.inputs = self._on_device(feed)
+        return self._whole_step().item()
+
+    def _whole_step(self) -> Any:
         self._optimizer.zero_grad()
         loss = self._loss()
         loss.backward()
         self._optimizer.step()
-        return loss.item()
+        return loss
+
+    def _captured(self, weights: list[Any]) -> Any:
+        """The step as a CUDA graph, after three steps on a stream of their own, which are taken back."""
+        start = [weight.detach().clone() for weight in weights]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self._whole_step()
+        torch.cuda.current_stream().wait_stream(stream)
+        with torch.no_grad():
+            for weight, value in zip(weights, start, strict=True):
+                weight.copy_(value)
+            for state in self._optimizer.state.values():
+                for value in state.values():
+                    if value is not None:
+                        value.zero_()
+        self._optimizer.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._result = self._whole_step()
+        return graph
 
     def feed(self, arrays: dict[str, Any]) -> Any:
         found = {name: torch.from_numpy(array) for name, array in arrays.items()}

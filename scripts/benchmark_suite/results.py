@@ -36,7 +36,7 @@ def results(workers: list[Worker], workload: Workload, peak: float) -> dict[str,
             "fastest": fastest,
             "start": None if of_start else w.start / statistics.median(chain(*theirs)),
             "memory": w.memory,
-            "share": rate(w.seconds, counted) / peak if peak and not of_start else None,
+            "share": rate(w.seconds, counted) / peak if peak and counted and not of_start else None,
         }
     return found
 

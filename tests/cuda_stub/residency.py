@@ -2,7 +2,8 @@
 
     LD_LIBRARY_PATH=STUB python -m tests.cuda_stub.residency [CASE ...]
 
-A case is how names of ``cases()`` begin, and behind a colon ``float16`` or ``bfloat16``: ``workload/W1a:bfloat16``.
+A case is how names of ``cases()`` begin, and behind a colon ``float16`` or ``bfloat16``: ``workload/W1a:bfloat16``; or ``graph``:
+then the line says why the step cannot be replayed as a CUDA graph once its sizes are known (``null``: it can).
 """
 
 import json
@@ -21,6 +22,7 @@ from onnxgrad import static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
+from onnxgrad.core.runtime.session_cache import _open_captured
 from tests.real_models import REFUSED_BY_ONNXRUNTIME, WITH_REFERENCE
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
@@ -28,7 +30,7 @@ from benchmark_suite.in_onnxgrad import Layers
 from benchmark_suite.workloads import WORKLOADS
 
 REAL = {f"real/{folder.name}": folder for folder in WITH_REFERENCE if folder.name not in REFUSED_BY_ONNXRUNTIME}
-NETS = ("dropout", "dropout4", "unknown_batch", "convolution")
+NETS = ("dropout", "dropout4", "unknown_batch", "convolution", "bfloat16")
 
 
 def cases():
@@ -36,6 +38,11 @@ def cases():
 
 
 def _net(name):
+    if name == "bfloat16":
+        x = static.data("x", [64, 32], "bfloat16")
+        w, v = paddle.create_parameter([32, 512], "bfloat16"), paddle.create_parameter([512, 10], "bfloat16")
+        h = F.layer_norm(F.dropout(F.gelu(F.relu(paddle.matmul(x, w))), 0.1), [512])
+        return F.cross_entropy(paddle.matmul(h, v), static.data("label", [64, 1], "int64"))
     x = static.data("x", [None if name == "unknown_batch" else 64, 3, 16, 16])
     if name == "convolution":
         h = static.nn.batch_norm(static.nn.conv2d(x, 8, 3, padding=1), act="relu")
@@ -102,12 +109,23 @@ def residency(name, amp=None):
     return {"case": name, "amp": amp, "nodes": count, "host": dict(host), "copies": copies}
 
 
+def captured(name):
+    """Why a step with known sizes is not replayed as a CUDA graph."""
+    program, fetches = program_of(name)
+    feed = WORKLOADS[name.partition("/")[2]]().feeds[0] if name.startswith("workload/") else {}
+    sizes = {v.name: tuple(d if isinstance(d, int) else 8 for d in v.dims) for v in program.inputs}
+    sizes |= {entry: array.shape for entry, array in feed.items()}
+    graph = compile(program, fetches, "cuda", sizes, state_as_inputs=True, ordered=True)
+    found = _open_captured(graph, static.CUDAPlace(0, enable_cuda_graph=True), None)
+    return {"case": name, "reason": found if isinstance(found, str) else None}
+
+
 def main(arguments):
     wanted = [(kind, amp) for kind, _, amp in (argument.partition(":") for argument in arguments or [""])]
     for name, amp in ((case, amp) for kind, amp in wanted for case in cases() if case.startswith(kind)):
         try:
             with paddle.state.fresh_names(), static.scope_guard(static.Scope()):
-                found = residency(name, amp or None)
+                found = captured(name) if amp == "graph" else residency(name, amp or None)
         except Exception as error:
             found = {"case": name, "amp": amp or None, "error": f"{type(error).__name__}: {error}"[:600]}
         print(json.dumps(found), flush=True)

@@ -8,7 +8,7 @@ typedef void *ptr;
 struct span { char *start, *end; struct span *next; };
 static struct span *buckets[1 << 16]; /* by address / 2^21: a span is entered in each bucket that it touches */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static long long copied[4], copies[4], launched, waited, captured;
+static long long copied[4], copies[4], launched, waited, captured, replayed;
 
 enum { SHIFT = 21 };
 static struct span **bucket(size_t page) { return &buckets[page & 0xffff]; }
@@ -40,12 +40,13 @@ static size_t leave(char *start) {
 }
 
 /* what tests ask: k = 2 * (from device) + (to device) */
-void stub_reset(void) { memset(copied, 0, sizeof copied), memset(copies, 0, sizeof copies), launched = waited = captured = 0; }
+void stub_reset(void) { memset(copied, 0, sizeof copied), memset(copies, 0, sizeof copies), launched = waited = captured = replayed = 0; }
 long long stub_copies(int k) { return copies[k]; }
 long long stub_bytes(int k) { return copied[k]; }
 long long stub_launches(void) { return launched; }
 long long stub_waits(void) { return waited; }
 long long stub_captures(void) { return captured; }
+long long stub_replays(void) { return replayed; }
 
 static ptr room(size_t n) { return aligned_alloc(256, (n + 511) / 256 * 256); }
 int cudaMalloc(ptr *p, size_t n) {
@@ -120,6 +121,7 @@ int cudaStreamSynchronize(ptr s) { return waited++, 0; }
 int cudaDeviceSynchronize(void) { return waited++, 0; }
 int cudaStreamEndCapture(ptr s, ptr *g) { return *g = handle(), captured++, 0; }
 int cudaStreamIsCapturing(ptr s, int *status) { return *status = 0, 0; }
+int cudaGraphLaunch(ptr graph, ptr stream) { return replayed++, 0; }
 int cudaGraphInstantiate(ptr *e, ptr g, unsigned long long f) { return *e = handle(), 0; }
 int cudaEventCreate(ptr *e) { return *e = handle(), 0; }
 int cudaEventCreateWithFlags(ptr *e, unsigned f) { return *e = handle(), 0; }

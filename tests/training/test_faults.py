@@ -15,10 +15,10 @@ import pytest
 
 from onnxgrad.cli.main import main
 from onnxgrad.errors import TrainingError
+from onnxgrad.tensor_file import read_metadata
 from onnxgrad.training import Trainer, lock
 from onnxgrad.training.folder import RunFolder
 from onnxgrad.training.position import position_of
-from onnxgrad.training.tensor_file import read_metadata
 from tests.training.small import assert_equal, data, model, weights
 
 ROOT = Path(__file__).parents[2]

@@ -438,7 +438,7 @@ class TestBadInput:
             ({"trainable": "tail.*"}, UnknownName, "'tail.*' fits no parameter. The model has body.weight"),
             ({"freeze": "*"}, ArgumentError, "no parameter that may be trained reaches the loss"),
             ({"loss": Term("mse", output="normal"), "trainable": "head.*"}, ArgumentError, "reaches the loss"),
-            ({"metrics": ["f1"]}, ArgumentError, "no metric 'f1'"),
+            ({"metrics": ["f7"]}, ArgumentError, "no metric 'f7'"),
             ({"optimizer": "sdg"}, ArgumentError, "no optimizer 'sdg'"),
             ({"accumulate": 0}, ArgumentError, "at least 1"),
             ({"loss": lambda y, t: 3.0}, ArgumentError, "the loss function returned float"),

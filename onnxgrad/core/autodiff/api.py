@@ -57,7 +57,8 @@ def append_backward(
         checkpoints: tensors to keep. Everything between them is recomputed in the backward pass, which takes less memory
             and more time. A tensor inside the body of a Loop or Scan lets that loop hold about 2 sqrt(n) of its n states.
             ``"auto"`` chooses them in the main graph, by a model of the memory whose peak becomes about as small as it can be.
-        distop_context: accepted for compatibility; has no effect.
+        distop_context: how ranks exchange the gradients: a ``distributed.Strategy``, or any object whose ``attach(loss)`` is
+            called when they are there.
         memory_budget: bytes that the results and gradients of one run may take at a time, weights and optimizer state not
             counted; as little as possible is recomputed. Implies ``checkpoints="auto"``.
         sizes: for the model of the memory: a number for every unknown dimension of the inputs, or a dict of them by the
@@ -98,6 +99,8 @@ def append_backward(
     if not loss.is_float:
         raise ArgumentError(f"{loss.name} is not a floating-point tensor, so it has no gradient.")
     _check_callbacks(callbacks)
+    if distop_context is not None and not callable(getattr(distop_context, "attach", None)):
+        raise ArgumentTypeError(f"distop_context is a distributed.Strategy, not {type(distop_context).__name__}.")
     program = loss.block.program
     blocked = _variables(program, no_grad_set, "no_grad_set")
     listed = None if parameter_list is None else _variables(program, parameter_list, "parameter_list")
@@ -108,11 +111,18 @@ def append_backward(
         wanted = [p for p in program.parameters if p.trainable and not p.stop_gradient]
     else:
         wanted = listed
-    open_leaves = [v for v in program.list_vars() if v.is_leaf and v._stop is False and not isinstance(v, Parameter)]
+    open_leaves = [v for v in program.list_vars() if v._stop is False and _begins(v) and not isinstance(v, Parameter)]
     pass_ = BackwardPass(program, blocked, list(callbacks or ()), kept, auto)
     pass_.adds_zeros = True
     found = pass_.append([(loss, None)], [*wanted, *open_leaves], loss.block)
+    if distop_context is not None:
+        distop_context.attach(loss)
     return [(v, found[v]) for v in wanted if v in found]
+
+
+def _begins(v: Variable) -> bool:
+    """Whether no gradient leads further back: a leaf, or what constants alone make, such as ``full``."""
+    return v.is_leaf or (v.op is not None and all(operand is None or operand.value is not None for operand in v.op.inputs))
 
 
 def gradients(
@@ -207,10 +217,11 @@ def _variables(program: Program, items: Names, what: str) -> list[Variable]:
     for item in items:
         if not isinstance(item, (Variable, str)):
             raise ArgumentTypeError(f"{what} holds {type(item).__name__}; every member must be a Variable or a name.")
-        if isinstance(item, Variable):
+        if isinstance(item, Variable) and not item.is_eager:
             found.append(item)
-        else:
-            found.extend(block.vars[item] for block in program.blocks if item in block.vars)
+        else:  # A layer's eager parameter stands in the program under its name.
+            name = item if isinstance(item, str) else item.name
+            found.extend(block.vars[name] for block in program.blocks if name in block.vars)
     return found
 
 

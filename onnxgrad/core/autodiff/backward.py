@@ -185,6 +185,8 @@ class Walk:
         if not any(wanted):
             return
         entry = find_entry(op)
+        if entry is not None and entry.state == "stops":
+            return  # Reached because the gradient of its own output is wanted.
         function = self._function(op, entry)
         touched = self._reads_quantized(op) or any(v is not None and v in self.quantized for v in op.outputs)
         if touched and not (entry is not None and (entry.moves or entry.quantizes)):

@@ -10,13 +10,16 @@ from onnxgrad.core.compile.cpu_rows import cross_entropy, scatter
 from onnxgrad.core.compile.cpu_scales import fold_scales
 from onnxgrad.core.compile.few_rows import put_weights_first
 from onnxgrad.core.compile.filter_gradient import filter_gradient
+from onnxgrad.core.compile.gelu import gelu
 from onnxgrad.core.compile.graph import Graph
+from onnxgrad.core.compile.heads import turn_in_products
 from onnxgrad.core.compile.hwnc import use_hwnc_layout
 from onnxgrad.core.compile.loop_weights import turn_loop_weights
 from onnxgrad.core.compile.rewriting import Form, rewrite_operators
 from onnxgrad.core.compile.small_maps import convolution, transposed_convolution
 from onnxgrad.core.compile.table_gradients import lean_table_gradients
 from onnxgrad.core.compile.vocabulary import vocabulary
+from onnxgrad.core.compile.words import cut_words
 
 __all__ = ["PASSES"]
 
@@ -42,7 +45,10 @@ PASSES = [
     use_chwn_layout,
     lean_batch_norm,
     attention,
+    turn_in_products,
+    gelu,
     vocabulary,
+    cut_words,
     _rewrite,
     lean_table_gradients,
     fold_scales,

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxgrad.core.compile.graph import Graph
 from onnxgrad.core.compile.rewriting import Links, name_results, stage_builder
-from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.operator import Operator, as_stored
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["fold_scales"]
@@ -62,6 +62,8 @@ class _Fold(Links):
     def _leave_out(self, op: Operator, x: Variable, number: float) -> bool:
         result, maker = op.outputs[0], self.makers.get(x)
         assert result is not None
+        if x.dtype.name == "float64" and as_stored(number) != number:
+            return False  # an attribute is a float32
         alone = x not in self.returned and len(self.readers[x]) == 1
         plain = maker is not None and maker.type == "Gemm" and not maker.domain and len(_present(maker)) == 2
         if alone and maker is not None and plain and maker not in self.after:

@@ -6,6 +6,7 @@ from typing import Any
 
 from onnxgrad.core.compile.cuda_kernels import use_kernels
 from onnxgrad.core.compile.graph import Graph
+from onnxgrad.core.compile.host_scalars import ferry_scalars
 from onnxgrad.core.compile.rewriting import rewrite_operators
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
@@ -41,4 +42,4 @@ def write_out_batch_normalization(graph: Graph) -> None:
     rewrite_operators(graph, {"BatchNormalization": _training_batch_normalization})
 
 
-PASSES = [write_out_batch_normalization, use_kernels]
+PASSES = [write_out_batch_normalization, use_kernels, ferry_scalars]

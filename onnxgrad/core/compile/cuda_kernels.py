@@ -10,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from onnxgrad.core.compile.bfloat16 import NARROW, in_float32
 from onnxgrad.core.compile.float64 import write_block
 from onnxgrad.core.compile.float64_functions import FUNCTIONS, Written
 from onnxgrad.core.compile.graph import Graph
@@ -21,7 +22,6 @@ from onnxgrad.core.ir.variable import Variable
 __all__ = ["has_kernel", "use_kernels"]
 
 _NAMES = {"float32": "float", "float64": "double"}
-_NARROW = ("bfloat16", "float16")
 _WRITTEN = {name: form for name, form in FUNCTIONS.items() if name not in ("Mish", "Swish")}
 """Forms of functions that onnxruntime puts on the host; the two that the CPU has no kernel for either it writes out itself."""
 
@@ -56,24 +56,6 @@ def has_kernel(op: Operator, types: dict[str, str] | None = None) -> bool:
     return any(all(types[name] in row[name].split() for name in types if name in row) for row in rows)
 
 
-def _in_float32(build: Any, op: Operator) -> list[Variable | None]:
-    """Between Casts"""
-    schema = op.schema
-    assert schema is not None
-    attrs = dict(op.attrs)
-    wide = [build.Cast(v, to=1) if v is not None and _is_narrow(v) else v for v in op.inputs]
-    found = build.emit(op.type, wide, attrs, len(op.outputs))
-    results = found if isinstance(found, tuple) else (found,)
-    return [
-        build.Cast(new, to=old.dtype.number) if old is not None and _is_narrow(old) else new
-        for old, new in zip(op.outputs, results, strict=True)
-    ]
-
-
-def _is_narrow(v: Variable) -> bool:
-    return isinstance(v.type, TensorType) and v.type.dtype.name in _NARROW
-
-
 def _in_float64(function: Written) -> Written:
     """A function of one number that CUDA has no kernel for, written out as for float64, with one rounding at the end"""
 
@@ -94,12 +76,12 @@ def _form_of(op: Operator) -> Written | None:
     floats = [v for v in op.inputs if v is not None and v.is_float]
     if op.type in _WRITTEN and floats and floats[0].dtype.name != "float64" and not has_kernel(op, {"T": "float"}):
         return _in_float64(_WRITTEN[op.type])
-    narrow = {name: "float" if t in _NARROW else t for name, t in types.items()}
+    narrow = {name: "float" if t in NARROW else t for name, t in types.items()}
     if narrow == types:
         return None
     # Where there is no kernel in float32 either, the CPU provider computes it; of bfloat16 it has none.
     if has_kernel(op, narrow) or "bfloat16" in types.values():
-        return _in_float32
+        return in_float32
     return None
 
 

@@ -62,15 +62,15 @@ def exchanged(program: Program, applied: list[Variable]) -> list[Variable]:
     return list(found)
 
 
-def cut_step(program: Program, *, small: bool = False) -> Cut | None:
-    """Cut a program where its optimizers read gradients; None if it has none, or if they read what is fed, and, unless ``small`` is
-    set, if it has a small state only.
+def cut_step(program: Program, *, always: bool = False) -> Cut | None:
+    """Cut a program where its optimizers read gradients; None if it has none, or if they read what is fed, and, unless ``always``
+    is set, if it has a small state only.
 
     Two states belong to one part if a large value leads to the new values of both, or one is read for the other's.
     """
     applied = {v: new for v, new in program.updates.items() if is_applied(new)}
     large = [v for v in applied if not is_small(v)]
-    if not (applied if small else large):
+    if not (applied if always else large):
         return None
     plan = make_plan(program, applied.values())
     operators = [op for op in plan.operators if op.role is Role.OPTIMIZE]

@@ -187,6 +187,8 @@ def compile(
     if shapes:
         know_sizes(graph.operators, lambda v: shapes.get(v.name, v.dims or ()))
         _fold_shapes(graph)
+        import_module("onnxgrad.core.compile.folding").fold_constants(graph)
+        _fold_shapes(graph)
     if ordered and (graph.program.opset_version() or 1) > NEWEST:
         graph.program.functions = {key: f.copy(graph.program.functions) for key, f in graph.program.functions.items()}
         lift(graph.program)
@@ -196,7 +198,10 @@ def compile(
         main = graph.program.global_block()
         if settle_pools(main) | settle_empty(main) | protect_statistics(main, {v for _, v in graph.outputs}):
             graph.take_constants()
-    _write_out_float64(graph, provider == "cpu" or (provider is None and (runs or ordered)))
+    on_cpu = provider == "cpu" or (provider is None and (runs or ordered))
+    _write_out_float64(graph, on_cpu)
+    if on_cpu or str(provider).startswith("openvino"):
+        import_module("onnxgrad.core.compile.bfloat16").write_out_bfloat16(graph)
     if provider is not None:
         graph.is_fast = fast
         lower(graph, provider)

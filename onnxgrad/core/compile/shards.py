@@ -92,11 +92,9 @@ def make_shards(program: Program, count: int, places: Mapping[str, int] | None =
         ArgumentError: if no optimizer updates the program, what it reads is fed, or two parameters with different places are
             updated together.
     """
-    cut = cut_step(program, small=True)
+    cut = cut_step(program, always=True)
     if cut is None:
-        raise ArgumentError(
-            "no optimizer updates this program from gradients alone. Call minimize, and let it read nothing that is fed."
-        )
+        raise ArgumentError("no optimizer updates this program from gradients alone. Call minimize; it may read nothing fed.")
     owned: list[list[Variable]] = [[] for _ in range(count)]
     load = [0] * count
     for part in sorted(cut.parts, key=lambda part: -sum(map(_bytes, part))):
@@ -143,16 +141,10 @@ def _reduce_parts(graph: Graph, owners: Mapping[Variable, int], rank: int) -> No
     def exchanged(build: Any, v: Variable) -> Variable:
         """A value of one rank, on all"""
         if v not in everywhere:
-            mine = of[v] == rank
-            local = (
-                v
-                if mine
-                else build.constant(np.zeros(v.static_shape or (), np.float32 if v.dtype.name == "bool" else v.dtype.numpy))
-            )
-            if mine and v.dtype.name == "bool":
-                local = build.Cast(local, to=1)
-            total = reduced(build, local)
-            everywhere[v] = build.Cast(total, to=9) if v.dtype.name == "bool" else total
+            is_bool = v.dtype.name == "bool"
+            zeros = build.constant(np.zeros(v.static_shape or (), np.float32 if is_bool else v.dtype.numpy))
+            total = reduced(build, build.Cast(v, to=1 if is_bool else v.dtype.number) if of[v] == rank else zeros)
+            everywhere[v] = build.Cast(total, to=9) if is_bool else total
         return everywhere[v]
 
     for op in graph.operators:

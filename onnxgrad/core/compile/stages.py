@@ -5,7 +5,7 @@ What is reduced goes through an Identity that is marked so. One process computes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from onnxgrad.core.compile.graph import Graph, compile
@@ -13,7 +13,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["Reduction", "Stage", "make_stages", "reduced"]
+__all__ = ["Reduction", "Stage", "crossing", "make_stages", "reduced", "stage_numbers"]
 
 _MARK = ("reduce", "sum")
 
@@ -45,61 +45,59 @@ def make_stages(graph: Graph, outputs: Sequence[Variable], provider: str | None 
 
     Args:
         graph: is not changed.
-        outputs: of all stages together; each is one of some stage.
+        outputs: of all stages together; each is one of some stage, or a sum.
         provider: whose forms the graphs take.
 
     Returns:
         Stages in order. What a later one reads of an earlier one is an output of that and an input of this. What depends on no sum
         is computed where it is first read.
     """
-    found = [
-        Reduction(op.inputs[0], op.outputs[0]) for op in graph.operators if op.mark == _MARK and op.inputs[0] and op.outputs[0]
-    ]
+    marked = [op for op in graph.operators if op.mark == _MARK]
+    found = [Reduction(*op.inputs, *op.outputs) for op in marked]  # type: ignore[arg-type]
     totals = {r.total for r in found}
-    operators = [op for op in graph.operators if op.mark != _MARK]
-    level = _levels(operators, found, set(outputs))
-    made_by = {op: level[v] for op in operators for v in op.outputs if v is not None}
-    last: dict[Variable, int] = {}
-    for op, number in made_by.items():
-        last.update((v, max(last.get(v, 0), number)) for v in op.operands() if v is not None)
+    level = stage_numbers(graph.operators, totals, {*outputs, *(r.local for r in found)})
     stages = []
-    for number in range(1 + max(made_by.values(), default=0)):
+    for number in range(1 + max((level[r.local] + 1 for r in found), default=0)):
         local = [r for r in found if level[r.local] == number]
-        results = [v for v in outputs if level.get(v, 0) == number] + [r.local for r in local]
-        results += [
-            v for op, at in made_by.items() if at == number for v in op.outputs if v is not None and last.get(v, 0) > number
-        ]
-        given = [v for v, at in level.items() if at < number or (v in totals and at == number)]
+        results = [v for v in outputs if level.get(v, 0) == number and v not in totals] + [r.local for r in local]
+        results += [v for v in crossing(graph.operators, level, number) if v not in totals]
+        given = [v for v, at in level.items() if at < number]
         whole = compile(
             graph.program, list(dict.fromkeys(results)), provider, given=given, state_as_inputs=True, updates=False, ordered=True
         )
-        stages.append(Stage(whole, [(whole.name(r.local), r.total) for r in local]))
+        if whole.outputs:
+            stages.append(Stage(whole, [(whole.name(r.local), r.total) for r in local]))
     return stages
 
 
-def _levels(operators: Sequence[Operator], reductions: Sequence[Reduction], outputs: set[Variable]) -> dict[Variable, int]:
-    """The stage in which each result is computed, and from which on each sum is there."""
+def stage_numbers(operators: Sequence[Operator], steps: Collection[Variable], pinned: Collection[Variable]) -> dict[Variable, int]:
+    """The stage in which each result is computed: who reads one of ``steps`` belongs to a later stage than it.
+
+    What depends on no step is computed in the stage where it is first read, unless it is ``pinned``.
+    """
     level: dict[Variable, int] = {}
-    sums = {r.local: r.total for r in reductions}
     free: list[Operator] = []
-    for op in operators:
-        operands = [v for v in op.operands() if v is not None]
-        number = max((level[v] for v in operands if v in level), default=0)
-        if number == 0:
-            free.append(op)
-        for v in op.outputs:
-            if v is not None:
-                level[v] = number
-                if v in sums:
-                    level[sums[v]] = number + 1
     readers: dict[Variable, list[Operator]] = {}
     for op in operators:
-        for v in op.operands():
-            if v is not None:
-                readers.setdefault(v, []).append(op)
+        operands = [v for v in op.operands() if v is not None]
+        number = max((level[v] + (v in steps) for v in operands if v in level), default=0)
+        if number == 0:
+            free.append(op)
+        level.update(dict.fromkeys((v for v in op.outputs if v is not None), number))
+        for v in operands:
+            readers.setdefault(v, []).append(op)
     for op in reversed(free):
         made = [v for v in op.outputs if v is not None]
         reading = [level[w] for v in made for other in readers.get(v, ()) for w in other.outputs[:1] if w is not None]
-        if reading and not any(v in outputs or v in sums for v in made):
+        if reading and not any(v in pinned or v in steps for v in made):
             level.update(dict.fromkeys(made, min(reading)))
     return level
+
+
+def crossing(operators: Sequence[Operator], level: Mapping[Variable, int], number: int) -> list[Variable]:
+    """What is made in the stage of this number and read in a later one."""
+    found: dict[Variable, None] = {}
+    for op in operators:
+        at = next(level[v] for v in op.outputs if v is not None)
+        found.update(dict.fromkeys(v for v in op.operands() if v is not None and level.get(v) == number and at > number))
+    return list(found)

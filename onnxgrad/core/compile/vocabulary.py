@@ -8,6 +8,7 @@ of that size.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -22,7 +23,7 @@ from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["vocabulary"]
+__all__ = ["Head", "Search", "vocabulary"]
 
 _LARGE = 2**25
 """From so many scores on, if their number is known; else from ``_WIDE`` words on."""
@@ -35,14 +36,14 @@ def vocabulary(graph: Graph) -> None:
     """Rewrite the losses whose scores are large and read by nothing else."""
     kinds = [op for op in graph.operators if op.type == "SoftmaxCrossEntropyLoss" and not op.domain]
     for op in kinds:
-        found = _Search(graph).head_of(op)
+        found = Search(graph).head_of(op, _is_large)
         if found is not None:
             _write(graph, found)
             graph.settle()
 
 
 @dataclass
-class _Head:
+class Head:
     """The last product, what follows it up to the loss, and what of the backward pass goes by rows.
 
     Attributes:
@@ -87,7 +88,13 @@ class _Head:
         return v
 
 
-class _Search(Links):
+def _is_large(head: Head) -> bool:
+    if head.count is None:
+        return head.words >= _WIDE
+    return head.words * head.count >= _LARGE and head.block < head.count
+
+
+class Search(Links):
     """Finds what belongs to a loss, and refuses what does not go by rows."""
 
     def __init__(self, graph: Graph) -> None:
@@ -95,7 +102,8 @@ class _Search(Links):
         self.rows: set[Variable] = set()
         self.inner: set[Operator] = set()
 
-    def head_of(self, loss: Operator) -> _Head | None:
+    def head_of(self, loss: Operator, fits: Callable[[Head], bool]) -> Head | None:
+        """The head of a loss, if ``fits`` says so of its size."""
         scores = loss.inputs[0]
         plain = (
             len(loss.inputs) == 2 and loss.attr("reduction") in (None, "mean", "sum") and all(v is None for v in loss.outputs[1:])
@@ -105,15 +113,15 @@ class _Search(Links):
         words, others = scores.dims[1], (scores.dims[0], *scores.dims[2:])
         known = [d for d in others if isinstance(d, int)]
         count = prod(known) if len(known) == len(others) else None
-        if not isinstance(words, int) or (words < _WIDE if count is None else words * count < _LARGE):
+        if not isinstance(words, int):
             return None
-        head = _Head(loss, words, count)
-        if (count is not None and head.block >= count) or not self._forward(head, scores):
+        head = Head(loss, words, count)
+        if not fits(head) or not self._forward(head, scores):
             return None
         self.inner |= {loss, *head.forward}
         return head if self._backward(head, scores) and self._is_closed(head) else None
 
-    def _forward(self, head: _Head, scores: Variable) -> bool:
+    def _forward(self, head: Head, scores: Variable) -> bool:
         """Go back from the scores to the product that they come from."""
         v = scores
         while True:
@@ -135,7 +143,7 @@ class _Search(Links):
             self.inner.add(op)
             v = wide[0]
 
-    def _backward(self, head: _Head, scores: Variable) -> bool:
+    def _backward(self, head: Head, scores: Variable) -> bool:
         readers = [op for op in self.readers.get(scores, ()) if op not in self.inner]
         if not readers:
             return True
@@ -159,7 +167,7 @@ class _Search(Links):
             self.rows.add(head.change)
         return self._by_rows(head) and self._comes_before(head)
 
-    def _by_rows(self, head: _Head) -> bool:
+    def _by_rows(self, head: Head) -> bool:
         """Follow what depends on the scores through what goes by rows."""
         forward = {head.root(v) for v in self.rows} - {head.change}
         for op in dependent_operators(self.graph.operators, list(self.rows)):
@@ -200,7 +208,7 @@ class _Search(Links):
             and all(reader.type == "Slice" and reader.outputs[0].static_shape == (1,) for reader in self.readers.get(flat, ()))  # type: ignore[union-attr]
         )
 
-    def _comes_before(self, head: _Head) -> bool:
+    def _comes_before(self, head: Head) -> bool:
         """Whether what the body reads from outside is known without what it computes."""
         inner = [v for op in self.inner - set(head.barriers) for v in op.outputs if v is not None]
         later = dependent_operators([op for op in self.graph.operators if op not in head.barriers], inner)
@@ -208,7 +216,7 @@ class _Search(Links):
         read = [head.factor, *(v for op in (*head.forward, *head.backward, *head.results) for v in op.inputs)]
         return not any(v in after for v in read)
 
-    def _is_closed(self, head: _Head) -> bool:
+    def _is_closed(self, head: Head) -> bool:
         """Whether nothing else reads, or returns, what is no longer computed."""
         given = {head.loss.outputs[0], *head.whole, *(op.outputs[0] for op in (*head.results, *head.barriers))}
         gone = {v for op in self.inner for v in op.outputs if v is not None} - given
@@ -266,7 +274,7 @@ def _is_product(op: Operator, rows: Variable | None) -> bool:
 class _Writer:
     """Writes one Scan, and what brings its operands and results into blocks of rows and back."""
 
-    def __init__(self, build: Any, head: _Head) -> None:
+    def __init__(self, build: Any, head: Head) -> None:
         self.build, self.head = build, head
         h, self.labels = head.product.inputs[0], build.Reshape(head.loss.inputs[1], [-1])
         assert h is not None and h.dims is not None
@@ -330,7 +338,7 @@ class _Writer:
         return [*pairs, *((op.outputs[0], build.Reshape(self.h, [-1])) for op in head.barriers)]  # type: ignore[list-item]
 
 
-def _body(build: Any, head: _Head, h: Variable, labels: Variable, factor: Variable | None) -> tuple[Variable, ...]:
+def _body(build: Any, head: Head, h: Variable, labels: Variable, factor: Variable | None) -> tuple[Variable, ...]:
     """Losses of some rows, then the products with the gradient of their scores, then that gradient if it is read as a whole."""
     rows: dict[Variable | None, Variable | None] = {head.product.inputs[0]: h}
     for op in head.forward:
@@ -355,7 +363,7 @@ def _body(build: Any, head: _Head, h: Variable, labels: Variable, factor: Variab
     return (loss, *(rows[v] for v in head.stacked()))
 
 
-def _repeat(block: Block, op: Operator, rows: dict[Variable | None, Variable | None], head: _Head) -> None:
+def _repeat(block: Block, op: Operator, rows: dict[Variable | None, Variable | None], head: Head) -> None:
     """An operator of the graph in the body, where ``rows`` stand for its operands of many rows."""
     copy = Operator(block, op.type, [rows.get(head.root(v), v) for v in op.inputs], [], dict(op.attrs), op.domain)
     copy.role = op.role
@@ -368,7 +376,7 @@ def _repeat(block: Block, op: Operator, rows: dict[Variable | None, Variable | N
     rows[out] = new
 
 
-def _write(graph: Graph, head: _Head) -> None:
+def _write(graph: Graph, head: Head) -> None:
     build = stage_builder(graph, head.loss)
     assert build.stage is not None
     pairs = _Writer(build, head).write()

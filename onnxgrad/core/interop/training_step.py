@@ -11,11 +11,13 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.compile.cut import is_applied
 from onnxgrad.core.compile.order import peak_of_run
 from onnxgrad.core.interop.model_file import bytes_of_array
 from onnxgrad.core.interop.onnx_export import Values, as_variables, save_graph, write_model
 from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType, shown_type
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
 from onnxgrad.dtypes import dtype_of
@@ -48,16 +50,17 @@ def to_training_step(
 
     Returns:
         (model, manifest). The manifest lists ``feeds`` and ``fetches`` (name, dtype, shape), ``state`` (input, output, dtype,
-        shape, whether a parameter), ``constants`` (inputs that no step changes) and which of these is the
-        ``learning_rate``; ``memory`` has bytes: of ``state`` and constants, and the most of ``results`` that live at once (None
-        where a size is not known). It is stored in the model under the metadata key ``onnxgrad.training_step``.
+        shape, whether a ``parameter``, and whether a running ``statistic`` of the data), ``constants`` (inputs that no step
+        changes) and which of these is the ``learning_rate``; ``memory`` has bytes: of ``state`` and constants, and the most of
+        ``results`` that live at once (None where a size is not known). It is stored in the model under the metadata key
+        ``onnxgrad.training_step``.
 
     Example:
         >>> model, manifest = to_training_step(program, [loss])  # doctest: +SKIP
     """
     graph, values = _planned(program, fetch, scope, lowering)
     graph.initializers += list(values)
-    manifest = describe(graph, values)
+    manifest = _marked(describe(graph, values), program)
     return with_manifest(graph, values, manifest), manifest
 
 
@@ -85,7 +88,7 @@ def save_training_step(
         >>> manifest = save_training_step(program, "out/step", [loss])  # doctest: +SKIP
     """
     graph, values = _planned(program, fetch, scope, lowering)
-    manifest = describe(graph, values)
+    manifest = _marked(describe(graph, values), program)
     stem = stem_of(path)
     locate([*manifest["state"], *manifest["constants"]])
     manifest["model"], manifest["values"] = f"{stem.name}.onnx", f"{stem.name}.bin"
@@ -96,6 +99,16 @@ def save_training_step(
 def _planned(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> tuple[Graph, Values]:
     graph = compile(program, as_variables(program, fetch), lowering, state_as_inputs=True, ordered=True)
     return graph, PresentValues(graph.inputs, scope or graph.scope)
+
+
+def _marked(manifest: Manifest, program: Program) -> Manifest:
+    """Say which state is a running statistic: what an optimizer does not make, or BatchNormalization reads as one."""
+    read = [v for op in all_operators_of(program.global_block()) if op.type == "BatchNormalization" for v in op.inputs[3:5]]
+    names = {v.name for v in read if v is not None}
+    names |= {v.name for v, new in program.updates.items() if v.is_float and not is_applied(new)}
+    for entry in manifest["state"]:
+        entry["statistic"] = entry["input"] in names and not entry["parameter"]
+    return manifest
 
 
 class PresentValues(Mapping[Variable, "np.ndarray[Any, Any]"]):

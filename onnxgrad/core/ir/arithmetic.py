@@ -35,6 +35,8 @@ class Arithmetic:
     """Operators of a Variable. A Python number takes the tensor's dtype; an int tensor with a float becomes float32."""
 
     __slots__ = ()
+    __array_ufunc__ = None
+    """numpy leaves ``array + variable`` to the variable."""
 
     def _binary(self, op_type: str, other: Any, swap: bool = False, force_float: bool = False) -> Variable:
         x: Any = self
@@ -42,13 +44,16 @@ class Arithmetic:
         if isinstance(other, Arithmetic):
             y: Any = other
             target = promote(x.dtype, y.dtype)
+        elif isinstance(other, np.ndarray):
+            y = op.constant(other)
+            target = promote(x.dtype, y.dtype)
         elif isinstance(other, (bool, int, float, np.generic)):
             target = x.dtype
             if isinstance(other, (float, np.floating)) and not x.dtype.is_float:
                 target = dtype_of("float32")
             y = None
         else:
-            raise ArgumentTypeError(f"{op_type} takes a Variable or a number, not {type(other).__name__}.")
+            raise ArgumentTypeError(f"{op_type} takes a Variable, an array or a number, not {type(other).__name__}.")
         if force_float and not target.is_float:
             target = dtype_of("float32")
         if x.dtype != target:

@@ -194,7 +194,7 @@ class Builder:
         if isinstance(item, (np.ndarray, np.generic)):
             return self.constant(item)
         if isinstance(item, Variable):
-            return self._value_of(item)
+            return item.enter(self.block.program)  # type: ignore[attr-defined]
         if not isinstance(item, (bool, int, float, str, list, tuple)):
             raise ArgumentTypeError(f"{schema.name} takes variables, numbers and arrays, not {type(item).__name__}.")
         dtype = dtypes.get(declared.typestr) if declared is not None else None
@@ -210,15 +210,6 @@ class Builder:
     def _is_operand(self, item: Any) -> bool:
         """Whether an operator can read it as it is; an eager tensor has no place in a static program."""
         return isinstance(item, Variable) and (not item.is_eager or item.block.program is self.block.program)
-
-    def _value_of(self, tensor: Variable) -> Variable:
-        """The value of an eager tensor as a constant of a static program."""
-        if not tensor.stop_gradient:
-            raise ArgumentTypeError(
-                f"an eager tensor with stop_gradient=False meets a static program ({tensor!r}). "
-                "Make it a parameter of the program, or pass its detach()."
-            )
-        return self.constant(np.asarray(tensor))
 
 
 def _without_form(schema: Schema, operands: list[Variable | None]) -> dict[str, DType]:

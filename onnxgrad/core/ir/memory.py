@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentTypeError, ExecutionError
 
-__all__ = ["array_of", "device_of", "is_plain", "value_of", "value_on", "view_of"]
+__all__ = ["array_of", "copy_into", "device_of", "is_plain", "room_of", "value_of", "value_on", "view_of"]
 
 Array = np.ndarray[Any, Any]
 _WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16}
@@ -48,13 +50,12 @@ def array_of(value: Any) -> Array:
     """The elements of an OrtValue, in memory of their own.
 
     Raises:
-        ExecutionError: if the value is of a type that numpy does not have, or of one of these types on another device.
+        ExecutionError: if the value is of a type that numpy does not have.
     """
     kind = value.data_type()
     if kind in _NAMES:
-        if value.device_name() != "cpu":
-            raise ExecutionError(f"onnxruntime does not hand over a {kind} on {value.device_name()}. Cast it first.")
-        return view_of(value).copy()
+        held = value if value.device_name() == "cpu" else _in_main_memory(value)
+        return view_of(held).copy()
     try:
         return np.array(value.numpy())
     except RuntimeError as error:
@@ -77,7 +78,7 @@ def view_of(value: Any) -> Array:
 
 
 def value_of(array: Array, device: str = "cpu", index: int = 0) -> Any:
-    """An OrtValue with a copy of an array, on a device. Those types come into main memory, from where runs take them.
+    """An OrtValue with a copy of an array, on a device.
 
     Raises:
         ArgumentTypeError: if onnxruntime takes no such elements.
@@ -92,6 +93,10 @@ def value_on(array: Array, device: str = "cpu", index: int = 0) -> Any:
     kind = dtype_of(array.dtype)
     if kind.name not in _NAMES.values():
         return onnxruntime.OrtValue.ortvalue_from_numpy(array, device, index)
+    if device != "cpu":
+        value = room_of(array.shape, kind, device, index)
+        copy_into(value, array)
+        return value
     make = getattr(onnxruntime.OrtValue, "ortvalue_from_numpy_with_onnx_type", None)
     if make is None:
         raise ArgumentTypeError(f"this onnxruntime takes no {kind.name} from Python. Cast it to float32, or use a newer one.")
@@ -99,3 +104,42 @@ def value_on(array: Array, device: str = "cpu", index: int = 0) -> Any:
     value = make(words, kind.number)
     value._holds = words  # it is on their memory
     return value
+
+
+def room_of(shape: Sequence[int], dtype: Any, device: str = "cpu", index: int = 0, memory_info: Any = None) -> Any:
+    """An OrtValue on a device, or in the memory of onnxruntime's description, whose content is not set."""
+    import onnxruntime
+
+    kind = dtype_of(dtype)
+    element = kind.number if kind.name in _NAMES.values() else kind.numpy
+    named = {} if memory_info is None else {"memory_info": memory_info}
+    return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), element, device, index, **named)
+
+
+def copy_into(value: Any, array: Array) -> None:
+    """Write an array over the elements of an OrtValue of its shape and type."""
+    words = _WORDS.get(array.dtype.itemsize) if not is_plain(array) else None
+    value.update_inplace(np.ascontiguousarray(array).reshape(array.shape).view(words or array.dtype))
+
+
+def _in_main_memory(value: Any) -> Any:
+    """A copy of an OrtValue of those types: what a session that does nothing returns."""
+    device, index = device_of(value)
+    session = _identity(value.element_type(), device, index)
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("x", value)
+    binding.bind_output("y", "cpu")
+    session.run_with_iobinding(binding)
+    return binding.get_outputs()[0]
+
+
+@cache
+def _identity(number: int, device: str, index: int) -> Any:
+    import onnxruntime
+    from onnx import helper
+
+    x, y = (helper.make_tensor_value_info(name, number, None) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "identity", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    providers = [(f"{device.upper()}ExecutionProvider", {"device_id": str(index)})]
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=providers)

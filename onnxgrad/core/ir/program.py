@@ -14,6 +14,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.printing import program_text
 from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.summary import Summary, headline, summarize
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
@@ -344,6 +345,16 @@ class Program:
 
     def __str__(self) -> str:
         return program_text(self)
+
+    def __repr__(self) -> str:
+        return f"Program({headline(self)})"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self) -> Summary:
+        """Layers with shapes and weights, what trains, and the memory of a training step with Adam; print it."""
+        return summarize(self)
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
         """One operator a line, with types and shapes; with details, also whether gradients stop at each variable."""

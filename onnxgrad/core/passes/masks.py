@@ -100,8 +100,8 @@ def _begins_rows(x: Variable) -> bool:
 def sample_mask(build: Any, x: Variable, columns: Variable, node: int, ratio: Any, part: Variable | None = None) -> Variable:
     """1 where an element is kept, else 0, in the shape and element type of ``x``.
 
-    With ``part``, it is what the mask of a whole batch has for this part, if the batch is the first axis of ``x`` (or of what it was
-    reshaped from). Where it is another axis, parts have masks of their own, which differ.
+    With ``part``, it is what the mask of a whole batch has for this part, if the batch is the first axis of ``x`` or
+    of what it was reshaped from. Where it is another axis, parts have masks of their own, which differ.
 
     Args:
         columns: what ``column_numbers`` gave.

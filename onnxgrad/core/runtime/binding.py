@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.core.ir.memory import device_of
+from onnxgrad.core.ir.memory import array_of, device_of, is_plain, value_of
 from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace, Place
+from onnxgrad.dtypes import dtype_of
 
 __all__ = ["DoubleBinding", "StateOutput"]
 
@@ -21,7 +22,7 @@ _HOST = CPUPlace()
 class StateOutput(NamedTuple):
     """A state variable that a run replaces: its name, and the output with its new value.
 
-    ``shape`` is None where it is not known, or where numpy has no such element type.
+    ``shape`` is None where it is not known, or where no memory can be had for such an element type.
     """
 
     name: str
@@ -37,7 +38,7 @@ class _Side:
 
     def __init__(self, binding: Any, inputs: int) -> None:
         self.binding = binding
-        self.read: list[Buffer | None] = [None] * inputs
+        self.read: list[Any] = [None] * inputs
         self.written: dict[str, Buffer] = {}
         self.small: dict[str, Any] = {}
         self.outputs: dict[str, None] = {}
@@ -96,6 +97,19 @@ class DoubleBinding:
         side.binding.bind_ortvalue_input(self._inputs[index], buffer.value)
         side.read[index] = buffer
 
+    def feed(self, name: str, value: Any) -> None:
+        """Bind what is fed: an array or an OrtValue."""
+        if not isinstance(value, np.ndarray):
+            self.binding.bind_ortvalue_input(name, value)
+        elif is_plain(value):
+            self.binding.bind_cpu_input(name, value)
+        else:
+            self.binding.bind_ortvalue_input(name, value_of(value))
+
+    def run_options(self) -> Any:
+        """What the next run is told beside its binding."""
+        return None
+
     def present(self) -> list[Buffer]:
         """What the inputs are bound to."""
         return [buffer for buffer in self._sides[0].read if buffer is not None]
@@ -131,13 +145,13 @@ class DoubleBinding:
 
     def _fits(self, buffer: Buffer, state: StateOutput) -> bool:
         value = buffer.value
-        alike = state.shape is not None and tuple(value.shape()) == state.shape and _element(value) == np.dtype(state.dtype)
+        alike = tuple(value.shape()) == state.shape and value.element_type() == dtype_of(state.dtype).number
         at = (self._place.device, self._place.index)
         return alike and device_of(value) == at and buffer.memory == self._place.memory
 
     def _own(self, value: Any) -> Any:
-        """A copy of what onnxruntime has allocated, where numpy has its type."""
-        return value if _element(value) is None else self._place.value(np.array(value.numpy()))
+        """A copy of what onnxruntime has allocated."""
+        return self._place.value(array_of(value))
 
     def _bind_small(self, side: _Side, return_numpy: bool) -> None:
         if not return_numpy:
@@ -160,17 +174,3 @@ class DoubleBinding:
                 else:
                     fetched.setdefault(name, value)
         return fetched, state
-
-
-def _element(value: Any) -> Any:
-    """The numpy type of an OrtValue's elements; None for one that numpy does not have."""
-    return _ELEMENTS.get(value.data_type())
-
-
-_ELEMENTS = {
-    f"tensor({name})": np.dtype(numpy)
-    for name, numpy in {
-        "float": "float32", "double": "float64", "float16": "float16", "int64": "int64", "int32": "int32", "int8": "int8",
-        "int16": "int16", "uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64", "bool": "bool",
-    }.items()
-}  # fmt: skip

@@ -17,11 +17,12 @@ class Exchange(Protocol):
 
     Attributes:
         reads: what it needs of each run besides: the loss and its weight.
-        feeds: inputs that it feeds.
     """
 
     reads: Sequence[Variable]
-    feeds: Mapping[str, Any]
+
+    def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Further inputs of the run, besides what the caller feeds."""
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Called before each run; at the first one of a scope, ranks come to an agreement about what they train."""

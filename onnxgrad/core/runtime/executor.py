@@ -147,7 +147,7 @@ class Executor:
             prepared = prepare(program, fetches, self.place, self.threads)
         else:
             if program.exchange is not None:
-                feed = {**program.exchange.feeds, **feed}
+                feed = {**program.exchange.feeds(program, feed), **feed}
             prepared = self._sessions.get(program, self._read(program, fetches), self.place, self.threads, feed)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
         for name, array in feeds:
@@ -160,7 +160,7 @@ class Executor:
                 bound = self._bind(prepared, scope, return_numpy)
                 fetched, state = _run(prepared, bound, feeds, scope)
                 scope.swap([(name, state[output]) for name, output in prepared.replaced])
-                if not return_numpy and fetched:
+                if not return_numpy and fetched and not prepared.captures:
                     # The caller gets what this binding returns, which its next run would replace.
                     prepared.unbind(scope)
         else:
@@ -175,7 +175,9 @@ class Executor:
                     buffer.release()
             scope.swap([(name, state[output]) for name, output in prepared.replaced])
         names = prepared.fetch_names[: len(fetches)]
-        return [_given(fetched, state, name, return_numpy, name in prepared.reused) for name in names]
+        # What an exchange gives is in memory of its own, which ends with the run.
+        is_reused = prepared.rest is not None and prepared.rest.exchange is not None
+        return [_given(fetched, state, name, return_numpy, is_reused or name in prepared.reused) for name in names]
 
     @staticmethod
     def _read(program: Program, fetches: list[Variable]) -> list[Variable]:
@@ -260,17 +262,11 @@ def _run(
     prepared: Prepared, bound: DoubleBinding, feeds: list[tuple[str, Any]], scope: Scope
 ) -> tuple[dict[str, Any], dict[str, Buffer]]:
     """Fetches and new state by output."""
-    binding = bound.binding
     try:
         for name, value in feeds:
-            if not isinstance(value, np.ndarray):
-                binding.bind_ortvalue_input(name, value)
-            elif is_plain(value):
-                binding.bind_cpu_input(name, value)
-            else:
-                binding.bind_ortvalue_input(name, value_of(value))
-        with FloatingPointMode(flushes=prepared.flushes):
-            prepared.session.run_with_iobinding(binding)
+            bound.feed(name, value)
+        with prepared.turn, FloatingPointMode(flushes=prepared.flushes):
+            prepared.session.run_with_iobinding(bound.binding, bound.run_options())
         return bound.results()
     except Exception as error:
         prepared.unbind(scope)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.compile.openvino import CONTROL_FLOW, LIMIT, SAMPLERS
-from onnxgrad.core.ir.memory import is_plain
+from onnxgrad.core.ir.memory import copy_into, room_of
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
 from onnxgrad.errors import ArgumentError, FeedError, ProviderError
 
@@ -68,15 +68,11 @@ class OpenVINOPlace(Place):
         options.add_provider_for_devices([_device(self.unit)], {"load_config": json.dumps({self.unit: settings})})
 
     def room(self, shape: Sequence[int], dtype: Any) -> Any:
-        import onnxruntime
-
-        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), dtype, memory_info=_memory(_device(self.unit)))
+        return room_of(shape, dtype, memory_info=_memory(_device(self.unit)))
 
     def value(self, array: Any) -> Any:
-        if not is_plain(array):
-            raise ProviderError(f"OpenVINOPlace takes no state in {array.dtype}. Use float32, or CPUPlace().")
         found = self.room(array.shape, array.dtype.type)
-        found.update_inplace(np.ascontiguousarray(array).reshape(array.shape))
+        copy_into(found, array)
         return found
 
     def check(self, name: str, array: Any) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
-from onnxgrad.core.ir.memory import value_of
+from onnxgrad import state
+from onnxgrad.core.ir.memory import room_of, value_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 
-__all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "is_compiled_with_cuda", "place_of"]
+__all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "get_device", "is_compiled_with_cuda", "place_of", "set_device"]
 
 
 class Place:
@@ -30,6 +32,12 @@ class Place:
     """Whose memory state must lie in, where it is not that of the device."""
     options: tuple[tuple[str, str], ...] = ()
     """Options of the provider, by name."""
+    captures = False
+    """Whether training steps are captured once and replayed, where that is possible."""
+
+    def plain(self) -> Place:
+        """The same device without capture."""
+        return self
 
     def providers(self) -> list[Any]:
         return ["CPUExecutionProvider"]
@@ -46,9 +54,7 @@ class Place:
 
     def room(self, shape: Sequence[int], dtype: Any) -> Any:
         """An OrtValue without content in the memory that sessions here read in place."""
-        import onnxruntime
-
-        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), dtype, self.device, self.index)
+        return room_of(shape, dtype, self.device, self.index)
 
     def value(self, array: Any) -> Any:
         """An OrtValue with a copy of an array there."""
@@ -76,7 +82,14 @@ class CPUPlace(Place):
 
 _OPTIONS = (
     *("arena_extend_strategy", "cudnn_conv1d_pad_to_nc1d", "cudnn_conv_algo_search", "cudnn_conv_use_max_workspace"),
-    *("do_copy_in_default_stream", "enable_skip_layer_norm_strict_mode", "fuse_conv_bias", "gpu_mem_limit", "prefer_nhwc"),
+    *(
+        "do_copy_in_default_stream",
+        "enable_cuda_graph",
+        "enable_skip_layer_norm_strict_mode",
+        "fuse_conv_bias",
+        "gpu_mem_limit",
+        "prefer_nhwc",
+    ),
     *("sdpa_kernel", "use_ep_level_unified_stream", "use_tf32"),
 )
 
@@ -88,6 +101,10 @@ class CUDAPlace(Place):
         options: of onnxruntime's CUDA provider, by its names: ``use_tf32`` (False unless given, as for matrix products in torch;
             onnxruntime's own default is True), ``cudnn_conv_algo_search`` ('EXHAUSTIVE', 'HEURISTIC' or 'DEFAULT'),
             ``gpu_mem_limit`` in bytes, ``arena_extend_strategy`` ('kNextPowerOfTwo' or 'kSameAsRequested'), ``prefer_nhwc``, ...
+            With ``enable_cuda_graph=True`` a training step is captured as a CUDA graph in its first run and replayed from then on:
+            one launch in place of one for each operator. It is where all sizes are known (each of the first four shapes of the
+            feed gets a session of its own), nothing is computed on the host and no random operator is left; elsewhere steps run
+            plainly, and a warning says why.
 
     Raises:
         ArgumentTypeError: if the index is not a number.
@@ -110,8 +127,15 @@ class CUDAPlace(Place):
         self.index = index
         given = {"use_tf32": False, **options}
         self.options = tuple(sorted((name, str(int(v)) if isinstance(v, bool) else str(v)) for name, v in given.items()))
+        self.captures = self.wants_shapes = dict(self.options).get("enable_cuda_graph", "0") != "0"
         if cuda_is_available():
             _require_cudnn()
+
+    def plain(self) -> CUDAPlace:
+        found = copy(self)
+        found.captures = found.wants_shapes = False
+        found.options = tuple((name, value) for name, value in self.options if name != "enable_cuda_graph")
+        return found
 
     def providers(self) -> list[Any]:
         """CUDA first, the CPU for what it lacks.
@@ -159,9 +183,46 @@ is_compiled_with_cuda = cuda_is_available
 """Its name in Paddle."""
 
 
-def place_of(place: Place | None) -> Place:
+def set_device(device: str) -> Place:
+    """Let the Executors of this process that are made without a place run on a device from now on.
+
+    Args:
+        device: ``cpu``, or ``gpu:1`` (``cuda:1``) for a CUDA device by number.
+
+    Raises:
+        ArgumentError: if it is another word.
+        ProviderError: if this onnxruntime has no CUDA.
+
+    Example:
+        >>> paddle.set_device("cpu")
+        Place(cpu)
+    """
+    place = place_of(device)
+    place.providers()
+    state.current.place = place
+    return place
+
+
+def get_device() -> str:
+    """The device of Executors that are made without a place, such as ``cpu`` or ``gpu:0``.
+
+    Example:
+        >>> paddle.get_device()
+        'cpu'
+    """
+    place = place_of(None)
+    return "cpu" if place.device == "cpu" else f"gpu:{place.index}"
+
+
+def place_of(place: Any) -> Place:
+    """A place as it is, the one that a name such as ``cpu`` or ``gpu:0`` means, or for None that of ``set_device``."""
     if place is None:
-        return CPUPlace()
+        return state.current.place or CPUPlace()
+    if isinstance(place, str):
+        kind, _, index = place.lower().partition(":")
+        if kind not in ("cpu", "gpu", "cuda") or (index and not index.isdigit()):
+            raise ArgumentError(f"there is no device {place!r}. Use 'cpu' or 'gpu:0'.")
+        return CPUPlace() if kind == "cpu" else CUDAPlace(int(index or 0))
     if not isinstance(place, Place):
         raise ArgumentTypeError(f"a place is CPUPlace(), CUDAPlace(i) or OpenVINOPlace(), not {type(place).__name__}.")
     return place

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import count
 from math import prod
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,9 +28,11 @@ from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.application import Rooms, make_parts
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
+from onnxgrad.core.runtime.capture import RECORDS, CapturedBinding, host_operators, reason_against
 from onnxgrad.core.runtime.denormals import OPTION, FloatingPointMode, can_flush
 from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import CPUPlace, Place
+from onnxgrad.core.runtime.processor import has_integer_products
 from onnxgrad.core.runtime.saved import open_session
 from onnxgrad.core.runtime.unsafe import unsafe_passes
 from onnxgrad.errors import ArgumentError, ExecutionError, ProviderError
@@ -51,6 +55,11 @@ def _size(v: Variable) -> int:
     return prod(shape) if shape is not None and v.dtype.name in _PLAIN else 0
 
 
+def _has_memory(v: Variable) -> bool:
+    """Whether an OrtValue of such elements can be made before the run."""
+    return v.dtype.bits >= 8 and v.dtype.name not in ("string", "complex64", "complex128")
+
+
 class Prepared:
     """A session, what flows in and out of it, and how it is bound to scopes.
 
@@ -66,18 +75,29 @@ class Prepared:
         place: where it runs, which a program may be left to by another.
         reused: outputs whose memory the next run but one writes over.
         slots: outputs that are computed into memory of the program's exchange.
+        captures: whether its runs are captured and replayed.
+        turn: held by a run where no other may be under way.
         rest: what applies the gradients, which are its last fetches, if it does not.
     """
 
-    def __init__(self, session: Any, graph: Graph, fetches: list[Variable], place: Place, rest: CutStep | None = None) -> None:
+    def __init__(
+        self,
+        session: Any,
+        graph: Graph,
+        fetches: list[Variable],
+        place: Place,
+        rest: CutStep | None = None,
+        captures: bool = False,
+    ) -> None:
         self.session = session
         self.rest = rest
+        self.captures = captures
         self.feeds = [v for v in graph.inputs if not v.persistable]
         self.state = [v for v in graph.inputs if v.persistable]
         self.fetch_names = [graph.name(v) for v in fetches]
         self.names = dict(zip(fetches, self.fetch_names, strict=True))
         self.replaces = [
-            StateOutput(v.name, new.name, v.static_shape if v.dtype.name in _PLAIN else None, v.dtype.numpy)
+            StateOutput(v.name, new.name, v.static_shape if _has_memory(v) else None, v.dtype.numpy)
             for v, new in graph.updates.items()
         ]
         self.replaced = [(output.name, output.output) for output in self.replaces]
@@ -89,15 +109,16 @@ class Prepared:
         self.slots: dict[str, Any] = {}
         if rest is not None and rest.exchange is not None:
             slots = rest.exchange.slots(rest.cut.gradients)
-            self.slots = {graph.name(v): slots[v] for v in reversed(rest.cut.gradients)}
+            self.slots = {graph.name(v): slots[v] for v in reversed(rest.cut.gradients) if v in slots}
             if state_names & self.slots.keys():
-                raise ArgumentError(
-                    f"{min(state_names & self.slots.keys())} is a gradient and new state at once, which ranks cannot share."
-                )
-        small = (v for name, v in fetched.items() if 0 < _size(v) < _LARGE and name not in state_names)
+                name = min(state_names & self.slots.keys())
+                raise ArgumentError(f"{name} is a gradient and new state at once, which ranks cannot exchange. Copy it.")
+        small = (v for name, v in fetched.items() if name not in state_names and (captures or 0 < _size(v) < _LARGE))
         self._small = [v for v in small if v.name not in self.slots]
         # Between the activations of convolutions they would stand in the way: 7 % of a ResNet's peak.
-        gradients = [graph.of(v) for v in rest.cut.gradients] if rest is not None and _convolves(graph) else []
+        gradients = (
+            [graph.of(v) for v in rest.cut.gradients] if rest is not None and rest.exchange is None and _convolves(graph) else []
+        )
         seen = {*state_names, *self.fetch_names[: len(fetches) - len(gradients)]}
         large = [v for v in gradients if _size(v) >= _LARGE and v.name not in seen]
         self._apart = [(v.name, v.static_shape or (), v.dtype.numpy) for v in large]
@@ -106,6 +127,9 @@ class Prepared:
         self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
         self._rooms: weakref.WeakKeyDictionary[Scope, dict[str, Any]] = weakref.WeakKeyDictionary()
+        self._numbers = count(1)
+        # Graphs that are replayed share the memory of what they compute on the way.
+        self.turn: AbstractContextManager[Any] = Lock() if captures else nullcontext()
 
     def binding(self, scope: Scope) -> DoubleBinding:
         """That of a training step on a scope; a new one for anything else, so that threads may share it."""
@@ -115,7 +139,10 @@ class Prepared:
             if self._apart and scope not in self._rooms:
                 self._rooms[scope] = {name: self.place.room(shape, dtype) for name, shape, dtype in self._apart}
             rooms = self.slots or self._rooms.get(scope)
-            found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, rooms)
+            if self.captures:
+                found = CapturedBinding(self.session, names, self._outputs, self.replaces, small, self.place, self._numbers)
+            else:
+                found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, rooms)
             if self.takes_turns:
                 self._bindings[scope] = found
         return found
@@ -165,10 +192,15 @@ def prepare(
         said = f"{place!r} leaves programs with {left.type} to onnxruntime's CPU provider, where this one runs as a whole."
     else:
         try:
-            session = _open(graph, place, threads, saved, stops_spinning=bool(shapes)) if graph.outputs else None
+            if place.captures and graph.updates and any(v.persistable for v in graph.inputs):
+                found = _open_captured(graph, place, threads)
+                if not isinstance(found, str):
+                    return Prepared(found, graph, fetches, place, captures=True)
+                warnings.warn(f"this step is not replayed as a CUDA graph: {found}. It runs plainly.", stacklevel=2)
+            session = _open(graph, place.plain(), threads, saved, stops_spinning=bool(shapes)) if graph.outputs else None
             return Prepared(session, graph, fetches, place, rest)
         except ExecutionError as error:
-            if not place.wants_shapes or all(v.static_shape is not None for v in graph.inputs):
+            if not place.leaves or all(v.static_shape is not None for v in graph.inputs):
                 raise
             said = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
     if program.updates:
@@ -216,10 +248,29 @@ def _open_message(place: Place, threads: int | None, message: ModelProto, keeps_
         return onnxruntime.InferenceSession(message.SerializeToString(), options, providers=place.providers())
 
 
+def _open_captured(graph: Graph, place: Place, threads: int | None) -> Any:
+    """A session whose runs can be replayed, or the reason why there is none."""
+    reason = reason_against(graph)
+    if reason is not None:
+        return reason
+    try:
+        session = _open(graph, place, threads, None, stops_spinning=False)
+    except ExecutionError as error:
+        if "capture" not in str(error):
+            raise
+        return str(error.__cause__)
+    on_host = host_operators(session)
+    if on_host is None:
+        return "onnxruntime is too old to say where its operators run"
+    return f"{on_host[0]} runs on the host" if on_host else session
+
+
 def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, stops_spinning: bool) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    if place.captures:
+        options.add_session_config_entry(RECORDS, "1")
     providers = place.add_to(options, threads, saved)
     options.log_severity_level = _QUIET
     if _trains(graph):
@@ -244,6 +295,9 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
     if _quantizes_by_channel(graph) or (_trains(graph) and _has_quantized(graph)):
         # Fused operators on integers take one scale only, and round otherwise than the operators that gradients are of.
         options.add_session_config_entry("session.disable_quant_qdq", "1")
+    if any(op.type == "MatMulInteger" for op in graph.operators) and not has_integer_products():
+        # Otherwise sums of bytes saturate at 16 bits.
+        options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         message = write_model(graph, embeds=True, apart=apart).SerializeToString()
         # The option would change the mode of this thread for good.
@@ -299,9 +353,7 @@ def _check_exchange(cut: Cut | None, place: Place) -> None:
     if place.lowering != "cpu":
         raise ArgumentError(f"ranks exchange gradients in main memory. Train on a CPUPlace(), not {place!r}.")
     if cut is None:
-        raise ArgumentError(
-            "the optimizer of this program reads what is fed, so its step cannot be cut. Compute that in the program."
-        )
+        raise ArgumentError("the optimizer of this program reads what is fed, so its step cannot be cut. Compute it there.")
 
 
 class _Sessions:
@@ -381,7 +433,7 @@ class SessionCache:
         asked = self.memory == "low" or program.exchange is not None
         if not asked and (place.lowering != "cpu" or not saves_much(program)):
             return None
-        cut = cut_step(program, small=program.exchange is not None)
+        cut = cut_step(program, always=program.exchange is not None)
         if program.exchange is not None:
             _check_exchange(cut, place)
         if cut is None or not (asked or saves_much(program, cut)):

@@ -1,256 +1,38 @@
 """paddle.nn.functional, one module per family."""
 
-from onnxgrad.nn.functional.activation import (
-    celu,
-    elu,
-    gelu,
-    glu,
-    gumbel_softmax,
-    hardshrink,
-    hardsigmoid,
-    hardswish,
-    hardtanh,
-    leaky_relu,
-    log_sigmoid,
-    log_softmax,
-    maxout,
-    mish,
-    prelu,
-    relu,
-    relu6,
-    rrelu,
-    selu,
-    sigmoid,
-    silu,
-    softmax,
-    softplus,
-    softshrink,
-    softsign,
-    swiglu,
-    swish,
-    tanh,
-    tanhshrink,
-    thresholded_relu,
-)
-from onnxgrad.nn.functional.attention import (
-    flash_attention,
-    scaled_dot_product_attention,
-)
-from onnxgrad.nn.functional.common import (
-    alpha_dropout,
-    bilinear,
-    cosine_similarity,
-    dropout,
-    dropout2d,
-    dropout3d,
-    embedding,
-    feature_alpha_dropout,
-    fold,
-    label_smooth,
-    linear,
-    one_hot,
-    pad,
-    pairwise_distance,
-    pdist,
-    sequence_mask,
-    unfold,
-    zeropad2d,
-)
-from onnxgrad.nn.functional.conv import (
-    conv1d,
-    conv1d_transpose,
-    conv2d,
-    conv2d_transpose,
-    conv3d,
-    conv3d_transpose,
-)
-from onnxgrad.nn.functional.cross_entropy import (
-    cross_entropy,
-    nll_loss,
-    softmax_with_cross_entropy,
-)
-from onnxgrad.nn.functional.loss import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    cosine_embedding_loss,
-    dice_loss,
-    gaussian_nll_loss,
-    hinge_embedding_loss,
-    kl_div,
-    l1_loss,
-    log_loss,
-    margin_ranking_loss,
-    mse_loss,
-    multi_label_soft_margin_loss,
-    multi_margin_loss,
-    npair_loss,
-    poisson_nll_loss,
-    sigmoid_focal_loss,
-    smooth_l1_loss,
-    soft_margin_loss,
-    square_error_cost,
-    triplet_margin_loss,
-    triplet_margin_with_distance_loss,
-)
-from onnxgrad.nn.functional.norm import (
-    batch_norm,
-    group_norm,
-    instance_norm,
-    layer_norm,
-    local_response_norm,
-    normalize,
-    rms_norm,
-)
-from onnxgrad.nn.functional.pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    adaptive_max_pool3d,
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    lp_pool1d,
-    lp_pool2d,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-    max_unpool1d,
-    max_unpool2d,
-    max_unpool3d,
-)
+from typing import Any
+
+from onnxgrad.nn.functional.activation import *  # noqa: F403
+from onnxgrad.nn.functional.activation import __all__ as _activation
+from onnxgrad.nn.functional.attention import *  # noqa: F403
+from onnxgrad.nn.functional.attention import __all__ as _attention
+from onnxgrad.nn.functional.common import *  # noqa: F403
+from onnxgrad.nn.functional.common import __all__ as _common
+from onnxgrad.nn.functional.conv import *  # noqa: F403
+from onnxgrad.nn.functional.conv import __all__ as _conv
+from onnxgrad.nn.functional.cross_entropy import *  # noqa: F403
+from onnxgrad.nn.functional.cross_entropy import __all__ as _cross_entropy
+from onnxgrad.nn.functional.loss import *  # noqa: F403
+from onnxgrad.nn.functional.loss import __all__ as _loss
+from onnxgrad.nn.functional.norm import *  # noqa: F403
+from onnxgrad.nn.functional.norm import __all__ as _norm
+from onnxgrad.nn.functional.pooling import *  # noqa: F403
+from onnxgrad.nn.functional.pooling import __all__ as _pooling
 from onnxgrad.nn.functional.refused import FUNCTIONAL
-from onnxgrad.nn.functional.vision import (
-    affine_grid,
-    channel_shuffle,
-    grid_sample,
-    interpolate,
-    pixel_shuffle,
-    pixel_unshuffle,
-    temporal_shift,
-    upsample,
-)
+from onnxgrad.nn.functional.vision import *  # noqa: F403
+from onnxgrad.nn.functional.vision import __all__ as _vision
+from onnxgrad.reasons import absent
 from onnxgrad.refusals import refusals
 from onnxgrad.tensor.creation import diag_embed
 from onnxgrad.tensor.inplace import in_place
 
-__all__ = [
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool3d",
-    "affine_grid",
-    "alpha_dropout",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "batch_norm",
-    "bilinear",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "celu",
-    "channel_shuffle",
-    "conv1d",
-    "conv1d_transpose",
-    "conv2d",
-    "conv2d_transpose",
-    "conv3d",
-    "conv3d_transpose",
-    "cosine_embedding_loss",
-    "cosine_similarity",
-    "cross_entropy",
-    "diag_embed",
-    "dice_loss",
-    "dropout",
-    "dropout2d",
-    "dropout3d",
-    "elu",
-    "embedding",
-    "feature_alpha_dropout",
-    "flash_attention",
-    "fold",
-    "gaussian_nll_loss",
-    "gelu",
-    "glu",
-    "grid_sample",
-    "group_norm",
-    "gumbel_softmax",
-    "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "hinge_embedding_loss",
-    "instance_norm",
-    "interpolate",
-    "kl_div",
-    "l1_loss",
-    "label_smooth",
-    "layer_norm",
-    "leaky_relu",
-    "linear",
-    "local_response_norm",
-    "log_loss",
-    "log_sigmoid",
-    "log_softmax",
-    "lp_pool1d",
-    "lp_pool2d",
-    "margin_ranking_loss",
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-    "max_unpool1d",
-    "max_unpool2d",
-    "max_unpool3d",
-    "maxout",
-    "mish",
-    "mse_loss",
-    "multi_label_soft_margin_loss",
-    "multi_margin_loss",
-    "nll_loss",
-    "normalize",
-    "npair_loss",
-    "one_hot",
-    "pad",
-    "pairwise_distance",
-    "pdist",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "poisson_nll_loss",
-    "prelu",
-    "relu",
-    "relu6",
-    "rms_norm",
-    "rrelu",
-    "scaled_dot_product_attention",
-    "selu",
-    "sequence_mask",
-    "sigmoid",
-    "sigmoid_focal_loss",
-    "silu",
-    "smooth_l1_loss",
-    "soft_margin_loss",
-    "softmax",
-    "softmax_with_cross_entropy",
-    "softplus",
-    "softshrink",
-    "softsign",
-    "square_error_cost",
-    "swiglu",
-    "swish",
-    "tanh",
-    "tanhshrink",
-    "temporal_shift",
-    "thresholded_relu",
-    "triplet_margin_loss",
-    "triplet_margin_with_distance_loss",
-    "unfold",
-    "upsample",
-    "zeropad2d",
-]
+__all__ = ["diag_embed"]
+__all__ += [*_activation, *_attention, *_common, *_conv, *_cross_entropy, *_loss, *_norm, *_pooling, *_vision]
 
-for _function in (elu, hardtanh, leaky_relu, relu, sigmoid, softmax, tanh, thresholded_relu):
-    globals()[f"{_function.__name__}_"] = in_place(_function)
+for _name in ("elu", "hardtanh", "leaky_relu", "relu", "sigmoid", "softmax", "tanh", "thresholded_relu"):
+    globals()[f"{_name}_"] = in_place(globals()[_name])
 globals().update(refusals("paddle.nn.functional", FUNCTIONAL))
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name)

@@ -100,7 +100,9 @@ def dropout(
         raise ArgumentError(f"dropout: p must lie in [0, 1], not {p}.")
     if mode not in ("upscale_in_train", "downscale_in_infer"):
         raise ArgumentError(f"dropout: mode is 'upscale_in_train' or 'downscale_in_infer', not {mode!r}.")
-    ratio: Any = as_dtype(op, p, x.dtype) if is_variable(p) else np.asarray(p, x.dtype.numpy)
+    # Dropout takes no ratio in bfloat16.
+    kind = np.float32 if x.dtype.name == "bfloat16" else x.dtype.numpy
+    ratio: Any = as_dtype(op, p, x.dtype) if is_variable(p) else np.asarray(p, kind)
     if mode == "downscale_in_infer":
         x = op.Mul(x, op.Sub(1.0, ratio) if is_variable(p) else 1.0 - float(p))
     if not is_variable(p) and p == 1 and training:

@@ -57,6 +57,7 @@ def cross_entropy(
     layer = LayerHelper("cross_entropy", input, label, *([] if weight is None else [weight]), name=name)
     rank = input.ndim
     axis = normal_axis(axis, rank, "cross_entropy")
+    _check_weight("cross_entropy", weight, input.shape[axis])
     if soft_label or label_smoothing > 0.0:
         return _soft(layer, input, label, weight, ignore_index, reduction, soft_label, axis, use_softmax, label_smoothing)
     if label.ndim not in (rank, rank - 1):
@@ -67,6 +68,12 @@ def cross_entropy(
         rows = _classes(layer, op_type, scores, label, weight, ignore_index, "none", axis)
         return layer.result("ReduceMean", rows, keepdims=0)
     return _reduced(layer, op_type, scores, label, weight, ignore_index, reduction, axis)
+
+
+def _check_weight(function: str, weight: Variable | None, classes: int) -> None:
+    """Refuse weights that are not one per class, which onnxruntime would read beyond."""
+    if weight is not None and classes >= 0 and weight.shape[-1] not in (-1, classes):
+        raise ArgumentError(f"{function}: there are {weight.shape[-1]} weights for {classes} classes. Give one per class.")
 
 
 def _reduced(

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.losses import absolute_error, cosine_parts, huber, kl_of_positive, logistic, squared_error
+from onnxgrad.losses import absolute_error, cosine_parts, ctc, huber, kl_of_positive, logistic, squared_error
 from onnxgrad.tensor.common import as_dtype, known_dim
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.linalg import vector_norm
@@ -19,6 +19,7 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "cosine_embedding_loss",
+    "ctc_loss",
     "dice_loss",
     "gaussian_nll_loss",
     "hinge_embedding_loss",
@@ -455,3 +456,49 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
     similar = op.MatMul(anchor, op.Transpose(positive, perm=[1, 0]))
     entropy = op.Neg(op.ReduceSum(op.Mul(target, op.LogSoftmax(similar, axis=1)), [1], keepdims=1))
     return layer.result("Add", decay, op.ReduceMean(op.ReduceSum(op.Mul(target, entropy), [0], keepdims=0), keepdims=0))
+
+
+def ctc_loss(
+    log_probs: Variable,
+    labels: Variable,
+    input_lengths: Variable,
+    label_lengths: Variable,
+    blank: int = 0,
+    reduction: str = "mean",
+    norm_by_times: bool = False,
+) -> Variable:
+    """-log of the summed probability of all alignments of the labels with the steps. Graves et al. 2006.
+
+    Args:
+        log_probs: logits [steps, batch, classes]; softmax is applied here.
+        labels: classes [batch, labels].
+        input_lengths, label_lengths: how many steps and labels of each row count, integers [batch].
+        blank: the class of the blank.
+        reduction: 'mean' of the losses divided by their label lengths, 'sum' or 'none'.
+        norm_by_times: divide the gradient, not the loss, by the number of steps.
+
+    Example:
+        >>> lengths = static.data("steps", [2], "int64"), static.data("words", [2], "int64")
+        >>> F.ctc_loss(static.data("y", [5, 2, 4]), static.data("labels", [2, 3], "int64"), *lengths, reduction="none").shape
+        (2,)
+    """
+    layer = _layer("ctc_loss", reduction, log_probs, labels, input_lengths, label_lengths)
+    op = layer.op
+    classes = known_dim(log_probs, 2, "ctc_loss")
+    if not 0 <= blank < classes:
+        raise ArgumentError(f"ctc_loss: the blank {blank} is not one of the {classes} classes.")
+    scores = op.Transpose(op.LogSoftmax(log_probs, axis=-1), perm=[1, 0, 2])
+    labels, steps = as_dtype(op, labels, "int64"), as_dtype(op, input_lengths, "int64")
+    counts = as_dtype(op, label_lengths, "int64")
+    if blank:
+        scores = op.Gather(scores, np.array([blank, *range(blank), *range(blank + 1, classes)]), axis=2)
+        labels = op.Where(op.Less(labels, np.array(blank)), op.Add(labels, np.array(1)), labels)
+    places = op.CumSum(op.Add(op.Mul(labels, np.array(0)), np.array(1)), np.array(1), exclusive=1)
+    labels = op.Where(op.Less(places, op.Unsqueeze(counts, [1])), labels, np.array(-1))
+    loss = op.Squeeze(ctc(op, scores, labels, steps), [1])
+    if norm_by_times:
+        part = op.Div(loss, op.Cast(steps, to=loss.dtype.number))
+        loss = op.Add(part, op.Sub(loss, part).detach())
+    if reduction == "mean":
+        loss = op.Div(loss, op.Cast(op.Max(counts, np.array(1)), to=loss.dtype.number))
+    return reduced(layer, loss, reduction)

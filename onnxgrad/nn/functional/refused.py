@@ -8,7 +8,7 @@ _TRELLIS = "it sums over all alignments of two sequences, for which no ONNX oper
 _KERNEL = "it names one vendor's kernel; use scaled_dot_product_attention"
 
 FUNCTIONAL: dict[str, str] = {
-    **dict.fromkeys(("ctc_loss", "rnnt_loss"), _TRELLIS),
+    "rnnt_loss": _TRELLIS,
     **dict.fromkeys(
         ("flash_attn_qkvpacked", "flash_attn_varlen_qkvpacked", "flash_attn_unpadded", "flashmask_attention", "sparse_attention"),
         _KERNEL,

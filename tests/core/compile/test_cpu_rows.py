@@ -125,3 +125,45 @@ def test_maxima_of_separate_windows(name, declared):
 def test_other_maxima_stay(attrs, declared):
     before, after = _pooled(attrs, declared)
     assert before["ScatterElements"] == after["ScatterElements"] == 1
+
+
+def tied(rows=300, width=16, ids=(4, 5)):
+    """The gradient of a table that is looked up and multiplies, as the embeddings of a language model."""
+
+    def build():
+        index = static.data("ids", list(ids), "int64")
+        array = DRAW.normal(size=(rows, width)).astype(np.float32)
+        table = index.block.create_parameter("table", array.shape, "float32", value=Tensor.of(array))
+        op = index.block.build
+        found = op.Gather(table, index)
+        loss = paddle.sum(op.MatMul(op.Tanh(found), op.Transpose(table, perm=[1, 0])) * static.data("factor", [*ids, rows]))
+        return static.gradients([loss], [table])
+
+    indices = DRAW.integers(0, 3, ids)
+    return results(build, {"ids": indices, "factor": DRAW.normal(size=(*ids, rows)).astype(np.float32)})
+
+
+def test_rows_are_added_into_what_they_would_be_added_to():
+    """Some rows several times"""
+    before, after = tied()
+    assert (before["Add"], after["Add"]) == (1, 0) and (before["ScatterElements"], after["ScatterElements"]) == (1, 1)
+    assert after["Expand"] == before["Expand"] - 1, "zeros to add into"
+
+
+def test_sums_of_others_stay():
+    """What is scattered is not of the size of the sum, is read twice, or is not added up"""
+
+    def build():
+        x, y, row = static.data("x", [300, 4]), static.data("y", [7, 4]), static.data("row", [1, 4])
+        op = x.block.build
+        zeros, ids = np.zeros((300, 4), np.float32), np.tile(np.arange(7)[:, None], (1, 4))
+        twice = op.ScatterElements(zeros, ids, y, axis=0, reduction="add")
+        ones = op.ScatterElements(np.ones((300, 4), np.float32), ids, y, axis=0, reduction="add")
+        largest = op.ScatterElements(zeros, ids, y, axis=0, reduction="max")
+        wide = op.ScatterElements(zeros, ids, y, axis=0, reduction="add")
+        return [op.Add(x, twice), op.Neg(twice), op.Add(x, ones), op.Add(x, largest), op.Add(row, wide)]
+
+    draw = np.random.default_rng(1)
+    shapes = {"x": (300, 4), "y": (7, 4), "row": (1, 4)}
+    before, after = results(build, {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()})
+    assert before == after

@@ -110,3 +110,15 @@ def test_folded(name):
 def test_left_as_it_is(name):
     before, after = results(LEFT[name])
     assert before == after == 1
+
+
+def test_a_float64_product_keeps_a_factor_that_float32_does_not_hold():
+    """alpha is an attribute, a float32: 0.1 there is wrong by 1.5e-8"""
+    a, b = (static.data(name, [3, 3], "float64") for name in "ab")
+    y = a.block.build.Mul(a.block.build.Gemm(a, b), 0.1)
+    graph = compile(a.block.program, [a.block.build.Neg(y)])
+    fold_scales(graph)
+    graph.settle()
+    given = {name: np.random.default_rng(0).normal(size=(3, 3)) for name in "ab"}
+    (found,) = onnxruntime.InferenceSession(write_model(graph).SerializeToString()).run(None, given)
+    np.testing.assert_allclose(found, given["a"] @ given["b"] * -0.1, rtol=1e-13)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import onnxgrad as paddle
+import onnxgrad.nn.functional as F
 from onnxgrad import Executor, static
 from onnxgrad.core.ir.memory import array_of, value_of
 from onnxgrad.core.ir.scope import Scope
@@ -99,3 +100,38 @@ def test_files_hold_the_trained_values():
     model = paddle.to_onnx(main.clone(for_test=True), [main.global_block().ops[0].outputs[0].name])
     held = {t.name: t for t in model.graph.initializer}[w.name]
     assert held.raw_data == scope.get(w.name).tobytes()
+
+
+def narrow_net(steps=6, place=None):
+    """A net whose data, weights and moments' gradients are bfloat16, and the losses of its first steps"""
+    main, startup = static.Program(), static.Program()
+    main.random_seed = startup.random_seed = 5
+    with paddle.state.fresh_names(), static.program_guard(main, startup):
+        x, y = static.data("x", [8, 4], "bfloat16"), static.data("y", [8, 1], "int64")
+        w, v = paddle.create_parameter([4, 16], "bfloat16"), paddle.create_parameter([16, 3], "bfloat16")
+        hidden = F.relu(paddle.matmul(x, w))
+        loss = F.cross_entropy(paddle.matmul(F.dropout(hidden, 0.1), v), y)
+        paddle.optimizer.Adam(0.05).minimize(loss)
+    executor, scope = Executor(place), Scope()
+    executor.run(startup, scope=scope)
+    draw = np.random.default_rng(0)
+    for name, shape in ((w.name, (4, 16)), (v.name, (16, 3))):
+        scope.set(name, draw.normal(size=shape).astype(BFLOAT16))
+    feed = {"x": draw.normal(size=(8, 4)).astype(BFLOAT16), "y": draw.integers(0, 3, (8, 1))}
+    before = scope.get(w.name)
+    found = [executor.run(main, feed, [loss, hidden], scope=scope) for _ in range(steps)]
+    return feed, before, found, scope.get(w.name)
+
+
+def test_operators_without_a_kernel_compute_in_float32_and_round():
+    feed, w, found, _ = narrow_net(1)
+    ((_, hidden),) = found
+    product = (feed["x"].astype(np.float32) @ w.astype(np.float32)).astype(BFLOAT16)
+    assert hidden.tobytes() == np.maximum(product, BFLOAT16(0)).tobytes()
+
+
+def test_parameters_in_bfloat16_are_trained():
+    _, before, found, after = narrow_net()
+    losses = [float(loss) for loss, _ in found]
+    assert found[0][0].dtype == BFLOAT16 and losses[-1] < 0.8 * losses[0]
+    assert after.dtype == BFLOAT16 and (after != before).mean() > 0.5

@@ -186,7 +186,15 @@ def test_program_must_be_a_program():
 
 def test_place_must_be_a_place():
     with pytest.raises(TypeError, match="CPUPlace"):
-        static.Executor("cpu")
+        static.Executor(0)
+    with pytest.raises(ValueError, match="'tpu:0'"):
+        static.Executor("tpu:0")
+
+
+def test_a_place_may_be_named():
+    assert static.Executor("cpu").place == static.CPUPlace()
+    assert paddle.set_device("cpu") == static.CPUPlace()
+    assert paddle.get_device() == "cpu"
 
 
 @pytest.mark.skipif(paddle.is_compiled_with_cuda(), reason="onnxruntime has CUDA here")

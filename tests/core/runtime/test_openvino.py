@@ -14,6 +14,7 @@ from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.errors import ArgumentError, FeedError, ProviderError
 from onnxgrad.static import CPUPlace, OpenVINOPlace
+from tests.core.runtime.test_bfloat16 import narrow_net
 from tests.real_models import REFUSED_BY_ONNXRUNTIME, WITH_REFERENCE, RealModel
 
 FILES = [folder for folder in WITH_REFERENCE if folder.name not in REFUSED_BY_ONNXRUNTIME]
@@ -53,6 +54,14 @@ def test_gradients_of_a_real_model_are_those_of_the_cpu_provider(folder, place):
     tolerance = 1e-4 if place.precision == "f32" else 0.35
     for a, b in zip(expected, found, strict=True):
         assert np.abs(a - b).max(initial=0) <= tolerance * np.abs(a).max(initial=0) + rounding
+
+
+def test_parameters_in_bfloat16_are_trained_as_on_the_cpu_provider():
+    """They are rounded in each step, so the sums of the two providers may fall to different sides"""
+    expected, found = narrow_net(), narrow_net(place=OpenVINOPlace())
+    assert found[3].dtype == expected[3].dtype and (found[3] != found[1]).mean() > 0.5
+    for a, b in zip(expected[2], found[2], strict=True):
+        np.testing.assert_allclose(b[0].astype(np.float32), a[0].astype(np.float32), rtol=0.05)
 
 
 def digits(rate, batch=None, optimizer="Adam"):
@@ -252,3 +261,84 @@ def test_the_command_trains_on_it(tmp_path):
         losses.append([row["loss"] for row in rows])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
     assert main(["train", str(tmp_path / "model.onnx"), "--precision", "bf16"]) != 0
+
+
+def test_dropout_keeps_the_same_elements_as_on_the_cpu_provider():
+    """Its generator counts below 2^24, so 32-bit integers, and those that are divided in float32, give the same masks"""
+    x = static.data("x", [64, 512])
+    w = static.create_parameter([512, 4], "float32", name="w")
+    kept = F.dropout(x, 0.1)
+    loss = paddle.mean(paddle.square(paddle.matmul(kept, w)))
+    paddle.optimizer.SGD(0.0).minimize(loss)
+    main = static.default_main_program()
+    main.random_seed = 3
+    masks = []
+    for place in (CPUPlace(), OpenVINOPlace()):
+        scope = static.Scope()
+        with static.scope_guard(scope):
+            static.Executor().run(static.default_startup_program())
+            executor = static.Executor(place)
+            masks.append([executor.run(main, {"x": np.ones((64, 512), np.float32)}, [kept, loss])[0] != 0 for _ in range(4)])
+    np.testing.assert_array_equal(*masks)
+    assert len({mask.tobytes() for mask in masks[1]}) == 4
+    assert np.mean(masks[1]) == pytest.approx(0.9, abs=0.005)
+
+
+def convolutions(stride):
+    """The loss and gradients of two convolutions, of their images too"""
+    program = static.Program()
+    with paddle.state.fresh_names(), static.program_guard(program, static.Program()):
+        x, w = static.data("x", [3, 2, 9, 9]), static.data("w", [4, 2, 3, 3])
+        v = static.data("v", [2, 4, 3, 3])
+        for entry in (x, w, v):
+            entry.stop_gradient = False
+        h = F.relu(F.conv2d(x, w, stride=stride, padding=1))
+        loss = paddle.mean(paddle.square(F.conv2d(h, v, padding=1)))
+        found = [loss, *static.gradients([loss], [x, w, v])]
+    return program, found
+
+
+class Turned(OpenVINOPlace):
+    """The forms of bfloat16, computed in float32"""
+
+    def __init__(self):
+        super().__init__()
+        self.lowering = "openvino_bf16"
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_gradients_of_images_are_convolutions_where_products_are_bfloat16(stride):
+    """A ConvTranspose has no kernel in bfloat16 there; one with a stride stays"""
+    program, wanted = convolutions(stride)
+    kinds = [op.type for op in compile(program, wanted, "openvino_bf16").operators]
+    assert kinds.count("ConvTranspose") == (0 if stride == 1 else 1)
+    draw = np.random.default_rng(0)
+    feed = {v.name: draw.normal(size=v.shape).astype(np.float32) for v in program.inputs}
+    expected = static.Executor().run(program, feed, wanted)
+    for a, b in zip(expected, static.Executor(Turned()).run(program, feed, wanted), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5 * np.abs(a).max())
+
+
+def test_pooling_has_no_indices_and_a_labelled_loss_is_one_part():
+    main, _, loss = digits(1e-2, 16)
+    graph = compile(main, [loss], "openvino", state_as_inputs=True)
+    pools = [op for op in graph.operators if op.type == "MaxPool"]
+    assert pools and all(len(op.outputs) == 1 or op.outputs[1] is None for op in pools)
+    assert not {"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"} & {op.type for op in graph.operators}
+
+
+def test_bfloat16_by_the_command_trains_or_names_what_the_processor_lacks(tmp_path, capsys):
+    x = static.data("x", [None, 4])
+    y = static.nn.fc(x, 3)
+    static.Executor().run(static.default_startup_program())
+    paddle.save_onnx(static.default_main_program(), tmp_path / "model.onnx", [y])
+    draw = np.random.default_rng(0)
+    np.savez(tmp_path / "data.npz", x=draw.normal(size=(64, 4)).astype(np.float32), target=draw.integers(0, 3, 64))
+    given = f"train {tmp_path}/model.onnx --data {tmp_path}/data.npz --loss cross_entropy --out {tmp_path}/run --epochs 1"
+    code = main([*given.split(), "--device", "openvino", "--precision", "bf16"])
+    try:
+        OpenVINOPlace("bf16")
+    except ProviderError:
+        assert code == 1 and "has no bfloat16 (AMX or AVX-512-BF16)" in capsys.readouterr().err
+    else:
+        assert code == 0

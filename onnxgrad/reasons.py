@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-__all__ = ["maps_to", "reason"]
+__all__ = ["absent", "maps_to", "reason"]
 
 # Patterns over full names; the first that fits holds.
 _MAPS = {
@@ -40,10 +40,6 @@ _MAPS = {
     "paddle.fluid.layers.scatter": "paddle.scatter",
     "paddle.fluid.layers.strided_slice": "paddle.strided_slice",
     "paddle.fluid.layers.zeros_like": "paddle.zeros_like",
-    "paddle.save": "paddle.static.save or numpy.savez",
-    "paddle.load": "paddle.static.load or numpy.load",
-    "paddle.set_device": "the place argument of an Executor",
-    "paddle.get_device": "the place argument of an Executor",
     "paddle.CUDAPinnedPlace": "paddle.CPUPlace",
     "paddle.version": "onnxgrad.__version__",
     "paddle.static.Variable.type": "Variable.dtype and Variable.shape",
@@ -53,7 +49,7 @@ _MAPS = {
 _IN_PLACE = "values are never overwritten; use the function without the underscore"
 _COMPLEX = "onnxruntime does not compute with complex numbers"
 _DECOMPOSITION = "ONNX has no operator for this decomposition"
-_LAYER = "layer objects are not offered; call the function of nn.functional or static.nn"
+_OUTSIDE = "it is a package of its own, beside what a model is made of"
 _HOST = "it concerns Paddle's own runtime; here onnxruntime runs programs"
 _MEMORY = "it accesses the memory of a tensor, which belongs to onnxruntime"
 _SHAPE = "the size of its result depends on values"
@@ -63,8 +59,12 @@ _DISTRIBUTED = "it belongs to Paddle's distributed training"
 _SEARCH = "it searches step by step, for which ONNX has no operator"
 
 _REASONS: list[tuple[str, str]] = [
-    ("paddle.nn.[A-Z]*", _LAYER),
     ("paddle.nn.dynamic_decode", _SEARCH),
+    ("paddle.nn.BeamSearchDecoder", _SEARCH),
+    ("paddle.nn.RNNTLoss", _SEARCH),
+    ("paddle.nn.HSigmoidLoss", "each sample takes another path through a tree; use CrossEntropyLoss"),
+    ("paddle.nn.AdaptiveLogSoftmaxWithLoss", "each sample takes another branch; use CrossEntropyLoss"),
+    ("paddle.nn.FractionalMaxPool*", "its windows are sampled anew in every run; use AdaptiveMaxPool"),
     ("paddle.static.amp.debugging", _HOST),
     ("paddle.amp.debugging", _HOST),
     ("paddle.static.quantization", "quantise the exported ONNX model with onnxruntime's tools"),
@@ -102,15 +102,14 @@ _REASONS: list[tuple[str, str]] = [
     ("paddle.Tensor.inplace_version", _MEMORY),
     ("paddle.Tensor.value", _MEMORY),
     ("paddle.Tensor.pin_memory", _MEMORY),
-    ("paddle.DataParallel", _DISTRIBUTED),
     ("paddle.batch", _HOST),
     ("paddle.disable_signal_handler", _HOST),
     ("paddle.flops", _HOST),
     ("paddle.summary", _HOST),
     ("paddle.*_flags", _HOST),
     ("paddle.*rng_state", _HOST),
-    ("paddle.LazyGuard", _LAYER),
-    ("paddle.Model", _LAYER),
+    ("paddle.LazyGuard", _HOST),
+    ("paddle.Model", "it is a training loop; use onnxgrad.training.Trainer"),
     ("paddle.fluid.memory_optimize", _HOST),
     ("paddle.fluid.release_memory", _HOST),
     ("paddle.fluid.cuda_pinned_places", _HOST),
@@ -119,7 +118,6 @@ _REASONS: list[tuple[str, str]] = [
     ("paddle.fluid.layers.edit_distance", _SEARCH),
     ("paddle.fluid.layers.crf_decoding", _SEARCH),
     ("paddle.fluid.layers.linear_chain_crf", _SEARCH),
-    ("paddle.nn.functional.ctc_loss", _SEARCH),
     ("paddle.nn.functional.rnnt_loss", _SEARCH),
     ("paddle.nn.functional.gather_tree", _SEARCH),
     ("paddle.nn.functional.hsigmoid_loss", _SEARCH),
@@ -138,6 +136,24 @@ _REASONS: list[tuple[str, str]] = [
     ("paddle.combinations", _SHAPE),
 ]
 
+# Modules of Paddle whose names are not listed one by one.
+_MODULES = {
+    "callbacks": "they belong to paddle.Model; use onnxgrad.training.Trainer",
+    "hapi": "it is a training loop; use onnxgrad.training.Trainer",
+    "vision": _OUTSIDE,
+    "text": _OUTSIDE,
+    "audio": _OUTSIDE,
+    "hub": _OUTSIDE,
+    "profiler": "onnxruntime has a profiler: SessionOptions.enable_profiling",
+    "inference": "onnxruntime is the inference engine; use save_onnx",
+    "sparse": "ONNX has no sparse tensors that onnxruntime computes with",
+    "geometric": _OUTSIDE,
+    "quantization": "quantise the exported ONNX model with onnxruntime's tools",
+    "strings": _OUTSIDE,
+    "dataset": _OUTSIDE,
+    "reader": _OUTSIDE,
+}
+
 
 def maps_to(name: str) -> str | None:
     """What to use instead of ``name``."""
@@ -147,3 +163,12 @@ def maps_to(name: str) -> str | None:
 def reason(name: str) -> str | None:
     """Why ``name`` is refused."""
     return next((because for pattern, because in _REASONS if fnmatchcase(name, pattern)), None)
+
+
+def absent(module: str, name: str) -> AttributeError:
+    """The error for a name that a module does not have, with what to use instead or the reason where Paddle has it."""
+    full = f"paddle{module.removeprefix('onnxgrad')}.{name}"
+    said = maps_to(full)
+    because = reason(full) or _MODULES.get(full.split(".")[1])
+    more = f". Use {said}." if said is not None else f": {because}." if because is not None else ""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{more}", name=name)

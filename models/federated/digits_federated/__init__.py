@@ -1,0 +1,1 @@
+"""The digits, trained by nodes that keep their images."""

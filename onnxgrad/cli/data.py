@@ -1,0 +1,113 @@
+"""The options that say what the data is, and the data that they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from onnxgrad.core.ir.program import Program
+from onnxgrad.errors import ArgumentError
+from onnxgrad.training.data import Rows, Stream
+from onnxgrad.training.sources import Images, Shuffled, Table, open_data
+from onnxgrad.training.sources.opening import source_at
+from onnxgrad.training.sources.wanted import Wanted
+from onnxgrad.training.text import Text
+
+__all__ = ["PATHS", "add_data", "data_named", "opened_inputs", "resolved"]
+
+PATHS = ("model", "data", "val", "tokenizer", "teacher")
+_IMAGES = ("image_size", "image_mean", "image_std", "image_order", "flip", "crop", "color")
+
+
+def add_data(group: Any, validation: bool = True) -> None:
+    group.add_argument(
+        "--data",
+        metavar="PATH",
+        help="data: .npz, .npy, .csv, .tsv, .parquet; a folder with one of images for each class, or a .csv of paths and labels; "
+        "text, chats or numbers (.jsonl, .txt); FILE.py[:FUNCTION] that yields batches",
+    )
+    if validation:
+        group.add_argument("--val", metavar="PATH", help="validation data, or the share of --data to hold out, such as 0.1")
+        group.add_argument("--flip", action="store_true", help="mirror half of the images in training")
+        group.add_argument("--crop", action="store_true", help="crop images at random in training")
+        group.add_argument("--color", type=float, default=0.0, metavar="X", help="change colours in training, by up to 1 +- X")
+        group.add_argument("--buffer", type=int, metavar="N", help="mix N examples of data that is read or yielded piece by piece")
+    group.add_argument("--image-size", metavar="HxW", help="height and width of images, where the model leaves them open")
+    group.add_argument("--image-mean", type=float, nargs="+", metavar="M", help="mean of values from 0 to 1, of each channel")
+    group.add_argument("--image-std", type=float, nargs="+", metavar="S", help="standard deviation of the same")
+    group.add_argument("--image-order", choices=("rgb", "bgr"), help="order of the channels (default: what the model's file tells)")
+    group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of a language model, for text and chats")
+    group.add_argument("--max-length", type=int, default=512, help="words in a row of text at most (default %(default)s)")
+    group.add_argument("--pack", action="store_true", help="put several short texts into one row")
+
+
+def data_named(settings: dict[str, Any], name: str, label: str = "labels") -> Any:
+    """The data that a setting names: a path, ``Images``, ``Table``, text that is read with a tokenizer, or a share.
+
+    Raises:
+        ArgumentError: if options do not fit it.
+        DataError: if there is nothing there.
+    """
+    path = settings[name]
+    if path is None or isinstance(path, float):
+        return path
+    if settings.get("tokenizer") is not None:
+        return Text(path, settings["tokenizer"], max_length=settings["max_length"], pack=settings["pack"], label=label)
+    found = source_at(path)
+    given = [option for option in _IMAGES if settings.get(option)]
+    buffer = settings.get("buffer")
+    if isinstance(found, Images):
+        changes = {option: settings.get(option) or False for option in ("flip", "crop")} if name == "data" else {}
+        return Images(
+            path,
+            size=_size(settings.get("image_size")),
+            mean=settings.get("image_mean"),
+            std=settings.get("image_std"),
+            order=settings.get("image_order"),
+            color=(settings.get("color") or 0.0) if name == "data" else 0.0,
+            **changes,
+        )
+    if given and name == "data":
+        raise ArgumentError(f"--{given[0].replace('_', '-')} is for images; {path!r} holds none. Leave it out.")
+    if buffer is not None and isinstance(found, Table):
+        return Table(path, stream=True, buffer=buffer)
+    if buffer is not None and callable(found):
+        return Shuffled(found, buffer=buffer)
+    return path
+
+
+def _size(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    parts = text.lower().split("x")
+    if len(parts) > 2 or not all(part.isdigit() for part in parts):
+        raise ArgumentError(f"--image-size takes HxW, such as 48x192, not {text!r}.")
+    return [int(part) for part in parts]
+
+
+def resolved(settings: dict[str, Any]) -> None:
+    """Paths of the settings made absolute; a share of the data becomes a number."""
+    for name in PATHS:
+        given = settings.get(name)
+        if given is None:
+            continue
+        share = _share(given) if name == "val" else None
+        settings[name] = str(Path(given).resolve()) if share is None else share
+
+
+def _share(text: str) -> float | None:
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    if Path(text).exists():
+        return None
+    if not 0 < found < 1:
+        raise ArgumentError(f"--val takes a path, or a share of the data between 0 and 1, not {text}.")
+    return found
+
+
+def opened_inputs(settings: dict[str, Any], program: Program, targets: list[str]) -> Rows | Stream:
+    """The inputs alone of the training data, for statistics."""
+    wanted = Wanted([v.name for v in program.inputs], {v.name: v for v in program.inputs}, program=program, beside=targets)
+    return open_data(data_named(settings, "data"), wanted).plain()

@@ -1,0 +1,79 @@
+"""Print the loss and the metrics of a model on data.
+
+Of a run, loss and metrics are those that it was trained with unless others are named, and the best checkpoint is judged.
+
+examples:
+  onnxgrad evaluate run/ --data test.csv
+  onnxgrad evaluate run/ --data test_photos/ --metric f1 auc --json
+  onnxgrad evaluate m.onnx --data test.npz --loss cross_entropy --target y --metric accuracy
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from onnxgrad.cli.common import print_json
+from onnxgrad.cli.data import add_data, data_named, resolved
+from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
+from onnxgrad.errors import ArgumentError
+from onnxgrad.training.loss_formulas import LOSSES
+from onnxgrad.training.losses import Term
+from onnxgrad.training.trainer import Trainer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="folder of a run of onnxgrad train, or path of an .onnx file")
+    parser.add_argument("--loss", choices=sorted(LOSSES), help="of an .onnx file: the loss")
+    parser.add_argument("--output", metavar="OUTPUT", help="of an .onnx file: the output that loss and metrics read")
+    parser.add_argument("--target", help="of an .onnx file: column with the targets")
+    parser.add_argument("--metric", nargs="+", metavar="NAME", help="metrics, as for train (default: those of the run)")
+    parser.add_argument("--checkpoint", default="best", help="of a run: best (default), last, or the path of a checkpoint")
+    parser.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_data(parser, validation=False)
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.data is None:
+        raise ArgumentError("evaluate needs --data. See onnxgrad evaluate --help.")
+    if options.batch_size < 1:
+        raise ArgumentError(f"--batch-size is at least 1, not {options.batch_size}.")
+    given = vars(options)
+    resolved(given)
+    classes: dict[str, Any] = {}
+    if Path(options.model).is_dir():
+        if options.loss or options.output or options.target:
+            raise ArgumentError("a run has its loss; --loss, --output and --target are for an .onnx file. Leave them out.")
+        trainer, settings = run_of(options.model, options.checkpoint, options.metric)
+        given = asked({**settings, **{k: v for k, v in given.items() if k in settings and v is not None}})
+        classes = settings.get("classes") or {}
+    elif options.loss is None:
+        raise ArgumentError("evaluate needs --loss for an .onnx file. See onnxgrad evaluate --help.")
+    else:
+        trainer = Trainer(options.model, loss=Term(options.loss, options.output, options.target), metrics=options.metric or ())
+    opened = trainer.opened(data_named(given, "data", trainer.terms[0].target), classes)
+    found = trainer.evaluate(opened, batch_size=options.batch_size)
+    if options.json:
+        print_json(found)
+    else:
+        for remark in opened.remarks:
+            print(f"note: {remark}")
+        print("  ".join(f"{name} {value:.4g}" for name, value in found.items()))
+    return 0
+
+
+def asked(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings without random changes of images."""
+    return {**settings, "flip": False, "crop": False, "color": 0.0}
+
+
+def run_of(folder: str, checkpoint: str, metrics: list[str] | None = None) -> tuple[Trainer, dict[str, Any]]:
+    """The trainer of a run with the weights of a checkpoint, and the settings."""
+    settings = read_settings(folder)
+    if metrics is not None:
+        settings["metric"] = metrics
+    trainer = make_trainer(settings, folder)
+    trainer.load(checkpoint_of(Path(folder), checkpoint))
+    return trainer, settings

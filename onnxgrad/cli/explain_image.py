@@ -1,0 +1,147 @@
+"""Show what a decision about a picture rests on: saliency, Grad-CAM and integrated gradients, laid over the picture.
+
+saliency: gradient of the score by each pixel (Simonyan et al. 2014); grad-cam: the last feature maps, weighted by their gradients
+(Selvaraju et al. 2017); integrated: gradients along the way from a black picture (Sundararajan et al. 2017). How the model takes
+its pictures is read from its file as far as that tells, and stated.
+
+examples:
+  onnxgrad explain-image m.onnx cat.jpg
+  onnxgrad explain-image m.onnx cat.jpg --method grad-cam --class 281 -o cat.png
+  onnxgrad explain-image m.onnx cat.jpg --image-size 224x224 --image-mean 0.5 --image-std 0.5
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.attribution import Attribution, grad_cam, integrated_gradients, saliency
+from onnxgrad.cli.common import add_model, load, print_json
+from onnxgrad.cli.progress import Working
+from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
+from onnxgrad.files import writing
+from onnxgrad.training.sources.preparing import Preparation, preparation_of
+
+Array = np.ndarray[Any, Any]
+
+METHODS = ("grad-cam", "integrated", "saliency")
+# Black, purple, red, yellow, white: dark is little, also in grey.
+_COLOURS = np.array([[0, 0, 4], [87, 16, 110], [188, 55, 84], [249, 142, 9], [252, 255, 164]], np.float64)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("picture", help="an image file")
+    parser.add_argument("--method", nargs="+", choices=METHODS, default=list(METHODS), help="which to show (default: all)")
+    parser.add_argument("--class", dest="label", type=int, metavar="K", help="class to explain (default: the predicted one)")
+    parser.add_argument("--of", metavar="OUTPUT", help="scores to explain (default: the first floating-point output)")
+    parser.add_argument("--layer", metavar="TENSOR", help="feature maps for grad-cam (default: of the last convolution)")
+    parser.add_argument("--steps", type=int, default=32, help="gradients of the method integrated (default %(default)s)")
+    parser.add_argument("--image-size", metavar="HxW", help="height and width, where the model leaves them open")
+    parser.add_argument("--image-mean", type=float, nargs="+", metavar="M", help="mean of values from 0 to 1, of each channel")
+    parser.add_argument("--image-std", type=float, nargs="+", metavar="S", help="standard deviation of the same")
+    parser.add_argument("--image-order", choices=("rgb", "bgr"), help="order of the channels (default: what the file tells)")
+    parser.add_argument("-o", "--output", metavar="FILE.png", help="picture to write (default: the picture's name, .explained.png)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    image = _opened(options.picture)
+    output = options.output or f"{Path(options.picture).stem}.explained.png"
+    with Working("reading the model", options.json) as working:
+        program = load(options)
+        size = None if options.image_size is None else _size(options.image_size)
+        name, how, said = preparation_of(program, [image], size, options.image_mean, options.image_std, options.image_order)
+        small = image.resize(how.size[::-1], 2)
+        feeds = {name: how.array(small)[None]}
+        found: dict[str, Attribution] = {}
+        for method in options.method:
+            working.say(f"computing {method}")
+            if method == "grad-cam":
+                found[method] = grad_cam(program, feeds, layer=options.layer, label=options.label, output=options.of)
+            elif method == "saliency":
+                found[method] = saliency(program, feeds, name, label=options.label, output=options.of)
+            else:
+                found[method] = integrated_gradients(
+                    program, feeds, name, baseline=_black(how, small), steps=options.steps, label=options.label, output=options.of
+                )
+    panels = [overlay(small, heat_of(a, how)) for a in found.values()]
+    _save([np.asarray(small.convert("RGB")), *panels], output)
+    first = next(iter(found.values()))
+    facts = {"file": output, "class": first.labels[0], "score": first.scores[0], "methods": list(found), "image": said}
+    if "integrated" in found:
+        facts["completeness_gap"] = found["integrated"].gap
+    if options.json:
+        print_json(facts)
+        return 0
+    print(f"note: {said}")
+    print(f"class {first.labels[0]}, score {first.scores[0]:.4g}")
+    if "integrated" in found:
+        print(f"integrated gradients add up to the change of the score but for {found['integrated'].gap:.1%} (more --steps, less)")
+    print(f"wrote {output}: the picture, {', '.join(found)}")
+    return 0
+
+
+def heat_of(found: Attribution, how: Preparation) -> Array:
+    """A map of [height, width] between 0 and 1: magnitudes summed over channels, the brightest hundredth cut off"""
+    heat = np.asarray(found.values[0], np.float64)
+    if heat.ndim == 3:
+        heat = np.abs(heat).sum(axis=0 if how.layout == "CHW" else -1)
+    top = float(np.percentile(heat, 99)) or float(heat.max()) or 1.0
+    return np.clip(heat / top, 0, 1)
+
+
+def overlay(image: Any, heat: Array) -> Array:
+    """Pixels [height, width, 3]: the picture in grey under the colours of a map, which is resized to it."""
+    from PIL import Image
+
+    grey = np.asarray(image.convert("L"), np.float64)[..., None]
+    wide = Image.fromarray((heat * 255).round().astype(np.uint8)).resize(image.size, 2)
+    share = np.asarray(wide, np.float64) / 255
+    place = share * (len(_COLOURS) - 1)
+    low = np.minimum(place.astype(int), len(_COLOURS) - 2)
+    colours = _COLOURS[low] + (place - low)[..., None] * (_COLOURS[low + 1] - _COLOURS[low])
+    strength = 0.25 + 0.6 * share[..., None]
+    pixels: Array = ((1 - strength) * grey + strength * colours).round().astype(np.uint8)
+    return pixels
+
+
+def _black(how: Preparation, image: Any) -> Array:
+    from PIL import Image
+
+    return how.array(Image.new(image.mode, image.size))[None]
+
+
+def _opened(path: str) -> Any:
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise OnnxGradError("images need the package Pillow. Install onnxgrad[images].") from error
+    try:
+        with Image.open(path) as image:
+            return ImageOps.exif_transpose(image).convert("L" if image.mode in ("1", "L", "I;16") else "RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(f"cannot read the image {path!r}: {error}.") from error
+
+
+def _size(text: str) -> list[int]:
+    parts = text.lower().split("x")
+    if len(parts) > 2 or not all(part.isdigit() for part in parts):
+        raise ArgumentError(f"--image-size takes HxW, such as 48x192, not {text!r}.")
+    return [int(part) for part in parts]
+
+
+def _save(panels: list[Array], path: str) -> None:
+    """Side by side, small pictures enlarged, with a white line between"""
+    from PIL import Image
+
+    height, width = panels[0].shape[:2]
+    scale = max(1, 224 // max(height, width))
+    large = [np.repeat(np.repeat(p, scale, axis=0), scale, axis=1) for p in panels]
+    line = np.full((large[0].shape[0], 4, 3), 255, np.uint8)
+    row = [part for p in large for part in (p, line)][:-1]
+    with writing(Path(path)) as file:
+        Image.fromarray(np.concatenate(row, axis=1)).save(file, format="png")

@@ -1,0 +1,89 @@
+"""Show what a decision about a text rests on: what each token adds to the score.
+
+Integrated gradients (Sundararajan et al. 2017) of the token vectors, from vectors of zeros, added up for each token; they add up to
+the change of the score. Of a language model the word that it would write next is explained.
+
+examples:
+  onnxgrad explain-text m.onnx "a fine film" --tokenizer tokenizer.json
+  onnxgrad explain-text m.onnx "a fine film" --tokenizer tokenizer.json --class 0 -o film.html
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.attribution import integrated_gradients, token_table
+from onnxgrad.cli.common import add_model, load, print_json
+from onnxgrad.cli.progress import Working
+from onnxgrad.errors import ArgumentError
+from onnxgrad.files import write_whole
+from onnxgrad.pages.page import asset, page
+from onnxgrad.training.inputs import Following
+from onnxgrad.training.text import open_tokenizer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("text", help="the text")
+    parser.add_argument("--tokenizer", required=True, metavar="FILE.json", help="tokenizer.json of the model")
+    parser.add_argument("--class", dest="label", type=int, metavar="K", help="class to explain (default: the predicted one)")
+    parser.add_argument("--of", metavar="OUTPUT", help="scores to explain (default: the first floating-point output)")
+    parser.add_argument("--tokens-at", metavar="TENSOR", help="the token vectors (default: what the table makes of input_ids)")
+    parser.add_argument("--steps", type=int, default=32, help="gradients to compute (default %(default)s)")
+    parser.add_argument("-o", "--output", metavar="FILE.html", help="write a page with the coloured text, too")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    with Working("reading the model", options.json) as working:
+        program = load(options)
+        encoding = open_tokenizer(Path(options.tokenizer)).encode(options.text)
+        if not encoding.ids:
+            raise ArgumentError("the text has no tokens. Give another.")
+        feeds = _feeds(program, encoding)
+        about = options.tokens_at or token_table(program)
+        working.say("computing gradients")
+        found = integrated_gradients(program, feeds, about, steps=options.steps, label=options.label, output=options.of)
+    if found.values.ndim != 3 or found.values.shape[1] != len(encoding.ids):
+        raise ArgumentError(
+            f"{about!r} holds {list(found.values.shape)}, not [1, tokens, size]. Name the token vectors (--tokens-at)."
+        )
+    tokens = [{"token": t, "adds": float(v)} for t, v in zip(encoding.tokens, found.values[0].sum(axis=-1), strict=True)]
+    facts: dict[str, Any] = {"class": found.labels[0], "score": found.scores[0], "completeness_gap": found.gap, "tokens": tokens}
+    if options.output is not None:
+        title = f"class {found.labels[0]}, score {found.scores[0]:.4g}"
+        text = page(
+            f"{title}: tokens", '<main id="parts"></main>', asset("tokens.css"), asset("tokens.js"), {**facts, "title": title}
+        )
+        write_whole(Path(options.output), text.encode())
+    if options.json:
+        print_json(facts)
+        return 0
+    print(f"class {found.labels[0]}, score {found.scores[0]:.4g}; the tokens add up but for {found.gap:.1%}")
+    most = max(max(abs(t["adds"]) for t in tokens), 1e-30)
+    for t in tokens:
+        print(f"  {t['adds']:>+9.4f}  {('+' if t['adds'] > 0 else '-') * round(20 * abs(t['adds']) / most):<20}  {t['token']}")
+    if options.output is not None:
+        print(f"wrote {options.output}")
+    return 0
+
+
+def _feeds(program: Any, encoding: Any) -> dict[str, Any]:
+    """The model's inputs: words, and what follows from them"""
+    inputs = {v.name: v for v in program.inputs}
+    if "input_ids" not in inputs:
+        raise ArgumentError(f"the model has no input 'input_ids'; it has {list(inputs)}. Other models of text are not explained.")
+    feeds = {"input_ids": np.array([encoding.ids], inputs["input_ids"].dtype.numpy)}
+    if "token_type_ids" in inputs:
+        feeds["token_type_ids"] = np.array([encoding.type_ids], inputs["token_type_ids"].dtype.numpy)
+    feeds = Following(program).complete(feeds)
+    missing = [name for name in inputs if name not in feeds]
+    if missing:
+        raise ArgumentError(
+            f"the model takes {missing[0]!r} too, which does not follow from the text. It cannot be explained here."
+        )
+    return feeds

@@ -1,0 +1,98 @@
+"""Write what a model says of data, as numbers of each example, to a .csv or .npz file.
+
+Of a run, the best checkpoint answers, and names of classes that the training data had are written beside their scores.
+
+examples:
+  onnxgrad predict run/ --data new_photos/ --out said.csv
+  onnxgrad predict m.onnx --data new.csv --out said.npz
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.cli.common import print_json
+from onnxgrad.cli.data import add_data, data_named, resolved
+from onnxgrad.cli.evaluate import asked, run_of
+from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.errors import ArgumentError
+from onnxgrad.files import write_whole, writing
+from onnxgrad.training.evaluation import predicted
+from onnxgrad.training.sources.arranging import TARGETS
+
+_WIDEST = 10_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="folder of a run of onnxgrad train, or path of an .onnx file")
+    parser.add_argument("--out", required=True, metavar="FILE", help="file to write: .csv or .npz")
+    parser.add_argument("--checkpoint", default="best", help="of a run: best (default), last, or the path of a checkpoint")
+    parser.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_data(parser, validation=False)
+
+
+def run(options: argparse.Namespace) -> int:
+    out = Path(options.out)
+    if out.suffix not in (".csv", ".npz"):
+        raise ArgumentError(f"--out is a .csv or .npz file, not {options.out!r}.")
+    if options.data is None:
+        raise ArgumentError("predict needs --data. See onnxgrad predict --help.")
+    if options.batch_size < 1:
+        raise ArgumentError(f"--batch-size is at least 1, not {options.batch_size}.")
+    given = vars(options)
+    resolved(given)
+    classes: list[str] = []
+    if Path(options.model).is_dir():
+        trainer, settings = run_of(options.model, options.checkpoint)
+        data = data_named(asked({**settings, **{k: v for k, v in given.items() if k in settings and v is not None}}), "data")
+        found = trainer.predict(data, batch_size=options.batch_size)
+        classes = next(iter((settings.get("classes") or {}).values()), [])
+    else:
+        program = from_onnx(options.model)
+        found = predicted(Executor(), program, data_named(given, "data"), options.batch_size, beside=TARGETS)
+    write_answers(out, found, classes)
+    count = len(next(iter(found.values())))
+    shapes = {name: list(array.shape) for name, array in found.items()}
+    if options.json:
+        print_json({"written": str(out), "examples": count, "outputs": shapes})
+    else:
+        print(f"wrote {count:,} examples to {out}: " + ", ".join(f"{name} {shape}" for name, shape in shapes.items()))
+    return 0
+
+
+def write_answers(path: Path, found: dict[str, Any], classes: list[str]) -> None:
+    """Outputs as a table, or as arrays.
+
+    Raises:
+        ArgumentError: if a table would have too many columns, or outputs have unequal numbers of rows.
+    """
+    if path.suffix == ".npz":
+        with writing(path) as file:
+            np.savez(file, **found)
+        return
+    columns: dict[str, Any] = {}
+    rows = {len(array) for array in found.values()}
+    for name, array in found.items():
+        flat = np.asarray(array).reshape(len(array), -1)
+        if flat.shape[1] > _WIDEST or len(rows) > 1:
+            raise ArgumentError(f"the output {name!r} has shape {list(np.shape(array))}, which is no table. Write an .npz file.")
+        if flat.shape[1] == 1:
+            columns[name] = flat[:, 0]
+            continue
+        if array.ndim == 2 and len(classes) == flat.shape[1]:
+            columns[f"{name}.class"] = [classes[i] for i in flat.argmax(axis=1)]
+        columns.update({f"{name}.{i}": flat[:, i] for i in range(flat.shape[1])})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["example", *columns])
+    for number, row in enumerate(zip(*columns.values(), strict=True)):
+        writer.writerow([number, *(f"{v:.9g}" if isinstance(v, np.floating) else v for v in row)])
+    write_whole(path, text.getvalue().encode())

@@ -1,0 +1,157 @@
+"""Training steps as CUDA graphs: a run reads and writes where it did when its graph was captured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.compile.graph import Graph
+from onnxgrad.core.compile.host_scalars import HOST_OPERANDS
+from onnxgrad.core.compile.openvino import CONTROL_FLOW, SAMPLERS
+from onnxgrad.core.ir.memory import array_of, copy_into
+from onnxgrad.core.ir.scope import Buffer, Scope
+from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
+from onnxgrad.core.runtime.places import Place
+
+__all__ = ["RECORDS", "CapturedBinding", "host_operators", "reason_against"]
+
+RECORDS = "session.record_ep_graph_assignment_info"
+"""The option of a session with which it says where its operators run."""
+_MOST = 8
+"""Graphs of a session; each holds its kernels' arguments for as long as the session lives."""
+_LARGE = 4096
+
+
+def reason_against(graph: Graph) -> str | None:
+    """Why a step cannot be replayed as a CUDA graph; None where it can, as far as the graph tells."""
+    given = set(graph.inputs)
+    for op in graph.operators:
+        if op.type in CONTROL_FLOW:
+            return f"{op.type} decides on the host"
+        if op.type in SAMPLERS:
+            return f"{op.type} would draw the same numbers in each replay"
+        if any(v is not None and not (isinstance(v.type, TensorType) and v.static_shape is not None) for v in op.outputs):
+            return f"the size of what {op.type} returns is not known"
+        if op.type in HOST_OPERANDS and any(v in given for v in op.inputs[1:] if v is not None):
+            return f"{op.type} reads an input on the host"
+    unknown = [v.name for v in given if v.static_shape is None]
+    return f"the size of {unknown[0]!r} is not known" if unknown else None
+
+
+def host_operators(session: Any) -> list[str] | None:
+    """Operators of a session that do not run on its device; None where onnxruntime is too old to say."""
+    ask = getattr(session, "get_provider_graph_assignment_info", None)
+    if ask is None:
+        return None
+    return [node.op_type for part in ask() if part.ep_name == "CPUExecutionProvider" for node in part.get_nodes()]
+
+
+class CapturedBinding(DoubleBinding):
+    """A DoubleBinding whose runs onnxruntime captures once and replays.
+
+    A replay uses the addresses of its capture. So feeds, fetches and small state that the step only reads have memory here that
+    values are copied to and from; state that it replaces lies in the memory of two sides in turn, hence there are two graphs. Where
+    state lies elsewhere, as somebody has set or holds it, a further graph is captured; after a few of them, runs are plain.
+
+    Args:
+        session, inputs, outputs, replaced, small, place: as for DoubleBinding; ``small`` are all fetches that are no state.
+        numbers: of the graphs of this session.
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        replaced: Sequence[StateOutput],
+        small: Sequence[Variable],
+        place: Place,
+        numbers: Iterator[int],
+    ) -> None:
+        super().__init__(session, inputs, outputs, replaced, small, place)
+        self._numbers = numbers
+        self._written_names = {state.name for state in replaced}
+        self._rooms: dict[str, Any] = {}
+        self._elsewhere: dict[str, Any] = {}
+        self._graphs: dict[tuple[int, ...], Any] = {}
+        self._is_lent = False
+
+    def outdated(self, scope: Scope) -> list[int]:
+        side, left = self._sides[0], []
+        for index in super().outdated(scope):
+            held = scope.present(self._inputs[index])
+            if isinstance(held, np.ndarray) and self._keeps(index, held.size):
+                self._copy(self._inputs[index], held)
+                side.read[index] = held
+            else:
+                left.append(index)
+        return left
+
+    def read(self, index: int, buffer: Buffer) -> None:
+        if self._keeps(index, prod(buffer.value.shape())):
+            self._copy(self._inputs[index], array_of(buffer.value))
+            self._sides[0].read[index] = buffer
+        else:
+            super().read(index, buffer)
+
+    def feed(self, name: str, value: Any) -> None:
+        is_array = isinstance(value, np.ndarray)
+        if is_array or (value.device_name() == "cpu" and self._place.device != "cpu"):
+            self._copy(name, value if is_array else array_of(value))
+        else:
+            self.binding.bind_ortvalue_input(name, value)
+            self._elsewhere[name] = value
+
+    def run_options(self) -> Any:
+        side = self._sides[0]
+        read = [b.value for i, b in enumerate(side.read) if isinstance(b, Buffer) and not self._keeps(i, prod(b.value.shape()))]
+        values = [*read, *(b.value for b in side.written.values()), *self._elsewhere.values()]
+        key = tuple(value.data_ptr() for value in values)
+        if key in self._graphs and not self._is_lent:
+            return self._graphs[key]
+        number = -1 if self._is_lent else next(self._numbers)
+        if number > _MOST:
+            number = -1
+        options = _options(number)
+        if number > 0:
+            self._graphs[key] = options
+        return options
+
+    def _keeps(self, index: int, size: int) -> bool:
+        return size <= _LARGE and self._inputs[index] not in self._written_names
+
+    def _copy(self, name: str, array: Any) -> None:
+        """Into the memory of an input here."""
+        room = self._rooms.get(name)
+        if room is None or self._elsewhere.pop(name, None) is not None:
+            room = self._rooms[name] = self._place.room(array.shape, array.dtype)
+            for side in self._sides:
+                side.binding.bind_ortvalue_input(name, room)
+        copy_into(room, array)
+
+    def _bind_small(self, side: Any, return_numpy: bool) -> None:
+        """Fetches have memory here; what callers keep on the device is theirs."""
+        self._is_lent = not return_numpy and bool(self._small)
+        for v in self._small:
+            room = None if self._is_lent else self._rooms.get(v.name)
+            if room is None:
+                room = self._place.room(v.static_shape or (), v.dtype.numpy)
+                if not self._is_lent:
+                    self._rooms[v.name] = room
+            if side.small.get(v.name) is not room:
+                side.small[v.name] = room
+                side.binding.bind_ortvalue_output(v.name, room)
+                side.outputs[v.name] = None
+
+
+def _options(number: int) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.add_run_config_entry("gpu_graph_id", str(number))
+    return options

@@ -1,0 +1,132 @@
+"""The part of a step that updates state, of which a rank may hold a share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.compile.shards import Shards
+from onnxgrad.core.compile.stages import Stage
+from onnxgrad.core.ir.memory import value_of, view_of
+from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
+from onnxgrad.distributed.sessions import Session
+from onnxgrad.distributed.transport import Transport
+
+__all__ = ["Application", "reduce_stage"]
+
+Values = dict[str, Any]
+
+
+class Application:
+    """What a rank computes of gradients.
+
+    Args:
+        shards: who updates what.
+        rank: whose share it is.
+        transport: between ranks.
+        lowering, threads: of the graphs and their sessions.
+        partial: whether a rank has the large gradients of its own share alone.
+        spreads: whether all ranks get the parameters that one has updated.
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        rank: int,
+        transport: Transport,
+        lowering: str | None,
+        threads: int | None,
+        *,
+        partial: bool,
+        spreads: bool,
+    ) -> None:
+        self.shards, self.transport, self._spreads = shards, transport, spreads
+        common, self._shared = shards.common(rank, lowering, partial=partial)
+        self._common = [Session(stage, threads) for stage in common]
+        own = shards.own(rank, lowering)
+        self._own = None if own is None else Session(Stage(own, []), threads)
+        self._variables = {v.name: v for v in shards.program.list_vars() if v.persistable}
+        self._rates: dict[str, float] = {}
+
+    @property
+    def state(self) -> list[str]:
+        """Names of the state that is read."""
+        sessions = [*self._common, *([] if self._own is None else [self._own])]
+        return list(dict.fromkeys(name for session in sessions for name in session.state))
+
+    def begin(self, state: Values) -> None:
+        """Note the learning rates that were set before the first step, which are in the state."""
+        self._rates = {name: rate for name, rate in self._rates_now(state).items() if not self._is_scheduled(name)}
+
+    def run(self, gradients: Mapping[Variable, Any], state: Values) -> None:
+        """Replace the state of this rank by what gradients of the whole batch make of it."""
+        self._take_rates(state)
+        cut, program, given = self.shards.cut, self.shards.program, dict(gradients)
+        values: Values = {}
+        for session in self._common:
+            results = session.run(values | session.named(given), state)
+            reduce_stage(self.transport, session.stage, results)
+            values.update(results)
+        given.update((v, values[self._shared[v]]) for v in cut.shared)
+        small = set(cut.small)
+        new = {v.name: values[self._shared[made]] for v, made in program.updates.items() if made in small}
+        if self._own is not None:
+            new.update(self._own.replaced(self._own.run(self._own.named(given), state), program))
+        state.update(new)
+        if self._spreads:
+            for rank, states in enumerate(self.shards.owned):
+                for v in states:
+                    if isinstance(v, Parameter):
+                        self.transport.broadcast_(view_of(state[v.name]).reshape(-1).view(np.uint8), rank)
+
+    def _take_rates(self, state: Values) -> None:
+        """The learning rates that schedulers give, or that ``set_lr`` has changed since the last step"""
+        now = self._rates_now(state)
+        for name, rate in now.items():
+            if rate != self._rates.get(name):
+                state[name] = value_of(np.asarray(rate, self._variables[name].dtype.numpy))
+        self._rates = now
+
+    def _rates_now(self, state: Values) -> dict[str, float]:
+        program = self.shards.program
+        given = {v.name: float(scheduler()) for v, scheduler in program.schedulers if v.name in state}
+        held = [v for name, v in self._variables.items() if name in state and v.doc == LEARNING_RATE and name not in given]
+        return given | {v.name: float(v.get_value(program.active_scope())) for v in held}
+
+    def _is_scheduled(self, name: str) -> bool:
+        return any(v.name == name for v, _ in self.shards.program.schedulers)
+
+    def gather(self, state: Values, scope: Scope, places: Mapping[str, int] | None = None) -> None:
+        """Write the state of all ranks to a scope on each.
+
+        Args:
+            places: ranks that hold further state, by name.
+        """
+        owners = {v.name: rank for rank, states in enumerate(self.shards.owned) for v in states}
+        for name, v in self._variables.items():
+            owner = owners.get(name, (places or {}).get(name))
+            if owner is not None and self.transport.world_size > 1:
+                mine = state[name] if owner == self.transport.rank else None
+                array = np.empty(v.static_shape or (), v.dtype.numpy) if mine is None else view_of(mine).copy()
+                self.transport.broadcast_(array.reshape(-1).view(np.uint8), owner)
+                v.set_value(array, scope)
+            elif name in state:
+                v.set_value(view_of(state[name]).copy(), scope)
+
+
+def reduce_stage(transport: Transport, stage: Stage, values: Values) -> None:
+    """Add up over ranks what a stage gives for that, in one buffer for each element type."""
+    kinds: dict[Any, list[tuple[str, Variable]]] = {}
+    for name, total in stage.reductions:
+        kinds.setdefault(total.dtype.numpy, []).append((name, total))
+    for members in kinds.values():
+        views = [view_of(values[name]) for name, _ in members]
+        flat = np.concatenate([view.reshape(-1) for view in views])
+        transport.all_reduce_(flat)
+        at = 0
+        for (_, total), view in zip(members, views, strict=True):
+            values[total.name] = value_of(flat[at : at + view.size].reshape(view.shape))
+            at += view.size

@@ -1,0 +1,86 @@
+"""Paddle's ``fleet``: an optimizer whose ``minimize`` lets ranks exchange gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxgrad.core.passes.modes import take_parts
+from onnxgrad.distributed.environment import barrier, current, init as join, rank, world_size
+from onnxgrad.distributed.exchange import distribute
+from onnxgrad.distributed.strategy import Strategy
+from onnxgrad.errors import ArgumentError
+
+__all__ = [
+    "DistributedStrategy", "barrier_worker", "distributed_optimizer", "init", "is_first_worker", "worker_index", "worker_num",
+]  # fmt: skip
+
+DistributedStrategy = Strategy
+_CHOSEN: list[Strategy] = []
+
+
+def init(role_maker: Any = None, is_collective: bool = True, strategy: Strategy | None = None) -> None:
+    """Join the ranks: ``distributed.init``, with the strategy of later optimizers.
+
+    Args:
+        role_maker: accepted for compatibility.
+        is_collective: True; there are no parameter servers.
+        strategy: how gradients travel.
+
+    Raises:
+        ArgumentError: if ``is_collective`` is False.
+    """
+    if not is_collective:
+        raise ArgumentError("fleet.init: there are no parameter servers here. Say is_collective=True.")
+    join()
+    _CHOSEN[:] = [] if strategy is None else [strategy]
+
+
+def worker_index() -> int:
+    """The number of this rank."""
+    return rank()
+
+
+def worker_num() -> int:
+    """How many ranks there are."""
+    return world_size()
+
+
+def is_first_worker() -> bool:
+    """Whether this is the rank that writes files."""
+    return rank() == 0
+
+
+def barrier_worker() -> None:
+    """Wait for all ranks."""
+    barrier()
+
+
+class _Distributed:
+    """An optimizer whose programs exchange gradients; all else is the optimizer's own."""
+
+    def __init__(self, optimizer: Any, strategy: Strategy) -> None:
+        self._optimizer, self._strategy = optimizer, strategy
+
+    def minimize(self, loss: Any, *arguments: Any, loss_weight: Any = None, **options: Any) -> Any:
+        """As the optimizer's; every ``Executor.run`` then exchanges gradients. ``loss_weight`` is as for ``distribute``."""
+        if world_size() == 1 or getattr(loss, "is_eager", False):
+            return self._optimizer.minimize(loss, *arguments, **options)
+        take_parts(loss.block.program)
+        found = self._optimizer.minimize(loss, *arguments, **options)
+        distribute(loss.block.program, loss, current(), self._strategy, loss_weight=loss_weight)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_optimizer"], name)
+
+
+def distributed_optimizer(optimizer: Any, strategy: Strategy | None = None) -> Any:
+    """An optimizer whose ``minimize(loss)`` lets ranks exchange the gradients of the program, each of which feeds its part.
+
+    What is fetched as the loss is that of the whole batch.
+
+    Example:
+        >>> paddle.distributed.fleet.init()
+        >>> optimizer = paddle.distributed.fleet.distributed_optimizer(paddle.optimizer.SGD(0.1))
+    """
+    return _Distributed(optimizer, strategy or (_CHOSEN[0] if _CHOSEN else Strategy()))

@@ -1,0 +1,101 @@
+"""Eager tensors in static programs: a layer's weight becomes a parameter, what was computed from weights is computed there too,
+and any other value is a constant.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from onnxgrad.core.ir.defaults import default_startup_program
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.tensor import Tensor as Array
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.eager.node import Call, Meta, Node
+from onnxgrad.errors import ArgumentTypeError, DuplicateName
+
+if TYPE_CHECKING:
+    from onnxgrad.eager.tensor import Tensor
+
+__all__ = ["enter"]
+
+
+class _Entered:
+    """What has entered a program: parameters by name, and results of calls."""
+
+    def __init__(self) -> None:
+        self.parameters: dict[str, Meta] = {}
+        self.results: dict[tuple[Call, int], Variable] = {}
+
+
+_entered: WeakKeyDictionary[Program, _Entered] = WeakKeyDictionary()
+
+
+def enter(tensor: Tensor, program: Program) -> Variable:
+    """What stands for a tensor in a program; see ``Tensor.enter``."""
+    known = _entered.setdefault(program, _Entered())
+    for call in _calls_behind(tensor._node, known):
+        if call.freed or call.signature.fragment is not None or call.signature.type == "PyLayer":
+            raise ArgumentTypeError(
+                f"an eager tensor meets a static program, but was computed by {call.signature.type}, "
+                "which cannot be written there. Pass its detach()."
+            )
+        inputs = [None if node is None else _entered_node(node, program, known) for node in call.inputs]
+        count = len(call.signature.kinds)
+        build = program.global_block().build
+        made: Any = build.emit(call.signature.type, inputs, call.signature.attrs, count, domain=call.signature.domain)
+        for index, v in enumerate(made if count > 1 else [made]):
+            known.results[call, index] = v
+    return _entered_node(tensor._node, program, known)
+
+
+def _calls_behind(node: Node, known: _Entered) -> list[Call]:
+    """The calls that gradients flow through, in the order of recording, without those that entered before."""
+    found: dict[Call, None] = {}
+    stack = [node]
+    while stack:
+        call, stop, index = stack[-1].call, stack[-1].stop, stack.pop().index
+        if call is None or stop or call in found or (call, index) in known.results:
+            continue
+        found[call] = None
+        stack.extend(n for n in call.inputs if n is not None)
+    return sorted(found, key=attrgetter("serial"))
+
+
+def _entered_node(node: Node, program: Program, known: _Entered) -> Variable:
+    if node.call is not None and not node.stop:
+        return known.results[node.call, node.index]
+    tensor: Any = None if node.handle is None else node.handle()
+    array = np.array(node.array if node.array is not None else tensor._array())
+    if node.meta is not None and node.meta.persistable:
+        return _parameter(node, node.meta, tensor, array, program, known)
+    if not node.stop:
+        raise ArgumentTypeError(
+            f"an eager tensor with stop_gradient=False meets a static program ({tensor!r}). "
+            "Make it a parameter of the program, or pass its detach()."
+        )
+    return program.current_block().build.constant(array)
+
+
+def _parameter(node: Node, meta: Meta, tensor: Any, array: Any, program: Program, known: _Entered) -> Variable:
+    block, name = program.global_block(), meta.name or tensor.name
+    if known.parameters.setdefault(name, meta) is not meta:
+        raise DuplicateName(f"two eager parameters named {name!r} meet in one program. Give one of them another name.")
+    present = block.vars.get(name)
+    if present is not None:
+        return present
+    dtype: Any = node.kind.type
+    parameter = block.create_parameter(name, array.shape, dtype.dtype, trainable=not node.stop)
+    for attribute in ("optimize_attr", "regularizer", "need_clip", "do_model_average"):
+        if hasattr(tensor, attribute):
+            setattr(parameter, attribute, getattr(tensor, attribute))
+    if program.scope is not None:
+        parameter.value = Array.of(array)
+    else:
+        startup = default_startup_program().global_block()
+        twin = startup.create_parameter(name, array.shape, dtype.dtype)
+        startup.program.updates[twin] = startup.build.constant(array)
+    return parameter

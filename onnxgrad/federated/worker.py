@@ -1,0 +1,297 @@
+"""Worker: one participant of federated training, with stock onnxruntime: weights in, local steps, weights out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnxruntime
+from onnx import ModelProto, numpy_helper
+
+from onnxgrad.core.interop.training_step import to_training_step
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import DROPOUT_SEED
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, MissingFile, ModelError, TrainingError
+from onnxgrad.federated.privacy import SEED as NOISE_SEED
+from onnxgrad.federated.proximal import ANCHORS, MU, with_proximal
+from onnxgrad.training.trainer import Trainer
+
+__all__ = ["Array", "Columns", "Worker"]
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Columns: TypeAlias = Mapping[str, Any]
+
+
+class Worker:
+    """One participant: takes the weights of all, trains on data of its own, and gives its weights back.
+
+    What travels is a list of arrays in the order of ``names``: the weights that train, then the running statistics, each sorted by
+    name, so that steps written in different ways agree. What else the optimizer holds (moments, counters) stays here.
+
+    Args:
+        step: a Trainer; a Program that ``minimize`` was called on, with ``loss``; the path of a manifest that
+            ``save_training_step`` wrote, or a pair of model and manifest as ``to_training_step`` gives them.
+        loss: of a Program, what to report.
+        evaluation: for a step in files, the manifest of one without updates (``save_training_step(program.clone(for_test=True),
+            ...)``), whose scalar fetches are averaged over examples. A Trainer and a Program need none.
+        proximal: whether the term of FedProx is part of the step; of files, ``federated.save_step`` decides.
+        threads: of onnxruntime within an operator; None for its choice.
+
+    Raises:
+        ArgumentError: if the step updates no weight.
+        FileError, ModelError: if a file is missing or is not what its manifest says.
+
+    Example:
+        >>> worker = Worker("out/step.json")  # doctest: +SKIP
+        >>> worker.set(arrays)  # doctest: +SKIP
+        >>> worker.fit({"image": images, "label": labels}, epochs=1, batch_size=32)  # doctest: +SKIP
+        {'examples': 200, 'loss': 0.41}
+    """
+
+    def __init__(
+        self,
+        step: Any,
+        *,
+        loss: Variable | str | None = None,
+        evaluation: Any = None,
+        proximal: bool = False,
+        threads: int | None = None,
+    ) -> None:
+        self.trainer = step if isinstance(step, Trainer) else None
+        if isinstance(step, Trainer):
+            self._step = _Step(_exported(step._step(), [step.loss.name], proximal), threads)
+        elif isinstance(step, Program):
+            if loss is None:
+                raise ArgumentError("which variable of this program is the loss is not known. Pass loss=.")
+            evaluation = evaluation or to_training_step(step.clone(for_test=True), [_name(loss)], lowering="cpu")
+            self._step = _Step(_exported(step, [_name(loss)], proximal), threads)
+        else:
+            self._step = _Step(step, threads)
+        self._evaluation = None if evaluation is None else _Step(evaluation, threads)
+        state = self._step.manifest["state"]
+        kinds = [sorted(e["input"] for e in state if e[kind]) for kind in ("parameter", "statistic")]
+        self.names: list[str] = [*kinds[0], *kinds[1]]
+        if not any(e["parameter"] for e in state):
+            raise ArgumentError("this step updates no weight. Call minimize on the loss before it is written.")
+        self._first = {name: value for name, value in self._step.values.items() if name not in self.names}
+
+    def get(self) -> list[Array]:
+        """The present weights and statistics, in the order of ``names``."""
+        return [self._step.values[name].copy() for name in self.names]
+
+    def set(self, arrays: Sequence[Array]) -> None:
+        """Take over weights and statistics; they are cast to the types of the step.
+
+        Raises:
+            DataError: if their number or a shape differs, or one is not finite.
+        """
+        if len(arrays) != len(self.names):
+            raise DataError(f"{len(arrays)} arrays came for the {len(self.names)} of this step. Let all sides use one model.")
+        held = self._step.values
+        taken = {}
+        for name, array in zip(self.names, arrays, strict=True):
+            value = np.asarray(array, held[name].dtype)
+            if value.shape != held[name].shape:
+                raise DataError(f"{name} has shape {list(held[name].shape)} here, {list(value.shape)} came. Use one model.")
+            if not np.isfinite(value.astype(np.float32)).all():
+                raise DataError(f"{name} came with values that are not finite. Lower the learning rate, or the noise.")
+            taken[name] = value
+        held.update(taken)
+
+    def local_state(self) -> dict[str, Array]:
+        """What stays here between rounds: the optimizer's state and counters, by name."""
+        changed = [e["input"] for e in self._step.manifest["state"]]
+        return {name: self._step.values[name].copy() for name in changed if name not in self.names}
+
+    def set_local_state(self, state: Mapping[str, Array] | None) -> None:
+        """Take over what ``local_state`` gave; None for that of a new run."""
+        self._step.values.update(self._first)
+        known = self.local_state()
+        for name, value in (state or {}).items():
+            if name not in known or known[name].shape != value.shape:
+                raise DataError(f"{name} is no state of this step. Was it kept for another model or optimizer?")
+            self._step.values[name] = np.asarray(value, known[name].dtype)
+
+    def fit(
+        self,
+        data: Columns,
+        *,
+        epochs: int = 1,
+        batch_size: int = 32,
+        sampling: str = "shuffle",
+        seed: int = 0,
+        proximal: float = 0.0,
+        learning_rate: float | None = None,
+        noise_seed: int | None = None,
+    ) -> dict[str, float]:
+        """Train from the present weights.
+
+        Args:
+            data: columns by the names of the step's feeds, all of one length.
+            epochs: passes over the data.
+            batch_size: examples in a step; the last batch of an epoch may be smaller.
+            sampling: ``"shuffle"`` for every example once in an epoch, ``"poisson"`` for each example in each step with probability
+                ``batch_size`` over their number, which the accounting of ``private_gradients`` supposes.
+            seed: of the order of the data and of Dropout.
+            proximal: mu of FedProx: the loss has mu / 2 times the squared distance from the weights of this call's beginning.
+            learning_rate: of these steps; None for that of the step.
+            noise_seed: of ``private_gradients``; None to draw one from the system, as privacy needs.
+
+        Returns:
+            ``examples``, the length of the data, and ``loss``, its mean over the steps.
+
+        Raises:
+            DataError: if a column is missing or lengths differ.
+            ArgumentError: if ``proximal`` is not 0 and the step has no such term.
+            TrainingError: if the loss is not finite; the weights are then those of the beginning.
+        """
+        step, before = self._step, dict(self._step.values)
+        columns, count = self.columns(data)
+        step.begin(seed, noise_seed, proximal, learning_rate)
+        order = np.random.default_rng(seed)
+        total = seen = 0.0
+        draw = {"shuffle": _rows, "poisson": _drawn}.get(sampling)
+        if draw is None:
+            raise ArgumentError(f"sampling is 'shuffle' or 'poisson', not {sampling!r}.")
+        for _ in range(epochs):
+            for rows in draw(count, batch_size, order):
+                loss = float(np.asarray(step.run({k: v[rows] for k, v in columns.items()})[0]))
+                if not len(rows):
+                    continue
+                if not np.isfinite(loss):
+                    step.values = before
+                    raise TrainingError(f"the loss is {loss}. Lower the learning rate; the weights are those before this call.")
+                total, seen = total + loss * len(rows), seen + len(rows)
+        return {"examples": count, "loss": total / max(seen, 1)}
+
+    def evaluate(self, data: Columns, *, batch_size: int = 256) -> dict[str, float]:
+        """Mean loss and metrics of the present weights in inference mode, and ``examples``.
+
+        Raises:
+            ArgumentError: if the step came from files without ``evaluation``.
+        """
+        if self.trainer is not None:
+            self.trainer.program.set_state_dict(dict(zip(self.names, self.get(), strict=True)))
+            found = self.trainer.evaluate(dict(data), batch_size=batch_size)
+            return {"examples": len(next(iter(data.values()))), **found}
+        if self._evaluation is None:
+            raise ArgumentError("a step in files does not say how to evaluate. Pass evaluation=, the manifest of such a step.")
+        step = self._evaluation
+        columns, count = self._columns(data, step)
+        step.values.update({name: value for name, value in self._step.values.items() if name in step.values})
+        scalars = [i for i, fetch in enumerate(step.manifest["fetches"]) if fetch["shape"] in ([], [1])]
+        totals = np.zeros(len(scalars))
+        for rows in _rows(count, batch_size, None):
+            results = step.run({k: v[rows] for k, v in columns.items()})
+            totals += [float(np.asarray(results[i]).reshape(())) * len(rows) for i in scalars]
+        names = ["loss", *(step.manifest["fetches"][i]["name"] for i in scalars[1:])]
+        return {"examples": count, **{name: float(value) / count for name, value in zip(names, totals, strict=True)}}
+
+    def columns(self, data: Columns) -> tuple[dict[str, Array], int]:
+        """The columns that the step takes, in its element types, and their length.
+
+        Raises:
+            DataError: if one is missing, or lengths differ.
+        """
+        return self._columns(data, self._step)
+
+    @staticmethod
+    def _columns(data: Columns, step: _Step) -> tuple[dict[str, Array], int]:
+        feeds = {feed["name"]: feed for feed in step.manifest["feeds"]}
+        missing = [name for name in feeds if name not in data]
+        if missing:
+            raise DataError(f"the data lacks {missing}. Give a column for each of {list(feeds)}.")
+        columns = {name: np.asarray(data[name], dtype_of(feed["dtype"]).numpy) for name, feed in feeds.items()}
+        lengths = {len(column) for column in columns.values()}
+        if len(lengths) != 1 or not min(lengths):
+            raise DataError(f"the columns have lengths {sorted(lengths)}. All must have one row per example, and at least one.")
+        return columns, lengths.pop()
+
+
+class _Step:
+    """A session and the values that go in and out of it."""
+
+    def __init__(self, source: Any, threads: int | None) -> None:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        if threads is not None:
+            options.intra_op_num_threads = threads
+        model, self.manifest, self.values = _opened(source)
+        constants = {e["name"] for e in self.manifest["constants"]}
+        self.rates = {name: self.values[name] for name in self.manifest["learning_rate"] if name in constants}
+        self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        self.outputs = [e["name"] for e in self.manifest["fetches"]] + [e["output"] for e in self.manifest["state"]]
+
+    def begin(self, seed: int, noise_seed: int | None, proximal: float, learning_rate: float | None) -> None:
+        drawn = np.random.SeedSequence().entropy if noise_seed is None else noise_seed
+        assert isinstance(drawn, int)
+        for name, value in ((DROPOUT_SEED, seed % 2**33), (NOISE_SEED, drawn % 2**63)):
+            for held in [held for held in self.values if held.startswith(name)]:
+                self.values[held] = np.array(value, np.int64)
+        self.values.update(self.rates)
+        if learning_rate is not None:
+            for name in self.manifest["learning_rate"]:
+                self.values[name] = np.full_like(self.values[name], learning_rate)
+        if proximal and MU not in self.values:
+            raise ArgumentError("this step has no proximal term. Write it by federated.save_step, or give its Program or Trainer.")
+        if MU in self.values:
+            self.values[MU] = np.array(proximal, np.float32)
+            for name in [name for name in self.values if name.endswith(ANCHORS)]:
+                self.values[name] = self.values[name.removesuffix(ANCHORS)]
+
+    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """Run once; returns the fetches, and new state takes the place of the old."""
+        results = self.session.run(self.outputs, {**feeds, **self.values})
+        count = len(self.manifest["fetches"])
+        self.values.update((e["input"], value) for e, value in zip(self.manifest["state"], results[count:], strict=True))
+        return list(results[:count])
+
+
+def _exported(program: Program, fetch: list[str], proximal: bool) -> tuple[ModelProto, dict[str, Any]]:
+    return to_training_step(with_proximal(program) if proximal else program, fetch, lowering="cpu")
+
+
+def _name(loss: Variable | str) -> str:
+    return loss if isinstance(loss, str) else loss.name
+
+
+def _opened(source: Any) -> tuple[Any, dict[str, Any], dict[str, Array]]:
+    """Model, manifest and values of a step."""
+    if isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], ModelProto):
+        model, manifest = source
+        values = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+        held = [e["name"] for e in manifest["state"] + manifest["constants"]]
+        return model.SerializeToString(), manifest, {name: values[name] for name in held}
+    if not isinstance(source, (str, Path)):
+        raise ArgumentTypeError(f"a step is a Trainer, a Program, the path of a manifest or a pair, not {type(source).__name__}.")
+    path = Path(source).with_suffix(".json")
+    if not path.exists():
+        raise MissingFile(f"{str(path)!r} does not exist. Name the manifest that save_training_step wrote.")
+    manifest = json.loads(path.read_text())
+    if "state" not in manifest or any("statistic" not in e for e in manifest["state"]):
+        raise ModelError(f"{str(path)!r} does not say what travels: it is of two models, or old. Write it by save_training_step.")
+    content = path.with_name(manifest["values"]).read_bytes()
+    values = {}
+    for e in manifest["state"] + manifest["constants"]:
+        part = content[e["offset"] : e["offset"] + e["bytes"]]
+        values[e["name"]] = np.frombuffer(part, dtype_of(e["dtype"]).numpy).reshape(e["shape"])
+    return str(path.with_name(manifest["model"])), manifest, values
+
+
+def _rows(count: int, batch_size: int, order: np.random.Generator | None) -> Iterator[Array]:
+    if batch_size < 1:
+        raise ArgumentError(f"batch_size is at least 1, not {batch_size}.")
+    rows = np.arange(count) if order is None else order.permutation(count)
+    for start in range(0, count, batch_size):
+        yield rows[start : start + batch_size]
+
+
+def _drawn(count: int, batch_size: int, order: np.random.Generator) -> Iterator[Array]:
+    for rows in _rows(count, batch_size, None):
+        del rows  # as many steps
+        yield np.flatnonzero(order.random(count) < batch_size / count)

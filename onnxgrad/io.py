@@ -1,0 +1,496 @@
+"""paddle.io: data sets, the order in which they are read, and batches of them."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onnxgrad import state
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.distributed.sampler import DistributedBatchSampler
+from onnxgrad.eager.tensor import Tensor, leaf
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
+
+__all__ = [
+    "BatchSampler",
+    "ChainDataset",
+    "ComposeDataset",
+    "ConcatDataset",
+    "DataLoader",
+    "Dataset",
+    "DistributedBatchSampler",
+    "IterableDataset",
+    "RandomSampler",
+    "Sampler",
+    "SequenceSampler",
+    "Subset",
+    "SubsetRandomSampler",
+    "TensorDataset",
+    "WeightedRandomSampler",
+    "get_worker_info",
+    "random_split",
+]
+
+
+class Dataset:
+    """Samples by number: write ``__getitem__`` and ``__len__``."""
+
+    def __getitem__(self, idx: int) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no __getitem__.")
+
+    def __len__(self) -> int:
+        raise NotImplementedError(f"{type(self).__name__} has no __len__.")
+
+
+class IterableDataset(Dataset):
+    """Samples one after another: write ``__iter__``."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__.")
+
+    def __getitem__(self, idx: int) -> Any:
+        raise RuntimeError("an IterableDataset has no samples by number.")
+
+    def __len__(self) -> int:
+        raise _NoLength("an IterableDataset has no length.")
+
+
+class _NoLength(RuntimeError, TypeError):
+    """As Paddle raises it, and as Python expects it of what has no length."""
+
+
+class TensorDataset(Dataset):
+    """Rows of tensors, or arrays, with a first axis of one size."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        if len({int(tensor.shape[0]) for tensor in tensors}) != 1:
+            raise ArgumentError("TensorDataset: the tensors do not have the same first dimension.")
+        self.tensors = tensors
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        return tuple(tensor[index] for tensor in self.tensors)
+
+    def __len__(self) -> int:
+        return int(self.tensors[0].shape[0])
+
+
+class ComposeDataset(Dataset):
+    """The fields of several data sets of one length, side by side."""
+
+    def __init__(self, datasets: Sequence[Dataset]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets or len({len(one) for one in self.datasets}) != 1:
+            raise ArgumentError("ComposeDataset takes data sets of one length.")
+
+    def __len__(self) -> int:
+        return len(self.datasets[0])
+
+    def __getitem__(self, idx: int) -> tuple[Any, ...]:
+        return tuple(field for one in self.datasets for field in _fields(one[idx]))
+
+
+class ConcatDataset(Dataset):
+    """Data sets one behind another."""
+
+    def __init__(self, datasets: Iterable[Dataset]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise ArgumentError("ConcatDataset takes at least one data set.")
+        self.cumulative_sizes = list(itertools.accumulate(len(one) for one in self.datasets))
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, idx: int) -> Any:
+        if not -len(self) <= idx < len(self):
+            raise ValueError(f"index {idx} lies outside the {len(self)} samples.")
+        idx %= len(self)
+        at = bisect.bisect_right(self.cumulative_sizes, idx)
+        return self.datasets[at][idx - (self.cumulative_sizes[at - 1] if at else 0)]
+
+
+class ChainDataset(IterableDataset):
+    """IterableDatasets one behind another."""
+
+    def __init__(self, datasets: Sequence[IterableDataset]) -> None:
+        self.datasets = list(datasets)
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.chain.from_iterable(self.datasets)
+
+
+class Subset(Dataset):
+    """Some samples of a data set, by their numbers."""
+
+    def __init__(self, dataset: Dataset, indices: Sequence[int]) -> None:
+        self.dataset, self.indices = dataset, indices
+
+    def __getitem__(self, idx: int) -> Any:
+        return self.dataset[self.indices[idx]]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def random_split(dataset: Dataset, lengths: Sequence[float], generator: Any = None) -> list[Subset]:
+    """Parts of a data set at random: of given sizes, or of given shares that add up to 1.
+
+    Example:
+        >>> data = paddle.io.TensorDataset([np.arange(10)])
+        >>> [len(part) for part in paddle.io.random_split(data, [0.75, 0.25])]
+        [8, 2]
+    """
+    sizes = [int(n) for n in lengths]
+    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
+        sizes = [math.floor(len(dataset) * share) for share in lengths]
+        for at in range(len(dataset) - sum(sizes)):
+            sizes[at % len(sizes)] += 1
+    if sum(sizes) != len(dataset):
+        raise ArgumentError(f"random_split: the sizes add up to {sum(sizes)}, not to the {len(dataset)} samples.")
+    order = _random(generator).permutation(len(dataset)).tolist()
+    ends = list(itertools.accumulate(sizes))
+    return [Subset(dataset, order[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
+
+
+def _random(generator: Any = None) -> np.random.Generator:
+    """numpy's generator: the given one, or one that goes on from paddle.seed."""
+    if isinstance(generator, np.random.Generator):
+        return generator
+    seed = state.current.seed
+    return np.random.default_rng(None if seed is None else [seed, state.current.count("seeds_given")])
+
+
+# Order -----------------------------------------------------------------------------------------------------------------
+
+
+class Sampler:
+    """Numbers of samples in some order: write ``__iter__``."""
+
+    def __init__(self, data_source: Any = None) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__.")
+
+
+class SequenceSampler(Sampler):
+    """One after another."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler):
+    """``num_samples`` numbers at random, by default as many as there are: each at most once, or with replacement.
+
+    Args:
+        generator: an iterator of numbers, or numpy's Generator.
+    """
+
+    def __init__(self, data_source: Any, replacement: bool = False, num_samples: int | None = None, generator: Any = None) -> None:
+        super().__init__(data_source)
+        if not isinstance(replacement, bool):
+            raise ArgumentTypeError(f"RandomSampler: replacement is True or False, not {replacement!r}.")
+        if num_samples is not None and (not isinstance(num_samples, int) or num_samples <= 0):
+            raise ArgumentError(f"RandomSampler: num_samples is a positive int, not {num_samples!r}.")
+        self.replacement, self._count, self.generator = replacement, num_samples, generator
+
+    @property
+    def num_samples(self) -> int:
+        """How many numbers it gives."""
+        return len(self.data_source) if self._count is None else self._count
+
+    def __iter__(self) -> Iterator[int]:
+        if self.generator is not None and not isinstance(self.generator, np.random.Generator):
+            return itertools.islice(self.generator, self.num_samples)
+        draw = _random(self.generator)
+        size = len(self.data_source)
+        return iter(
+            (draw.integers(0, size, self.num_samples) if self.replacement else draw.permutation(size)[: self.num_samples]).tolist()
+        )
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler):
+    """The given numbers in random order."""
+
+    def __init__(self, indices: Sequence[int]) -> None:
+        super().__init__()
+        if len(indices) == 0:
+            raise ArgumentError("SubsetRandomSampler takes at least one number.")
+        self.indices = indices
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([self.indices[at] for at in _random().permutation(len(self.indices))])
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler):
+    """``num_samples`` numbers, each as often as its weight says."""
+
+    def __init__(self, weights: Any, num_samples: int, replacement: bool = True) -> None:
+        super().__init__()
+        self.weights = np.asarray(weights, np.float64)
+        if not isinstance(num_samples, int) or num_samples <= 0:
+            raise ArgumentError(f"WeightedRandomSampler: num_samples is a positive int, not {num_samples!r}.")
+        if not isinstance(replacement, bool):
+            raise ArgumentError(f"WeightedRandomSampler: replacement is True or False, not {replacement!r}.")
+        if self.weights.ndim != 1 or (self.weights < 0).any() or not self.weights.sum() > 0:
+            raise ArgumentError("WeightedRandomSampler: weights are a vector of numbers that are not negative and not all 0.")
+        if not replacement and num_samples > int((self.weights > 0).sum()):
+            raise ArgumentError(f"WeightedRandomSampler: there are not {num_samples} numbers with a weight above 0.")
+        self.num_samples, self.replacement = num_samples, replacement
+
+    def __iter__(self) -> Iterator[int]:
+        share = self.weights / self.weights.sum()
+        return iter(_random().choice(len(share), self.num_samples, self.replacement, share).tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler):
+    """Lists of ``batch_size`` numbers, of a data set or of a sampler."""
+
+    def __init__(
+        self,
+        dataset: Any = None,
+        sampler: Any = None,
+        shuffle: bool = False,
+        batch_size: int = 1,
+        drop_last: bool = False,
+    ) -> None:
+        super().__init__(dataset)
+        if (dataset is None) == (sampler is None):
+            raise ArgumentError("BatchSampler takes either a dataset or a sampler.")
+        if not isinstance(batch_size, int) or batch_size <= 0:
+            raise ArgumentError(f"BatchSampler: batch_size is a positive int, not {batch_size!r}.")
+        if not isinstance(shuffle, bool) or not isinstance(drop_last, bool):
+            raise ArgumentTypeError("BatchSampler: shuffle and drop_last are True or False.")
+        made = RandomSampler(dataset) if shuffle else SequenceSampler(dataset)
+        self.sampler = made if sampler is None else sampler
+        self.batch_size, self.drop_last = batch_size, drop_last
+
+    def __iter__(self) -> Iterator[Any]:
+        batch: list[int] = []
+        for number in self.sampler:
+            batch.append(number)
+            if len(batch) == self.batch_size:
+                yield batch
+                batch = []
+        if batch and not self.drop_last:
+            yield batch
+
+    def __len__(self) -> int:
+        count = len(self.sampler)
+        return count // self.batch_size if self.drop_last else math.ceil(count / self.batch_size)
+
+
+# Batches ---------------------------------------------------------------------------------------------------------------
+
+
+class WorkerInfo(NamedTuple):
+    """Which worker of a DataLoader runs."""
+
+    id: int
+    num_workers: int
+    dataset: Any
+
+
+_worker = threading.local()
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """The worker of a DataLoader that asks; None outside of one. An IterableDataset reads its share by it."""
+    return getattr(_worker, "info", None)
+
+
+def _fields(sample: Any) -> list[Any]:
+    return list(sample) if isinstance(sample, (list, tuple)) else [sample]
+
+
+def default_collate_fn(batch: Sequence[Any]) -> Any:
+    """Samples as one: arrays, tensors and numbers stacked, within tuples, lists and dicts."""
+    first = batch[0]
+    if isinstance(first, Variable):
+        return np.stack([np.asarray(item) for item in batch])
+    if isinstance(first, np.ndarray):
+        return np.stack(batch)
+    if isinstance(first, (bool, int, np.integer, np.bool_)):
+        return np.array(batch)
+    if isinstance(first, (float, np.floating)):
+        return np.array(batch, np.float32 if isinstance(first, float) else None)
+    if isinstance(first, (str, bytes)):
+        return list(batch)
+    if isinstance(first, Mapping):
+        return {key: default_collate_fn([item[key] for item in batch]) for key in first}
+    if isinstance(first, Sequence):
+        if any(len(item) != len(first) for item in batch):
+            raise ArgumentError("the samples of a batch do not have equally many fields.")
+        return [default_collate_fn(list(field)) for field in zip(*batch, strict=True)]
+    raise ArgumentTypeError(f"a batch holds arrays, tensors, numbers, strings, dicts and lists, not {type(first).__name__}.")
+
+
+def _as_tensors(item: Any) -> Any:
+    if isinstance(item, np.ndarray):
+        return leaf(item)
+    if isinstance(item, Mapping):
+        return {key: _as_tensors(value) for key, value in item.items()}
+    if isinstance(item, (list, tuple)):
+        return type(item)(_as_tensors(value) for value in item)
+    return item
+
+
+class DataLoader:
+    """Batches of a data set, read ahead by threads.
+
+    Args:
+        dataset: samples by number, or an IterableDataset.
+        feed_list: static variables: batches are dicts by their names then, unless ``return_list``.
+        batch_sampler: lists of numbers; instead of ``batch_size``, ``shuffle`` and ``drop_last``.
+        batch_size: None for samples that are batches already.
+        collate_fn: makes a batch of a list of samples; the default stacks arrays.
+        num_workers: threads that read; 0 to read when a batch is asked for. Work in Python takes turns in them.
+        prefetch_factor: batches read ahead per worker.
+        worker_init_fn: called with its number in each thread.
+        places, use_buffer_reader, use_shared_memory, timeout, persistent_workers: accepted for compatibility.
+
+    Example:
+        >>> loader = paddle.io.DataLoader(paddle.io.TensorDataset([np.arange(5)]), batch_size=2)
+        >>> [batch[0].tolist() for batch in loader]
+        [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        feed_list: Sequence[Any] | None = None,
+        places: Any = None,
+        return_list: bool = True,
+        batch_sampler: Any = None,
+        batch_size: int | None = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        num_workers: int = 0,
+        use_buffer_reader: bool = True,
+        prefetch_factor: int = 2,
+        use_shared_memory: bool = True,
+        timeout: int = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        persistent_workers: bool = False,
+    ) -> None:
+        if num_workers < 0:
+            raise ArgumentError(f"DataLoader: num_workers is {num_workers}; it is at least 0.")
+        self.dataset, self.num_workers, self.worker_init_fn = dataset, num_workers, worker_init_fn
+        self.feed_list, self.return_list = feed_list, return_list
+        self.collate_fn, self._ahead = collate_fn or default_collate_fn, max(1, num_workers * prefetch_factor)
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self._iterable = isinstance(dataset, IterableDataset)
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or drop_last:
+                raise ArgumentError("DataLoader: batch_sampler stands instead of batch_size, shuffle and drop_last.")
+            self.batch_sampler = batch_sampler
+        elif self._iterable:
+            if shuffle:
+                raise ArgumentError("DataLoader: an IterableDataset says its order itself. Leave shuffle out.")
+            self.batch_sampler = None
+        elif batch_size is None:
+            self.batch_sampler = RandomSampler(dataset) if shuffle else SequenceSampler(dataset)
+        else:
+            self.batch_sampler = BatchSampler(dataset, None, shuffle, batch_size, drop_last)
+
+    def __len__(self) -> int:
+        if self.batch_sampler is None:
+            raise ArgumentError("DataLoader: an IterableDataset has no length.")
+        return len(self.batch_sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        read = self._streams() if self._iterable else self._numbered()
+        return (self._given(batch) for batch in read)
+
+    __call__ = __iter__
+
+    def _numbered(self) -> Iterator[Any]:
+        def read(numbers: Any) -> Any:
+            if isinstance(numbers, (list, tuple)):
+                return self.collate_fn([self.dataset[number] for number in numbers])
+            return self.dataset[numbers]
+
+        if not self.num_workers:
+            yield from map(read, self.batch_sampler)
+            return
+        count = itertools.count()
+        with ThreadPoolExecutor(self.num_workers, "onnxgrad.io", lambda: self._enter(next(count))) as pool:
+            waiting: deque[Any] = deque()
+            try:
+                for numbers in self.batch_sampler:
+                    waiting.append(pool.submit(read, numbers))
+                    if len(waiting) > self._ahead:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def _streams(self) -> Iterator[Any]:
+        """Batches of an IterableDataset; of several workers, each with an iterator of its own, in turn."""
+        if not self.num_workers:
+            yield from self._batches(iter(self.dataset))
+            return
+        pools = [ThreadPoolExecutor(1, "onnxgrad.io", self._enter, (at,)) for at in range(self.num_workers)]
+        try:
+            streams = [pool.submit(lambda: self._batches(iter(self.dataset))).result() for pool in pools]
+            ahead = deque((at, pool.submit(next, streams[at], _END)) for at, pool in enumerate(pools))
+            while ahead:
+                at, future = ahead.popleft()
+                batch = future.result()
+                if batch is not _END:
+                    ahead.append((at, pools[at].submit(next, streams[at], _END)))
+                    yield batch
+        finally:
+            for pool in pools:
+                pool.shutdown(cancel_futures=True)
+
+    def _batches(self, samples: Iterator[Any]) -> Iterator[Any]:
+        if self.batch_size is None:
+            yield from samples
+            return
+        while batch := list(itertools.islice(samples, self.batch_size)):
+            if len(batch) == self.batch_size or not self.drop_last:
+                yield self.collate_fn(batch)
+
+    def _enter(self, at: int) -> None:
+        _worker.info = WorkerInfo(at, self.num_workers, self.dataset)
+        if self.worker_init_fn is not None:
+            self.worker_init_fn(at)
+
+    def _given(self, batch: Any) -> Any:
+        if self.feed_list is not None and not self.return_list:
+            return [{v.name: _plain(field) for v, field in zip(self.feed_list, _fields(batch), strict=True)}]
+        if isinstance(batch, np.ndarray):
+            return [leaf(batch)] if self.batch_size is not None else leaf(batch)
+        return _as_tensors(batch)
+
+
+def _plain(field: Any) -> Any:
+    return field.numpy() if isinstance(field, Tensor) else field
+
+
+_END = object()

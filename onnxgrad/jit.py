@@ -1,0 +1,206 @@
+"""Layers and functions as programs: ``to_static``, ``save`` and ``load``. A program is an .onnx file, which trains as any other.
+
+A function is traced: it runs once on variables without values for each set of shapes and element types, so decisions that Python
+takes on values are refused by the variables, and ``static.nn.cond`` and ``while_loop`` are to be written in their place.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from onnxgrad import state
+from onnxgrad.core.interop.onnx_export import save_onnx
+from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.ir.defaults import program_guard
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.eager.node import Signature, kind_of
+from onnxgrad.eager.record import Fragment, record_call, wrap
+from onnxgrad.eager.tensor import EagerParameter, Tensor, leaf
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.nn.layer import Layer
+from onnxgrad.static.input import InputSpec, data
+from onnxgrad.tensor.creation import assign
+
+__all__ = ["InputSpec", "TranslatedLayer", "ignore_module", "load", "not_to_static", "save", "to_static"]
+
+
+def to_static(
+    function: Any = None,
+    input_spec: Sequence[Any] | None = None,
+    build_strategy: Any = None,
+    backend: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Mark a function or a Layer as one that ``save`` writes as a program; a call computes as before.
+
+    Args:
+        function: a function of tensors, or a Layer, whose ``forward`` is meant; None to use this as a decorator.
+        input_spec: ``InputSpec`` or tensor for each input, for ``save`` and ``concrete_program``.
+        build_strategy, backend: accepted for compatibility.
+
+    Example:
+        >>> layer = paddle.jit.to_static(paddle.nn.Linear(2, 3), input_spec=[static.InputSpec([None, 2], "float32", "x")])
+        >>> layer.forward.main_program.inputs
+        [Variable(x: float32[?, 2])]
+    """
+    if function is None:
+        return lambda decorated: to_static(decorated, input_spec, build_strategy, backend, **kwargs)
+    if isinstance(function, Layer):
+        object.__setattr__(function, "forward", StaticFunction(function.forward, input_spec, function))
+        return function
+    if isinstance(function, StaticFunction):
+        return function
+    if not callable(function):
+        raise ArgumentTypeError(f"to_static takes a function or a Layer, not {type(function).__name__}.")
+    return StaticFunction(function, input_spec)
+
+
+class StaticFunction:
+    """What ``to_static`` makes of a function: called, it computes; asked for ``main_program``, it is traced."""
+
+    def __init__(self, function: Callable[..., Any], input_spec: Sequence[Any] | None = None, owner: Any = None) -> None:
+        functools.update_wrapper(self, function)
+        self.dygraph_function = function
+        self.input_spec = input_spec
+        self._owner = owner
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        return self if owner is None else StaticFunction(functools.partial(self.dygraph_function, owner), self.input_spec, owner)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.dygraph_function(*args, **kwargs)
+
+    @property
+    def main_program(self) -> Program:
+        """The program of ``input_spec``, whose outputs are the results and whose weights are the layer's present ones."""
+        return traced(self, self.input_spec)[0]
+
+    @property
+    def code(self) -> str:
+        """The function's source."""
+        return inspect.getsource(getattr(self.dygraph_function, "func", self.dygraph_function))
+
+
+def not_to_static(func: Any = None) -> Any:
+    """The function itself; tracing goes through every function."""
+    return func if func is not None else not_to_static
+
+
+def ignore_module(modules: Sequence[Any]) -> None:
+    """Nothing: tracing goes through every function."""
+
+
+def traced(function: Any, input_spec: Sequence[Any] | None) -> tuple[Program, list[Variable]]:
+    """A program that computes a function or Layer, with its own scope, which holds the weights; and its outputs.
+
+    Raises:
+        ArgumentError: if the inputs are not described, or nothing is returned.
+    """
+    owner = function if isinstance(function, Layer) else getattr(function, "_owner", None)
+    spec = input_spec if input_spec is not None else getattr(getattr(function, "forward", function), "input_spec", None)
+    if spec is None:
+        raise ArgumentError(
+            "what the inputs look like is not known. Pass input_spec=[static.InputSpec([None, 784], 'float32', 'x')]."
+        )
+    program = Program()
+    program.scope = Scope()
+    call = getattr(function, "dygraph_function", function)
+    with program_guard(program, Program()), state.guard(static_mode=True):
+        names = _input_names(call, owner)
+        given = [_input(item, names[at] if at < len(names) else f"x{at}") for at, item in enumerate(spec)]
+        results = _flat(call(*given))
+        if not results:
+            raise ArgumentError("the function returns no tensor, so there is nothing to save.")
+        outputs = [v if not v.is_eager and v.op is not None else assign(v.enter(program) if v.is_eager else v) for v in results]
+        program.global_block().outputs = list(outputs)
+    return program, outputs
+
+
+def _input(spec: Any, name: str) -> Any:
+    if isinstance(spec, (InputSpec, Variable)):
+        dims = [None if n == -1 else n for n in spec.shape]
+        given = spec.name if isinstance(spec, InputSpec) else None
+        return data(given or name, dims, spec.dtype)
+    return spec
+
+
+def _input_names(call: Any, owner: Any) -> list[str]:
+    call = owner.forward if isinstance(call, Layer) else call
+    try:
+        parameters = inspect.signature(getattr(call, "dygraph_function", call)).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def _flat(results: Any) -> list[Any]:
+    if isinstance(results, Variable):
+        return [results]
+    items = results.values() if isinstance(results, dict) else results if isinstance(results, (list, tuple)) else []
+    return [v for item in items for v in _flat(item)]
+
+
+def save(layer: Any, path: str, input_spec: Sequence[Any] | None = None, **configs: Any) -> None:
+    """Write ``<path>.onnx``: the program of a Layer's ``forward``, or of a function, with its weights.
+
+    Args:
+        layer: a Layer or function; it is traced as ``to_static`` says.
+        path: a file, with or without ``.onnx``; folders are made.
+        input_spec: what each input looks like; by default what ``to_static`` was given.
+
+    Example:
+        >>> model = paddle.nn.Sequential(paddle.nn.Linear(2, 3), paddle.nn.ReLU())
+        >>> paddle.jit.save(model, "model", input_spec=[static.InputSpec([None, 2], "float32", "x")])
+        >>> paddle.jit.load("model")(paddle.to_tensor([[1.0, 2.0]])).shape
+        [1, 3]
+    """
+    program, outputs = traced(layer, input_spec)
+    file = _file(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    chosen = configs.get("output_spec")
+    save_onnx(program, file, outputs if chosen is None else [outputs[at] for at in range(len(outputs)) if at < len(chosen)])
+
+
+def _file(path: Any) -> Path:
+    return Path(str(path) if str(path).endswith(".onnx") else f"{path}.onnx")
+
+
+def load(path: str, **configs: Any) -> TranslatedLayer:
+    """A Layer that computes what an .onnx file does, and trains: ``<path>.onnx``, by ``save`` or any exporter."""
+    return TranslatedLayer(from_onnx(_file(path)))
+
+
+class TranslatedLayer(Layer):
+    """A program as a Layer: its weights are parameters, its inputs the arguments, in the order of the file.
+
+    Dropout and BatchNormalization compute as in inference; ``program()`` gives the Program, whose ``train()`` says otherwise.
+    """
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self._program = program
+        for parameter in program.parameters:
+            own = EagerParameter(parameter.get_value(), parameter.name, parameter.trainable)
+            self._parameters[parameter.name.replace(".", "_")] = own
+        operators, outputs = program.global_block().ops, program.outputs
+        fragment = Fragment(list(operators), [*program.inputs, *program.parameters], list(outputs))
+        kinds = tuple(None if v.type is None else kind_of(v.type, None) for v in outputs)
+        self._signature = Signature("Program", "", {}, kinds, fragment)
+
+    def program(self, method_name: str = "forward") -> Program:
+        """The program."""
+        return self._program
+
+    def forward(self, *inputs: Any) -> Any:
+        wanted = self._program.inputs
+        if len(inputs) != len(wanted):
+            raise ArgumentError(f"the program has {len(wanted)} inputs, {[v.name for v in wanted]}, not {len(inputs)}.")
+        given = [x if isinstance(x, Tensor) else leaf(x) for x in inputs]
+        made = [wrap(node) for node in record_call(self._signature, tuple(x._node for x in [*given, *self._parameters.values()]))]
+        return made[0] if len(made) == 1 else made

@@ -1,0 +1,152 @@
+"""paddle.metric: what is counted over batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.static.metric import accuracy
+from onnxgrad.tensor.search import argsort
+
+__all__ = ["Accuracy", "Auc", "Metric", "Precision", "Recall", "accuracy"]
+
+
+class Metric:
+    """Base: ``compute`` of a batch's tensors, ``update`` with what it gave, ``accumulate`` for the value so far, ``reset``."""
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name or type(self).__name__.lower()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        raise NotImplementedError(f"{type(self).__name__} has no reset().")
+
+    def update(self, *args: Any) -> Any:
+        """Count a batch."""
+        raise NotImplementedError(f"{type(self).__name__} has no update().")
+
+    def accumulate(self) -> Any:
+        """The value over all batches."""
+        raise NotImplementedError(f"{type(self).__name__} has no accumulate().")
+
+    def name(self) -> Any:
+        """What it is called."""
+        return self._name
+
+    def compute(self, *args: Any) -> Any:
+        """What ``update`` is to be given, from predictions and labels."""
+        return args
+
+
+class Accuracy(Metric):
+    """The share of rows whose label is among the k best scores.
+
+    Example:
+        >>> metric = paddle.metric.Accuracy()
+        >>> x, y = paddle.to_tensor([[0.1, 0.9], [0.8, 0.2]]), paddle.to_tensor([[1], [1]])
+        >>> metric.update(metric.compute(x, y)), metric.accumulate()
+        (0.5, 0.5)
+    """
+
+    def __init__(self, topk: Sequence[int] = (1,), name: str | None = None) -> None:
+        self.topk = topk
+        self.maxk = max(topk)
+        super().__init__(name or "acc")
+
+    def reset(self) -> None:
+        self.total, self.count = [0.0] * len(self.topk), [0] * len(self.topk)
+
+    def compute(self, pred: Any, label: Any, *args: Any) -> Any:
+        """Of [rows, k]: whether the k-th best class is the label, which is a class or one-hot."""
+        best = argsort(pred, descending=True)[:, : self.maxk]
+        if label.ndim == 1:
+            label = label.reshape([-1, 1])
+        elif label.shape[-1] != 1:
+            label = label.argmax(axis=-1, keepdim=True)
+        return (best == label.astype(best.dtype)).astype("float32")
+
+    def update(self, correct: Any, *args: Any) -> Any:
+        correct = np.asarray(correct)
+        rows = int(np.prod(correct.shape[:-1]))
+        shares = []
+        for i, k in enumerate(self.topk):
+            right = float(correct[..., :k].sum())
+            self.total[i] += right
+            self.count[i] += rows
+            shares.append(right / rows)
+        return shares[0] if len(self.topk) == 1 else shares
+
+    def accumulate(self) -> Any:
+        found = [total / count if count else 0.0 for total, count in zip(self.total, self.count, strict=True)]
+        return found[0] if len(self.topk) == 1 else found
+
+    def name(self) -> Any:
+        return [self._name] if tuple(self.topk) == (1,) else [f"{self._name}_top{k}" for k in self.topk]
+
+
+class _Counted(Metric):
+    """Of probabilities and labels 0 and 1: true positives, and how many rows they are a share of."""
+
+    def reset(self) -> None:
+        self.right = self.all = 0
+
+    def update(self, preds: Any, labels: Any) -> None:
+        chosen, true = np.asarray(preds).reshape(-1) > 0.5, np.asarray(labels).reshape(-1) == 1
+        self.right += int((chosen & true).sum())
+        self.all += int(self._rows(chosen, true).sum())
+
+    def _rows(self, chosen: Any, true: Any) -> Any:
+        raise NotImplementedError
+
+    def accumulate(self) -> float:
+        return self.right / self.all if self.all else 0.0
+
+
+class Precision(_Counted):
+    """True positives among those predicted."""
+
+    def __init__(self, name: str = "precision") -> None:
+        super().__init__(name)
+
+    def _rows(self, chosen: Any, true: Any) -> Any:
+        return chosen
+
+
+class Recall(_Counted):
+    """True positives among those that are positive."""
+
+    def __init__(self, name: str = "recall") -> None:
+        super().__init__(name)
+
+    def _rows(self, chosen: Any, true: Any) -> Any:
+        return true
+
+
+class Auc(Metric):
+    """Area under the ROC curve, from a histogram of ``num_thresholds`` bins of the probability of class 1."""
+
+    def __init__(self, curve: str = "ROC", num_thresholds: int = 4095, name: str = "auc") -> None:
+        if curve != "ROC":
+            raise ArgumentError(f"Auc: the curve is 'ROC', not {curve!r}.")
+        self._bins = num_thresholds
+        super().__init__(name)
+
+    def reset(self) -> None:
+        self._counts = np.zeros((2, self._bins + 1), np.int64)
+
+    def update(self, preds: Any, labels: Any) -> None:
+        scores, true = np.asarray(preds)[:, 1], np.asarray(labels).reshape(-1).astype(bool)
+        at = np.clip((scores * self._bins).astype(np.int64), 0, self._bins)
+        for row, chosen in enumerate((~true, true)):
+            self._counts[row] += np.bincount(at[chosen], minlength=self._bins + 1)
+
+    def accumulate(self) -> float:
+        negative, positive = (np.concatenate([[0], np.cumsum(row[::-1])]) for row in self._counts)
+        if not negative[-1] or not positive[-1]:
+            return 0.0
+        area = np.sum(np.diff(negative) * (positive[1:] + positive[:-1]) / 2)
+        return float(area / (negative[-1] * positive[-1]))

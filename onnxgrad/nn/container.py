@@ -1,0 +1,194 @@
+"""Layers and parameters held in order or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.nn.layer import Layer
+
+__all__ = ["LayerDict", "LayerList", "ParameterDict", "ParameterList", "Sequential"]
+
+
+class _Listed(Layer):
+    """Members by their position."""
+
+    _store = "_sub_layers"
+
+    def _members(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.__dict__[self._store]
+        return found
+
+    def _fill(self, members: Iterable[Any]) -> None:
+        own = self._members()
+        kept = list(members)
+        own.clear()
+        own.update((str(at), member) for at, member in enumerate(kept))
+
+    def _position(self, at: int) -> int:
+        if not -len(self) <= at < len(self):
+            raise IndexError(f"index {at} lies outside a list of {len(self)}.")
+        return at % len(self)
+
+    def __getitem__(self, at: Any) -> Any:
+        members = list(self._members().values())
+        kind: Any = type(self)
+        return kind(members[at]) if isinstance(at, slice) else members[self._position(at)]
+
+    def __setitem__(self, at: int, member: Any) -> None:
+        members = list(self._members().values())
+        members[self._position(at)] = member
+        self._fill(members)
+
+    def __delitem__(self, at: Any) -> None:
+        members = list(self._members().values())
+        del members[at]
+        self._fill(members)
+
+    def __len__(self) -> int:
+        return len(self._members())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self._members().values()))
+
+    def append(self, member: Any) -> Any:
+        """Add one at the end."""
+        self._fill([*self, member])
+        return self
+
+    def insert(self, index: int, member: Any) -> None:
+        """Add one before a position."""
+        members = list(self)
+        members.insert(index, member)
+        self._fill(members)
+
+    def extend(self, members: Sequence[Any]) -> Any:
+        """Add several at the end."""
+        self._fill([*self, *members])
+        return self
+
+
+class Sequential(_Listed):
+    """Layers applied one after another, given as arguments, or as (name, layer) pairs.
+
+    Example:
+        >>> model = paddle.nn.Sequential(paddle.nn.Linear(2, 3), paddle.nn.ReLU())
+        >>> model(paddle.to_tensor([[1.0, 2.0]])).shape
+        [1, 3]
+    """
+
+    def __init__(self, *layers: Any) -> None:
+        super().__init__()
+        if len(layers) == 1 and isinstance(layers[0], list):
+            layers = tuple(layers[0])
+        for at, item in enumerate(layers):
+            name, layer = item if isinstance(item, (tuple, list)) else (str(at), item)
+            self.add_sublayer(str(name), layer)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, str):
+            return self._sub_layers[at]
+        if isinstance(at, slice):
+            return Sequential(*list(self)[at])
+        return super().__getitem__(at)
+
+    def __setitem__(self, at: Any, layer: Layer) -> None:
+        self._sub_layers[at if isinstance(at, str) else list(self._sub_layers)[self._position(at)]] = layer
+
+    def __delitem__(self, at: Any) -> None:
+        del self._sub_layers[at if isinstance(at, str) else list(self._sub_layers)[self._position(at)]]
+
+    def forward(self, input: Any) -> Any:
+        """The last layer's result."""
+        for layer in self:
+            input = layer(input)
+        return input
+
+
+class LayerList(_Listed):
+    """A list of layers that belong to the layer that holds it."""
+
+    def __init__(self, sublayers: Iterable[Layer] | None = None) -> None:
+        super().__init__()
+        self._fill(sublayers or ())
+
+
+class ParameterList(_Listed):
+    """A list of parameters that belong to the layer that holds it."""
+
+    _store = "_parameters"
+
+    def __init__(self, parameters: Iterable[Any] | None = None) -> None:
+        super().__init__()
+        self._fill(parameters or ())
+
+
+class _Named(Layer):
+    """Members by name."""
+
+    _store = "_sub_layers"
+
+    def __init__(self, sublayers: Any = None) -> None:
+        super().__init__()
+        if sublayers is not None:
+            self.update(sublayers)
+
+    @property
+    def _members(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.__dict__[self._store]
+        return found
+
+    def update(self, sublayers: Any) -> None:
+        """Add or replace members, from a mapping or from pairs."""
+        if not isinstance(sublayers, (Mapping, Iterable)):
+            raise ArgumentTypeError(f"{type(self).__name__} takes a mapping or pairs, not {type(sublayers).__name__}.")
+        self._members.update(sublayers.items() if hasattr(sublayers, "items") else sublayers)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._members[key]
+
+    def __setitem__(self, key: str, member: Any) -> None:
+        self._members[key] = member
+
+    def __delitem__(self, key: str) -> None:
+        del self._members[key]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._members
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._members.clear()
+
+    def pop(self, key: str) -> Any:
+        """Remove one and return it."""
+        return self._members.pop(key)
+
+    def keys(self) -> Any:
+        """The names."""
+        return self._members.keys()
+
+    def values(self) -> Any:
+        """The members."""
+        return self._members.values()
+
+    def items(self) -> Any:
+        """Names and members."""
+        return self._members.items()
+
+
+class LayerDict(_Named):
+    """Layers by name that belong to the layer that holds it."""
+
+
+class ParameterDict(_Named):
+    """Parameters by name that belong to the layer that holds it."""
+
+    _store = "_parameters"

@@ -1,0 +1,285 @@
+"""Attention and transformers. Vaswani et al. 2017."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.eager.tensor import leaf
+from onnxgrad.errors import ArgumentError
+from onnxgrad.nn import functional as F
+from onnxgrad.nn.container import LayerList
+from onnxgrad.nn.layer import Layer
+from onnxgrad.nn.layers import Dropout  # type: ignore[attr-defined]
+from onnxgrad.nn.weighted import LayerNorm, Linear
+from onnxgrad.tensor.creation import zeros
+from onnxgrad.tensor.joining import concat
+
+__all__ = [
+    "MultiHeadAttention",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+]
+
+
+class MultiHeadAttention(Layer):
+    """Attention of several heads on [batch, length, embed_dim].
+
+    A mask is added to the scores; a boolean one says where to look.
+    """
+
+    Cache = namedtuple("Cache", ["k", "v"])
+    StaticCache = namedtuple("StaticCache", ["k", "v"])
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        need_weights: bool = False,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+    ) -> None:
+        super().__init__()
+        if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
+            raise ArgumentError(f"MultiHeadAttention: {num_heads} heads do not divide embed_dim {embed_dim}.")
+        self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
+        self.dropout, self.need_weights = dropout, need_weights
+        self.q_proj = Linear(embed_dim, embed_dim, weight_attr, bias_attr)
+        self.k_proj = Linear(kdim or embed_dim, embed_dim, weight_attr, bias_attr)
+        self.v_proj = Linear(vdim or embed_dim, embed_dim, weight_attr, bias_attr)
+        self.out_proj = Linear(embed_dim, embed_dim, weight_attr, bias_attr)
+
+    def _heads(self, x: Any) -> Any:
+        return x.reshape([0, 0, self.num_heads, self.head_dim]).transpose([0, 2, 1, 3])
+
+    def gen_cache(self, key: Any, value: Any = None, type: Any = Cache) -> Any:
+        """A cache of keys and values: projected ones that stay (StaticCache), or what grows from here (Cache)."""
+        if type is self.StaticCache:
+            return self.StaticCache(self._heads(self.k_proj(key)), self._heads(self.v_proj(key if value is None else value)))
+        if value is not None:
+            return self.Cache(key, value)
+        blank = zeros([key.shape[0], self.num_heads, 0, self.head_dim], key.dtype)
+        return self.Cache(blank, blank)
+
+    def forward(self, query: Any, key: Any = None, value: Any = None, attn_mask: Any = None, cache: Any = None) -> Any:
+        key = query if key is None else key
+        value = key if value is None else value
+        q = self._heads(self.q_proj(query))
+        if isinstance(cache, self.StaticCache):
+            k, v = cache
+        else:
+            k, v = self._heads(self.k_proj(key)), self._heads(self.v_proj(value))
+        if isinstance(cache, self.Cache):
+            k, v = concat([cache.k, k], 2), concat([cache.v, v], 2)
+            cache = self.Cache(k, v)
+        scores = (q * self.head_dim**-0.5).matmul(k, transpose_y=True)
+        if attn_mask is not None:
+            scores = scores + _added(attn_mask, scores.dtype)
+        weights: Any = F.softmax(scores)
+        if self.dropout:
+            weights = F.dropout(weights, self.dropout, training=self.training)
+        out = self.out_proj(weights.matmul(v).transpose([0, 2, 1, 3]).reshape([0, 0, self.embed_dim]))
+        extra = ([weights] if self.need_weights else []) + ([] if cache is None else [cache])
+        return (out, *extra) if extra else out
+
+
+def _added(mask: Any, dtype: Any) -> Any:
+    """A mask as what is added to scores."""
+    if mask.dtype.is_float:
+        return mask if mask.dtype == dtype else mask.astype(dtype)
+    return (mask.astype(dtype) - 1.0) * 1e9
+
+
+def _no_mask(mask: Any, dtype: Any) -> Any:
+    return None if mask is None else _added(mask, dtype)
+
+
+class _Block(Layer):
+    """What layers of encoders and decoders share: attentions and a feed-forward part, each with its norm and residual."""
+
+    attentions: tuple[str, ...] = ("self_attn",)
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int,
+        dropout: float = 0.1,
+        activation: str = "relu",
+        attn_dropout: float | None = None,
+        act_dropout: float | None = None,
+        normalize_before: bool = False,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        layer_norm_eps: float = 1e-05,
+    ) -> None:
+        super().__init__()
+        self._config = {key: value for key, value in locals().items() if key not in ("self", "__class__")}
+        self.normalize_before = normalize_before
+        parts = len(self.attentions) + 1
+        weights, biases = _each(weight_attr, parts), _each(bias_attr, parts)
+        of_scores = dropout if attn_dropout is None else attn_dropout
+        for name, weight, bias in zip(self.attentions, weights, biases, strict=False):
+            self.add_sublayer(name, MultiHeadAttention(d_model, nhead, of_scores, weight_attr=weight, bias_attr=bias))
+        self.linear1 = Linear(d_model, dim_feedforward, weights[-1], biases[-1])
+        self.dropout = Dropout(dropout if act_dropout is None else act_dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, weights[-1], biases[-1])
+        for at in range(1, parts + 1):
+            self.add_sublayer(f"norm{at}", LayerNorm(d_model, layer_norm_eps))
+            self.add_sublayer(f"dropout{at}", Dropout(dropout))
+        self.activation = getattr(F, activation)
+
+    def _residual(self, at: int, x: Any, part: Any) -> tuple[Any, list[Any]]:
+        """x plus a part of it, with the norm before or after; and what else the part gives."""
+        norm, dropout = self._sub_layers[f"norm{at}"], self._sub_layers[f"dropout{at}"]
+        found = part(norm(x) if self.normalize_before else x)
+        y, *more = found if isinstance(found, tuple) else (found,)
+        y = x + dropout(y)
+        return (y if self.normalize_before else norm(y)), more
+
+    def _feed_forward(self, x: Any) -> Any:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+    def again(self) -> Any:
+        """Another layer of this kind, with parameters of its own."""
+        return type(self)(**self._config)
+
+
+def _each(attr: Any, count: int) -> list[Any]:
+    return list(attr) if isinstance(attr, (list, tuple)) else [attr] * count
+
+
+class TransformerEncoderLayer(_Block):
+    """Self-attention and a feed-forward part on [batch, length, d_model]."""
+
+    def forward(self, src: Any, src_mask: Any = None, cache: Any = None) -> Any:
+        mask = _no_mask(src_mask, src.dtype)
+        src, more = self._residual(1, src, lambda x: self.self_attn(x, x, x, mask, cache))
+        src, _ = self._residual(2, src, self._feed_forward)
+        return src if cache is None else (src, more[-1])
+
+    def gen_cache(self, src: Any) -> Any:
+        """An empty cache for this layer."""
+        return self.self_attn.gen_cache(src)
+
+
+class TransformerDecoderLayer(_Block):
+    """Self-attention, attention to an encoder's result, and a feed-forward part."""
+
+    attentions = ("self_attn", "cross_attn")
+
+    def forward(self, tgt: Any, memory: Any, tgt_mask: Any = None, memory_mask: Any = None, cache: Any = None) -> Any:
+        own, fixed = (None, None) if cache is None else cache
+        tgt_mask, memory_mask = _no_mask(tgt_mask, tgt.dtype), _no_mask(memory_mask, memory.dtype)
+        tgt, more = self._residual(1, tgt, lambda x: self.self_attn(x, x, x, tgt_mask, own))
+        tgt, _ = self._residual(2, tgt, lambda x: self.cross_attn(x, memory, memory, memory_mask, fixed))
+        tgt, _ = self._residual(3, tgt, self._feed_forward)
+        return tgt if cache is None else (tgt, (more[-1], fixed))
+
+    def gen_cache(self, memory: Any) -> Any:
+        """An empty cache for self-attention, and the projected memory."""
+        return self.self_attn.gen_cache(memory), self.cross_attn.gen_cache(memory, memory, MultiHeadAttention.StaticCache)
+
+
+class _Stack(Layer):
+    def __init__(self, layer: Any, num_layers: int, norm: Any = None) -> None:
+        super().__init__()
+        self.layers = LayerList([layer, *(layer.again() for _ in range(num_layers - 1))])
+        self.num_layers, self.norm = num_layers, norm
+
+    def _through(self, x: Any, cache: Any, *operands: Any) -> Any:
+        caches = []
+        for at, layer in enumerate(self.layers):
+            if cache is None:
+                x = layer(x, *operands)
+            else:
+                x, new = layer(x, *operands, cache=cache[at])
+                caches.append(new)
+        x = x if self.norm is None else self.norm(x)
+        return x if cache is None else (x, caches)
+
+
+class TransformerEncoder(_Stack):
+    """Several encoder layers, the given one and others like it, then a norm."""
+
+    def __init__(self, encoder_layer: Any, num_layers: int, norm: Any = None) -> None:
+        super().__init__(encoder_layer, num_layers, norm)
+
+    def forward(self, src: Any, src_mask: Any = None, cache: Any = None) -> Any:
+        return self._through(src, cache, _no_mask(src_mask, src.dtype))
+
+    def gen_cache(self, src: Any) -> list[Any]:
+        """An empty cache for each layer."""
+        return [layer.gen_cache(src) for layer in self.layers]
+
+
+class TransformerDecoder(_Stack):
+    """Several decoder layers, the given one and others like it, then a norm."""
+
+    def __init__(self, decoder_layer: Any, num_layers: int, norm: Any = None) -> None:
+        super().__init__(decoder_layer, num_layers, norm)
+
+    def forward(self, tgt: Any, memory: Any, tgt_mask: Any = None, memory_mask: Any = None, cache: Any = None) -> Any:
+        return self._through(tgt, cache, memory, _no_mask(tgt_mask, tgt.dtype), _no_mask(memory_mask, memory.dtype))
+
+    def gen_cache(self, memory: Any, do_zip: bool = False) -> list[Any]:
+        """A cache for each layer; with ``do_zip`` the layers' parts side by side."""
+        found = [layer.gen_cache(memory) for layer in self.layers]
+        return list(zip(*found, strict=True)) if do_zip else found
+
+
+class Transformer(Layer):
+    """An encoder and a decoder."""
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str = "relu",
+        attn_dropout: float | None = None,
+        act_dropout: float | None = None,
+        normalize_before: bool = False,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        custom_encoder: Any = None,
+        custom_decoder: Any = None,
+    ) -> None:
+        super().__init__()
+        names = ("dropout", "activation", "attn_dropout", "act_dropout", "normalize_before")
+        values = (dropout, activation, attn_dropout, act_dropout, normalize_before)
+        common: dict[str, Any] = dict(zip(names, values, strict=True))
+        sizes = (d_model, nhead, dim_feedforward)
+        weights, biases = _each(weight_attr, 3), _each(bias_attr, 3)
+        if len(weights) == 2:
+            weights = [weights[0], *weights]
+        if len(biases) == 2:
+            biases = [biases[0], *biases]
+        first: list[Any] = [[attrs[0], attrs[-1]] for attrs in (weights, biases)]
+        self.encoder = custom_encoder or TransformerEncoder(
+            TransformerEncoderLayer(*sizes, weight_attr=first[0], bias_attr=first[1], **common),
+            num_encoder_layers,
+            LayerNorm(d_model),
+        )
+        self.decoder = custom_decoder or TransformerDecoder(
+            TransformerDecoderLayer(*sizes, weight_attr=weights, bias_attr=biases, **common), num_decoder_layers, LayerNorm(d_model)
+        )
+        self.d_model, self.nhead = d_model, nhead
+
+    def forward(self, src: Any, tgt: Any, src_mask: Any = None, tgt_mask: Any = None, memory_mask: Any = None) -> Any:
+        return self.decoder(tgt, self.encoder(src, src_mask), tgt_mask, memory_mask)
+
+    def generate_square_subsequent_mask(self, length: int) -> Any:
+        """What is added to scores so that no position sees a later one: 0 on and under the diagonal, -inf above."""
+        return leaf(np.triu(np.full((int(length), int(length)), -np.inf, np.float32), 1))

@@ -1,0 +1,19 @@
+"""paddle.onnx: a Layer as an .onnx file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnxgrad.jit import save
+
+__all__ = ["export"]
+
+
+def export(layer: Any, path: str, input_spec: Sequence[Any] | None = None, opset_version: int = 9, **configs: Any) -> None:
+    """Write ``<path>.onnx``, as ``jit.save`` does.
+
+    Args:
+        opset_version: accepted for compatibility; the file has the opset that its operators need.
+    """
+    save(layer, path, input_spec, **configs)

@@ -1,0 +1,46 @@
+"""Arrays as pictures in a page: PNG (RFC 2083) of one image, as a data address."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+
+__all__ = ["as_picture", "png"]
+
+Array = np.ndarray[Any, Any]
+
+
+def png(pixels: Array) -> bytes:
+    """A PNG file of uint8 pixels, [height, width] or [height, width, 3 or 4]."""
+    height, width = pixels.shape[:2]
+    colour = {2: 0, 3: {3: 2, 4: 6}.get(pixels.shape[-1], 2)}[pixels.ndim]
+    rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows.tobytes())) + chunk(b"IEND", b"")
+
+
+def as_picture(array: Array, largest: int = 112) -> str | None:
+    """The address of a picture of one example, [1 or 3, h, w], [h, w, 1 or 3] or [h, w]; None where it does not look like one.
+
+    Its smallest number is black and its largest white, since what normalised it is not known. Every so many pixels are left out of
+    what is larger than ``largest``.
+    """
+    if array.ndim == 3 and array.shape[0] in (1, 3) and min(array.shape[1:]) >= 6:
+        array = np.moveaxis(array, 0, -1)
+    if array.ndim == 3 and array.shape[-1] == 1:
+        array = array[..., 0]
+    if array.ndim not in (2, 3) or min(array.shape[:2]) < 6 or (array.ndim == 3 and array.shape[-1] != 3):
+        return None
+    step = max(1, -(-max(array.shape[:2]) // largest))
+    small = np.asarray(array[::step, ::step], np.float64)
+    low, high = float(np.nanmin(small)), float(np.nanmax(small))
+    scaled = np.nan_to_num((small - low) * (255.0 / (high - low) if high > low else 0.0))
+    return "data:image/png;base64," + base64.b64encode(png(scaled.round().astype(np.uint8))).decode()

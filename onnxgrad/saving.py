@@ -1,0 +1,87 @@
+"""paddle.save and paddle.load: nested dicts and lists of tensors as a safetensors file, their structure as JSON in its metadata.
+
+A file holds numbers, strings, lists, dicts, tensors and arrays, with checksums, and nothing that runs when it is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.eager.tensor import leaf
+from onnxgrad.errors import ArgumentTypeError, ModelError
+from onnxgrad.files import make_folder
+from onnxgrad.tensor_file import read_tensors, write_tensors
+
+__all__ = ["load", "save"]
+
+
+def save(obj: Any, path: str | Path, protocol: int = 4, **configs: Any) -> None:
+    """Write tensors, arrays, numbers and strings in nested dicts, lists and tuples, such as a ``state_dict``.
+
+    Args:
+        obj: what to write; keys of dicts are strings or integers.
+        path: a file; folders are made. It is written under a temporary name and renamed.
+        protocol: accepted for compatibility.
+
+    Raises:
+        ArgumentTypeError: if something in it is of another kind.
+        OnnxGradError: if the package safetensors is not installed (``onnxgrad[training]``).
+
+    Example:
+        >>> paddle.save(paddle.nn.Linear(2, 3).state_dict(), "linear.pdparams")
+        >>> sorted(paddle.load("linear.pdparams"))
+        ['bias', 'weight']
+    """
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    described = _described(obj, arrays, "")
+    make_folder(Path(path).parent)
+    write_tensors(path, arrays, {"object": json.dumps(described)})
+
+
+def _described(item: Any, arrays: dict[str, np.ndarray[Any, Any]], at: str) -> Any:
+    if isinstance(item, (Variable, np.ndarray, np.generic)):
+        name = at or "value"
+        arrays[name] = np.asarray(item.get_value() if isinstance(item, Variable) else item)
+        return {"tensor" if isinstance(item, Variable) else "array": name}
+    if item is None or isinstance(item, (bool, int, float, str)):
+        return {"value": item}
+    if isinstance(item, dict):
+        if not all(isinstance(key, (str, int)) for key in item):
+            raise ArgumentTypeError(f"save: keys of a dict are strings or integers, in {at or 'the object'}.")
+        return {"dict": [[key, _described(value, arrays, f"{at}.{key}" if at else str(key))] for key, value in item.items()]}
+    if isinstance(item, (list, tuple)):
+        kind = "list" if isinstance(item, list) else "tuple"
+        return {kind: [_described(value, arrays, f"{at}.{i}" if at else str(i)) for i, value in enumerate(item)]}
+    raise ArgumentTypeError(f"save writes tensors, arrays, numbers and strings, not the {type(item).__name__} {at}.")
+
+
+def load(path: str | Path, return_numpy: bool = False, **configs: Any) -> Any:
+    """What ``save`` wrote; tensors are eager, or arrays with ``return_numpy``.
+
+    Raises:
+        ModelError: if it is another file, or a damaged one.
+    """
+    file = read_tensors(path)
+    try:
+        return _read(json.loads(file.metadata["object"]), file.arrays, return_numpy)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise ModelError(
+            f"{str(path)!r} was not written by paddle.save. Use paddle.static.load, or the package safetensors."
+        ) from error
+
+
+def _read(described: Any, arrays: dict[str, np.ndarray[Any, Any]], as_numpy: bool) -> Any:
+    ((kind, inner),) = described.items()
+    if kind == "value":
+        return inner
+    if kind == "dict":
+        return {key: _read(value, arrays, as_numpy) for key, value in inner}
+    if kind in ("list", "tuple"):
+        items = [_read(value, arrays, as_numpy) for value in inner]
+        return items if kind == "list" else tuple(items)
+    return leaf(arrays[inner]) if kind == "tensor" and not as_numpy else arrays[inner]

@@ -1,0 +1,230 @@
+"""Metrics of all examples together: those that follow from counts exactly, and those that scikit-learn computes of all scores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
+
+__all__ = ["EPOCH_METRICS", "WHOLE", "EpochMetric", "epoch_metric"]
+
+Array = np.ndarray[Any, Any]
+EPOCH_METRICS = ("auc", "average_precision", "cer", "dice", "f1", "iou", "perplexity", "precision", "r2", "recall", "rmse", "wer:N")
+WHOLE = re.compile(r"auc|average_precision|cer|dice|f1|iou|perplexity|precision|r2|recall|rmse|wer(:\d+)?")
+FALLING = re.compile(r"(val_)?(loss|mae|mse|rmse|perplexity|cer|wer(:\d+)?)")
+"""Names of what is better when it is smaller."""
+
+
+class EpochMetric:
+    """One number of all examples.
+
+    Args:
+        name: one that ``WHOLE`` matches.
+        kind: type of the operator that made the scores (Softmax, LogSoftmax, Sigmoid); empty for logits.
+        steps_first: of ``cer`` and ``wer``, whether the scores are [steps, batch, classes].
+
+    Raises:
+        ArgumentError: if ``wer`` lacks the label of the space.
+
+    Example:
+        >>> metric = EpochMetric("f1")
+        >>> metric.add(np.array([[2.0, 1], [0, 3], [1, 2]]), np.array([0, 1, 0]))
+        >>> round(metric.value(), 4)
+        0.6667
+    """
+
+    def __init__(self, name: str, kind: str = "", steps_first: bool = False) -> None:
+        self.name, _, space = name.partition(":")
+        self.kind, self.steps_first = kind, steps_first
+        if self.name == "wer" and not space:
+            raise ArgumentError("wer needs the label that stands between words: 'wer:1' where that is 1.")
+        self.space = int(space) if space else -1
+        self.totals: dict[str, Any] = {}
+        self.scores: list[Array] = []
+        self.targets: list[Array] = []
+
+    def add(self, y: Array, target: Array) -> None:
+        """Count a batch: scores with classes along axis 1, or a single score, and their targets."""
+        y = np.asarray(y, np.float64)
+        if self.name in ("cer", "wer"):
+            self._sequences(y, target)
+        elif self.name in ("rmse", "r2"):
+            target = np.asarray(target, np.float64).reshape(y.shape)
+            rows = (("count", y.size), ("error", ((y - target) ** 2).sum()), ("sum", target.sum()), ("square", (target**2).sum()))
+            for key, value in rows:
+                self.totals[key] = self.totals.get(key, 0.0) + float(value)
+        elif self.name == "perplexity":
+            self._likelihood(y, target)
+        elif self.name in ("auc", "average_precision"):
+            self._keep(y, target)
+        else:
+            self._confusion(y, target)
+
+    def value(self) -> float:
+        """The metric of all that was added.
+
+        Raises:
+            DataError: if the data does not define it.
+        """
+        found = getattr(self, f"_{self.name}")()
+        if not np.isfinite(found):
+            raise DataError(f"the metric {self.name} is not defined for this data: a class or a label is missing. Leave it out.")
+        return float(found)
+
+    # Counts ------------------------------------------------------------------------------------------------------------
+
+    def _confusion(self, y: Array, target: Array) -> None:
+        """Rows are targets, columns predictions; a single score is compared with what separates its classes"""
+        if y.ndim == target.ndim + 1 and y.shape[1] > 1:
+            classes, said = y.shape[1], y.argmax(axis=1).reshape(-1)
+        else:
+            classes, said = 2, (y.reshape(-1) > (0.5 if self.kind in ("Sigmoid", "HardSigmoid") else 0.0)).astype(np.int64)
+        truth = np.asarray(target).reshape(-1)
+        truth = (truth > 0.5).astype(np.int64) if classes == 2 and truth.dtype.kind == "f" else truth.astype(np.int64)
+        kept = truth != -100
+        pairs = np.bincount(truth[kept] * classes + said[kept], minlength=classes * classes).reshape(classes, classes)
+        self.totals["pairs"] = self.totals.get("pairs", 0) + pairs
+
+    def _of_classes(self, share: Callable[[Array, Array, Array], Array]) -> float:
+        """Of class 1 of two, else the mean over the classes that occur; true positives, false positives, false negatives"""
+        pairs = self.totals["pairs"].astype(np.float64)
+        right = np.diag(pairs)
+        wrong, missed = pairs.sum(axis=0) - right, pairs.sum(axis=1) - right
+        found = share(right, wrong, missed)
+        occurs = right + wrong + missed > 0
+        return float(found[1]) if len(found) == 2 else float(found[occurs].mean())
+
+    def _precision(self) -> float:
+        return self._of_classes(lambda right, wrong, missed: right / np.maximum(right + wrong, 1))
+
+    def _recall(self) -> float:
+        return self._of_classes(lambda right, wrong, missed: right / np.maximum(right + missed, 1))
+
+    def _f1(self) -> float:
+        return self._of_classes(lambda right, wrong, missed: 2 * right / np.maximum(2 * right + wrong + missed, 1))
+
+    def _iou(self) -> float:
+        return self._of_classes(lambda right, wrong, missed: right / np.maximum(right + wrong + missed, 1))
+
+    _dice = _f1
+
+    def _rmse(self) -> float:
+        return float(np.sqrt(self.totals["error"] / self.totals["count"]))
+
+    def _r2(self) -> float:
+        spread = self.totals["square"] - self.totals["sum"] ** 2 / self.totals["count"]
+        return float("nan") if spread <= 0 else 1 - self.totals["error"] / spread
+
+    def _likelihood(self, y: Array, target: Array) -> None:
+        if y.ndim != target.ndim + 1:
+            raise ArgumentError("perplexity is for class scores with a label for each. Leave it out.")
+        log = self._probabilities(y, log=True)
+        truth = np.expand_dims(np.where(target == -100, 0, target), 1)
+        picked = np.take_along_axis(log, truth, axis=1)[:, 0][target != -100]
+        self.totals["nll"] = self.totals.get("nll", 0.0) - float(picked.sum())
+        self.totals["count"] = self.totals.get("count", 0) + picked.size
+
+    def _perplexity(self) -> float:
+        return float(np.exp(self.totals["nll"] / self.totals["count"])) if self.totals["count"] else float("nan")
+
+    def _probabilities(self, y: Array, log: bool = False) -> Array:
+        """Of scores along axis 1"""
+        if self.kind == "Softmax":
+            return np.log(np.maximum(y, 1e-300)) if log else y
+        moved = y - y.max(axis=1, keepdims=True)
+        found: Array = moved - np.log(np.exp(moved).sum(axis=1, keepdims=True))
+        return found if log else np.exp(found)
+
+    # Sequences ---------------------------------------------------------------------------------------------------------
+
+    def _sequences(self, y: Array, target: Array) -> None:
+        """Edits that turn the best path, without repeats and blanks (0), into the labels (those above -1), and their number"""
+        best = (y.transpose(1, 0, 2) if self.steps_first else y).argmax(axis=2)
+        for row, labels in zip(best, target, strict=True):
+            path = row[np.concatenate([[True], row[1:] != row[:-1]])]
+            said, truth = path[path > 0].tolist(), labels[labels >= 0].tolist()
+            if self.name == "wer":
+                said, truth = _words(said, self.space), _words(truth, self.space)
+            self.totals["edits"] = self.totals.get("edits", 0) + _distance(said, truth)
+            self.totals["count"] = self.totals.get("count", 0) + len(truth)
+
+    def _cer(self) -> float:
+        return self.totals["edits"] / self.totals["count"] if self.totals["count"] else float("nan")
+
+    _wer = _cer
+
+    # All scores --------------------------------------------------------------------------------------------------------
+
+    def _keep(self, y: Array, target: Array) -> None:
+        if y.ndim == target.ndim + 1 and y.shape[1] > 1:
+            y = self._probabilities(np.moveaxis(y, 1, -1).reshape(-1, y.shape[1]))
+            target = target.reshape(-1)
+            y, target = (y[:, 1] if y.shape[1] == 2 else y)[target != -100], target[target != -100]
+        elif y.ndim == 2 and y.shape[1] > 1:
+            target = np.asarray(target) > 0.5
+        else:
+            y, target = y.reshape(-1), np.asarray(target).reshape(-1) > 0.5
+        self.scores.append(y)
+        self.targets.append(np.asarray(target))
+
+    def _auc(self) -> float:
+        y, target = np.concatenate(self.scores), np.concatenate(self.targets)
+        if y.ndim == 2 and target.ndim == 1:
+            present = np.unique(target)
+            if len(present) < y.shape[1]:
+                return float("nan")
+            return float(_sklearn().roc_auc_score(target, y, multi_class="ovr", average="macro"))
+        if len(np.unique(target)) < 2:
+            return float("nan")
+        return float(_sklearn().roc_auc_score(target, y))
+
+    def _average_precision(self) -> float:
+        y, target = np.concatenate(self.scores), np.concatenate(self.targets)
+        if y.ndim == 2 and target.ndim == 1:
+            target = target[:, None] == np.arange(y.shape[1])
+        if not target.any(axis=0).all():
+            return float("nan")
+        return float(_sklearn().average_precision_score(target, y))
+
+
+def epoch_metric(name: str, kind: str = "", steps_first: bool = False) -> EpochMetric:
+    """A metric of all examples together, empty; one that scikit-learn computes is refused where that is missing.
+
+    Raises:
+        OnnxGradError: if scikit-learn is needed and missing.
+    """
+    if name in ("auc", "average_precision"):
+        _sklearn()
+    return EpochMetric(name, kind, steps_first)
+
+
+def _sklearn() -> Any:
+    try:
+        import sklearn.metrics
+    except ImportError as error:
+        raise OnnxGradError("auc and average_precision need the package scikit-learn. Install onnxgrad[metrics].") from error
+    return sklearn.metrics
+
+
+def _words(labels: list[int], space: int) -> list[tuple[int, ...]]:
+    found: list[list[int]] = [[]]
+    for label in labels:
+        if label == space:
+            found.append([])
+        else:
+            found[-1].append(label)
+    return [tuple(word) for word in found if word]
+
+
+def _distance(a: list[Any], b: list[Any]) -> int:
+    """The least number of insertions, deletions and replacements (Levenshtein 1966)"""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        last, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
+    return row[-1]

@@ -1,0 +1,80 @@
+"""Loss, metrics and outputs of a model over data, in inference mode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.errors import DataError
+from onnxgrad.training.activations import activation_before
+from onnxgrad.training.data import Rows, Stream
+from onnxgrad.training.epoch_metrics import epoch_metric
+from onnxgrad.training.feed import checked_batch
+from onnxgrad.training.inputs import Following
+from onnxgrad.training.metrics import classes_second
+from onnxgrad.training.run import Means, Row
+from onnxgrad.training.sources.opening import open_data
+from onnxgrad.training.sources.wanted import Wanted
+
+if TYPE_CHECKING:
+    from onnxgrad.training.trainer import Trainer
+
+__all__ = ["evaluated", "predicted"]
+
+_KINDS = ("Sigmoid", "HardSigmoid", "Softmax", "LogSoftmax")
+
+
+def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int) -> Row:
+    """Mean loss and metrics of a trainer's model over data; metrics of all examples together are computed at the end."""
+    means = Means()
+    fetch = [trainer.loss.name, *(v.name for v in trainer._reads)]
+    made = activation_before(trainer.outputs[0], _KINDS)[0]
+    steps_first = trainer._layouts[0] == "TNC"
+    whole = {name: epoch_metric(name, "" if made is None else made.type, steps_first) for name in trainer.whole}
+    batches = opened.batches(batch_size, shuffle=False)
+    # Metrics of all examples together need all outputs, so every rank computes them.
+    for batch in batches if whole else trainer.ranks.own(batches):
+        feed = trainer._checked(batch)
+        loss, *outputs = trainer.executor.run(trainer.evaluation, feed, fetch)
+        measured = {label: float(np.mean(value)) for label, value in trainer._measure(outputs, feed).items()}
+        means.add({"loss": float(loss), **measured}, len(next(iter(feed.values()))))
+        if whole:
+            term = trainer.terms[0]
+            y, target = classes_second(outputs[0], feed[term.target], term.loss, trainer._layouts[0])
+            for metric in whole.values():
+                metric.add(y, target)
+    if not whole:
+        means = trainer.ranks.together(means, ["loss", *(label for label, _ in trainer.metrics)])
+    if means.count == 0:
+        raise DataError("there is nothing to evaluate: the data has no batch.")
+    return {**means.now(), **{name: metric.value() for name, metric in whole.items()}}
+
+
+def predicted(
+    executor: Executor,
+    program: Program,
+    data: Any,
+    batch_size: int,
+    following: Following | None = None,
+    beside: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Outputs of a program by name, for all examples; ``beside`` are columns that the data may have, and that are not read.
+
+    Raises:
+        DataError: if the data does not fit the model.
+    """
+    found: dict[str, list[Any]] = {v.name: [] for v in program.outputs}
+    following = following or Following(program)
+    inputs = [v for v in program.inputs if v.name not in beside]
+    wanted = Wanted.of(inputs, (), following.names, program, beside)
+    for batch in open_data(data, wanted).plain().batches(batch_size, shuffle=False):
+        feed = checked_batch(following.complete(batch), inputs)
+        for name, value in zip(found, executor.run(program, feed, list(found)), strict=True):
+            found[name].append(value)
+    if not all(found.values()):
+        raise DataError("there is nothing to predict: the data has no batch.")
+    return {name: np.concatenate(values) for name, values in found.items()}

@@ -1,0 +1,231 @@
+"""What a Trainer does where several ranks train one model: each has its part of every batch, and one of them writes files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import take_parts
+from onnxgrad.distributed.environment import current, init, share_of_cores
+from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute, gathered_part
+from onnxgrad.distributed.strategy import Strategy
+from onnxgrad.distributed.transport import Alone, Transport
+from onnxgrad.errors import ArgumentTypeError, DataError
+from onnxgrad.training.accumulation import SUM
+from onnxgrad.training.data import Batch, Rows, Stream
+from onnxgrad.training.folder import RunFolder
+from onnxgrad.training.run import Interrupt, Means, Row
+
+__all__ = ["PartBatch", "Ranks", "part_of", "ranks_of"]
+
+
+class PartBatch(dict[str, Any]):
+    """A rank's part of a batch.
+
+    Attributes:
+        whole: examples of the whole batch.
+        part: which of them these are.
+    """
+
+    whole: int
+    part: Part
+
+
+def part_of(batch: Batch, transport: Transport) -> PartBatch:
+    """A rank's part: sizes differ by one example at most. A rank that gets none has the first one, which does not count there.
+
+    Raises:
+        DataError: if the first axis of an array does not count the examples.
+    """
+    sizes = {name: array.shape[0] if array.ndim else 0 for name, array in batch.items()}
+    whole = next(iter(sizes.values()))
+    for name, size in sizes.items():
+        if size != whole:
+            raise DataError(f"ranks cut a batch along its first axis, of which column {name!r} has {size} and others {whole}.")
+    rows, part = _rows(whole, transport)
+    found = PartBatch({name: array[rows] for name, array in batch.items()})
+    found.whole, found.part = whole, part
+    return found
+
+
+def _rows(whole: int, transport: Transport) -> tuple[slice, Part]:
+    size, more = divmod(whole, transport.world_size)
+    first = transport.rank * size + min(transport.rank, more)
+    count = size + (transport.rank < more)
+    return (slice(first, first + count), Part(first, count)) if count else (slice(0, 1), Part(0, 1, counts=False))
+
+
+class _Parts(Stream):
+    """A rank's parts of the batches of a source."""
+
+    def __init__(self, source: Rows | Stream, transport: Transport) -> None:
+        self.source, self.transport, self.unused = source, transport, source.unused
+
+    def count(self, batch_size: int, drop_last: bool = False) -> int | None:
+        found: int | None = self.source.count(batch_size, drop_last)
+        return found
+
+    def examples(self, batch_size: int, drop_last: bool = False) -> int | None:
+        found: int | None = self.source.examples(batch_size, drop_last)
+        return found
+
+    def batches(
+        self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
+    ) -> Iterator[Batch]:
+        order: dict[str, Any] = {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "epoch": epoch, "skip": skip}
+        if isinstance(self.source, Stream):
+            yield from (part_of(batch, self.transport) for batch in self.source.batches(batch_size, **order))
+            return
+        for chosen in self.source.numbers(batch_size, **order):
+            rows, part = _rows(len(chosen), self.transport)
+            found = PartBatch(self.source.take(chosen[rows], (seed, epoch)))
+            found.whole, found.part = len(chosen), part
+            yield found
+
+
+class _Unwritten(RunFolder):
+    """The folder of a run, for a rank that does not write."""
+
+    def __enter__(self) -> _Unwritten:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def check_new(self) -> None:
+        pass
+
+    def publish(self, path: Path, name: str) -> None:
+        pass
+
+    def drop_old(self) -> None:
+        pass
+
+    def write_history(self, rows: list[dict[str, Any]]) -> None:
+        pass
+
+
+class Ranks:
+    """The ranks that a Trainer belongs to; of one rank it does nothing.
+
+    Args:
+        transport: between them.
+        strategy: how gradients travel.
+    """
+
+    def __init__(self, transport: Transport, strategy: Strategy) -> None:
+        self.transport, self.strategy = transport, strategy
+        self.are_many = transport.world_size > 1
+        self.is_first = transport.rank == 0
+        self.exchange: GradientExchange | None = None
+        self.sums: StateExchange | None = None
+
+    # The programs ----------------------------------------------------------------------------------------------------
+
+    def prepare(self, program: Program) -> None:
+        """Before training forms are attached."""
+        if self.are_many:
+            take_parts(program)
+
+    def attach(self, program: Program, update: Program | None, loss: Variable, is_scaled: bool) -> None:
+        """Let the step exchange gradients; with accumulation let it weigh them, and the update exchange their sums."""
+        if not self.are_many:
+            return
+        options: dict[str, Any] = {} if update is None else {"sends": False, "poisons": is_scaled}
+        self.exchange = distribute(program, loss, self.transport, self.strategy, **options)
+        if update is not None:
+            sums = [v for v in update.updates if v.name.endswith(SUM)]
+            self.exchange.own = {v.name for v in sums}
+            self.sums = update.exchange = StateExchange(self.transport, sums, self.strategy)
+
+    def threads(self, wanted: int | None) -> int | None:
+        """Threads of an operator: ranks of one machine share its cores."""
+        return share_of_cores() if wanted is None and self.are_many else wanted
+
+    # A step ----------------------------------------------------------------------------------------------------------
+
+    def source(self, source: Rows | Stream) -> Rows | Stream:
+        """This rank's parts of what is trained on."""
+        return _Parts(source, self.transport) if self.are_many else source
+
+    def feed(self, batch: Batch) -> None:
+        """Say which part of the whole batch is fed next. Where the user cuts batches, ranks tell each other their sizes."""
+        if self.exchange is None:
+            return
+        if isinstance(batch, PartBatch):
+            self.exchange.part = batch.part
+        else:
+            self.exchange.part = gathered_part(self.transport, len(next(iter(batch.values()))))
+
+    def means(self, values: dict[str, Any], interrupt: Interrupt) -> Row:
+        """Means of metrics over the whole batch; ranks also agree here whether the run is to be interrupted."""
+        arrays = {name: np.asarray(value) for name, value in values.items()}
+        if self.exchange is None:
+            return {name: float(np.mean(array)) for name, array in arrays.items()}
+        counts = self.exchange.part is None or self.exchange.part.counts
+        sums = [[np.sum(array, dtype=np.float64), array.size] if counts else [0.0, 0] for array in arrays.values()]
+        table = np.array([*sums, [interrupt.requested, 0.0]], np.float64)
+        self.transport.all_reduce_(table.reshape(-1))
+        interrupt.agreed = bool(table[-1, 0])
+        return {name: float(total / count) for name, (total, count) in zip(arrays, table, strict=False)}
+
+    def any(self, answer: bool) -> bool:
+        """Whether one rank says so."""
+        if not self.are_many:
+            return answer
+        found = np.array([answer], np.uint8)
+        self.transport.all_reduce_(found, "max")
+        return bool(found[0])
+
+    # Evaluation and files --------------------------------------------------------------------------------------------
+
+    def own(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Every so many-th batch, as a whole, so that its means are what one process finds."""
+        return (batch for number, batch in enumerate(batches) if number % self.transport.world_size == self.transport.rank)
+
+    def together(self, means: Means, names: list[str]) -> Means:
+        """Means over what all ranks have seen."""
+        if not self.are_many:
+            return means
+        table = np.array([*(means.totals.get(name, 0.0) for name in names), means.count], np.float64)
+        self.transport.all_reduce_(table)
+        *totals, count = table.tolist()
+        return Means(dict(zip(names, totals, strict=True)), round(count))
+
+    def folder(self, out: str | Path | RunFolder | None, keep: int) -> AbstractContextManager[RunFolder | None]:
+        """The folder of a run, which rank 0 alone writes to."""
+        if out is None or isinstance(out, RunFolder):
+            return nullcontext(out)
+        return RunFolder(out, keep) if self.is_first else _Unwritten(out, keep)
+
+    def gather(self, program: Program) -> None:
+        """Before a checkpoint: what was added up since the last update goes to rank 0."""
+        if self.sums is not None:
+            self.sums.keep_on_first(program.active_scope())
+
+    def loaded(self, program: Program) -> None:
+        """After a checkpoint is loaded, which every rank does: rank 0 has what was added up."""
+        if self.sums is not None:
+            self.sums.drop_on_others(program.active_scope())
+
+
+def ranks_of(distributed: bool | Strategy | None) -> Ranks:
+    """The ranks that ``Trainer(distributed=)`` asks for.
+
+    Raises:
+        ArgumentTypeError: if it is neither a truth value nor a Strategy.
+    """
+    if distributed is not None and not isinstance(distributed, (bool, Strategy)):
+        raise ArgumentTypeError(f"distributed is True, False or a Strategy, not {type(distributed).__name__}.")
+    if not distributed:
+        return Ranks(Alone(), Strategy())
+    transport = current()
+    if transport.world_size == 1:
+        transport = init()
+    return Ranks(transport, distributed if isinstance(distributed, Strategy) else Strategy())

@@ -1,0 +1,59 @@
+"""What the tests start by mpiexec: a script of several ranks, which prints JSON."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = "ONNXGRAD_TEST_ANSWERS"
+_BESIDE = Path(sys.executable).with_name("mpiexec")
+MPIEXEC = str(_BESIDE) if _BESIDE.exists() else shutil.which("mpiexec")
+
+
+def has_mpi():
+    try:
+        from mpi4py import MPI  # noqa: F401  # a test process is one rank
+    except (ImportError, RuntimeError):
+        return False
+    return MPIEXEC is not None
+
+
+needs_mpi = pytest.mark.skipif("not __import__('tests.distributed.ranks', fromlist=['x']).has_mpi()", reason="needs onnxgrad[mpi]")
+
+
+def run(count, *command, timeout=120, environment=None):
+    """Run a command on some ranks; (exit code, output, errors, seconds)."""
+    begun = time.monotonic()
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ranks = [MPIEXEC, "-n", str(count), sys.executable, *map(str, command)]
+    found = subprocess.run(
+        ranks,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path, **(environment or {})},
+    )
+    return found.returncode, found.stdout, found.stderr, time.monotonic() - begun
+
+
+def answers(count, script):
+    """What each rank answers, in the order of ranks."""
+    with tempfile.TemporaryDirectory() as folder:
+        code, _, errors, _ = run(count, "-m", "mpi4py", "-c", script, environment={FOLDER: folder})
+        assert code == 0, errors
+        found = [json.loads(path.read_text()) for path in Path(folder).iterdir()]
+    return sorted(found, key=lambda line: line["rank"])
+
+
+def answer(found):
+    """Say something, in a rank. Lines of several ranks may be mixed on their way through mpiexec."""
+    Path(os.environ[FOLDER], str(found["rank"])).write_text(json.dumps(found))

@@ -1,0 +1,236 @@
+"""Real ranks, started by mpiexec: equal to the bit, fed by any engine, and ended together."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from onnxgrad.distributed.launch import command_of
+from tests.distributed.ranks import MPIEXEC, ROOT, answers, needs_mpi, run
+from tests.training.small import data, model
+
+pytestmark = needs_mpi
+
+_TRANSPORT = """
+import json, sys, ml_dtypes, numpy as np
+from onnxgrad import distributed
+t = distributed.init(watched=False)
+found = {"rank": t.rank}
+for dtype in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int64, np.uint8):
+    for op in ("sum", "max", "min"):
+        b = np.array([t.rank, 1, 3 - t.rank], dtype)
+        t.all_reduce_(b, op)
+        found[f"{op} {np.dtype(dtype)}"] = b.astype(float).tolist()
+b = np.full(2, t.rank, ml_dtypes.bfloat16)
+t.broadcast_(b, 2)
+found["root"] = b.astype(float).tolist()
+from tests.distributed.ranks import answer
+answer(found)
+"""
+
+
+def test_mpi_does_what_the_transport_of_threads_does():
+    for found in answers(3, _TRANSPORT):
+        assert {name: value for name, value in found.items() if name.startswith("sum")}.values()
+        for name, value in found.items():
+            expected = {"sum": [3, 3, 6], "max": [2, 1, 3], "min": [0, 1, 1], "roo": [2, 2]}.get(name[:3])
+            assert expected is None or value == expected, name
+
+
+_STEPS = """
+import hashlib, json, sys, numpy as np
+from onnxgrad import distributed
+from onnxgrad.training import Trainer
+from tests.training.small import data, model, weights
+distributed.init()
+t = Trainer(model(), loss="cross_entropy", learning_rate=0.02, batch_norm="frozen", distributed=True)
+history = t.fit(data(), 10, batch_size=9)
+digest = hashlib.sha256(b"".join(np.asarray(v).tobytes() for _, v in sorted(weights(t).items()))).hexdigest()
+from tests.distributed.ranks import answer
+answer({"rank": distributed.rank(), "steps": t.step_number, "loss": history[-1]["loss"], "weights": digest})
+"""
+
+
+def test_ranks_are_equal_to_the_bit_after_50_steps_and_so_is_a_second_run():
+    first, second = answers(4, _STEPS), answers(4, _STEPS)
+    assert [line["rank"] for line in first] == [0, 1, 2, 3]
+    assert {line["steps"] for line in first} == {50}
+    assert len({line["weights"] for line in [*first, *second]}) == 1
+    assert answers(1, _STEPS)[0]["loss"] == pytest.approx(first[0]["loss"], rel=1e-4)
+
+
+# The command -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(model().SerializeToString())
+    np.savez(tmp_path / "d.npz", **data())
+    return tmp_path
+
+
+def arguments(files, out, *more):
+    given = ["--data", files / "d.npz", "--val", files / "d.npz", "--loss", "cross_entropy", "--metric", "accuracy"]
+    return [
+        "train",
+        files / "m.onnx",
+        *given,
+        "--batch-size",
+        9,
+        "--epochs",
+        3,
+        "--batch-norm",
+        "frozen",
+        "--out",
+        files / out,
+        *more,
+    ]
+
+
+def history(path):
+    return [json.loads(line) for line in (path / "history.jsonl").read_text().splitlines()]
+
+
+def test_the_command_trains_on_ranks_as_alone_and_one_rank_writes(files):
+    code, out, errors, _ = run(3, "-m", "onnxgrad", *arguments(files, "many"))
+    assert code == 0, errors
+    assert [line[:9] for line in out.splitlines() if line.startswith("epoch")] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]
+    assert run(1, "-m", "onnxgrad", *arguments(files, "one"))[0] == 0
+    for found, expected in zip(history(files / "many"), history(files / "one"), strict=True):
+        assert found == pytest.approx(expected, rel=1e-3)
+    assert {path.name for path in (files / "many").iterdir()} == {path.name for path in (files / "one").iterdir()}
+    code, _, errors, _ = run(2, "-m", "onnxgrad", "train", "--resume", files / "many", "--more-epochs", 1)
+    assert code == 0, errors
+    assert len(history(files / "many")) == 4
+
+
+def test_the_command_says_once_why_it_does_not_train(files):
+    code, _, errors, _ = run(3, "-m", "onnxgrad", *arguments(files, "run", "--freeze", "nothing"))
+    assert code != 0
+    said = [line for line in errors.splitlines() if "nothing" in line]
+    assert len(said) == 1 and said[0].startswith("onnxgrad: rank ")
+
+
+def test_launch_starts_ranks():
+    command = command_of(["-n", "2", "-m", "tests.distributed.hello"])
+    assert command[0] == MPIEXEC
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert sorted(done.stdout.split()) == ["0/2", "1/2"]
+    assert command[-4:] == ["-m", "mpi4py", "-m", "tests.distributed.hello"]
+
+
+# How ranks end ---------------------------------------------------------------------------------------------------------
+
+_END = """
+import os, signal, sys, time
+import numpy as np
+from onnxgrad import distributed
+how, who, phase = sys.argv[1:]
+distributed.init(timeout=2 if how == "hang" else 60, lost_after=3 if how == "stop" else 60)
+
+def at(here):
+    if here != phase or distributed.rank() != int(who):
+        return
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if how == "exit":
+        sys.exit(0)
+    if how == "raise":
+        raise KeyError("lost")
+    time.sleep(600)
+
+at("start")
+for step in range(5):
+    distributed.all_reduce(np.zeros(1000))
+    if step == 2:
+        at("step")
+at("end")
+"""
+
+_SAYS = {
+    "kill": "rank {} of 3 has died",
+    "stop": "rank {} of 3 has not been heard of",
+    "exit": "rank {} of 3 has ended after",
+    "raise": "rank {} of 3 has raised KeyError: 'lost'",
+    "hang": "rank {} of 3 hangs: rank ",
+}
+
+
+@pytest.mark.parametrize("phase", ["start", "step", "end"])
+@pytest.mark.parametrize("how", list(_SAYS))
+def test_a_rank_that_ends_or_hangs_ends_all_by_name(how, phase):
+    who = {"start": 0, "step": 2, "end": 1}[phase]
+    code, _, errors, seconds = run(3, "-c", _END, how, who, phase, timeout=60)
+    said = [line for line in errors.splitlines() if line.startswith("onnxgrad: ")]
+    if how == "exit" and phase == "end":
+        assert code == 0 and not said
+        return
+    assert code != 0
+    assert len(said) == 1 and said[0].startswith("onnxgrad: " + _SAYS[how].format(who)), errors
+    assert seconds < 40
+
+
+_MODELS = """
+from onnxgrad import distributed
+from onnxgrad.training import Trainer
+from tests.training.small import data, model
+t = distributed.init()
+options = {"freeze": "head.bias"} if t.rank == 1 else {}
+Trainer(model(), loss="cross_entropy", batch_norm="frozen", distributed=True, **options).fit(data(), 1)
+"""
+
+
+def test_ranks_with_other_parameters_are_refused_by_name():
+    code, _, errors, _ = run(3, "-c", _MODELS)
+    assert code != 0
+    assert "TrainingError: rank 1 of 3 cannot train with rank 0" in errors
+
+
+_GROWTH = """
+import json, resource
+import numpy as np
+import onnxgrad as paddle
+from onnxgrad import distributed, static
+from tests.distributed.ranks import answer
+distributed.init()
+program, startup = static.Program(), static.Program()
+with static.program_guard(program, startup):
+    loss = paddle.mean(static.nn.fc(static.data("x", [None, 500]), 500))
+    distributed.fleet.distributed_optimizer(paddle.optimizer.Adam(1e-3)).minimize(loss)
+executor, peaks = paddle.Executor(threads=1), []
+executor.run(startup)
+for step in range(60):
+    executor.run(program, {"x": np.ones((2, 500), np.float32)}, [loss])
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+answer({"rank": distributed.rank(), "grown": peaks[-1] - peaks[9]})
+"""
+
+
+def test_memory_does_not_grow():
+    """A gradient of 1 MB left behind in each step would be 50,000 kilobytes"""
+    assert max(line["grown"] for line in answers(2, _GROWTH)) < 10000
+
+
+def test_gloo_does_what_mpi_does(tmp_path):
+    pytest.importorskip("torch")
+    script = _TRANSPORT.replace("distributed.init(watched=False)", "distributed.init('gloo', watched=False)")
+    ranks = []
+    for rank in range(3):
+        own = {
+            **os.environ,
+            "RANK": str(rank),
+            "WORLD_SIZE": "3",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "29511",
+            "PYTHONPATH": str(ROOT),
+        }
+        ranks.append(subprocess.Popen([sys.executable, "-c", script], env=own))
+    assert [one.wait(timeout=120) for one in ranks] == [0, 0, 0]
+    found = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(3)]
+    assert found[0]["sum float32"] == [3, 3, 6] and found[0]["root"] == [2, 2]
+    assert {json.dumps({**one, "rank": 0}) for one in found} == {json.dumps({**found[0], "rank": 0})}

@@ -1,0 +1,202 @@
+"""Programs whose Executor exchanges gradients, under Paddle's names."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import onnxgrad as paddle
+from onnxgrad import distributed, static
+from onnxgrad.core.compile import cut
+from onnxgrad.core.runtime import application
+from onnxgrad.distributed import DistributedBatchSampler, Strategy, fleet, run_local
+from onnxgrad.distributed.buckets import ALIGNMENT, Buckets
+from onnxgrad.distributed.monitor import Standing, verdict
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
+
+F = paddle.nn.functional
+_BUILDING = threading.Lock()
+DRAW = np.random.default_rng(0)
+X = DRAW.normal(size=(5, 8, 9)).astype(np.float32)
+Y = DRAW.integers(0, 5, (5, 8))
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(cut, "SMALL", 8)
+    monkeypatch.setattr(application, "PIECE", 25)
+
+
+def losses():
+    """Reductions whose parts add up each in their own way"""
+    return {
+        "mean": lambda scores, y: F.cross_entropy(scores, y),
+        "ignored": lambda scores, y: F.cross_entropy(scores, y, ignore_index=3),
+        "sum": lambda scores, y: F.cross_entropy(scores, y, reduction="sum") * 0.1,
+    }
+
+
+def build(formula, optimizer, **options):
+    """(program, loss, what exchanges) of 9 -> 12 -> 5 with Dropout, always from the same weights."""
+    with _BUILDING:
+        program, startup = static.Program(), static.Program()
+        program.random_seed = 7
+        with static.program_guard(program, startup), paddle.utils.unique_name.guard():
+            x, y = static.data("x", [None, 9]), static.data("y", [None], "int64")
+            hidden = F.dropout(static.nn.fc(x, 12, activation="relu"), 0.3)
+            loss = losses()[formula](static.nn.fc(hidden, 5), y)
+            optimizer().minimize(loss, **options)
+        program.scope = startup.scope = paddle.Scope()
+        static.Executor().run(startup)
+    draw = np.random.default_rng(3)
+    for p in program.all_parameters():
+        p.set_value(draw.normal(0, 0.5, p.shape).astype(np.float32))
+    return program, loss
+
+
+def trained(transport=None, formula="mean", optimizer=lambda: paddle.optimizer.SGD(0.1), strategy=None, cuts=None):
+    """Losses, weights and what exchanges, after five steps."""
+
+    def chosen():
+        return optimizer() if transport is None else fleet.distributed_optimizer(optimizer(), strategy)
+
+    program, loss = build(formula, chosen)
+    count, rank = (1, 0) if transport is None else (transport.world_size, transport.rank)
+    borders = cuts or np.linspace(0, 8, count + 1).astype(int)
+    mine = slice(borders[rank], borders[rank + 1])
+    executor = paddle.Executor(threads=1)
+    found = [executor.run(program, {"x": x[mine], "y": y[mine]}, [loss])[0].item() for x, y in zip(X, Y, strict=True)]
+    return found, {v.name: np.asarray(v.get_value()) for v in program.list_vars() if v.persistable}, program.exchange
+
+
+def on_ranks(count, work):
+    def one(transport):
+        with distributed.using(transport):
+            return work(transport)
+
+    return run_local(count, one)
+
+
+@pytest.mark.parametrize("formula", losses())
+@pytest.mark.parametrize(("count", "cuts"), [(2, None), (2, [0, 1, 8]), (3, None), (4, None)])
+def test_parts_of_any_size_give_the_weights_of_the_whole_batch(formula, count, cuts):
+    """With Dropout, whose masks are those of the whole batch"""
+    expected = trained(formula=formula)
+    for found in on_ranks(count, lambda transport: trained(transport, formula, cuts=cuts)):
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+        for name, value in expected[1].items():
+            np.testing.assert_allclose(found[1][name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_gradients_are_not_copied_on_their_way(monkeypatch):
+    """They are computed into a bucket, reduced there, and read from there by what applies them"""
+    read = []
+    finish = application.Application.finish
+
+    def noted(self):
+        read.append({v: value.data_ptr() for v, value in self._values.items()})
+        return finish(self)
+
+    monkeypatch.setattr(application.Application, "finish", noted)
+    *_, exchange = on_ranks(2, lambda transport: trained(transport, strategy=Strategy(bucket_megabytes=0.0006)))[0]
+    flat = exchange._buckets.flat
+    assert len(flat) > 1 and exchange.traffic.copied == 0 and exchange.traffic.steps == 5
+    assert exchange.traffic.bytes == 5 * sum(bucket.nbytes for bucket in flat)
+    slots = {v: value.data_ptr() for v, value in exchange._buckets.slots.items()}
+    own = [step for step in read if set(slots) <= set(step)]
+    assert len(own) == 5
+    assert all(step[v] == place for step in own for v, place in slots.items())
+
+
+def test_slots_are_aligned_and_buckets_have_a_limit():
+    program = static.Program()
+    made = [program.create_global_var(f"v{size}", np.zeros(size, np.float32)) for size in (3, 17, 100, 5)]
+    buckets = Buckets(made, 256)
+    assert all(value.data_ptr() % ALIGNMENT == 0 for value in buckets.slots.values())
+    assert [bucket.nbytes for bucket in buckets.flat] == [64 + 128, 448, 64]
+
+
+def test_append_backward_takes_how_ranks_exchange():
+    def work(transport):
+        program, startup = static.Program(), static.Program()
+        with _BUILDING, static.program_guard(program, startup), paddle.utils.unique_name.guard():
+            loss = paddle.mean(static.nn.fc(static.data("x", [None, 3]), 2))
+            pairs = static.append_backward(loss, distop_context=Strategy())
+            paddle.optimizer.SGD(0.1).apply_gradients(pairs)
+        program.scope = startup.scope = paddle.Scope()
+        executor = paddle.Executor(threads=1)
+        executor.run(startup)
+        executor.run(program, {"x": np.full((2, 3), transport.rank, np.float32)})
+        return [p.get_value().tolist() for p in program.all_parameters()]
+
+    first, second = on_ranks(2, work)
+    assert first == second
+    with pytest.raises(ArgumentTypeError, match="distop_context is a"):
+        static.append_backward(paddle.mean(static.data("z", [3]) * 2.0), distop_context=3)
+
+
+def test_a_layer_gets_the_mean_of_the_gradients():
+    x = X[0]
+
+    def work(transport):
+        with _BUILDING:
+            layer = paddle.nn.Linear(9, 2)
+        layer.weight.set_value(np.full((9, 2), 0.1 * (1 + transport.rank), np.float32))
+        model = paddle.DataParallel(layer)
+        loss = paddle.mean(paddle.square(model(paddle.to_tensor(x[transport.rank * 4 : transport.rank * 4 + 4]))))
+        loss.backward()
+        return layer.weight.numpy(), layer.weight.grad.numpy()
+
+    (weight, gradient), *others = on_ranks(2, work)
+    layer = paddle.nn.Linear(9, 2)
+    layer.weight.set_value(np.full((9, 2), 0.1, np.float32))
+    layer.bias.set_value(np.zeros(2, np.float32))
+    paddle.mean(paddle.square(layer(paddle.to_tensor(x)))).backward()
+    np.testing.assert_array_equal(weight, np.full((9, 2), 0.1, np.float32))
+    np.testing.assert_allclose(gradient, layer.weight.grad.numpy(), rtol=1e-5)
+    assert all((w == weight).all() and (g == gradient).all() for w, g in others)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(("examples", "size", "ranks"), [(7, 2, 2), (13, 2, 3), (12, 2, 3), (3, 5, 3), (20, 1, 4)])
+def test_a_sampler_gives_each_example_to_one_rank_and_all_as_many_batches(examples, size, ranks, shuffle):
+    samplers = [DistributedBatchSampler(range(examples), size, ranks, rank, shuffle) for rank in range(ranks)]
+    for sampler in samplers:
+        sampler.set_epoch(3)
+    batches = [list(sampler) for sampler in samplers]
+    assert sorted(index for own in batches for batch in own for index in batch) == list(range(examples))
+    assert {len(own) for own in batches} == {len(samplers[0])}
+    assert all(batch for own in batches for batch in own)
+    dropped = DistributedBatchSampler(range(13), 2, 3, 0, drop_last=True)
+    assert [len(batch) for batch in dropped] == [2, 2]
+
+
+def test_a_sampler_refuses_more_ranks_than_examples():
+    with pytest.raises(ArgumentError, match="too few for 4 ranks"):
+        DistributedBatchSampler(range(3), 2, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ([{"entered": 3}, {"entered": 4, "since": 99.5}], None),
+        ([{"entered": 3}, {"gone": "has died"}], "rank 1 of 2 has died"),
+        ([{"entered": 3, "left": True, "since": 99.0}, {"entered": 4, "since": 99.5}], "rank 0 of 2 has ended after 3"),
+        ([{"entered": 3}, {"entered": 4, "since": 80.0}], "rank 0 of 2 hangs: rank 1 has waited"),
+        ([{"entered": 4, "since": 80.0}, {"entered": 4, "since": 81.0}], "no rank of 2 goes on"),
+        ([{"entered": 3, "heard": 10.0}, {"entered": 3}], "rank 0 of 2 has not been heard of for 90 seconds"),
+        ([{"entered": 3, "left": True, "since": 80.0}, {"entered": 3}], "rank 1 of 2 hangs: rank 0 has waited"),
+        ([{"entered": 3, "left": True, "since": 99.0}, {"entered": 3, "left": True, "since": 99.0}], None),
+    ],
+)
+def test_the_watch_names_the_rank(ranks, said):
+    found = verdict([Standing(**{"heard": 100.0, **rank}) for rank in ranks], 100.0, timeout=10.0, lost_after=60.0)
+    assert found is None if said is None else (found or "").startswith(said)
+
+
+def test_a_strategy_that_makes_no_sense_is_refused():
+    for options in ({"compress": "zip"}, {"top_k": 0}, {"bucket_megabytes": 0}):
+        with pytest.raises(ArgumentError, match=next(iter(options))):
+            Strategy(**options)
+    with pytest.raises(ArgumentError, match="no parameter servers"):
+        fleet.init(is_collective=False)

@@ -1,0 +1,196 @@
+"""DP-SGD in the graph: the clipped sum of each example's gradients, and noise from a generator that is known."""
+
+import numpy as np
+import pytest
+
+import onnxgrad as paddle
+import onnxgrad.nn.functional as F
+from onnxgrad import static
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.errors import ArgumentError
+from onnxgrad.federated import Worker, private_gradients
+from onnxgrad.federated.privacy import threefry
+from tests.federated.test_worker import points
+from tests.training import small
+
+HUGE = 1e9
+
+
+def private(clip_norm=HUGE, noise_multiplier=0.0, optimizer=None, **options):
+    """A line with a quadratic loss, its program and mean loss"""
+    program = paddle.from_onnx(small.line())
+    with static.program_guard(program):
+        target = static.data("target", ["N", 1], "float32")
+        losses = paddle.sum(F.mse_loss(program.outputs[0], target, reduction="none"), axis=1)
+        loss = paddle.mean(losses)
+        pairs = private_gradients(losses, clip_norm=clip_norm, noise_multiplier=noise_multiplier, **options)
+    (optimizer or paddle.optimizer.SGD(0.1)).apply_gradients(pairs)
+    return program, loss
+
+
+def classifier(make):
+    """A classifier with frozen statistics, trained by what ``make`` appends for a vector of losses"""
+    program = paddle.from_onnx(small.model(small.TEXT.replace("Dropout (active, rate)", "Identity (active)")))
+    program.train("frozen")
+    with static.program_guard(program):
+        target = static.data("target", ["batch"], "int64")
+        losses = paddle.reshape(F.cross_entropy(program.outputs[0], target, reduction="none"), [-1])
+        loss = paddle.mean(losses)
+        make(losses, loss)
+    return program, loss
+
+
+def test_without_noise_and_bound_it_is_plain_gradient_descent():
+    found = []
+    for make in (
+        lambda losses, loss: paddle.optimizer.Momentum(0.1).minimize(loss),
+        lambda losses, loss: paddle.optimizer.Momentum(0.1).apply_gradients(
+            private_gradients(losses, clip_norm=HUGE, noise_multiplier=0.0)
+        ),
+    ):
+        program, loss = classifier(make)
+        worker = Worker(program, loss=loss)
+        worker.fit(small.data(), epochs=3, batch_size=7)
+        found.append((worker.names, worker.get()))
+    assert found[0][0] == found[1][0]
+    for name, a, b in zip(found[0][0], found[0][1], found[1][1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("batch_size", [None, 5])
+def test_each_example_is_clipped_by_the_norm_of_all_its_gradients(batch_size):
+    """Against the formula in float64: the gradient of example i of (x w + b - t)^2 is 2 e_i (x_i, 1)"""
+    program, loss = private(clip_norm=0.5, batch_size=batch_size)
+    worker, data = Worker(program, loss=loss), points()
+    order = {name: i for i, name in enumerate(worker.names)}
+    w, b = (worker.get()[order[name]].astype(np.float64) for name in ("w", "b"))
+    worker.fit(data, batch_size=12)
+    error = 2 * (data["x"] @ w + b - data["target"])
+    gradients = np.concatenate([error * data["x"], error], axis=1)
+    norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+    assert (norms > 0.5).any() and (norms < 0.5).any()
+    mean = (gradients * np.minimum(1, 0.5 / norms)).sum(0) / (batch_size or 12)
+    np.testing.assert_allclose(worker.get()[order["w"]][:, 0], w[:, 0] - 0.1 * mean[:2], rtol=1e-5)
+    np.testing.assert_allclose(worker.get()[order["b"]], b - 0.1 * mean[2], rtol=1e-5)
+
+
+def test_one_example_moves_weights_by_the_bound_at_most():
+    """However far it lies"""
+    program, loss = private(clip_norm=0.25, batch_size=1)
+    worker = Worker(program, loss=loss)
+    start = worker.get()
+    worker.fit({"x": np.full((1, 2), 1e4, np.float32), "target": np.full((1, 1), -1e6, np.float32)}, batch_size=1)
+    moved = np.sqrt(sum(((a.astype(np.float64) - b) ** 2).sum() for a, b in zip(start, worker.get(), strict=True)))
+    assert moved == pytest.approx(0.1 * 0.25, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("key", "counter", "expected"),
+    [
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ],
+)
+def test_the_generator_gives_the_known_answers_of_its_authors(key, counter, expected):
+    words = [static.data(name, [1], "int64") for name in ("k0", "k1", "c0", "c1")]
+    program = words[0].block.program
+    paddle.core.passes.lift.lift(program) if program.opset_version() < 18 else None
+    found = threefry(Builder(program.global_block()), tuple(words[:2]), tuple(words[2:]))
+    feeds = {v.name: np.array([value], np.int64) for v, value in zip(words, (*key, *counter), strict=True)}
+    results = static.Executor().run(program, feeds, list(found))
+    assert tuple(int(value[0]) for value in results) == expected
+
+
+def noise(seed, steps=1, noise_multiplier=1.5, clip_norm=2.0, size=(40, 250), worker=None):
+    """What the steps of a model of 10,000 weights that no example reaches add to it"""
+    if worker is None:
+        program = static.Program()
+        with static.program_guard(program, static.Program()):
+            x = static.data("x", [None, size[0]], "float32")
+            layer = static.nn.fc(x, size=size[1], bias_attr=False)
+            static.Executor().run(static.default_startup_program())
+            losses = paddle.sum(layer, axis=1) * 0.0
+            loss = paddle.mean(losses)
+            pairs = private_gradients(losses, clip_norm=clip_norm, noise_multiplier=noise_multiplier, batch_size=1)
+            paddle.optimizer.SGD(1.0).apply_gradients(pairs)
+        worker = Worker(program, loss=loss)
+    found = []
+    for _ in range(steps):
+        before = worker.get()[0].astype(np.float64)
+        worker._step.begin(0, seed, 0.0, None)
+        worker._step.run({"x": np.zeros((1, size[0]), np.float32)})
+        found.append((before - worker.get()[0]).ravel())
+    return worker, found
+
+
+def test_noise_is_normal_with_the_deviation_that_was_asked_for():
+    _, (first, second) = noise(7, steps=2)
+    for z in (first / 3.0, second / 3.0):
+        # Of 10,000: mean, deviation, skewness and excess within five standard errors.
+        assert abs(z.mean()) < 0.05 and abs(z.std() - 1) < 0.036
+        assert abs((z**3).mean()) < 0.2 and abs((z**4).mean() - 3) < 0.5
+        assert abs((np.abs(z) < 1).mean() - 0.6827) < 0.024 and 3 < np.abs(z).max() < 6.8
+        assert abs(np.corrcoef(z[:-1], z[1:])[0, 1]) < 0.05 and abs(np.corrcoef(z[:5000], z[5000:])[0, 1]) < 0.071
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
+
+
+def test_noise_follows_from_seed_and_step():
+    worker, first = noise(7, steps=2)
+    kept, again = noise(7)[1], noise(8)[1]
+    np.testing.assert_allclose(first[0], kept[0], atol=1e-5)
+    assert abs(np.corrcoef(first[0], again[0])[0, 1]) < 0.05
+    # Another process that is given weights and local state goes on as this one does.
+    state, weights = worker.local_state(), worker.get()
+    assert state["noise_step"] == 2
+    third = noise(7, worker=worker)[1][0]
+    other, _ = noise(7, steps=0)
+    other.set(weights)
+    other.set_local_state(state)
+    np.testing.assert_array_equal(noise(7, worker=other)[1][0], third)
+
+
+def test_the_seed_is_drawn_anew_for_each_call():
+    """Rounds that begin with the same state have other noise"""
+    found = []
+    for _ in range(2):
+        program, loss = private(noise_multiplier=1.0, clip_norm=1.0)
+        worker = Worker(program, loss=loss)
+        worker.fit(points(), batch_size=12)
+        found.append(np.concatenate([array.ravel() for array in worker.get()]))
+    assert (np.abs(found[0] - found[1]) > 1e-5).all()
+
+
+def test_an_empty_batch_is_noise_alone():
+    program, loss = private(clip_norm=1.0, noise_multiplier=1.0, batch_size=4)
+    worker = Worker(program, loss=loss)
+    before = worker.get()
+    worker._step.run({"x": np.zeros((0, 2), np.float32), "target": np.zeros((0, 1), np.float32)})
+    moved = np.concatenate([(a - b).ravel() for a, b in zip(before, worker.get(), strict=True)])
+    assert (moved != 0).all() and np.abs(moved).max() < 0.1 / 4 * 6.8
+
+
+def test_examples_are_drawn_independently():
+    program, loss = private(clip_norm=1.0, noise_multiplier=0.5, batch_size=2)
+    worker, sizes = Worker(program, loss=loss), []
+    run = worker._step.run
+    worker._step.run = lambda feeds: (sizes.append(len(feeds["x"])), run(feeds))[1]
+    worker.fit(points(), epochs=60, batch_size=2, sampling="poisson")
+    assert len(sizes) == 360 and 0 in sizes and abs(np.mean(sizes) - 2) < 0.35 and abs(np.var(sizes) - 2 * 10 / 12) < 0.6
+    with pytest.raises(ArgumentError, match="'shuffle' or 'poisson'"):
+        worker.fit(points(), sampling="ordered")
+
+
+def test_what_mixes_examples_is_refused():
+    program = paddle.from_onnx(small.model())
+    program.train("train")
+    with static.program_guard(program):
+        losses = paddle.sum(program.outputs[0], axis=1)
+        with pytest.raises(ArgumentError, match="mixes the examples"):
+            private_gradients(losses, clip_norm=1.0, noise_multiplier=1.0)
+
+
+@pytest.mark.parametrize("wrong", [{"clip_norm": 0}, {"noise_multiplier": -1}, {"batch_size": 0}, {"seed": -1}], ids=str)
+def test_numbers_out_of_range_are_refused(wrong):
+    with pytest.raises(ArgumentError, match="clip_norm is above 0"):
+        private(**{"clip_norm": 1.0, "noise_multiplier": 1.0, **wrong})

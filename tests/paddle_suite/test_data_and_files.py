@@ -1,0 +1,140 @@
+"""paddle.io, metric, save and load, jit."""
+
+import numpy as np
+import pytest
+
+import onnxgrad as paddle
+from onnxgrad import errors, io, metric, nn, static
+
+
+class Squares(io.Dataset):
+    def __getitem__(self, index):
+        return {"x": np.array([index], np.float32), "y": index**2, "name": str(index)}
+
+    def __len__(self):
+        return 7
+
+
+class Numbers(io.IterableDataset):
+    def __iter__(self):
+        worker = io.get_worker_info()
+        first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        return iter(np.float32(n) for n in range(first, 9, step))
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_batches_come_in_order(workers):
+    started = []
+    loader = io.DataLoader(Squares(), batch_size=3, num_workers=workers, worker_init_fn=started.append)
+    batches = list(loader)
+    assert [batch["y"].tolist() for batch in batches] == [[0, 1, 4], [9, 16, 25], [36]]
+    assert batches[0]["name"] == ["0", "1", "2"]
+    assert isinstance(batches[0]["x"], paddle.Tensor)
+    assert len(loader) == 3
+    assert len(list(io.DataLoader(Squares(), batch_size=3, drop_last=True, num_workers=workers))) == 2
+    assert set(started) <= set(range(workers))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_streams_are_shared_among_workers(workers):
+    found = [n for (batch,) in io.DataLoader(Numbers(), batch_size=2, num_workers=workers) for n in batch.tolist()]
+    assert sorted(found) == list(range(9))
+
+
+def test_an_error_in_a_worker_is_the_callers():
+    class Broken(Squares):
+        def __getitem__(self, index):
+            raise KeyError(f"sample {index}")
+
+    with pytest.raises(KeyError, match="sample 0"):
+        list(io.DataLoader(Broken(), num_workers=2))
+
+
+def test_orders():
+    paddle.seed(3)
+    assert sorted(io.RandomSampler(range(6))) == list(range(6))
+    assert len(list(io.RandomSampler(range(6), replacement=True, num_samples=20))) == 20
+    assert set(io.WeightedRandomSampler([0.0, 1.0, 2.0], 50)) == {1, 2}
+    assert sorted(io.SubsetRandomSampler([5, 7])) == [5, 7]
+    assert list(io.BatchSampler(range(5), batch_size=2)) == [[0, 1], [2, 3], [4]]
+    parts = io.random_split(Squares(), [5, 2])
+    assert sorted([*parts[0].indices, *parts[1].indices]) == list(range(7))
+    with pytest.raises(ValueError):
+        io.random_split(Squares(), [5, 5])
+
+
+def test_data_sets_of_data_sets():
+    rows = io.TensorDataset([np.arange(4), paddle.arange(4)])
+    assert len(rows) == 4
+    both = io.ConcatDataset([rows, rows])
+    assert (len(both), int(both[5][0])) == (8, 1)
+    assert len(io.ComposeDataset([rows, rows])[0]) == 4
+    assert len(list(io.ChainDataset([Numbers(), Numbers()]))) == 18
+
+
+def test_metrics():
+    scores, labels = np.array([0.1, 0.6, 0.8, 0.4]), np.array([0, 1, 0, 1])
+    precision, recall, auc = metric.Precision(), metric.Recall(), metric.Auc()
+    for one in (precision, recall):
+        one.update(scores, labels)
+    auc.update(np.stack([1 - scores, scores], 1), labels)
+    assert (precision.accumulate(), recall.accumulate(), auc.accumulate()) == (0.5, 0.5, 0.5)
+    best = metric.Accuracy(topk=(1, 2))
+    best.update(best.compute(paddle.to_tensor([[0.1, 0.5, 0.4], [0.6, 0.3, 0.1]]), paddle.to_tensor([2, 0])))
+    assert best.accumulate() == [0.5, 1.0]
+    assert best.name() == ["acc_top1", "acc_top2"]
+
+
+def test_anything_of_tensors_can_be_saved(tmp_path):
+    import ml_dtypes
+
+    given = {"a": [paddle.ones([2]), (np.arange(3), None)], "step": 3, 7: "seven", "half": np.ones(2, ml_dtypes.bfloat16)}
+    paddle.save(given, tmp_path / "file")
+    found = paddle.load(tmp_path / "file")
+    assert isinstance(found["a"][0], paddle.Tensor)
+    assert found["a"][1][0].tolist() == [0, 1, 2]
+    assert (found["step"], found[7], found["a"][1][1]) == (3, "seven", None)
+    assert found["half"].dtype == ml_dtypes.bfloat16
+    assert isinstance(paddle.load(tmp_path / "file", return_numpy=True)["a"][0], np.ndarray)
+    with pytest.raises(TypeError, match=r"a\.0"):
+        paddle.save({"a": [object()]}, tmp_path / "file")
+    assert paddle.load(tmp_path / "file")["step"] == 3
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    path = tmp_path / "file"
+    paddle.save({"w": paddle.ones([4])}, path)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(errors.ModelError, match="checksum"):
+        paddle.load(path)
+    path.write_bytes(b"something else")
+    with pytest.raises(errors.ModelError):
+        paddle.load(path)
+
+
+def test_a_traced_layer_has_its_present_weights(tmp_path):
+    layer, spec = nn.Linear(2, 3), [static.InputSpec([None, 2], "float32", "x")]
+    paddle.jit.save(layer, str(tmp_path / "a" / "net"), input_spec=spec)
+    layer.weight.set_value(np.zeros((2, 3), np.float32))
+    paddle.jit.save(layer, str(tmp_path / "b.onnx"), input_spec=spec)
+    x = paddle.ones([1, 2])
+    assert np.abs(paddle.jit.load(str(tmp_path / "a" / "net"))(x).numpy()).max() > 0
+    np.testing.assert_array_equal(paddle.jit.load(str(tmp_path / "b"))(x).numpy(), layer(x).numpy())
+    with pytest.raises(ValueError, match="input_spec"):
+        paddle.jit.save(layer, str(tmp_path / "c"))
+
+
+def test_a_loaded_layer_trains(tmp_path):
+    paddle.jit.save(nn.Linear(2, 1), str(tmp_path / "net"), input_spec=[static.InputSpec([None, 2], "float32")])
+    layer = paddle.jit.load(str(tmp_path / "net"))
+    opt = paddle.optimizer.SGD(0.1, parameters=layer.parameters())
+    losses = []
+    for _ in range(5):
+        loss = (layer(paddle.ones([3, 2])) ** 2).mean()
+        loss.backward()
+        opt.step()
+        opt.clear_grad()
+        losses.append(float(loss))
+    assert losses[-1] < losses[0]

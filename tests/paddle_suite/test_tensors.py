@@ -1,0 +1,185 @@
+"""Tensors without axes, tensors as arguments, arrays as operands, shifts, in-place functions that reshape."""
+
+import operator as op
+
+import numpy as np
+import pytest
+
+import onnxgrad as paddle
+import onnxgrad.nn.functional as F
+from onnxgrad import static
+
+X = np.arange(8, dtype=np.float32).reshape(2, 4)
+
+
+def scalar(value=2.0):
+    return paddle.to_tensor(np.float32(value))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: paddle.cumprod(x, 0),
+        lambda x: paddle.cumsum(x, 0),
+        lambda x: paddle.logcumsumexp(x, 0),
+        lambda x: paddle.cummax(x, 0)[0],
+        lambda x: paddle.cummin(x, -1)[0],
+        lambda x: paddle.topk(x, 1)[0],
+        lambda x: paddle.kthvalue(x, 1)[0],
+        lambda x: paddle.mode(x)[0],
+    ],
+)
+def test_a_tensor_without_axes_is_its_own_prefix(function):
+    x = scalar()
+    x.stop_gradient = False
+    y = function(x)
+    y.backward()
+    assert (y.shape, float(y), float(x.grad)) == ([], 2.0, 1.0)
+
+
+def test_rows_by_an_index_without_axes():
+    x = paddle.zeros([3])
+    assert paddle.scatter(x, paddle.to_tensor(1), scalar(5)).tolist() == [0.0, 5.0, 0.0]
+    assert paddle.masked_select(scalar(), paddle.to_tensor(True)).tolist() == [2.0]
+
+
+def test_tensors_as_arguments():
+    x, one = paddle.to_tensor(X), paddle.to_tensor(1)
+    np.testing.assert_array_equal(paddle.concat([x, x], axis=one).numpy(), np.concatenate([X, X], 1))
+    assert [part.shape for part in paddle.split(x, paddle.to_tensor(2), axis=one)] == [[2, 2], [2, 2]]
+    np.testing.assert_array_equal(paddle.roll(x, one, axis=one).numpy(), np.roll(X, 1, 1))
+    np.testing.assert_array_equal(paddle.cumsum(x, one).numpy(), np.cumsum(X, 1))
+    np.testing.assert_array_equal(paddle.gather(x, paddle.to_tensor([2]), axis=one).numpy(), X[:, 2:3])
+    assert paddle.reshape(x, [paddle.to_tensor(4), 2]).shape == [4, 2]
+    assert x[paddle.to_tensor(0) : one].shape == [1, 4]
+
+
+@pytest.mark.parametrize("symbol", ["+", "-", "*", "/", "@", ">", "=="])
+def test_arrays_on_either_side(symbol):
+    a, b = X @ X.T + 1, np.ones((2, 2), np.float32)
+    apply = {"+": op.add, "-": op.sub, "*": op.mul, "/": op.truediv, "@": op.matmul, ">": op.gt, "==": op.eq}[symbol]
+    for left, right in ((paddle.to_tensor(a), b), (a, paddle.to_tensor(b))):
+        found = apply(left, right)
+        assert isinstance(found, paddle.Tensor)
+        np.testing.assert_allclose(found.numpy(), apply(a, b))
+    with static.program_guard(static.Program()):
+        v = static.data("v", [2, 2])
+        found = static.Executor().run(feed={"v": a}, fetch_list=[b + v, v * b])
+        np.testing.assert_allclose(found[0], a + b)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8"])
+def test_shifts(dtype):
+    limits, rng = np.iinfo(dtype), np.random.default_rng(0)
+    x, y = rng.integers(limits.min, limits.max, 100, dtype, True), rng.integers(0, limits.bits, 100).astype(dtype)
+    a, b = paddle.to_tensor(x), paddle.to_tensor(y)
+    np.testing.assert_array_equal(paddle.bitwise_left_shift(a, b).numpy(), np.left_shift(x, y))
+    np.testing.assert_array_equal(paddle.bitwise_right_shift(a, b).numpy(), np.right_shift(x, y))
+    bits = f"u{dtype.removeprefix('u')}"
+    logical = np.right_shift(x.view(bits), y.view(bits)).view(dtype)
+    np.testing.assert_array_equal(paddle.bitwise_right_shift(a, b, False).numpy(), logical)
+
+
+def test_shifts_by_the_width_or_more():
+    x, y = paddle.to_tensor(np.array([-4, 4], np.int16)), paddle.to_tensor(np.array([16, 40], np.int16))
+    assert paddle.bitwise_right_shift(x, y).tolist() == [-1, 0]
+    assert paddle.bitwise_left_shift(x, y).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "shape"),
+    [
+        ("reshape_", ([8],), [8]),
+        ("unsqueeze_", (0,), [1, 2, 4]),
+        ("flatten_", (), [8]),
+        ("transpose_", ([1, 0],), [4, 2]),
+        ("t_", (), [4, 2]),
+    ],
+)
+def test_in_place_functions_may_reshape(name, args, shape):
+    x = paddle.to_tensor(X, stop_gradient=False)
+    y = x * 2
+    assert getattr(y, name)(*args) is y
+    (y * y).sum().backward()
+    assert y.shape == shape
+    np.testing.assert_allclose(x.grad.numpy(), 8 * X)
+
+
+def test_in_place_sums_may_not():
+    with pytest.raises(ValueError, match="shape"):
+        paddle.ones([4]).add_(paddle.ones([2, 4]))
+
+
+def test_einsum_with_ellipses_of_different_rank():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 3, 4)).astype("float32"), rng.normal(size=(4, 5)).astype("float32")
+    given = paddle.to_tensor(a), paddle.to_tensor(b)
+    np.testing.assert_allclose(paddle.einsum("...ij,...jk->...ik", *given).numpy(), a @ b, rtol=1e-5)
+    np.testing.assert_allclose(paddle.einsum("...ij,...jk", *given).numpy(), a @ b, rtol=1e-5)
+
+
+def test_the_shorter_list_of_axes_goes_on_as_the_longer():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 3, 4)).astype("float32"), rng.normal(size=(3, 4, 5)).astype("float32")
+    found = paddle.tensordot(paddle.to_tensor(x), paddle.to_tensor(y.transpose(0, 1, 2)), [[1], [0]])
+    np.testing.assert_allclose(found.numpy(), np.tensordot(x, y, [[1], [0]]), rtol=1e-5)
+    square = rng.normal(size=(3, 3)).astype("float32")
+    found = paddle.tensordot(paddle.to_tensor(square), paddle.to_tensor(square), [[0, 1], [0]])
+    np.testing.assert_allclose(float(found), (square * square).sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: paddle.bucketize(paddle.to_tensor([1.0]), paddle.ones([2, 2])),
+        lambda: paddle.scatter(paddle.ones([3, 2]), paddle.to_tensor([-1]), paddle.ones([1, 2])),
+        lambda: F.cross_entropy(paddle.ones([3, 4]), paddle.to_tensor([0, 1, 2]), weight=paddle.ones([3])),
+    ],
+)
+def test_what_paddle_refuses(call):
+    with pytest.raises(ValueError):
+        call()
+
+
+def test_full_has_a_gradient():
+    with static.program_guard(static.Program()):
+        x = paddle.full([2], 3.0)
+        x.stop_gradient = False
+        static.append_backward(paddle.mean(x * x))
+        assert static.Executor().run(fetch_list=[f"{x.name}@GRAD"])[0].tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("function", [paddle.sign, paddle.floor, paddle.round, paddle.ceil])
+def test_the_result_of_a_step_keeps_its_own_gradient(function):
+    x = scalar(0.3)
+    x.stop_gradient = False
+    y = function(x)
+    y.retain_grads()
+    y.backward()
+    assert (float(y.grad), float(x.grad)) == (1.0, 0.0)
+
+
+def test_argmax_keeps_its_axis():
+    with static.program_guard(static.Program()):
+        found = paddle.argmax(static.data("x", [2, 4]), axis=-1, keepdim=True)
+        assert found.op.inputs[0].op.attrs["keepdims"] == 1 if found.op.type == "Identity" else found.op.attrs["keepdims"] == 1
+        assert static.Executor().run(feed={"x": X}, fetch_list=[found])[0].shape == (2, 1)
+
+
+def test_shapes_with_unknown_sizes_broadcast():
+    assert paddle.broadcast_shape([2, 1, 3], [1, 3, 1]) == [2, 3, 3]
+    assert paddle.broadcast_shape([-1, 1], [1, 4]) == [-1, 4]
+    with pytest.raises(ValueError, match="2"):
+        paddle.broadcast_shape([2], [3])
+
+
+def test_a_transposed_matrix_times_a_vector():
+    """onnxruntime's optimiser fuses the two wrongly"""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(4, 3)).astype("float32"), rng.normal(size=4).astype("float32")
+    np.testing.assert_allclose((paddle.to_tensor(a).t() @ paddle.to_tensor(b)).numpy(), a.T @ b, rtol=1e-5)
+    with static.program_guard(static.Program()):
+        x, y = static.data("x", [4, 3]), static.data("y", [4])
+        found = static.Executor().run(feed={"x": a, "y": b}, fetch_list=[paddle.matmul(x.t(), y), x.astype("float32").t() @ y])
+    for one in found:
+        np.testing.assert_allclose(one, a.T @ b, rtol=1e-5)
