@@ -174,8 +174,10 @@ def _add_memory(group: Any) -> None:
     )
     group.add_argument(
         "--memory",
-        choices=("low",),
-        help="low: hold one copy of weights and optimizer state instead of two; gradients are computed, then applied in parts",
+        choices=("auto", "low"),
+        default="auto",
+        help="low: hold one copy of weights and optimizer state instead of two, gradients are computed, then applied in parts; "
+        "auto: where that saves much",
     )
     add_sizes(group)
 

@@ -111,7 +111,8 @@ class Trainer(TrainingSteps):
             memory and more time.
         memory_budget: bytes that the results and gradients of a step may take; as little as possible is recomputed.
         sizes: of unknown dimensions, for these two: see ``append_backward``. ``{"batch": 64}`` is often enough.
-        memory: ``"low"`` to hold one copy of weights and optimizer state instead of two: see ``Executor``.
+        memory: ``"low"`` to hold one copy of weights and optimizer state instead of two, ``"auto"`` where that saves much, None for
+            two: see ``Executor``.
         precision: ``"fast"`` for forms of convolutions that round more where they take less time: see ``Executor``.
         place: ``CPUPlace()``, ``CUDAPlace(i)`` or ``OpenVINOPlace()``.
         threads: threads within an operator; None for onnxruntime's choice.
@@ -159,7 +160,7 @@ class Trainer(TrainingSteps):
         checkpoints: Checkpoints = None,
         memory_budget: int | None = None,
         sizes: SizesGiven = None,
-        memory: str | None = None,
+        memory: str | None = "auto",
         precision: Literal["full", "fast"] = "full",
         place: Any = None,
         threads: int | None = None,

@@ -17,7 +17,7 @@ def small_pieces(monkeypatch):
 
 
 def trainer(**options):
-    return Trainer(model(), **{"loss": "cross_entropy", "learning_rate": 0.02, "metrics": ["accuracy"], **options})
+    return Trainer(model(), **{"memory": None, "loss": "cross_entropy", "learning_rate": 0.02, "metrics": ["accuracy"], **options})
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,5 @@ def test_a_step_copies_no_state():
 
 
 def test_another_word_is_refused():
-    with pytest.raises(ArgumentError, match="memory is 'low' or None"):
+    with pytest.raises(ArgumentError, match="memory is 'auto', 'low' or None"):
         trainer(memory="high")

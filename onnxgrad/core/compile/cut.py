@@ -9,12 +9,17 @@ from typing import NamedTuple
 from onnxgrad.core.compile.plan import make_plan
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["SMALL", "Cut", "cut_step", "exchanged", "is_applied", "is_small"]
+__all__ = ["SMALL", "Cut", "cut_step", "exchanged", "is_applied", "is_small", "saves_much"]
 
 SMALL = 2**12
 """Elements up to which a tensor costs nothing to hold twice."""
+
+
+MUCH = 2**25
+"""Bytes from which on one copy of the state is worth sessions of their own for what applies the gradients."""
 
 
 class Cut(NamedTuple):
@@ -105,6 +110,18 @@ def cut_step(program: Program, *, always: bool = False) -> Cut | None:
     gradients = exchanged(program, list(applied.values()))
     others = [new for new in program.updates.values() if not is_applied(new)]
     return Cut(gradients, others, list(shared), list(dict.fromkeys(small)), parts.found())
+
+
+def saves_much(program: Program, cut: Cut | None = None) -> bool:
+    """Whether a second copy of the state takes much more than all gradients, which a step that is cut holds at once.
+
+    Without a cut whether it may be so. No where gradients have 16 bits: as outputs they are rounded, in one graph they may not be.
+    """
+    if cut is None:
+        return sum(map(bytes_of, program.updates)) >= MUCH
+    if any(v.is_float and v.dtype.bits < 32 for v in cut.gradients):
+        return False
+    return sum(bytes_of(v) for part in cut.parts for v in part) - sum(map(bytes_of, cut.gradients)) >= MUCH
 
 
 class _Parts:

@@ -292,9 +292,13 @@ class Application:
     def _computed(self, part: Part, piece: int) -> list[Any]:
         binding = self._rooms.binding(part)
         for name, state in part.state:
+            if piece and name in part.whole:
+                continue
             buffer = self._buffers[state]
             binding.bind_ortvalue_input(name, buffer.value if name in part.whole else self._rooms.pieces(buffer, part.piece)[piece])
         for name, v in part.values:
+            if piece and name in part.whole:
+                continue
             binding.bind_ortvalue_input(name, self._values[v] if name in part.whole else self._pieces(v, part.piece)[piece])
         if part.size is None:
             for name, _ in part.outputs:

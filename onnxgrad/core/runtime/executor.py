@@ -37,7 +37,8 @@ class Executor:
             fraction of the time. Files of other programs and versions of onnxruntime do no harm. On a CUDAPlace it has no effect.
         memory: ``"low"`` for training steps that hold one copy of weights and optimizer state instead of two: gradients are
             computed first, and then applied in parts. On the CPU only. What fails while gradients are computed leaves the state as
-            it was; if applying them fails, the rest of the step is applied before anybody reads the state.
+            it was; if applying them fails, the rest of the step is applied before anybody reads the state. ``"auto"``, the default,
+            does so where it saves 32 MB or more and each part is computed piece by piece; None never does.
         shapes: for how many shapes of the feed a training step that convolves images gets a session of its own, in which their
             number is known and which runs faster; each holds its own activations. 0 for one session for all.
         precision: ``"full"``, or ``"fast"`` for forms of a training step that round more where they take less time. On the CPU
@@ -63,17 +64,17 @@ class Executor:
         cache: str | Path | None = None,
         shapes: int = 4,
         precision: Literal["full", "fast"] = "full",
-        memory: str | None = None,
+        memory: str | None = "auto",
     ) -> None:
         if precision not in ("full", "fast"):
             raise ArgumentError(f"Executor: precision is 'full' or 'fast', not {precision!r}.")
         self.place = place_of(place)
-        if memory not in (None, "low"):
-            raise ArgumentError(f"memory is 'low' or None, not {memory!r}.")
-        if memory is not None and self.place.lowering != "cpu":
+        if memory not in (None, "auto", "low"):
+            raise ArgumentError(f"memory is 'auto', 'low' or None, not {memory!r}.")
+        if memory == "low" and self.place.lowering != "cpu":
             raise ArgumentError(f"memory='low' is for the CPU. Leave it out on {self.place!r}.")
         self.threads = threads
-        self._sessions = SessionCache(None if cache is None else Path(cache), shapes, precision == "fast", memory is not None)
+        self._sessions = SessionCache(None if cache is None else Path(cache), shapes, precision == "fast", memory)
         self._closed = False
 
     def close(self) -> None:
@@ -112,7 +113,8 @@ class Executor:
             FeedError: if a feed is missing or has the wrong dtype or shape.
             FetchError: if a fetched name is unknown.
             NotInitialized: if a parameter has no value; run the startup program first.
-            ExecutionError: if onnxruntime refuses or fails; the state is then as before.
+            ExecutionError: if onnxruntime refuses or fails; the state is then as before, or, where gradients are applied in parts
+                and some are, as after the step.
             ProviderError: if the device's provider is not installed.
         """
         if self._closed:

@@ -17,7 +17,7 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile, refusal
-from onnxgrad.core.compile.cut import Cut, cut_step
+from onnxgrad.core.compile.cut import Cut, cut_step, saves_much
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.operator import Role
@@ -115,10 +115,18 @@ class Prepared:
                 raise ArgumentError(f"{name} is a gradient and new state at once, which ranks cannot exchange. Copy it.")
         small = (v for name, v in fetched.items() if name not in state_names and (captures or 0 < _size(v) < _LARGE))
         self._small = [v for v in small if v.name not in self.slots]
+        # Between the activations of convolutions they would stand in the way: 7 % of a ResNet's peak.
+        gradients = (
+            [graph.of(v) for v in rest.cut.gradients] if rest is not None and rest.exchange is None and _convolves(graph) else []
+        )
+        seen = {*state_names, *self.fetch_names[: len(fetches) - len(gradients)]}
+        large = [v for v in gradients if _size(v) >= _LARGE and v.name not in seen]
+        self._apart = [(v.name, v.static_shape or (), v.dtype.numpy) for v in large]
         self.reused = {v.name for v in self._small} | self.slots.keys() if self.takes_turns else set(self.slots)
         self._outputs = [output.name for output in session.get_outputs()] if session is not None else []
         self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
+        self._rooms: weakref.WeakKeyDictionary[Scope, dict[str, Any]] = weakref.WeakKeyDictionary()
         self._numbers = count(1)
         # Graphs that are replayed share the memory of what they compute on the way.
         self.turn: AbstractContextManager[Any] = Lock() if captures else nullcontext()
@@ -128,10 +136,13 @@ class Prepared:
         found = self._bindings.get(scope) if self.takes_turns else None
         if found is None:
             names, small = [v.name for v in self.state], self._small if self.takes_turns else ()
+            if self._apart and scope not in self._rooms:
+                self._rooms[scope] = {name: self.place.room(shape, dtype) for name, shape, dtype in self._apart}
+            rooms = self.slots or self._rooms.get(scope)
             if self.captures:
                 found = CapturedBinding(self.session, names, self._outputs, self.replaces, small, self.place, self._numbers)
             else:
-                found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, self.slots)
+                found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, rooms)
             if self.takes_turns:
                 self._bindings[scope] = found
         return found
@@ -325,6 +336,10 @@ def _quantizes_by_channel(graph: Graph) -> bool:
     return any(scale is not None and scale.static_shape not in ((), (1,)) for scale in quantized)
 
 
+def _convolves(graph: Graph) -> bool:
+    return any(op.type == "Conv" and not op.domain for op in graph.operators)
+
+
 def _begins(graph: Graph) -> bool:
     return bool(graph.updates) and not graph.inputs
 
@@ -380,9 +395,9 @@ def _has_unknown_batch(v: Variable | None) -> bool:
 class SessionCache:
     """Sessions of one Executor, which threads may share; those of an older version of a program are dropped."""
 
-    def __init__(self, saved: Path | None = None, shapes: int = 0, fast: bool = False, cuts: bool = False) -> None:
+    def __init__(self, saved: Path | None = None, shapes: int = 0, fast: bool = False, memory: str | None = None) -> None:
         self.saved = saved
-        self.fast, self.cuts = fast, cuts
+        self.fast, self.memory = fast, memory
         self.shapes = shapes
         self._lock = RLock()
         self._by_program: weakref.WeakKeyDictionary[Program, _Sessions] = weakref.WeakKeyDictionary()
@@ -400,7 +415,7 @@ class SessionCache:
                 shapes = shapes if own < self.shapes else ()
             found = sessions.prepared.get((key, shapes))
             if found is None:
-                is_cut = program.updates and (self.cuts or program.exchange is not None)
+                is_cut = program.updates and (self.memory is not None or program.exchange is not None)
                 rest = self._rest(sessions, program, place, threads) if is_cut else None
                 found = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, rest)
                 if not found.begins:
@@ -411,11 +426,21 @@ class SessionCache:
     def _rest(self, sessions: _Sessions, program: Program, place: Place, threads: int | None) -> CutStep | None:
         key = (place, threads)
         if key not in sessions.cuts:
-            cut = cut_step(program, always=program.exchange is not None)
-            if program.exchange is not None:
-                _check_exchange(cut, place)
-            sessions.cuts[key] = None if cut is None else CutStep(program, cut, place, threads)
+            sessions.cuts[key] = self._cut(program, place, threads)
         return sessions.cuts[key]
+
+    def _cut(self, program: Program, place: Place, threads: int | None) -> CutStep | None:
+        asked = self.memory == "low" or program.exchange is not None
+        if not asked and (place.lowering != "cpu" or not saves_much(program)):
+            return None
+        cut = cut_step(program, always=program.exchange is not None)
+        if program.exchange is not None:
+            _check_exchange(cut, place)
+        if cut is None or not (asked or saves_much(program, cut)):
+            return None
+        step = CutStep(program, cut, place, threads)
+        # What is computed whole and then copied gains no time by it.
+        return step if asked or all(part.size is not None for part in step.parts) else None
 
     def clear(self) -> None:
         with self._lock:
