@@ -10,7 +10,6 @@ from onnxgrad.core.compile.cpu_rows import cross_entropy, scatter
 from onnxgrad.core.compile.cpu_scales import fold_scales
 from onnxgrad.core.compile.few_rows import put_weights_first
 from onnxgrad.core.compile.filter_gradient import filter_gradient
-from onnxgrad.core.compile.gelu import gelu
 from onnxgrad.core.compile.graph import Graph
 from onnxgrad.core.compile.heads import turn_in_products
 from onnxgrad.core.compile.hwnc import use_hwnc_layout
@@ -46,7 +45,6 @@ PASSES = [
     lean_batch_norm,
     attention,
     turn_in_products,
-    gelu,
     vocabulary,
     cut_words,
     _rewrite,
