@@ -48,7 +48,7 @@ def test_put_along_axis_leaves_out_the_former_element_in_other_types(reduce, exp
 
 # One function per way to write, each with x [4, 2] and rows of values [3, 2] at the rows 1, 3, 1.
 WRITTEN = {
-    "scatter": lambda x, i, v: paddle.scatter(x, i, v),
+    "scatter": lambda x, i, v: paddle.scatter(x, i % 4, v),  # it takes no negative numbers
     "index_put": lambda x, i, v: paddle.index_put(x, (i,), v),
     "put_along_axis": lambda x, i, v: paddle.put_along_axis(x, i.reshape([3, 1]).expand([3, 2]), v, 0, broadcast=False),
     "setitem": lambda x, i, v: static.setitem(x, i, v),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ def read_model(source: str | Path | bytes | ModelProto) -> tuple[ModelProto, Pat
         raise ArgumentTypeError(f"from_onnx takes a path, bytes or a ModelProto, not {type(source).__name__}.")
     path = Path(source)
     if not is_file(path):
-        if Path(source).is_dir():
+        if os.path.isdir(source):
             raise ModelError(f"{str(source)!r} is a folder. Name an .onnx file.")
         raise ModelError(f"there is no file {str(source)!r}.")
     return checked(_parse(read_whole(path), str(source)), str(source)), path.parent
