@@ -49,6 +49,7 @@ class ShardedStep:
 
     Example:
         >>> from onnxgrad.distributed import run_local
+        >>> paddle.seed(3)
         >>> x = static.data("x", ["N", 3])
         >>> loss = paddle.mean(paddle.square(static.nn.fc(x, 1) - 1.0))
         >>> _ = paddle.optimizer.Adam(0.1).minimize(loss)
