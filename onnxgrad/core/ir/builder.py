@@ -194,7 +194,8 @@ class Builder:
         if isinstance(item, (np.ndarray, np.generic)):
             return self.constant(item)
         if isinstance(item, Variable):
-            return item.enter(self.block.program)  # type: ignore[attr-defined]
+            entered: Variable = item.enter(self.block.program)  # type: ignore[attr-defined]
+            return entered
         if not isinstance(item, (bool, int, float, str, list, tuple)):
             raise ArgumentTypeError(f"{schema.name} takes variables, numbers and arrays, not {type(item).__name__}.")
         dtype = dtypes.get(declared.typestr) if declared is not None else None
