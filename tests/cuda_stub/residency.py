@@ -30,11 +30,13 @@ from benchmark_suite.in_onnxgrad import Layers
 from benchmark_suite.workloads import WORKLOADS
 
 REAL = {f"real/{folder.name}": folder for folder in WITH_REFERENCE if folder.name not in REFUSED_BY_ONNXRUNTIME}
+# What is built many times, and files of packages.
+_OTHERS = {"W9", "S1", "S2", "S3", "S4"}
 NETS = ("dropout", "dropout4", "unknown_batch", "convolution", "bfloat16")
 
 
 def cases():
-    return [*(f"net/{name}" for name in NETS), *(f"workload/{name}" for name in WORKLOADS if name != "W9"), *REAL]
+    return [*(f"net/{name}" for name in NETS), *(f"workload/{name}" for name in WORKLOADS if name not in _OTHERS), *REAL]
 
 
 def _net(name):
