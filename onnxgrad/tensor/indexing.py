@@ -12,7 +12,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.tensor.common import as_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
+from onnxgrad.tensor.common import as_dtype, known, layer_for, normal_axis, scalar, shape_of, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 from onnxgrad.tensor.rows import summed_at, written_at
 
@@ -57,9 +57,9 @@ def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = No
 
 def _check_positions(function: str, index: Variable) -> None:
     """Refuse negative positions, which count from the end in ONNX and are errors in Paddle, where their values are known."""
-    given = np.asarray(index) if index.is_eager else index.value.numpy() if index.value is not None else None
-    if given is not None and (given < 0).any():
-        raise ArgumentError(f"{function}: an index is negative: {given.min()}. Count from the front.")
+    given = known(index)
+    if not is_variable(given) and np.min(given, initial=0) < 0:
+        raise ArgumentError(f"{function}: an index is negative: {np.min(given)}. Count from the front.")
 
 
 def _position(op: Builder, index: Variable) -> Variable:
