@@ -50,6 +50,7 @@ class Graph:
         outputs: names and variables; two names may stand for one variable.
         initializers: constants, and weights where they are no inputs.
         updates: for each state variable that a run replaces, its new value.
+        own_shapes: of inputs and outputs that hold state as rows of another length: the shape of that state.
         is_whole: whether it is the program's own forward graph, to be written as it was loaded.
         is_fast: whether forms may round more than the operators they stand for.
         helpers: results of rewritten operators whose names mean nothing, so that they may take that of what they stand for.
@@ -64,6 +65,7 @@ class Graph:
         self.outputs: list[tuple[str, Variable]] = []
         self.initializers: list[Variable] = []
         self.updates: dict[Variable, Variable] = {}
+        self.own_shapes: dict[Variable, tuple[int, ...]] = {}
         self.is_whole = False
         self.is_fast = False
         self.helpers: set[Variable] = set()
@@ -152,6 +154,7 @@ def compile(
     ordered: bool = False,
     runs: bool = False,
     fast: bool = False,
+    chunk: int = 0,
 ) -> Graph:
     """The graph that computes some outputs of a program, pruned to what they need. The program is not changed.
 
@@ -169,6 +172,7 @@ def compile(
         runs: whether onnxruntime's CPU provider is to run it, so that operators for which it has no float64 kernel are written out.
             Implied by ``ordered``, unless another provider is named.
         fast: whether the provider's forms may round more than the operators they stand for.
+        chunk: elements of large state that updates take at a time, 0 for all. Such state is then given as [rows, columns].
 
     Raises:
         ArgumentError: if the provider is not known, or the program is in an opset that its forms are not written in.
@@ -205,6 +209,8 @@ def compile(
     if provider is not None:
         graph.is_fast = fast
         lower(graph, provider)
+    if chunk:
+        import_module("onnxgrad.core.compile.chunks").update_in_chunks(graph, chunk)
     if any(op.role is Role.BACKWARD for op in graph.operators) and any(op.type == "DequantizeLinear" for op in graph.operators):
         import_module("onnxgrad.core.compile.integers").move_integers(graph)
     if ordered or provider is not None:

@@ -16,6 +16,7 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.compile.chunks import ELEMENTWISE, PIECE, is_single
 from onnxgrad.core.compile.cut import Cut, is_small
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.memory import value_of, value_on, view_of
@@ -26,15 +27,6 @@ from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.errors import ExecutionError
 
 __all__ = ["Application", "Part", "Rooms", "make_parts"]
-
-PIECE = 2**16
-"""Elements of a tensor that each thread computes at a time: what they take stays in a processor's cache."""
-
-_ELEMENTWISE = frozenset({
-    "Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Equal", "Erf", "Exp", "Floor", "Greater", "GreaterOrEqual", "Identity",
-    "IsInf", "IsNaN", "Less", "LessOrEqual", "Log", "Max", "Mean", "Min", "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal", "Round",
-    "Sigmoid", "Sign", "Sqrt", "Sub", "Sum", "Tanh", "Where", "Xor",
-})  # fmt: skip
 
 
 class Part(NamedTuple):
@@ -112,14 +104,10 @@ def _size_of_pieces(graph: Graph) -> int | None:
         return None
 
     def fits(v: Variable | None) -> bool:
-        return (
-            v is None
-            or v.static_shape == shape
-            or (v.static_shape is not None and len(v.static_shape) < 2 and prod(v.static_shape) == 1)
-        )
+        return v is None or v.static_shape == shape or is_single(v)
 
     for op in graph.operators:
-        if op.domain not in ("", "ai.onnx") or op.type not in _ELEMENTWISE or not all(map(fits, [*op.operands(), *op.outputs])):
+        if op.domain not in ("", "ai.onnx") or op.type not in ELEMENTWISE or not all(map(fits, [*op.operands(), *op.outputs])):
             return None
     made = {v for op in graph.operators for v in op.outputs}
     return prod(shape) if all(v in made for _, v in graph.outputs) else None

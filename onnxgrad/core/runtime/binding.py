@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.core.ir.memory import array_of, device_of, is_plain, value_of
+from onnxgrad.core.ir.memory import array_of, device_of, is_plain, value_of, value_on, view_of
 from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace, Place
@@ -60,6 +60,7 @@ class DoubleBinding:
         small: fetches, by output, that are copied for the caller and written over in the next run of the same side.
         place: where state lives.
         slots: outputs that are computed into memory of somebody else.
+        rows: the shapes in which inputs and outputs take state whose own shape is another.
     """
 
     def __init__(
@@ -71,9 +72,10 @@ class DoubleBinding:
         small: Sequence[Variable],
         place: Place,
         slots: Mapping[str, Any] | None = None,
+        rows: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self._inputs, self._outputs, self._replaced = inputs, outputs, replaced
-        self._place, self._small, self._slots = place, small, slots or {}
+        self._place, self._small, self._slots, self._rows = place, small, slots or {}, rows or {}
         self._state = {output.output for output in replaced}
         self._sides = [_Side(session.io_binding(), len(inputs)) for _ in range(2)]
 
@@ -94,7 +96,7 @@ class DoubleBinding:
     def read(self, index: int, buffer: Buffer) -> None:
         """Bind an input to a value of the state."""
         side = self._sides[0]
-        side.binding.bind_ortvalue_input(self._inputs[index], buffer.value)
+        side.binding.bind_ortvalue_input(self._inputs[index], self._in_rows(self._inputs[index], buffer.value))
         side.read[index] = buffer
 
     def feed(self, name: str, value: Any) -> None:
@@ -130,7 +132,7 @@ class DoubleBinding:
             if spare is None:
                 side.written.pop(state.output, None)
             else:
-                side.binding.bind_ortvalue_output(state.output, spare.value)
+                side.binding.bind_ortvalue_output(state.output, self._in_rows(state.output, spare.value))
                 side.written[state.output] = spare
                 side.outputs[state.output] = None
         self._bind_small(side, return_numpy)
@@ -148,6 +150,11 @@ class DoubleBinding:
         alike = tuple(value.shape()) == state.shape and value.element_type() == dtype_of(state.dtype).number
         at = (self._place.device, self._place.index)
         return alike and device_of(value) == at and buffer.memory == self._place.memory
+
+    def _in_rows(self, name: str, value: Any) -> Any:
+        """A value in the shape in which an input or output takes it, on the same memory."""
+        shape = self._rows.get(name)
+        return value if shape is None else value_on(view_of(value).reshape(shape))
 
     def _own(self, value: Any) -> Any:
         """A copy of what onnxruntime has allocated."""

@@ -17,6 +17,7 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile, refusal
+from onnxgrad.core.compile.chunks import PIECE
 from onnxgrad.core.compile.cut import Cut, cut_step, saves_much
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.limits import bytes_needed
@@ -96,10 +97,12 @@ class Prepared:
         self.state = [v for v in graph.inputs if v.persistable]
         self.fetch_names = [graph.name(v) for v in fetches]
         self.names = dict(zip(fetches, self.fetch_names, strict=True))
+        own = graph.own_shapes
         self.replaces = [
-            StateOutput(v.name, new.name, v.static_shape if _has_memory(v) else None, v.dtype.numpy)
+            StateOutput(v.name, new.name, own.get(v, own.get(new, v.static_shape)) if _has_memory(v) else None, v.dtype.numpy)
             for v, new in graph.updates.items()
         ]
+        self._rows = {v.name: v.static_shape or () for v in own}
         self.replaced = [(output.name, output.output) for output in self.replaces]
         self.takes_turns = bool(self.state and self.replaces)
         self.begins = _begins(graph)
@@ -142,7 +145,7 @@ class Prepared:
             if self.captures:
                 found = CapturedBinding(self.session, names, self._outputs, self.replaces, small, self.place, self._numbers)
             else:
-                found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, rooms)
+                found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, rooms, self._rows)
             if self.takes_turns:
                 self._bindings[scope] = found
         return found
@@ -180,7 +183,8 @@ def prepare(
     has_forms = is_recent and (place.lowering != "cpu" or program.updates)
     provider = place.lowering if has_forms else None
     if rest is None:
-        graph = compile(program, fetches, provider, dict(shapes), state_as_inputs=True, ordered=True, fast=fast)
+        chunk = PIECE * (threads or os.cpu_count() or 1) if provider == "cpu" else 0
+        graph = compile(program, fetches, provider, dict(shapes), state_as_inputs=True, ordered=True, fast=fast, chunk=chunk)
     else:
         fetches = [*fetches, *rest.cut.gradients]
         outputs = [*fetches, *rest.cut.others]
