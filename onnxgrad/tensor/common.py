@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ __all__ = [
     "axes_of",
     "binary",
     "count",
+    "described",
     "dim",
     "floating",
     "integers",
@@ -32,6 +33,8 @@ __all__ = [
     "layer_for",
     "log_add_exp",
     "normal_axis",
+    "of_one",
+    "of_two",
     "positive",
     "promoted",
     "running",
@@ -58,6 +61,61 @@ def binary(kind: str, op_type: str, x: Any, y: Any, name: str | None = None, **a
     """One operator of two operands, which are promoted to one element type and broadcast."""
     layer = layer_for(kind, x, y, name=name)
     return layer.result(op_type, *promoted(layer.op, x, y), **attrs)
+
+
+class OfOne(Protocol):
+    """A function of one tensor, element by element."""
+
+    __name__: str
+
+    def __call__(self, x: Variable, name: str | None = None) -> Variable: ...
+
+
+def of_one(
+    name: str, formula: str | Callable[[LayerHelper, Variable], Variable], doc: str, floats: bool = True, kind: str = ""
+) -> OfOne:
+    """A function of one operand: an operator, or what a formula appends to a layer; integers computed as float32 if ``floats``."""
+
+    def function(x: Variable, name: str | None = None) -> Variable:
+        layer = LayerHelper(kind, x, name=name)
+        x = floating(layer.op, x) if floats else x
+        return layer.result(formula, x) if isinstance(formula, str) else formula(layer, x)
+
+    kind = kind or name
+    made: OfOne = described(function, name, doc)
+    return made
+
+
+class OfTwo(Protocol):
+    """A function of two tensors that broadcast, or of one and a number, element by element."""
+
+    __name__: str
+
+    def __call__(self, x: Variable, y: Variable | float, name: str | None = None) -> Variable: ...
+
+
+def of_two(
+    name: str, formula: str | Callable[[LayerHelper, Variable, Variable], Variable], doc: str, floats: bool = False, kind: str = ""
+) -> OfTwo:
+    """The same of two operands, which are promoted to one element type."""
+
+    def function(x: Any, y: Any, name: str | None = None) -> Variable:
+        layer = layer_for(kind, x, y, name=name)
+        a, b = promoted(layer.op, x, y)
+        if floats:
+            a, b = floating(layer.op, a), floating(layer.op, b)
+        return layer.result(formula, a, b) if isinstance(formula, str) else formula(layer, a, b)
+
+    kind = kind or name
+    made: OfTwo = described(function, name, doc)
+    return made
+
+
+def described(function: Any, name: str, doc: str) -> Any:
+    """A function that was made from a table, under its name."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
 
 
 def layer_for(kind: str, *items: Any, name: str | None = None) -> LayerHelper:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.tensor.common import floating, scalar, unary
+from onnxgrad.tensor.common import floating, of_one, scalar, unary
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
@@ -85,24 +85,9 @@ def exp(x: Variable, name: str | None = None) -> Variable:
     return unary("exp", "Exp", x, name)
 
 
-def log(x: Variable, name: str | None = None) -> Variable:
-    """Natural logarithm."""
-    return unary("log", "Log", x, name)
-
-
-def log2(x: Variable, name: str | None = None) -> Variable:
-    """Logarithm to the base 2."""
-    return _log_over("log2", x, math.log(2.0), name)
-
-
-def log10(x: Variable, name: str | None = None) -> Variable:
-    """Logarithm to the base 10."""
-    return _log_over("log10", x, math.log(10.0), name)
-
-
-def _log_over(kind: str, x: Variable, base: float, name: str | None) -> Variable:
-    layer = LayerHelper(kind, x, name=name)
-    return layer.result("Div", layer.op.Log(floating(layer.op, x)), base)
+log = of_one("log", "Log", "Natural logarithm.")
+log2 = of_one("log2", lambda layer, x: layer.result("Div", layer.op.Log(x), math.log(2.0)), "Logarithm to the base 2.")
+log10 = of_one("log10", lambda layer, x: layer.result("Div", layer.op.Log(x), math.log(10.0)), "Logarithm to the base 10.")
 
 
 def log1p(x: Variable, name: str | None = None) -> Variable:
@@ -125,50 +110,14 @@ def expm1(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Mul", op.Add(op.Exp(x), 1.0), op.Tanh(op.Mul(x, 0.5)))
 
 
-def sqrt(x: Variable, name: str | None = None) -> Variable:
-    """Square root."""
-    return unary("sqrt", "Sqrt", x, name)
-
-
-def rsqrt(x: Variable, name: str | None = None) -> Variable:
-    """1 / sqrt(x)."""
-    layer = LayerHelper("rsqrt", x, name=name)
-    return layer.result("Reciprocal", layer.op.Sqrt(floating(layer.op, x)))
-
-
-def square(x: Variable, name: str | None = None) -> Variable:
-    """``x * x``."""
-    return LayerHelper("square", x, name=name).result("Mul", x, x)
-
-
-def reciprocal(x: Variable, name: str | None = None) -> Variable:
-    """1 / x."""
-    return unary("reciprocal", "Reciprocal", x, name)
-
-
-def abs(x: Variable, name: str | None = None) -> Variable:
-    """Absolute value; gradient 0 at 0."""
-    return LayerHelper("abs", x, name=name).result("Abs", x)
-
-
-def sign(x: Variable, name: str | None = None) -> Variable:
-    """-1, 0 or 1."""
-    return LayerHelper("sign", x, name=name).result("Sign", x)
-
-
-def sgn(x: Variable, name: str | None = None) -> Variable:
-    """-1, 0 or 1."""
-    return LayerHelper("sgn", x, name=name).result("Sign", x)
-
-
-def neg(x: Variable, name: str | None = None) -> Variable:
-    """``-x``."""
-    return LayerHelper("neg", x, name=name).result("Neg", x)
-
-
-def negative(x: Variable, name: str | None = None) -> Variable:
-    """``-x``."""
-    return neg(x, name)
+sqrt = of_one("sqrt", "Sqrt", "Square root.")
+rsqrt = of_one("rsqrt", lambda layer, x: layer.result("Reciprocal", layer.op.Sqrt(x)), "1 / sqrt(x).")
+square = of_one("square", lambda layer, x: layer.result("Mul", x, x), "``x * x``.", floats=False)
+reciprocal = of_one("reciprocal", "Reciprocal", "1 / x.")
+abs = of_one("abs", "Abs", "Absolute value; gradient 0 at 0.", floats=False)
+sign = of_one("sign", "Sign", "-1, 0 or 1.", floats=False)
+sgn = of_one("sgn", "Sign", "-1, 0 or 1.", floats=False)
+neg = negative = of_one("neg", "Neg", "``-x``.", floats=False)
 
 
 def positive(x: Variable) -> Variable:
@@ -176,74 +125,22 @@ def positive(x: Variable) -> Variable:
     return LayerHelper("positive", x).result("Identity", x)
 
 
-def sin(x: Variable, name: str | None = None) -> Variable:
-    """Sine."""
-    return unary("sin", "Sin", x, name)
-
-
-def cos(x: Variable, name: str | None = None) -> Variable:
-    """Cosine."""
-    return unary("cos", "Cos", x, name)
-
-
-def tan(x: Variable, name: str | None = None) -> Variable:
-    """Tangent."""
-    return unary("tan", "Tan", x, name)
-
-
-def asin(x: Variable, name: str | None = None) -> Variable:
-    """Inverse sine."""
-    return unary("asin", "Asin", x, name)
-
-
-def acos(x: Variable, name: str | None = None) -> Variable:
-    """Inverse cosine."""
-    return unary("acos", "Acos", x, name)
-
-
-def atan(x: Variable, name: str | None = None) -> Variable:
-    """Inverse tangent."""
-    return unary("atan", "Atan", x, name)
-
-
-def sinh(x: Variable, name: str | None = None) -> Variable:
-    """Hyperbolic sine."""
-    return unary("sinh", "Sinh", x, name)
-
-
-def cosh(x: Variable, name: str | None = None) -> Variable:
-    """Hyperbolic cosine."""
-    return unary("cosh", "Cosh", x, name)
-
-
-def tanh(x: Variable, name: str | None = None) -> Variable:
-    """Hyperbolic tangent."""
-    return unary("tanh", "Tanh", x, name)
-
-
-def asinh(x: Variable, name: str | None = None) -> Variable:
-    """Inverse hyperbolic sine."""
-    return unary("asinh", "Asinh", x, name)
-
-
-def acosh(x: Variable, name: str | None = None) -> Variable:
-    """Inverse hyperbolic cosine."""
-    return unary("acosh", "Acosh", x, name)
-
-
-def atanh(x: Variable, name: str | None = None) -> Variable:
-    """Inverse hyperbolic tangent."""
-    return unary("atanh", "Atanh", x, name)
-
-
-def sigmoid(x: Variable, name: str | None = None) -> Variable:
-    """1 / (1 + exp(-x))."""
-    return unary("sigmoid", "Sigmoid", x, name)
-
-
-def erf(x: Variable, name: str | None = None) -> Variable:
-    """Error function."""
-    return unary("erf", "Erf", x, name)
+sin = of_one("sin", "Sin", "Sine.")
+cos = of_one("cos", "Cos", "Cosine.")
+tan = of_one("tan", "Tan", "Tangent.")
+asin = of_one("asin", "Asin", "Inverse sine.")
+acos = of_one("acos", "Acos", "Inverse cosine.")
+atan = of_one("atan", "Atan", "Inverse tangent.")
+sinh = of_one("sinh", "Sinh", "Hyperbolic sine.")
+cosh = of_one("cosh", "Cosh", "Hyperbolic cosine.")
+tanh = of_one("tanh", "Tanh", "Hyperbolic tangent.")
+asinh = of_one("asinh", "Asinh", "Inverse hyperbolic sine.")
+acosh = of_one("acosh", "Acosh", "Inverse hyperbolic cosine.")
+atanh = of_one("atanh", "Atanh", "Inverse hyperbolic tangent.")
+sigmoid = of_one("sigmoid", "Sigmoid", "1 / (1 + exp(-x)).")
+erf = of_one("erf", "Erf", "Error function.")
+rad2deg = of_one("rad2deg", lambda layer, x: layer.result("Mul", x, 180.0 / math.pi), "Radians as degrees.")
+deg2rad = of_one("deg2rad", lambda layer, x: layer.result("Mul", x, math.pi / 180.0), "Degrees as radians.")
 
 
 def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None) -> Variable:
@@ -272,14 +169,8 @@ def sinc(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Where", at_zero, op.constant(1.0, angle.dtype), ratio)
 
 
-def floor(x: Variable, name: str | None = None) -> Variable:
-    """Largest integer not above ``x``."""
-    return unary("floor", "Floor", x, name)
-
-
-def ceil(x: Variable, name: str | None = None) -> Variable:
-    """Smallest integer not below ``x``."""
-    return unary("ceil", "Ceil", x, name)
+floor = of_one("floor", "Floor", "Largest integer not above ``x``.")
+ceil = of_one("ceil", "Ceil", "Smallest integer not below ``x``.")
 
 
 def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
@@ -308,18 +199,6 @@ def frac(x: Variable, name: str | None = None) -> Variable:
     if not x.is_float:
         return layer.result("Sub", x, x)
     return layer.result("Sub", x, op.Mul(op.Sign(x), op.Floor(op.Abs(x))))
-
-
-def rad2deg(x: Variable, name: str | None = None) -> Variable:
-    """Radians as degrees."""
-    layer = LayerHelper("rad2deg", x, name=name)
-    return layer.result("Mul", floating(layer.op, x), 180.0 / math.pi)
-
-
-def deg2rad(x: Variable, name: str | None = None) -> Variable:
-    """Degrees as radians."""
-    layer = LayerHelper("deg2rad", x, name=name)
-    return layer.result("Mul", floating(layer.op, x), math.pi / 180.0)
 
 
 def signbit(x: Variable, name: str | None = None) -> Variable:
@@ -392,14 +271,8 @@ def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None)
 # Of complex numbers, for real ones -----------------------------------------------------------------------------------
 
 
-def real(x: Variable, name: str | None = None) -> Variable:
-    """``x``: there are no complex tensors here."""
-    return LayerHelper("real", x, name=name).result("Identity", x)
-
-
-def conj(x: Variable, name: str | None = None) -> Variable:
-    """``x``: there are no complex tensors here."""
-    return LayerHelper("conj", x, name=name).result("Identity", x)
+real = of_one("real", "Identity", "``x``: there are no complex tensors here.", floats=False)
+conj = of_one("conj", "Identity", "``x``: there are no complex tensors here.", floats=False)
 
 
 def angle(x: Variable, name: str | None = None) -> Variable:
