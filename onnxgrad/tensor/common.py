@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -13,37 +14,14 @@ from onnxgrad.core.ir.arithmetic import promote
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, IllTyped
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
-    "Axes",
-    "Shape",
-    "as_dtype",
-    "as_operand",
-    "axes_of",
-    "binary",
-    "count",
-    "described",
-    "dim",
-    "floating",
-    "integers",
-    "known",
-    "known_dim",
-    "layer_for",
-    "log_add_exp",
-    "normal_axis",
-    "of_one",
-    "of_two",
-    "positive",
-    "promoted",
-    "running",
-    "scalar",
-    "shape_of",
-    "shape_operand",
-    "unary",
-    "without_axes_too",
-]
+    "Axes", "Shape", "as_dtype", "as_operand", "axes_of", "binary", "count", "described", "dim", "floating", "index_dtype",
+    "integers", "known", "known_dim", "layer_for", "log_add_exp", "normal_axis", "of_one", "of_two", "positive", "promoted",
+    "running", "scalar", "shape_of", "shape_operand", "unary", "without_axes_too",
+]  # fmt: skip
 
 Axes = int | Sequence[int] | None
 Shape = Sequence[int | Variable] | Variable
@@ -95,12 +73,17 @@ class OfTwo(Protocol):
 
 
 def of_two(
-    name: str, formula: str | Callable[[LayerHelper, Variable, Variable], Variable], doc: str, floats: bool = False, kind: str = ""
+    name: str,
+    formula: str | Callable[[LayerHelper, Variable, Variable], Variable],
+    doc: str,
+    floats: bool = False,
+    numbers: bool = True,
+    kind: str = "",
 ) -> OfTwo:
-    """The same of two operands, which are promoted to one element type."""
+    """The same of two operands, which are promoted to one element type; one of them may be a number if ``numbers``."""
 
     def function(x: Any, y: Any, name: str | None = None) -> Variable:
-        layer = layer_for(kind, x, y, name=name)
+        layer = layer_for(kind, x, y, name=name) if numbers else LayerHelper(kind, x, y, name=name)
         a, b = promoted(layer.op, x, y)
         if floats:
             a, b = floating(layer.op, a), floating(layer.op, b)
@@ -171,13 +154,13 @@ def normal_axis(axis: Any, rank: int, function: str) -> int:
     """A possibly negative axis as its number from the front.
 
     Raises:
-        ArgumentError: if there is no such axis.
+        AxisError: if there is no such axis.
     """
     axis = known(axis)
     if not isinstance(axis, (int, np.integer)):
-        raise ArgumentTypeError(f"{function}: an axis is an int, not {type(axis).__name__}.")
+        raise AxisError(f"{function}: an axis is an int, not {type(axis).__name__}.")
     if not -max(rank, 1) <= axis < max(rank, 1):
-        raise ArgumentError(f"{function}: axis {axis} is outside the {rank} axes. Use one of {-rank} to {rank - 1}.")
+        raise AxisError(f"{function}: axis {axis} is outside the {rank} axes. Use one of {-rank} to {rank - 1}.")
     return int(axis) % max(rank, 1)
 
 
@@ -188,15 +171,34 @@ def axes_of(axis: Axes) -> list[int] | None:
         return None
     if isinstance(axis, (int, np.integer)):
         return [int(axis)]
+    if not isinstance(axis, (Sequence, np.ndarray)) or is_variable(axis):
+        raise AxisError(f"an axis is an int or a list of ints, known when the program is built, not {axis!r}.")
     return [int(known(a)) for a in axis] or None
 
 
 def known(value: Any) -> Any:
     """A tensor whose numbers are known now as a Python number, or a list of them; anything else as it is."""
-    if not is_variable(value) or (value.value is None and not value.is_eager):
+    if not is_variable(value):
         return value
-    array = np.asarray(value) if value.is_eager else value.value.numpy()  # type: ignore[union-attr]
-    return array.item() if array.size == 1 else array.tolist()
+    if value.value is not None or value.is_eager:
+        array = np.asarray(value) if value.is_eager else value.value.numpy()  # type: ignore[union-attr]
+        return array.item() if array.size == 1 else array.tolist()
+    entries = value.entries
+    if entries is None or not all(isinstance(entry, int) for entry in entries):
+        return value
+    return entries[0] if len(entries) == 1 else list(entries)
+
+
+def index_dtype(dtype: Any, function: str) -> DType:
+    """The element type of indices: int32 or int64.
+
+    Raises:
+        IllTyped: for another one.
+    """
+    found = dtype_of(dtype)
+    if found.name not in ("int32", "int64"):
+        raise IllTyped(f"{function}: dtype is int32 or int64, not {found.name}.")
+    return found
 
 
 def known_dim(x: Variable, axis: int, function: str) -> int:
@@ -272,11 +274,16 @@ def shape_operand(op: Builder, shape: Any) -> Any:
 
 
 def without_axes_too(function: _Along) -> _Along:
-    """Let a function along an axis take a tensor without axes, as a vector of one element; so are its results then."""
+    """Let a function along an axis take a tensor without axes, as a vector of one element; so are its results then.
+
+    Where the axis comes second and None, which means the flattened tensor, results are vectors, as in Paddle.
+    """
+    axis = list(inspect.signature(function).parameters.values())[1]
 
     @functools.wraps(function)
     def form(x: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_variable(x) or x.rank != 0:
+        flattened = axis.default is None and (args[0] if args else kwargs.get(axis.name)) is None
+        if not is_variable(x) or x.rank != 0 or flattened:
             return function(x, *args, **kwargs)
         op = LayerHelper(function.__name__, x).op
         found = function(op.Reshape(x, np.array([1])), *args, **kwargs)

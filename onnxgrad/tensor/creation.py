@@ -11,41 +11,15 @@ import numpy as np
 from onnxgrad import state
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
-from onnxgrad.errors import ArgumentError, NotOffered
-from onnxgrad.tensor.common import Shape, dim, layer_for, normal_axis, scalar, shape_of, shape_operand
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
+from onnxgrad.tensor.common import Shape, dim, index_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
-    "arange",
-    "assign",
-    "block_diag",
-    "cartesian_prod",
-    "clone",
-    "combinations",
-    "diag",
-    "diag_embed",
-    "diagflat",
-    "diagonal",
-    "diagonal_scatter",
-    "empty",
-    "empty_like",
-    "eye",
-    "full",
-    "full_like",
-    "linspace",
-    "logspace",
-    "meshgrid",
-    "ones",
-    "ones_like",
-    "trace",
-    "tril",
-    "tril_indices",
-    "triu",
-    "triu_indices",
-    "vander",
-    "zeros",
-    "zeros_like",
-]
+    "arange", "assign", "block_diag", "cartesian_prod", "clone", "combinations", "diag", "diag_embed", "diagflat", "diagonal",
+    "diagonal_scatter", "empty", "empty_like", "eye", "full", "full_like", "linspace", "logspace", "meshgrid", "ones",
+    "ones_like", "trace", "tril", "tril_indices", "triu", "triu_indices", "vander", "zeros", "zeros_like",
+]  # fmt: skip
 
 
 def full(shape: Shape, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
@@ -240,7 +214,9 @@ def combinations(x: Variable, r: int = 2, with_replacement: bool = False, name: 
     if x.ndim != 1 or size < 0:
         raise ArgumentError(f"combinations takes a vector of known size, not {x!r}.")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = np.array(list(choose(range(size), r)), np.int64).reshape(-1, r)
+    if not isinstance(r, int) or r < 0:
+        raise ArgumentError(f"combinations: r is an int from 0 on, not {r!r}.")
+    rows = np.array(list(choose(range(size), r)), np.int64).reshape(-1 if r else 0, r)
     return layer.result("Gather", x, rows)
 
 
@@ -279,15 +255,19 @@ def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
 
 def tril_indices(row: int, col: int, offset: int = 0, dtype: Any = "int64") -> Variable:
     """Row and column numbers of a lower triangle, as two rows."""
-    layer = LayerHelper("tril_indices")
-    return layer.result("Identity", layer.op.constant(np.array(np.tril_indices(row, offset, col)), dtype_of(dtype)))
+    return _triangle("tril_indices", np.tril_indices, row, col, offset, dtype)
 
 
 def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
     """Row and column numbers of an upper triangle, as two rows."""
-    layer = LayerHelper("triu_indices")
-    found = np.array(np.triu_indices(row, offset, row if col is None else col))
-    return layer.result("Identity", layer.op.constant(found, dtype_of(dtype)))
+    return _triangle("triu_indices", np.triu_indices, row, row if col is None else col, offset, dtype)
+
+
+def _triangle(kind: str, indices: Any, row: Any, col: Any, offset: Any, dtype: Any) -> Variable:
+    if not all(isinstance(number, (int, np.integer)) for number in (row, col, offset)):
+        raise ArgumentTypeError(f"{kind}: row, col and offset are ints, not {(row, col, offset)}.")
+    layer = LayerHelper(kind)
+    return layer.result("Identity", layer.op.constant(np.array(indices(row, offset, col)), index_dtype(dtype, kind)))
 
 
 def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -17,31 +18,9 @@ from onnxgrad.tensor.common import as_dtype, binary, layer_for, log_add_exp, of_
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
-    "add",
-    "add_n",
-    "atan2",
-    "copysign",
-    "divide",
-    "floor_divide",
-    "floor_mod",
-    "fmax",
-    "fmin",
-    "gcd",
-    "heaviside",
-    "hypot",
-    "lcm",
-    "ldexp",
-    "lerp",
-    "logaddexp",
-    "maximum",
-    "minimum",
-    "mod",
-    "multiplex",
-    "multiply",
-    "pow",
-    "remainder",
-    "subtract",
-]
+    "add", "add_n", "atan2", "copysign", "divide", "floor_divide", "floor_mod", "fmax", "fmin", "gcd", "heaviside", "hypot",
+    "lcm", "ldexp", "lerp", "logaddexp", "maximum", "minimum", "mod", "multiplex", "multiply", "pow", "remainder", "subtract",
+]  # fmt: skip
 
 
 def add(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
@@ -147,8 +126,8 @@ def _atan2(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
 
 atan2 = of_two("atan2", _atan2, "The angle of the point with height ``x`` and width ``y``, in (-pi, pi].", floats=True)
 copysign = of_two("copysign", _copysign, "The size of ``x`` with the sign of ``y``.", floats=True)
-hypot = of_two("hypot", _hypot, "sqrt(x^2 + y^2).", floats=True)
-ldexp = of_two("ldexp", _ldexp, "``x`` times 2 to the power ``y``.", floats=True)
+hypot = of_two("hypot", _hypot, "sqrt(x^2 + y^2).", floats=True, numbers=False)
+ldexp = of_two("ldexp", _ldexp, "``x`` times 2 to the power ``y``.", floats=True, numbers=False)
 logaddexp = of_two(
     "logaddexp",
     lambda layer, a, b: layer.result("Identity", log_add_exp(layer.op, a, b)),
@@ -206,7 +185,10 @@ def _gcd(op: Builder, a: Variable, b: Variable) -> Variable:
 def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Variable:
     """Sum of several tensors of one shape."""
     items = [inputs] if is_variable(inputs) else list(inputs)
-    return LayerHelper("sum", *items, name=name).result("Sum", *items)
+    layer = LayerHelper("sum", *items, name=name)
+    if items[0].is_float:
+        return layer.result("Sum", *items)
+    return functools.reduce(lambda total, item: layer.result("Add", total, item), items)
 
 
 def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = None) -> Variable:

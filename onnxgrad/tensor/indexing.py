@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,32 +12,16 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 from onnxgrad.tensor.common import as_dtype, known, layer_for, normal_axis, scalar, shape_of, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 from onnxgrad.tensor.rows import summed_at, written_at
 
 __all__ = [
-    "gather",
-    "gather_nd",
-    "index_add",
-    "index_fill",
-    "index_put",
-    "index_sample",
-    "index_select",
-    "masked_fill",
-    "masked_scatter",
-    "masked_select",
-    "put_along_axis",
-    "scatter",
-    "scatter_nd",
-    "scatter_nd_add",
-    "select_scatter",
-    "shard_index",
-    "slice_scatter",
-    "take",
-    "take_along_axis",
-]
+    "gather", "gather_nd", "index_add", "index_fill", "index_put", "index_sample", "index_select", "masked_fill",
+    "masked_scatter", "masked_select", "put_along_axis", "scatter", "scatter_nd", "scatter_nd_add", "select_scatter",
+    "shard_index", "slice_scatter", "take", "take_along_axis",
+]  # fmt: skip
 
 _END = np.iinfo(np.int64).max
 
@@ -70,6 +55,8 @@ def _position(op: Builder, index: Variable) -> Variable:
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """Slices of ``x`` along ``axis``, in the order of a vector of indices."""
     layer = LayerHelper("index_select", x, index, name=name)
+    if index.ndim > 1:
+        raise ArgumentError(f"index_select: the index has {index.ndim} axes; it is a vector. Use gather_nd or take for others.")
     return layer.result("Gather", x, _position(layer.op, index), axis=axis)
 
 
@@ -100,6 +87,8 @@ def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool
     layer = LayerHelper("take_along_axis", arr, indices)
     op = layer.op
     axis = normal_axis(axis, arr.ndim, "take_along_axis")
+    if arr.ndim != indices.ndim:
+        raise ArgumentError(f"take_along_axis: {arr!r} and {indices!r} have different numbers of axes.")
     if broadcast:
         arr, indices = _aligned(op, arr, indices, axis)
     return layer.result("GatherElements", arr, _position(op, indices), axis=axis)
@@ -269,6 +258,10 @@ def index_put(
     op = layer.op
     masks = any(item.dtype == "bool" for item in indices)
     positions, size = _positions(op, x, _masks_as_indices(op, list(indices)) if masks else list(indices))
+    if accumulate and x.dtype == "bool":
+        # A sum of booleans is true where one of them is.
+        found = index_put(op.Cast(x, to=6), indices, op.Cast(value, to=6), accumulate)
+        return layer.result("Cast", found, to=9)
     updates = op.Expand(as_dtype(op, value, x.dtype), size)
     if not accumulate and all(item.dtype == "bool" for item in indices):
         return layer.result("ScatterND", x, positions, updates)
@@ -344,10 +337,16 @@ def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Varia
     op = layer.op
     if x.rank == 0 and mask.rank == 0:
         x, mask = op.Reshape(x, np.array([1])), op.Reshape(mask, np.array([1]))
-    if x.static_shape is None or x.static_shape != mask.static_shape:
-        both = op.Shape(op.Or(mask, op.Cast(op.Expand(np.array(0), op.Shape(x)), to=9)))
-        x, mask = op.Expand(x, both), op.Expand(mask, both)
+    x, mask = _both_expanded(op, x, mask)
     return layer.result("GatherND", x, op.Transpose(op.NonZero(mask), perm=[1, 0]))
+
+
+def _both_expanded(op: Builder, x: Variable, mask: Variable) -> tuple[Variable, Variable]:
+    """A tensor and a mask, repeated to their common shape"""
+    if x.static_shape is not None and x.static_shape == mask.static_shape:
+        return x, mask
+    both = op.Shape(op.Or(mask, op.Cast(op.Expand(np.array(0), op.Shape(x)), to=9)))
+    return op.Expand(x, both), op.Expand(mask, both)
 
 
 def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
@@ -360,7 +359,13 @@ def masked_scatter(x: Variable, mask: Variable, value: Variable, name: str | Non
     """``x`` with the elements where a mask is true replaced by those of ``value``, one after the other."""
     layer = LayerHelper("masked_scatter", x, mask, value, name=name)
     op = layer.op
-    chosen = op.Expand(mask, shape_of(op, x))
+    if mask.dtype != "bool" or x.dtype != value.dtype:
+        raise Mismatch(f"masked_scatter takes a bool mask and values of one element type, not {x!r}, {mask!r}, {value!r}.")
+    wanted = known(op.ReduceSum(op.Cast(mask, to=7), keepdims=0)) if mask.is_eager else None
+    if wanted is not None and value.static_shape is not None and wanted > math.prod(value.static_shape):
+        raise Mismatch(f"masked_scatter: the mask asks for {wanted} values, of which there are {math.prod(value.static_shape)}.")
+    x, mask = _both_expanded(op, x, mask)
+    chosen = mask
     order = op.CumSum(op.Cast(op.Reshape(chosen, np.array([-1])), to=7), np.array(0))
     positions = op.Reshape(op.Max(op.Sub(order, np.array(1)), np.array(0)), shape_of(op, x), allowzero=1)
     values = op.Gather(op.Reshape(as_dtype(op, value, x.dtype), np.array([-1])), positions)

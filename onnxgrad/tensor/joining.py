@@ -8,31 +8,15 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.tensor.common import Shape, as_operand, integers, known, known_dim, normal_axis, positive, shape_operand
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import LayerHelper, is_variable
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
 
 __all__ = [
-    "chunk",
-    "column_stack",
-    "concat",
-    "crop",
-    "dsplit",
-    "dstack",
-    "hsplit",
-    "hstack",
-    "row_stack",
-    "slice",
-    "split",
-    "stack",
-    "strided_slice",
-    "tensor_split",
-    "unbind",
-    "unstack",
-    "vsplit",
-    "vstack",
-]
+    "chunk", "column_stack", "concat", "crop", "dsplit", "dstack", "hsplit", "hstack", "row_stack", "slice", "split", "stack",
+    "strided_slice", "tensor_split", "unbind", "unstack", "vsplit", "vstack",
+]  # fmt: skip
 
 
 def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
@@ -94,8 +78,10 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variabl
         [(-1, 1), (-1, 5)]
     """
     layer = LayerHelper("split", x, name=name)
-    axis = normal_axis(axis, x.ndim, "split")
     num_or_sections = known(num_or_sections)
+    if not isinstance(num_or_sections, (int, np.integer, Sequence)):
+        raise ArgumentTypeError(f"split takes a number of parts or a list of their sizes, not {type(num_or_sections).__name__}.")
+    axis = normal_axis(axis, x.ndim, "split")
     if isinstance(num_or_sections, (int, np.integer)):
         size, num_or_sections = x.shape[axis], positive(num_or_sections, "split", "the number of parts")
         if size >= 0 and size % num_or_sections:
@@ -103,7 +89,10 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variabl
         if num_or_sections == 1:
             return [layer.result("Identity", x)]
         return layer.results(num_or_sections, "Split", x, axis=axis, num_outputs=num_or_sections)
-    sizes = integers(num_or_sections, "split") if isinstance(num_or_sections, Sequence) else []
+    listed = [known(size) for size in num_or_sections]
+    if any(is_variable(size) for size in listed) and -1 not in [size for size in listed if not is_variable(size)]:
+        return layer.results(len(listed), "Split", x, shape_operand(layer.op, listed), axis=axis)
+    sizes = integers(listed, "split")
     if not sizes or sizes.count(-1) > 1 or min(sizes) < -1:
         raise ArgumentError(f"split takes a number of parts or their sizes, of which one may be -1, not {num_or_sections!r}.")
     return _split_sizes(layer, x, sizes, axis)
@@ -129,6 +118,8 @@ def tensor_split(x: Variable, num_or_indices: int | Sequence[int], axis: int = 0
         [(3,), (2,), (2,)]
     """
     layer = LayerHelper("tensor_split", x, name=name)
+    if x.ndim <= axis or not x.ndim:
+        raise ArgumentError(f"tensor_split: {x!r} has no axis {axis}.")
     axis = normal_axis(axis, x.ndim, "tensor_split")
     size = known_dim(x, axis, "tensor_split")
     if isinstance(num_or_indices, (int, np.integer)):
@@ -217,6 +208,8 @@ def crop(x: Variable, shape: Shape | None = None, offsets: Any = None, name: str
     op = layer.op
     rank = x.ndim
     start = shape_operand(op, [0] * rank if offsets is None else offsets)
+    if isinstance(start, np.ndarray) and (start < 0).any():
+        raise ArgumentError(f"crop: an offset is negative: {start.tolist()}. Count from the front.")
     size = shape_operand(op, [-1] * rank if shape is None else shape)
     if isinstance(start, np.ndarray) and isinstance(size, np.ndarray):
         ends: Any = np.where(size == -1, np.iinfo(np.int64).max, start + size)

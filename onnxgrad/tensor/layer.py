@@ -23,6 +23,7 @@ from onnxgrad.core.runtime.session_cache import prepare
 from onnxgrad.dtypes import DType
 from onnxgrad.eager.record import BLOCK, EAGER
 from onnxgrad.errors import ArgumentError, IllTyped, NotAVariable
+from onnxgrad.tensor.accepted import check_types
 
 if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor as EagerTensor
@@ -97,6 +98,7 @@ class LayerHelper:
 
     def __init__(self, kind: str, *variables: Any, name: str | None = None, static: bool = False) -> None:
         require_variables(kind, *variables)
+        check_types(kind, variables)
         self.program: Program = program_of(variables, static)
         if self.program is EAGER:
             self.name, self.op = kind, _EAGER_BUILDER

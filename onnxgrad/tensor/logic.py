@@ -11,43 +11,14 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.tensor.common import as_dtype, binary, described, layer_for, of_one, of_two, promoted
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable, require_variables
 
 __all__ = [
-    "allclose",
-    "bitwise_and",
-    "bitwise_invert",
-    "bitwise_left_shift",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "equal",
-    "equal_all",
-    "greater_equal",
-    "greater_than",
-    "is_complex",
-    "is_empty",
-    "is_floating_point",
-    "is_integer",
-    "is_tensor",
-    "isclose",
-    "isfinite",
-    "isin",
-    "isinf",
-    "isnan",
-    "isneginf",
-    "isposinf",
-    "isreal",
-    "less",
-    "less_equal",
-    "less_than",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "not_equal",
-]
+    "allclose", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "equal", "equal_all", "greater_equal", "greater_than", "is_complex", "is_empty", "is_floating_point",
+    "is_integer", "is_tensor", "isclose", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "less",
+    "less_equal", "less_than", "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",
+]  # fmt: skip
 
 
 def _compared(op_type: str) -> Any:
@@ -264,6 +235,7 @@ def is_floating_point(x: Variable) -> bool:
 
 def is_integer(x: Variable) -> bool:
     """Whether the elements are integers."""
+    require_variables("is_integer", x)
     return x.dtype.is_integer
 
 

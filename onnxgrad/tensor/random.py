@@ -11,25 +11,13 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import Shape, as_dtype, scalar, shape_of, shape_operand
+from onnxgrad.tensor.common import Shape, as_dtype, index_dtype, scalar, shape_of, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
-    "bernoulli",
-    "binomial",
-    "gaussian",
-    "log_normal",
-    "multinomial",
-    "normal",
-    "rand",
-    "randint",
-    "randint_like",
-    "randn",
-    "randperm",
-    "shuffle",
-    "standard_normal",
-    "uniform",
-]
+    "bernoulli", "binomial", "gaussian", "log_normal", "multinomial", "normal", "rand", "randint", "randint_like", "randn",
+    "randperm", "shuffle", "standard_normal", "uniform",
+]  # fmt: skip
 
 
 def next_seed(op: Builder) -> float:
@@ -131,13 +119,14 @@ def randint(low: int = 0, high: int | None = None, shape: Shape = (1,), dtype: A
         onnxgrad.int64
     """
     low, high = (0, low) if high is None else (low, high)
+    element = index_dtype("int64" if dtype is None else dtype, "randint")
     if not 0 < high - low <= 2**24:
         raise ArgumentError(f"randint: the range [{low}, {high}) must hold 1 to 2^24 integers.")
     layer = _layer("randint", shape, name)
     op = layer.op
     sampled = op.Floor(_sampled(op, "RandomUniform", shape, low=0.0, high=float(high - low)))
     whole = op.Min(op.Cast(sampled, to=7), np.array(high - low - 1))
-    return layer.result("Cast", op.Add(whole, np.array(low)), to=dtype_of("int64" if dtype is None else dtype).number)
+    return layer.result("Cast", op.Add(whole, np.array(low)), to=element.number)
 
 
 def randint_like(x: Variable, low: int = 0, high: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
@@ -156,6 +145,8 @@ def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
         [5]
     """
     layer = LayerHelper("randperm", name=name)
+    if n < 1:
+        raise ArgumentError(f"randperm: n is {n}; it is at least 1.")
     op = layer.op
     _, order = op.emit("TopK", (_sampled(op, "RandomUniform", [n]), np.array([n])), {}, outputs=2)
     return layer.result("Cast", order, to=dtype_of(dtype).number)

@@ -10,31 +10,23 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, log_add_exp, normal_axis, running, without_axes_too
+from onnxgrad.tensor.common import (
+    Axes,
+    as_dtype,
+    axes_of,
+    floating,
+    index_dtype,
+    log_add_exp,
+    normal_axis,
+    running,
+    without_axes_too,
+)
 from onnxgrad.tensor.layer import LayerHelper, require_variables
 
 __all__ = [
-    "all",
-    "amax",
-    "amin",
-    "any",
-    "count_nonzero",
-    "cummax",
-    "cummin",
-    "cumprod",
-    "cumsum",
-    "diff",
-    "logcumsumexp",
-    "logsumexp",
-    "max",
-    "mean",
-    "min",
-    "nanmean",
-    "nansum",
-    "prod",
-    "reduce_as",
-    "sum",
-]
+    "all", "amax", "amin", "any", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum", "diff", "logcumsumexp", "logsumexp",
+    "max", "mean", "min", "nanmean", "nansum", "prod", "reduce_as", "sum",
+]  # fmt: skip
 
 
 def reduce(kind: str, op_type: str, x: Variable, axis: Axes, keepdim: bool, name: str | None) -> Variable:
@@ -224,6 +216,7 @@ def _running_extreme(
     layer = LayerHelper(kind, x, name=name)
     op = layer.op
     x, axis = _flat_if_none(layer, x, axis)
+    dtype = index_dtype(dtype, kind)
     numpy = x.dtype.numpy
     limits = np.finfo(numpy) if x.is_float else np.iinfo(numpy)
     neutral = -np.inf if x.is_float else limits.min

@@ -7,25 +7,14 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import as_dtype, layer_for, normal_axis, promoted, without_axes_too
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.tensor.common import as_dtype, index_dtype, layer_for, normal_axis, promoted, without_axes_too
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
-    "argmax",
-    "argmin",
-    "argsort",
-    "bucketize",
-    "kthvalue",
-    "mode",
-    "nonzero",
-    "searchsorted",
-    "sort",
-    "topk",
-    "unique",
-    "unique_consecutive",
-    "where",
-]
+    "argmax", "argmin", "argsort", "bucketize", "kthvalue", "mode", "nonzero", "searchsorted", "sort", "topk", "unique",
+    "unique_consecutive", "where",
+]  # fmt: skip
 
 
 def argmax(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None) -> Variable:
@@ -54,7 +43,7 @@ def _extreme_index(kind: str, op_type: str, x: Variable, axis: int | None, keepd
         found = op.emit(
             op_type, (x if x.ndim else op.Reshape(x, np.array([1])),), {"axis": axis, "keepdims": int(keepdim and x.ndim > 0)}
         )
-    return layer.result("Cast", found, to=6) if dtype == "int32" else layer.result("Identity", as_dtype(op, found, dtype))
+    return layer.result("Identity", as_dtype(op, found, index_dtype(dtype, layer.name)))
 
 
 def _sorted(layer: LayerHelper, x: Variable, axis: int, descending: bool) -> tuple[Variable, Variable]:
@@ -249,6 +238,10 @@ def unique(
         (-1,)
     """
     layer = LayerHelper("unique", x, name=name)
+    for flag in (return_index, return_inverse, return_counts):
+        if not isinstance(flag, bool):
+            raise ArgumentTypeError(f"unique: return_index, return_inverse and return_counts are True or False, not {flag!r}.")
+    dtype = index_dtype(dtype, "unique")
     attrs: dict[str, Any] = {"sorted": 1}
     if axis is not None:
         attrs["axis"] = normal_axis(axis, x.ndim, "unique")

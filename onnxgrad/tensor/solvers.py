@@ -12,25 +12,15 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.tensor.common import known_dim
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.linalg import transposed
 
 __all__ = [
-    "cholesky",
-    "cholesky_inverse",
-    "cholesky_solve",
-    "det",
-    "householder_product",
-    "inv",
-    "inverse",
-    "matrix_power",
-    "qr",
-    "slogdet",
-    "solve",
-    "triangular_solve",
-]
+    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "householder_product", "inv", "inverse", "matrix_power", "qr",
+    "slogdet", "solve", "triangular_solve",
+]  # fmt: skip
 
 
 def det(x: Variable, name: str | None = None) -> Variable:
@@ -238,12 +228,21 @@ def _reflector(op: Builder, r: Variable, k: int, rank: int) -> tuple[Any, Any]:
 
 
 def householder_product(x: Variable, tau: Variable, name: str | None = None) -> Variable:
-    """The product of the reflections whose vectors stand below the diagonal of ``x``, and their factors in ``tau``."""
+    """The product of the reflections whose vectors stand below the diagonal of ``x``, and their factors in ``tau``.
+
+    Raises:
+        Mismatch: if a matrix is wider than high, or there are more factors than columns, or other batches of them.
+    """
     layer = LayerHelper("householder_product", x, tau, name=name)
     op = layer.op
+    if x.ndim < 2 or tau.ndim != x.ndim - 1 or any(a != b and min(a, b) >= 0 for a, b in zip(x.shape[:-2], tau.shape[:-1])):
+        raise Mismatch(f"householder_product: {tau!r} does not hold a vector of factors for each matrix of {x!r}.")
     rank, rows, columns = x.ndim, known_dim(x, -2, "householder_product"), known_dim(x, -1, "householder_product")
+    factors = known_dim(tau, -1, "householder_product")
+    if not rows >= columns >= factors:
+        raise Mismatch(f"householder_product: {rows} rows, {columns} columns and {factors} factors must not become more.")
     q: Any = op.constant(np.eye(rows), x.dtype)
-    for k in range(known_dim(tau, -1, "householder_product")):
+    for k in range(factors):
         below = op.constant((np.arange(rows) > k).reshape(-1, 1), x.dtype)
         unit = op.constant(np.eye(rows)[:, k : k + 1], x.dtype)
         v = op.Add(op.Mul(op.Slice(x, [k], [k + 1], [rank - 1]), below), unit)

@@ -14,17 +14,9 @@ from onnxgrad.tensor.common import Axes, as_dtype, axes_of, count, floating, kno
 from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = [
-    "bincount",
-    "cumulative_trapezoid",
-    "histogram",
-    "median",
-    "nanmedian",
-    "nanquantile",
-    "quantile",
-    "std",
-    "trapezoid",
+    "bincount", "cumulative_trapezoid", "histogram", "median", "nanmedian", "nanquantile", "quantile", "std", "trapezoid",
     "var",
-]
+]  # fmt: skip
 
 
 def var(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Variable:
