@@ -19,7 +19,8 @@ from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
     "Axes", "Shape", "as_dtype", "as_operand", "axes_of", "binary", "count", "described", "dim", "floating", "index_dtype",
-    "integers", "known", "known_dim", "layer_for", "log_add_exp", "normal_axis", "of_one", "of_two", "positive", "promoted",
+    "integers", "known", "known_dim", "layer_for", "log_add_exp", "normal_axis", "of_one", "of_two",
+    "open_layer_for", "positive", "promoted",
     "running", "scalar", "shape_of", "shape_operand", "unary", "without_axes_too",
 ]  # fmt: skip
 
@@ -107,6 +108,12 @@ def layer_for(kind: str, *items: Any, name: str | None = None) -> LayerHelper:
     if not variables:
         raise ArgumentTypeError(f"{kind} takes at least one Variable, not only {[type(item).__name__ for item in items]}.")
     return LayerHelper(kind, *variables, name=name)
+
+
+def open_layer_for(kind: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
+    """The same, and what appends operators to it."""
+    layer = layer_for(kind, *items, name=name)
+    return layer, layer.op
 
 
 def floating(op: Builder, x: Variable) -> Variable:

@@ -13,7 +13,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
 from onnxgrad.tensor.common import Shape, dim, index_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
     "arange", "assign", "block_diag", "cartesian_prod", "clone", "combinations", "diag", "diag_embed", "diagflat", "diagonal",
@@ -400,8 +400,7 @@ def block_diag(inputs: Sequence[Variable], name: str | None = None) -> Variable:
         >>> paddle.block_diag([static.data("a", [2, 3]), static.data("b", [1, 2])]).shape
         (3, 5)
     """
-    layer = LayerHelper("block_diag", *inputs, name=name)
-    op = layer.op
+    layer, op = open_layer("block_diag", *inputs, name=name)
     blocks = [x if x.ndim == 2 else op.Reshape(x, np.array([1, -1])) for x in inputs]
     widths = [x.shape[1] for x in blocks]
     if any(width < 0 for width in widths):

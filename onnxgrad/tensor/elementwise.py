@@ -14,8 +14,8 @@ from onnxgrad.core.ir.bodies import loop_times
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import as_dtype, binary, layer_for, log_add_exp, of_two, promoted
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.common import as_dtype, binary, log_add_exp, of_two, open_layer_for, promoted
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
     "add", "add_n", "atan2", "copysign", "divide", "floor_divide", "floor_mod", "fmax", "fmin", "gcd", "heaviside", "hypot",
@@ -53,8 +53,7 @@ minimum = of_two("minimum", "Min", "The smaller of two elements, NaN if one is; 
 
 def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """The largest integer not above ``x / y``."""
-    layer = layer_for("elementwise_floordiv", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer_for("elementwise_floordiv", x, y, name=name)
     a, b = promoted(op, x, y)
     if a.dtype.is_float:
         return layer.result("Floor", op.Div(a, b))
@@ -63,8 +62,7 @@ def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> V
 
 def remainder(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """``x - y * floor(x / y)``: the remainder has the sign of ``y``."""
-    layer = layer_for("elementwise_mod", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer_for("elementwise_mod", x, y, name=name)
     a, b = promoted(op, x, y)
     if a.dtype.is_float:
         return layer.result("Sub", a, op.Mul(b, op.Floor(op.Div(a, b))))
@@ -89,8 +87,7 @@ fmin = of_two("fmin", _known_extreme("LessOrEqual"), _NOT_NAN % "smaller", kind=
 
 def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """0 where ``x`` is negative, 1 where it is positive, ``y`` where it is 0."""
-    layer = layer_for("elementwise_heaviside", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer_for("elementwise_heaviside", x, y, name=name)
     a, b = promoted(op, x, y)
     zero = op.constant(0, a.dtype)
     step = op.Relu(op.Sign(a)) if a.dtype.is_float else op.Cast(op.Greater(a, zero), to=a.dtype.number)
@@ -138,8 +135,7 @@ logaddexp = of_two(
 
 def lerp(x: Variable, y: Variable, weight: float | Variable, name: str | None = None) -> Variable:
     """``x + weight * (y - x)``."""
-    layer = layer_for("lerp", x, y, weight, name=name)
-    op = layer.op
+    layer, op = open_layer_for("lerp", x, y, weight, name=name)
     a, b, w = promoted(op, x, y, weight)
     return layer.result("Add", a, op.Mul(w, op.Sub(b, a)))
 
@@ -153,8 +149,7 @@ def gcd(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 def lcm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Least common multiple of integers."""
-    layer = LayerHelper("lcm", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer("lcm", x, y, name=name)
     a, b = _wide_integers(layer, "lcm", x, y)
     divisor = op.Max(_gcd(op, a, b), 1)
     return layer.result("Cast", op.Abs(op.Mul(op.Div(a, divisor), b)), to=promote(x.dtype, y.dtype).number)
@@ -199,8 +194,7 @@ def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = No
         >>> paddle.multiplex([a, b], static.data("index", [4, 1], "int64")).shape
         (4, 2)
     """
-    layer = LayerHelper("multiplex", *inputs, index, name=name)
-    op = layer.op
+    layer, op = open_layer("multiplex", *inputs, index, name=name)
     stacked = op.Concat(*(op.Unsqueeze(item, [0]) for item in inputs), axis=0)
     chosen = op.Reshape(as_dtype(op, index, "int64"), np.array([-1, 1]))
     rows = op.Range(np.array(0), op.Squeeze(op.Shape(chosen, start=0, end=1), [0]), np.array(1))

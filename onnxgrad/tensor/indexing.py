@@ -13,8 +13,8 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
-from onnxgrad.tensor.common import as_dtype, known, layer_for, normal_axis, scalar, shape_of, shape_operand
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.common import as_dtype, known, layer_for, normal_axis, open_layer_for, scalar, shape_of, shape_operand
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.rows import summed_at, written_at
 
 __all__ = [
@@ -84,8 +84,7 @@ def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool
         >>> paddle.take_along_axis(static.data("x", [2, 4]), static.data("i", [2, 3], "int64"), 1).shape
         (2, 3)
     """
-    layer = LayerHelper("take_along_axis", arr, indices)
-    op = layer.op
+    layer, op = open_layer("take_along_axis", arr, indices)
     axis = normal_axis(axis, arr.ndim, "take_along_axis")
     if arr.ndim != indices.ndim:
         raise ArgumentError(f"take_along_axis: {arr!r} and {indices!r} have different numbers of axes.")
@@ -138,8 +137,7 @@ def put_along_axis(
         >>> paddle.put_along_axis(x, i, 1.0, 1).shape
         (2, 4)
     """
-    layer = layer_for("put_along_axis", arr, indices, values)
-    op = layer.op
+    layer, op = open_layer_for("put_along_axis", arr, indices, values)
     axis = normal_axis(axis, arr.ndim, "put_along_axis")
     if reduce not in (*_REDUCTIONS, "mean"):
         raise ArgumentError(f"put_along_axis: reduce is one of {sorted([*_REDUCTIONS, 'mean'])}, not {reduce!r}.")
@@ -187,8 +185,7 @@ def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = T
         >>> paddle.scatter(x, i, static.data("u", [3, 2])).shape
         (4, 2)
     """
-    layer = LayerHelper("scatter", x, index, updates, name=name)
-    op = layer.op
+    layer, op = open_layer("scatter", x, index, updates, name=name)
     if index.rank == 0:
         index = op.Unsqueeze(index, [0])
         updates = op.Unsqueeze(updates, [0]) if updates.ndim == x.ndim - 1 else updates
@@ -202,8 +199,7 @@ def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = T
 
 def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
     """``x`` with updates added at the positions in the last axis of ``index``; repeated positions add up."""
-    layer = LayerHelper("scatter_nd_add", x, index, updates, name=name)
-    op = layer.op
+    layer, op = open_layer("scatter_nd_add", x, index, updates, name=name)
     return layer.result("Add", x, summed_at(op, as_dtype(op, index, "int64"), updates, shape_of(op, x)))
 
 
@@ -215,8 +211,7 @@ def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None 
         >>> paddle.scatter_nd(i, u, [4, 2]).shape
         (4, 2)
     """
-    layer = LayerHelper("scatter_nd", index, updates, name=name)
-    op = layer.op
+    layer, op = open_layer("scatter_nd", index, updates, name=name)
     return layer.result("Identity", summed_at(op, as_dtype(op, index, "int64"), updates, shape_operand(op, shape)))
 
 
@@ -230,8 +225,7 @@ def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: st
 
 def index_fill(x: Variable, index: Variable, axis: int, value: Any, name: str | None = None) -> Variable:
     """``x`` with one value in all slices along ``axis`` at a vector of indices."""
-    layer = layer_for("index_fill", x, index, value, name=name)
-    op = layer.op
+    layer, op = open_layer_for("index_fill", x, index, value, name=name)
     axis = normal_axis(axis, x.ndim, "index_fill")
     slices = op.Gather(x, _position(op, index), axis=axis)
     updates = op.Expand(scalar(op, value, x.dtype), shape_of(op, slices))
@@ -254,8 +248,7 @@ def index_put(
         >>> paddle.index_put(x, (i,), static.data("v", [3, 2])).shape
         (4, 2)
     """
-    layer = LayerHelper("index_put", x, *indices, value, name=name)
-    op = layer.op
+    layer, op = open_layer("index_put", x, *indices, value, name=name)
     masks = any(item.dtype == "bool" for item in indices)
     positions, size = _positions(op, x, _masks_as_indices(op, list(indices)) if masks else list(indices))
     if accumulate and x.dtype == "bool":
@@ -300,8 +293,7 @@ def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = N
     Args:
         mode: what is done with an index outside: 'raise' an error at run time, 'wrap' it around, or 'clip' it.
     """
-    layer = LayerHelper("take", x, index, name=name)
-    op = layer.op
+    layer, op = open_layer("take", x, index, name=name)
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentError(f"take: mode is 'raise', 'wrap' or 'clip', not {mode!r}.")
     positions = as_dtype(op, index, "int64")
@@ -314,8 +306,7 @@ def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = N
 
 def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Variable:
     """Indices as one of ``nshards`` equal parts of ``index_num`` counts them; ``ignore_value`` for those of other parts."""
-    layer = LayerHelper("shard_index", input)
-    op = layer.op
+    layer, op = open_layer("shard_index", input)
     if not 0 <= shard_id < nshards:
         raise ArgumentError(f"shard_index: shard_id {shard_id} must lie in 0 to {nshards - 1}.")
     size = op.constant(-(-index_num // nshards), input.dtype)
@@ -333,8 +324,7 @@ def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Varia
         >>> paddle.masked_select(static.data("x", [2, 3]), static.data("m", [2, 3], "bool")).shape
         (-1,)
     """
-    layer = LayerHelper("masked_select", x, mask, name=name)
-    op = layer.op
+    layer, op = open_layer("masked_select", x, mask, name=name)
     if x.rank == 0 and mask.rank == 0:
         x, mask = op.Reshape(x, np.array([1])), op.Reshape(mask, np.array([1]))
     x, mask = _both_expanded(op, x, mask)
@@ -357,8 +347,7 @@ def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None
 
 def masked_scatter(x: Variable, mask: Variable, value: Variable, name: str | None = None) -> Variable:
     """``x`` with the elements where a mask is true replaced by those of ``value``, one after the other."""
-    layer = LayerHelper("masked_scatter", x, mask, value, name=name)
-    op = layer.op
+    layer, op = open_layer("masked_scatter", x, mask, value, name=name)
     if mask.dtype != "bool" or x.dtype != value.dtype:
         raise Mismatch(f"masked_scatter takes a bool mask and values of one element type, not {x!r}, {mask!r}, {value!r}.")
     wanted = known(op.ReduceSum(op.Cast(mask, to=7), keepdims=0)) if mask.is_eager else None

@@ -10,7 +10,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.tensor.common import Shape, as_operand, integers, known, known_dim, normal_axis, positive, shape_operand
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
 
 __all__ = [
@@ -162,8 +162,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None, name: str | None
         >>> [part.shape for part in paddle.unstack(static.data("x", [None, 2]), axis=1)]
         [(-1,), (-1,)]
     """
-    layer = LayerHelper("unstack", x, name=name)
-    op = layer.op
+    layer, op = open_layer("unstack", x, name=name)
     axis = normal_axis(axis, x.ndim, "unstack")
     size = known_dim(x, axis, "unstack") if num is None else num
     if size == 1:
@@ -184,15 +183,13 @@ def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Varia
         >>> paddle.slice(static.data("x", [3, 4]), [0, 1], [0, 1], [2, 3]).shape
         (2, 2)
     """
-    layer = LayerHelper("slice", input)
-    op = layer.op
+    layer, op = open_layer("slice", input)
     return layer.result("Slice", input, shape_operand(op, starts), shape_operand(op, ends), list(axes))
 
 
 def strided_slice(x: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any, name: str | None = None) -> Variable:
     """``slice`` with steps, which may be negative."""
-    layer = LayerHelper("strided_slice", x, name=name)
-    op = layer.op
+    layer, op = open_layer("strided_slice", x, name=name)
     lower, upper, steps = (shape_operand(op, item) for item in (starts, ends, strides))
     return layer.result("Slice", x, lower, upper, list(axes), steps)
 
@@ -204,8 +201,7 @@ def crop(x: Variable, shape: Shape | None = None, offsets: Any = None, name: str
         >>> paddle.crop(static.data("x", [3, 4]), [2, -1], [1, 1]).shape
         (2, 3)
     """
-    layer = LayerHelper("crop_tensor", x, name=name)
-    op = layer.op
+    layer, op = open_layer("crop_tensor", x, name=name)
     rank = x.ndim
     start = shape_operand(op, [0] * rank if offsets is None else offsets)
     if isinstance(start, np.ndarray) and (start < 0).any():

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onnxgrad.tensor.initializer import Initializer
     from onnxgrad.tensor.param_attr import WeightNormParamAttr
 
-__all__ = ["LayerHelper", "is_variable", "overwritten", "program_of", "require_variables"]
+__all__ = ["LayerHelper", "given", "is_variable", "open_layer", "overwritten", "program_of", "require_variables"]
 
 
 def is_variable(item: Any) -> TypeGuard[Variable]:
@@ -165,6 +165,17 @@ class LayerHelper:
         g = self.parameter(attr.under(f"{name}_g", NormOf(v.name, axes)), suffix, sizes, dtype, default)
         length = self.op.ReduceL2(v, axes, keepdims=1)
         return self.op.Mul(v, self.op.Div(g, length))
+
+
+def open_layer(kind: str, *operands: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
+    """A layer on tensors, and what appends operators to it."""
+    layer = LayerHelper(kind, *operands, name=name)
+    return layer, layer.op
+
+
+def given(*optional: Any) -> list[Any]:
+    """Those of a function's optional operands that were given."""
+    return [operand for operand in optional if operand is not None]
 
 
 def _initialise(program: Program, parameter: Parameter, initializer: Initializer) -> None:

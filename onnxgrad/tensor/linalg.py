@@ -13,7 +13,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, dim, floating, integers, known, known_dim, normal_axis, promoted
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer
 
 __all__ = [
     "addmm", "baddbmm", "bmm", "cdist", "corrcoef", "cov", "cross", "dist", "dot", "einsum", "inner", "kron", "matmul",
@@ -103,8 +103,7 @@ def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
         >>> paddle.outer(static.data("x", [3]), static.data("y", [4])).shape
         (3, 4)
     """
-    layer = LayerHelper("outer", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer("outer", x, y, name=name)
     a, b = promoted(op, x, y)
     return layer.result("Mul", op.Reshape(a, np.array([-1, 1])), op.Reshape(b, np.array([1, -1])))
 
@@ -248,8 +247,7 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
         >>> paddle.kron(static.data("x", [2, 3]), static.data("y", [4, 2])).shape
         (8, 6)
     """
-    layer = LayerHelper("kron", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer("kron", x, y, name=name)
     rank = max(x.ndim, y.ndim)
     x, y = (op.Unsqueeze(v, list(range(rank - v.ndim))) if v.ndim < rank else v for v in promoted(op, x, y))
     if x.static_shape is not None and y.static_shape is not None:
@@ -266,8 +264,7 @@ def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> V
     Raises:
         ArgumentError: if there is no such axis.
     """
-    layer = LayerHelper("cross", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer("cross", x, y, name=name)
     a, b = promoted(op, x, y)
     if axis != 9:
         return layer.result("Sub", *_cross_terms(op, a, b, normal_axis(axis, x.ndim, "cross")))
@@ -308,8 +305,7 @@ def addmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: f
 
 def baddbmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
     """``beta * input + alpha * x @ y`` for batches of matrices."""
-    layer = LayerHelper("baddbmm", input, x, y, name=name)
-    op = layer.op
+    layer, op = open_layer("baddbmm", input, x, y, name=name)
     return layer.result("Add", op.Mul(input, beta), op.Mul(op.MatMul(x, y), alpha))
 
 
@@ -346,8 +342,7 @@ def norm(x: Variable, p: Any = None, axis: Any = None, keepdim: bool = False, na
 
 def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """(sum of |x|^p)^(1/p) over ``axis``; inf gives the largest, -inf the smallest, 0 the number of elements that are not 0."""
-    layer = LayerHelper("p_norm", x, name=name)
-    op = layer.op
+    layer, op = open_layer("p_norm", x, name=name)
     x, axes, keep = floating(op, x), axes_of(axis), int(keepdim)
     if not x.ndim:
         axes = None
@@ -370,8 +365,7 @@ def matrix_norm(
     Raises:
         NotOffered: for 'nuc', 2 and -2, which need singular values.
     """
-    layer = LayerHelper("matrix_norm", x, name=name)
-    op = layer.op
+    layer, op = open_layer("matrix_norm", x, name=name)
     rows, columns = (normal_axis(a, x.ndim, "matrix_norm") for a in axis)
     if p == "fro":
         return layer.result("ReduceL2", x, [rows, columns], keepdims=int(keepdim))
@@ -426,8 +420,7 @@ def cdist(
 
 def renorm(x: Variable, p: float, axis: int, max_norm: float) -> Variable:
     """``x`` with each slice along ``axis`` scaled down to norm ``max_norm`` if it is longer."""
-    layer = LayerHelper("renorm", x)
-    op = layer.op
+    layer, op = open_layer("renorm", x)
     axis = normal_axis(axis, x.ndim, "renorm")
     length = vector_norm(x, p, [i for i in range(x.ndim) if i != axis], keepdim=True)
     limit = op.constant(max_norm, x.dtype)
@@ -454,8 +447,7 @@ def cov(
     Raises:
         ArgumentError: for more than two axes, or weights that are negative, or not one for each observation.
     """
-    layer = LayerHelper("cov", x, *(w for w in (fweights, aweights) if w is not None), name=name)
-    op = layer.op
+    layer, op = open_layer("cov", x, *given(fweights, aweights), name=name)
     if x.ndim > 2:
         raise ArgumentError(f"cov takes a vector or a matrix, not {x!r}.")
     if x.ndim == 1:
@@ -464,14 +456,13 @@ def cov(
         x = op.Transpose(x, perm=[1, 0])
     ones = op.Expand(op.constant(1.0, x.dtype), op.Shape(x, start=1, end=2))
     weights = ones
-    for given in (fweights, aweights):
-        if given is not None:
-            numbers = known(given)
-            if given.ndim != 1 or (given.shape[0] != x.shape[1] and min(given.shape[0], x.shape[1]) >= 0):
-                raise ArgumentError(f"cov: a vector of one weight for each observation is needed, not {given!r}.")
-            if not is_variable(numbers) and np.min(numbers, initial=0) < 0:
-                raise ArgumentError(f"cov: a weight is negative: {np.min(numbers)}.")
-            weights = op.Mul(weights, as_dtype(op, given, x.dtype))
+    for weight in given(fweights, aweights):
+        numbers = known(weight)
+        if weight.ndim != 1 or (weight.shape[0] != x.shape[1] and min(weight.shape[0], x.shape[1]) >= 0):
+            raise ArgumentError(f"cov: a vector of one weight for each observation is needed, not {weight!r}.")
+        if not is_variable(numbers) and np.min(numbers, initial=0) < 0:
+            raise ArgumentError(f"cov: a weight is negative: {np.min(numbers)}.")
+        weights = op.Mul(weights, as_dtype(op, weight, x.dtype))
     total = op.ReduceSum(weights, keepdims=0)
     centred = op.Sub(x, op.Div(op.ReduceSum(op.Mul(x, weights), [1], keepdims=1), total))
     less: Any = op.constant(1.0, x.dtype)
@@ -484,8 +475,7 @@ def cov(
 
 def corrcoef(x: Variable, rowvar: bool = True, name: str | None = None) -> Variable:
     """Correlations of the rows of a matrix (its columns without ``rowvar``)."""
-    layer = LayerHelper("corrcoef", x, name=name)
-    op = layer.op
+    layer, op = open_layer("corrcoef", x, name=name)
     found = cov(x, rowvar)
     if not found.ndim:
         return layer.result("Div", found, found)

@@ -10,8 +10,8 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError
-from onnxgrad.tensor.common import as_dtype, binary, described, layer_for, of_one, of_two, promoted
-from onnxgrad.tensor.layer import LayerHelper, is_variable, require_variables
+from onnxgrad.tensor.common import as_dtype, binary, described, layer_for, of_one, of_two, open_layer_for, promoted
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
 
 __all__ = [
     "allclose", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
@@ -70,8 +70,7 @@ def isclose(
     x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
 ) -> Variable:
     """Whether ``|x - y| <= atol + rtol * |y|``, element by element."""
-    layer = LayerHelper("isclose", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer("isclose", x, y, name=name)
     a, b = promoted(op, x, y)
     near = op.LessOrEqual(op.Abs(op.Sub(a, b)), op.Add(op.Mul(op.Abs(b), rtol), atol)) if a.dtype.is_float else op.Equal(a, b)
     near = op.Or(near, op.Equal(a, b))
@@ -91,8 +90,7 @@ def allclose(
 
 def isin(x: Variable, test_x: Variable, assume_unique: bool = False, invert: bool = False, name: str | None = None) -> Variable:
     """Whether each element of ``x`` occurs in ``test_x``; with ``invert``, whether it does not."""
-    layer = LayerHelper("isin", x, test_x, name=name)
-    op = layer.op
+    layer, op = open_layer("isin", x, test_x, name=name)
     a, b = promoted(op, x, test_x)
     same = op.Cast(op.Equal(op.Unsqueeze(a, [-1]), op.Reshape(b, np.array([-1]))), to=6)
     found = op.Cast(op.ReduceMax(same, [-1], keepdims=0), to=9)
@@ -189,8 +187,7 @@ def bitwise_right_shift(
 
 def _shifted(kind: str, direction: str, x: Any, y: Any, name: str | None, signed: bool = False) -> Variable:
     """Bits as uint64, where a shift by 63 is the widest that is defined; those of a negative number inverted before and after"""
-    layer = layer_for(kind, x, y, name=name)
-    op = layer.op
+    layer, op = open_layer_for(kind, x, y, name=name)
     a, b = promoted(op, x, y)
     width = 8 * a.dtype.numpy.itemsize
     wide = op.Cast(a, to=7)

@@ -27,7 +27,7 @@ from onnxgrad.tensor.common import (
     shape_of,
     shape_operand,
 )
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shape", "broadcast_tensors", "broadcast_to", "cast", "expand",
@@ -350,8 +350,7 @@ def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> lis
         >>> a.shape, b.shape
         ((2, 3), (2, 3))
     """
-    layer = LayerHelper("broadcast_tensors", *input, name=name)
-    op = layer.op
+    layer, op = open_layer("broadcast_tensors", *input, name=name)
     if len({v.dtype.name for v in input}) > 1:
         raise IllTyped(f"broadcast_tensors takes tensors of one element type, not {[v.dtype.name for v in input]}. Cast them.")
     if all(v.static_shape is not None for v in input):
@@ -369,8 +368,7 @@ def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
         >>> paddle.tile(static.data("x", [2, 3]), [2, 1, 2]).shape
         (2, 2, 6)
     """
-    layer = LayerHelper("tile", x, name=name)
-    op = layer.op
+    layer, op = open_layer("tile", x, name=name)
     times = shape_operand(op, repeat_times)
     if not isinstance(times, np.ndarray):
         return layer.result("Tile", x, times)
@@ -387,8 +385,7 @@ def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = N
         >>> paddle.repeat_interleave(static.data("x", [2, 3]), 2, axis=1).shape
         (2, 6)
     """
-    layer = LayerHelper("repeat_interleave", x, *([repeats] if is_variable(repeats) else []), name=name)
-    op = layer.op
+    layer, op = open_layer("repeat_interleave", x, *([repeats] if is_variable(repeats) else []), name=name)
     if axis is None:
         x, axis = op.Reshape(x, np.array([-1])), 0
     axis = normal_axis(axis, x.ndim, "repeat_interleave")
@@ -455,8 +452,7 @@ def roll(x: Variable, shifts: Any, axis: Axes = None, name: str | None = None) -
         >>> paddle.roll(static.data("x", [None, 3]), 1, axis=0).shape
         (-1, 3)
     """
-    layer = LayerHelper("roll", x, name=name)
-    op = layer.op
+    layer, op = open_layer("roll", x, name=name)
     shifts, axes = known(shifts), axes_of(axis)
     if is_variable(shifts):
         number = known_dim(shifts, 0, "roll") if shifts.ndim else 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.tensor.common import floating, of_one, scalar, unary
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
     "abs", "acos", "acosh", "angle", "asin", "asinh", "atan", "atanh", "ceil", "clip", "conj", "cos", "cosh", "deg2rad", "erf",
@@ -48,8 +48,7 @@ log10 = of_one("log10", lambda layer, x: layer.result("Div", layer.op.Log(x), ma
 
 def log1p(x: Variable, name: str | None = None) -> Variable:
     """log(1 + x), accurate near 0: there 2 artanh(x / (x + 2))."""
-    layer = LayerHelper("log1p", x, name=name)
-    op = layer.op
+    layer, op = open_layer("log1p", x, name=name)
     x = floating(op, x)
     plain = op.Log(op.Add(x, 1.0))
     if x.dtype == "float64":
@@ -60,8 +59,7 @@ def log1p(x: Variable, name: str | None = None) -> Variable:
 
 def expm1(x: Variable, name: str | None = None) -> Variable:
     """exp(x) - 1, accurate near 0: (exp(x) + 1) tanh(x / 2)."""
-    layer = LayerHelper("expm1", x, name=name)
-    op = layer.op
+    layer, op = open_layer("expm1", x, name=name)
     x = floating(op, x)
     return layer.result("Mul", op.Add(op.Exp(x), 1.0), op.Tanh(op.Mul(x, 0.5)))
 
@@ -107,8 +105,7 @@ def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str
 
 def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Variable:
     """log(x / (1 - x)), of ``x`` limited to [eps, 1 - eps] if ``eps`` is given."""
-    layer = LayerHelper("logit", x, name=name)
-    op = layer.op
+    layer, op = open_layer("logit", x, name=name)
     x = floating(op, x)
     if eps is not None:
         x = op.Clip(x, eps, 1.0 - eps)
@@ -117,8 +114,7 @@ def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Var
 
 def sinc(x: Variable, name: str | None = None) -> Variable:
     """sin(pi x) / (pi x), and 1 at 0."""
-    layer = LayerHelper("sinc", x, name=name)
-    op = layer.op
+    layer, op = open_layer("sinc", x, name=name)
     angle = op.Mul(floating(op, x), math.pi)
     at_zero = op.Equal(angle, op.constant(0.0, angle.dtype))
     ratio = op.Div(op.Sin(angle), op.Where(at_zero, op.constant(1.0, angle.dtype), angle))
@@ -131,8 +127,7 @@ ceil = of_one("ceil", "Ceil", "Smallest integer not below ``x``.")
 
 def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
     """Nearest number with so many decimals; a half goes to the even neighbour."""
-    layer = LayerHelper("round", x, name=name)
-    op = layer.op
+    layer, op = open_layer("round", x, name=name)
     x = floating(op, x)
     if decimals == 0:
         return layer.result("Round", x)
@@ -141,8 +136,7 @@ def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
 
 def trunc(input: Variable, name: str | None = None) -> Variable:
     """The integer next to ``input`` on the side of 0."""
-    layer = LayerHelper("trunc", input, name=name)
-    op = layer.op
+    layer, op = open_layer("trunc", input, name=name)
     if not input.dtype.is_float:
         return layer.result("Identity", input)
     return layer.result("Mul", op.Sign(input), op.Floor(op.Abs(input)))
@@ -150,8 +144,7 @@ def trunc(input: Variable, name: str | None = None) -> Variable:
 
 def frac(x: Variable, name: str | None = None) -> Variable:
     """What ``trunc`` leaves; zeros of integers."""
-    layer = LayerHelper("frac", x, name=name)
-    op = layer.op
+    layer, op = open_layer("frac", x, name=name)
     if not x.is_float:
         return layer.result("Sub", x, x)
     return layer.result("Sub", x, op.Mul(op.Sign(x), op.Floor(op.Abs(x))))
@@ -159,8 +152,7 @@ def frac(x: Variable, name: str | None = None) -> Variable:
 
 def signbit(x: Variable, name: str | None = None) -> Variable:
     """Whether the sign of ``x`` is minus, that of -0.0 too."""
-    layer = LayerHelper("signbit", x, name=name)
-    op = layer.op
+    layer, op = open_layer("signbit", x, name=name)
     x = floating(op, x)
     zero = op.constant(0.0, x.dtype)
     negative_zero = op.And(op.Equal(x, zero), op.Less(op.Reciprocal(x), zero))
@@ -171,8 +163,7 @@ def nan_to_num(
     x: Variable, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, name: str | None = None
 ) -> Variable:
     """Numbers in place of NaN and infinities; those of the type's range unless given."""
-    layer = LayerHelper("nan_to_num", x, name=name)
-    op = layer.op
+    layer, op = open_layer("nan_to_num", x, name=name)
     if not x.dtype.is_float:
         return layer.result("Identity", x)
     largest = float(np.finfo(x.dtype.numpy).max)
@@ -196,8 +187,7 @@ def scale(
     name: str | None = None,
 ) -> Variable:
     """``scale * x + bias``, or ``scale * (x + bias)``; then an activation by its name."""
-    layer = LayerHelper("scale", x, name=name)
-    op = layer.op
+    layer, op = open_layer("scale", x, name=name)
     factor, offset = scalar(op, scale, x.dtype), op.constant(np.asarray(bias), x.dtype)
     if not is_variable(scale) and bias == 0.0:
         y = layer.result("Mul", x, factor)
@@ -233,7 +223,6 @@ conj = of_one("conj", "Identity", "``x``: there are no complex tensors here.", f
 
 def angle(x: Variable, name: str | None = None) -> Variable:
     """pi where ``x`` is negative, else 0; NaN where it is NaN."""
-    layer = LayerHelper("angle", x, name=name)
-    op = layer.op
+    layer, op = open_layer("angle", x, name=name)
     x = floating(op, x)
     return layer.result("Mul", op.Relu(op.Neg(op.Sign(x))), math.pi)

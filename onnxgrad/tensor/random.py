@@ -12,7 +12,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.tensor.common import Shape, as_dtype, index_dtype, scalar, shape_of, shape_operand
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
     "bernoulli", "binomial", "gaussian", "log_normal", "multinomial", "normal", "rand", "randint", "randint_like", "randn",
@@ -154,8 +154,7 @@ def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
 
 def shuffle(x: Variable, name: str | None = None) -> Variable:
     """The slices along the first axis in random order."""
-    layer = LayerHelper("shuffle", x, name=name)
-    op = layer.op
+    layer, op = open_layer("shuffle", x, name=name)
     length = op.Shape(x, start=0, end=1)
     _, order = op.emit("TopK", (_sampled(op, "RandomUniform", length), length), {}, outputs=2)
     return layer.result("Gather", x, order)
@@ -163,16 +162,14 @@ def shuffle(x: Variable, name: str | None = None) -> Variable:
 
 def bernoulli(x: Variable, p: float | None = None, name: str | None = None) -> Variable:
     """1 with probability ``x`` (or ``p``), else 0, in the shape of ``x``."""
-    layer = LayerHelper("bernoulli", x, name=name)
-    op = layer.op
+    layer, op = open_layer("bernoulli", x, name=name)
     sampled = as_dtype(op, _sampled(op, "RandomUniform", shape_of(op, x), low=0.0, high=1.0), x.dtype)
     return layer.result("Cast", op.Less(sampled, x if p is None else op.constant(p, x.dtype)), to=x.dtype.number)
 
 
 def binomial(count: Variable, prob: Variable, name: str | None = None) -> Variable:
     """How many of ``count`` (constant, equal everywhere) trials succeed with probability ``prob``."""
-    layer = LayerHelper("binomial", count, prob, name=name)
-    op = layer.op
+    layer, op = open_layer("binomial", count, prob, name=name)
     most = op.ReduceMax(as_dtype(op, count, "int64"), keepdims=0)
     both = op.Add(op.Mul(as_dtype(op, count, prob.dtype), 0.0), prob)
     shape = op.Concat(op.Reshape(most, np.array([1])), op.Shape(both), axis=0)
@@ -192,8 +189,7 @@ def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, na
         >>> paddle.multinomial(static.data("p", [None, 4]), 2).shape
         (-1, 2)
     """
-    layer = LayerHelper("multinomial", x, name=name)
-    op = layer.op
+    layer, op = open_layer("multinomial", x, name=name)
     if replacement:
         rows = op.Unsqueeze(x, [0]) if x.ndim == 1 else x
         attrs = {"sample_size": num_samples, "dtype": 7, "seed": next_seed(op)}

@@ -21,7 +21,7 @@ from onnxgrad.tensor.common import (
     running,
     without_axes_too,
 )
-from onnxgrad.tensor.layer import LayerHelper, require_variables
+from onnxgrad.tensor.layer import LayerHelper, open_layer, require_variables
 
 __all__ = [
     "all", "amax", "amin", "any", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum", "diff", "logcumsumexp", "logsumexp",
@@ -138,8 +138,7 @@ def nansum(x: Variable, axis: Axes = None, dtype: Any = None, keepdim: bool = Fa
 
 def nanmean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Mean over ``axis`` of the elements that are not NaN; NaN where there is none."""
-    layer = LayerHelper("nanmean", x, name=name)
-    op = layer.op
+    layer, op = open_layer("nanmean", x, name=name)
     counted = sum(op.Cast(op.Not(op.IsNaN(x)), to=x.dtype.number), axis, keepdim=keepdim)
     return layer.result("Div", nansum(x, axis, keepdim=keepdim), counted)
 
@@ -183,8 +182,7 @@ def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | 
 @without_axes_too
 def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Products of all elements up to each one along ``dim``, which must have a known size."""
-    layer = LayerHelper("cumprod", x, name=name)
-    op = layer.op
+    layer, op = open_layer("cumprod", x, name=name)
     x, axis = _flat_if_none(layer, as_dtype(op, x, "int64" if dtype is None and not x.is_float else dtype), dim)
     return layer.result("Identity", running(op, x, axis, op.Mul, 1.0, "cumprod"))
 
@@ -213,8 +211,7 @@ def cummin(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str
 def _running_extreme(
     kind: str, op_type: str, comparison: str, x: Variable, axis: int | None, dtype: Any, name: str | None
 ) -> tuple[Variable, Variable]:
-    layer = LayerHelper(kind, x, name=name)
-    op = layer.op
+    layer, op = open_layer(kind, x, name=name)
     x, axis = _flat_if_none(layer, x, axis)
     dtype = index_dtype(dtype, kind)
     numpy = x.dtype.numpy
@@ -233,8 +230,7 @@ def _running_extreme(
 @without_axes_too
 def logcumsumexp(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """log(cumsum(exp(x))) along ``axis``, computed stably."""
-    layer = LayerHelper("logcumsumexp", x, name=name)
-    op = layer.op
+    layer, op = open_layer("logcumsumexp", x, name=name)
     x, axis = _flat_if_none(layer, as_dtype(op, x, dtype), axis)
     neutral = float(np.finfo(x.dtype.numpy).min) / 4
     y = running(op, x, axis, lambda now, earlier: log_add_exp(op, now, earlier), neutral, "logcumsumexp")
@@ -260,8 +256,7 @@ def diff(
         (-1, 4)
     """
     joined = [v for v in (prepend, x, append) if v is not None]
-    layer = LayerHelper("diff", *joined, name=name)
-    op = layer.op
+    layer, op = open_layer("diff", *joined, name=name)
     if n < 1:
         raise ArgumentError(f"diff: n must be 1 or more, not {n}.")
     y = op.Concat(*joined, axis=axis) if len(joined) > 1 else x
