@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from onnxgrad import state
 from onnxgrad.core.ir.arithmetic import promote
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
@@ -18,7 +19,8 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, IllType
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
-    "Axes", "Shape", "as_dtype", "as_operand", "axes_of", "binary", "count", "described", "dim", "floating", "index_dtype",
+    "Axes", "Shape", "as_dtype", "as_operand", "axes_of", "binary", "count", "described", "dim", "extreme_of", "float_dtype", "floating",
+    "index_dtype",
     "integers", "known", "known_dim", "layer_for", "log_add_exp", "normal_axis", "of_one", "of_two",
     "open_layer_for", "positive", "promoted",
     "running", "scalar", "shape_of", "shape_operand", "unary", "without_axes_too",
@@ -196,6 +198,11 @@ def known(value: Any) -> Any:
     return entries[0] if len(entries) == 1 else list(entries)
 
 
+def float_dtype(dtype: Any) -> DType:
+    """An element type, or the default floating-point one."""
+    return dtype_of(state.current.default_dtype if dtype is None else dtype)
+
+
 def index_dtype(dtype: Any, function: str) -> DType:
     """The element type of indices: int32 or int64.
 
@@ -298,6 +305,14 @@ def without_axes_too(function: _Along) -> _Along:
         return tuple(bare) if isinstance(found, tuple) else bare[0]
 
     return form  # type: ignore[return-value]
+
+
+def extreme_of(dtype: DType, largest: bool) -> Any:
+    """The largest or smallest number of an element type, infinity where there is one."""
+    if dtype.is_float:
+        return np.inf if largest else -np.inf
+    limits = np.iinfo(dtype.numpy)
+    return limits.max if largest else limits.min
 
 
 def log_add_exp(op: Builder, a: Variable, b: Variable) -> Variable:

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
-from onnxgrad.tensor.common import Shape, dim, index_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
+from onnxgrad.tensor.common import Shape, dim, float_dtype, index_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
@@ -55,9 +54,7 @@ def empty(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
 def _filled(kind: str, shape: Any, value: Any, dtype: Any, name: str | None) -> Variable:
     listed = list(shape) if isinstance(shape, (list, tuple)) else [shape]
     layer = LayerHelper(kind, *(item for item in [*listed, value] if is_variable(item)), name=name)
-    element = (
-        value.dtype if dtype is None and is_variable(value) else dtype_of(state.current.default_dtype if dtype is None else dtype)
-    )
+    element = value.dtype if dtype is None and is_variable(value) else float_dtype(dtype)
     return layer.result("Expand", scalar(layer.op, value, element), shape_operand(layer.op, shape))
 
 
@@ -114,7 +111,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
     """
     given = [start, stop, num]
     layer = LayerHelper("linspace", *(item for item in given if is_variable(item)), name=name)
-    op, element = layer.op, dtype_of(state.current.default_dtype if dtype is None else dtype)
+    op, element = layer.op, float_dtype(dtype)
     if not any(is_variable(item) for item in given):
         return layer.result("Identity", op.constant(np.linspace(start, stop, num), element))
     first, last = (scalar(op, item, dtype_of("float32")) for item in (start, stop))
@@ -130,7 +127,7 @@ def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = N
     exponents = linspace(start, stop, num)
     layer = LayerHelper("logspace", exponents, name=name)
     powers = layer.op.Pow(layer.op.constant(np.float32(base)), exponents)
-    return layer.result("Cast", powers, to=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
+    return layer.result("Cast", powers, to=float_dtype(dtype).number)
 
 
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
@@ -143,7 +140,7 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: 
     layer = LayerHelper("eye", name=name)
     columns = num_rows if num_columns is None else num_columns
     square = layer.op.Expand(np.float32(0.0), np.array([num_rows, columns]))
-    return layer.result("EyeLike", square, dtype=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
+    return layer.result("EyeLike", square, dtype=float_dtype(dtype).number)
 
 
 def assign(x: Any, output: Variable | None = None) -> Variable:

@@ -13,7 +13,17 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
-from onnxgrad.tensor.common import as_dtype, known, layer_for, normal_axis, open_layer_for, scalar, shape_of, shape_operand
+from onnxgrad.tensor.common import (
+    as_dtype,
+    extreme_of,
+    known,
+    layer_for,
+    normal_axis,
+    open_layer_for,
+    scalar,
+    shape_of,
+    shape_operand,
+)
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.rows import summed_at, written_at
 
@@ -169,12 +179,9 @@ def put_along_axis(
 
 def _neutral(reduce: str, dtype: DType) -> Any:
     """What changes nothing in a reduction"""
-    if reduce not in ("amax", "amin"):
-        return 1 if reduce in ("mul", "multiply") else 0
-    if dtype.is_float:
-        return -np.inf if reduce == "amax" else np.inf
-    limits = np.iinfo(dtype.numpy)
-    return limits.min if reduce == "amax" else limits.max
+    if reduce in ("amax", "amin"):
+        return extreme_of(dtype, reduce == "amin")
+    return 1 if reduce in ("mul", "multiply") else 0
 
 
 def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None) -> Variable:

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import Shape, as_dtype, index_dtype, scalar, shape_of, shape_operand
+from onnxgrad.tensor.common import Shape, as_dtype, float_dtype, index_dtype, scalar, shape_of, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
@@ -58,7 +57,7 @@ def uniform(
     """
     layer = _layer("uniform_random", shape, name)
     numbers = _sampled(layer.op, "RandomUniform", shape, seed, low=float(min), high=float(max))
-    return layer.result("Cast", numbers, to=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
+    return layer.result("Cast", numbers, to=float_dtype(dtype).number)
 
 
 def rand(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
@@ -72,7 +71,7 @@ def gaussian(
     """Normally distributed numbers."""
     layer = _layer("gaussian", shape, name)
     numbers = _sampled(layer.op, "RandomNormal", shape, seed, mean=float(mean), scale=float(std))
-    return layer.result("Cast", numbers, to=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
+    return layer.result("Cast", numbers, to=float_dtype(dtype).number)
 
 
 def standard_normal(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
@@ -80,9 +79,7 @@ def standard_normal(shape: Shape, dtype: Any = None, name: str | None = None) ->
     return gaussian(shape, dtype=dtype, name=name)
 
 
-def randn(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
-    """Normally distributed numbers with mean 0 and deviation 1."""
-    return gaussian(shape, dtype=dtype, name=name)
+randn = standard_normal
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from onnxgrad.tensor.common import (
     Axes,
     as_dtype,
     axes_of,
+    described,
+    extreme_of,
     floating,
     index_dtype,
     log_add_exp,
@@ -83,45 +85,34 @@ def _wide_reduce(kind: str, op_type: str, x: Variable, axis: Axes, dtype: Any, k
     return reduce(kind, op_type, x, axis, keepdim, name)
 
 
-def max(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Largest element over ``axis``; the gradient is shared evenly over ties."""
-    return reduce("max", "ReduceMax", x, axis, keepdim, name)
+class _Reduction(Protocol):
+    __name__: str
+
+    def __call__(self, x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable: ...
 
 
-def min(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Smallest element over ``axis``; the gradient is shared evenly over ties."""
-    return reduce("min", "ReduceMin", x, axis, keepdim, name)
+def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Reduction:
+    """A function that is one reduction operator; with ``of_bools``, of whether elements are not 0."""
+    kind = name
+
+    def function(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+        if not of_bools:
+            return reduce(kind, op_type, x, axis, keepdim, name)
+        layer, op = open_layer(kind, x, name=name)
+        flags = op.Cast(as_dtype(op, x, "bool"), to=6)
+        return layer.result("Cast", reduce(kind, op_type, flags, axis, keepdim, name), to=9)
+
+    made: _Reduction = described(function, name, doc)
+    return made
 
 
-def amax(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Largest element over ``axis``; the gradient is shared evenly over ties."""
-    return reduce("amax", "ReduceMax", x, axis, keepdim, name)
-
-
-def amin(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Smallest element over ``axis``; the gradient is shared evenly over ties."""
-    return reduce("amin", "ReduceMin", x, axis, keepdim, name)
-
-
-def logsumexp(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """log(sum(exp(x))) over ``axis``, computed stably."""
-    return reduce("logsumexp", "ReduceLogSumExp", x, axis, keepdim, name)
-
-
-def all(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Whether all elements over ``axis`` are true (not 0)."""
-    return _quantified("all", "ReduceMin", x, axis, keepdim, name)
-
-
-def any(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Whether some element over ``axis`` is true (not 0)."""
-    return _quantified("any", "ReduceMax", x, axis, keepdim, name)
-
-
-def _quantified(kind: str, op_type: str, x: Variable, axis: Axes, keepdim: bool, name: str | None) -> Variable:
-    layer = LayerHelper(kind, x, name=name)
-    flags = layer.op.Cast(as_dtype(layer.op, x, "bool"), to=6)
-    return layer.result("Cast", reduce(kind, op_type, flags, axis, keepdim, name), to=9)
+max = _reduction("max", "ReduceMax", "Largest element over ``axis``; the gradient is shared evenly over ties.")
+min = _reduction("min", "ReduceMin", "Smallest element over ``axis``; the gradient is shared evenly over ties.")
+amax = _reduction("amax", "ReduceMax", "Largest element over ``axis``; the gradient is shared evenly over ties.")
+amin = _reduction("amin", "ReduceMin", "Smallest element over ``axis``; the gradient is shared evenly over ties.")
+logsumexp = _reduction("logsumexp", "ReduceLogSumExp", "log(sum(exp(x))) over ``axis``, computed stably.")
+all = _reduction("all", "ReduceMin", "Whether all elements over ``axis`` are true (not 0).", of_bools=True)
+any = _reduction("any", "ReduceMax", "Whether some element over ``axis`` is true (not 0).", of_bools=True)
 
 
 def count_nonzero(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
@@ -214,12 +205,7 @@ def _running_extreme(
     layer, op = open_layer(kind, x, name=name)
     x, axis = _flat_if_none(layer, x, axis)
     dtype = index_dtype(dtype, kind)
-    numpy = x.dtype.numpy
-    limits = np.finfo(numpy) if x.is_float else np.iinfo(numpy)
-    neutral = -np.inf if x.is_float else limits.min
-    if op_type == "Min":
-        neutral = np.inf if x.is_float else limits.max
-    best = running(op, x, axis, getattr(op, op_type), neutral, kind)
+    best = running(op, x, axis, getattr(op, op_type), extreme_of(x.dtype, op_type == "Min"), kind)
     size = x.shape[axis]
     position = np.arange(size).reshape([size if i == axis else 1 for i in range(x.ndim)])
     reached = op.Where(getattr(op, comparison)(x, best), op.constant(position, None), np.int64(-1))

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.tensor.common import as_dtype, index_dtype, normal_axis, open_layer_for, promoted, without_axes_too
+from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promoted, without_axes_too
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
@@ -118,17 +118,13 @@ def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = 
     """
     layer, op = open_layer("mode", x, name=name)
     axis = normal_axis(axis, x.ndim, "mode")
-    number = x.dtype.number
     same = op.Equal(op.Unsqueeze(x, [axis + 1]), op.Unsqueeze(x, [axis]))
     times = op.ReduceSum(op.Cast(same, to=7), [axis + 1], keepdims=0)
     frequent = op.Equal(times, op.ReduceMax(times, [axis], keepdims=1))
-    numpy = x.dtype.numpy
-    largest = op.constant(np.inf if x.is_float else np.iinfo(numpy).max, x.dtype)
-    best = op.ReduceMin(op.Where(frequent, x, largest), [axis], keepdims=1)
+    best = op.ReduceMin(op.Where(frequent, x, op.constant(extreme_of(x.dtype, True), x.dtype)), [axis], keepdims=1)
     chosen = op.Cast(op.Equal(x, best), to=6)
     index = op.ArgMax(chosen, axis=axis, keepdims=1, select_last_index=1)
     values = op.GatherElements(x, index, axis=axis)
-    assert values.dtype.number == number
     if keepdim:
         return layer.result("Identity", values), layer.result("Identity", index)
     return layer.result("Squeeze", values, [axis]), layer.result("Squeeze", index, [axis])

@@ -135,16 +135,21 @@ def erfinv(x: Variable, name: str | None = None) -> Variable:
     one = op.constant(1.0, x.dtype)
     inside = op.Less(op.Abs(x), one)
     safe = op.Where(inside, x, op.constant(0.0, x.dtype))
-    w = op.Neg(op.Log(op.Mul(op.Sub(1.0, safe), op.Add(1.0, safe))))
-    central = op.Less(w, op.constant(5.0, x.dtype))
-    near = _polynomial(op, op.Sub(w, 2.5), _CENTRAL)
-    far = _polynomial(op, op.Sub(op.Sqrt(op.Where(central, op.constant(5.0, x.dtype), w)), 3.0), _TAIL)
-    guess = op.Mul(op.Where(central, near, far), safe)
+    guess = inverse_erf(op, safe)
     slope = op.Mul(op.Exp(op.Mul(guess, guess)), math.sqrt(math.pi) / 2)
     found = op.Sub(guess, op.Mul(op.Sub(op.Erf(guess), safe), slope))
     beyond, infinite = op.constant(np.nan, x.dtype), op.constant(np.inf, x.dtype)
     limit = op.Where(op.Equal(x, one), infinite, op.Where(op.Equal(x, op.Neg(one)), op.Neg(infinite), beyond))
     return layer.result("Where", inside, found, limit)
+
+
+def inverse_erf(op: Builder, x: Variable) -> Variable:
+    """Giles' polynomials alone: 6 digits."""
+    w = op.Neg(op.Log(op.Mul(op.Sub(1.0, x), op.Add(1.0, x))))
+    central = op.Less(w, op.constant(5.0, x.dtype))
+    near = _polynomial(op, op.Sub(w, 2.5), _CENTRAL)
+    far = _polynomial(op, op.Sub(op.Sqrt(op.Where(central, op.constant(5.0, x.dtype), w)), 3.0), _TAIL)
+    return op.Mul(op.Where(central, near, far), x)
 
 
 def _polynomial(op: Builder, x: Variable, coefficients: Any) -> Any:
