@@ -7,20 +7,22 @@
     │   └── ExternalDataError                a weight file is missing, short or outside the model's folder
     ├── ProgramError(ValueError)             a program would become ill-formed
     │   ├── DuplicateName                    a name is used twice
-    │   └── IllTyped                         an operator does not accept its operands
+    │   └── IllTyped(TypeError)              an operator does not accept its operands
     ├── UnknownName(ValueError, KeyError)    no variable, operand or attribute of that name
     ├── UnsupportedGradient(NotImplementedError)   no gradient exists, or none is written
     ├── RuleError(RuntimeError)              a gradient rule broke its contract
     ├── ArgumentError(ValueError)            an argument has an impossible value
     │   └── MemoryBudgetError                no choice of checkpoints keeps the budget
     ├── ArgumentTypeError(TypeError)         an argument has the wrong type
-    │   └── NotAVariable(AssertionError)     a Variable was expected
+    │   └── NotAVariable(ValueError, AssertionError)   a Variable was expected
     ├── FeedError(ValueError)                a feed is missing or has the wrong dtype or shape
     │   └── DataError                        training data lacks a column, or holds what cannot be trained on
     ├── TrainingError(RuntimeError)          a run cannot go on: a loss that is not a number, a foreign checkpoint
     ├── FetchError(RuntimeError)             a fetched name is not in the program
     ├── NotInitialized(RuntimeError)         a parameter has no value yet
-    ├── BadBackward(ArgumentError, AssertionError)   the arguments of a backward pass do not fit each other
+    ├── AxisError(ArgumentError, ArgumentTypeError)  an axis that a tensor does not have, or that is no int
+    ├── Mismatch(ArgumentError, AssertionError)      arguments do not fit each other
+    │   └── BadBackward                      those of a backward pass
     ├── RepeatedTensor(ArgumentError, RuntimeError)  a tensor is given twice where each counts once
     ├── InPlaceOnLeaf(ArgumentError)         a leaf that gradients are recorded for would be changed in place
     ├── FreedGraph(SystemError)              a backward pass goes through a graph that an earlier one freed
@@ -56,7 +58,7 @@ class DuplicateName(ProgramError):
     """A variable of that name exists already, with another shape or dtype."""
 
 
-class IllTyped(ProgramError):
+class IllTyped(ProgramError, TypeError):
     """An operator does not accept its operands or attributes."""
 
 
@@ -87,7 +89,7 @@ class ArgumentTypeError(OnnxGradError, TypeError):
     """An argument has the wrong type."""
 
 
-class NotAVariable(ArgumentTypeError, AssertionError):
+class NotAVariable(ArgumentTypeError, ValueError, AssertionError):
     """A Variable was expected."""
 
 
@@ -111,7 +113,15 @@ class NotInitialized(OnnxGradError, RuntimeError):
     """A parameter has no value yet."""
 
 
-class BadBackward(ArgumentError, AssertionError):
+class AxisError(ArgumentError, ArgumentTypeError):
+    """An axis is none of a tensor's, or no int."""
+
+
+class Mismatch(ArgumentError, AssertionError):
+    """Arguments do not fit each other."""
+
+
+class BadBackward(Mismatch):
     """The arguments of a backward pass do not fit each other."""
 
 

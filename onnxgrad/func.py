@@ -26,16 +26,8 @@ from onnxgrad.core.runtime.places import Place
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, FeedError, UnknownName
 
 __all__ = [
-    "NumpyFunction",
-    "grad",
-    "hessian",
-    "hvp",
-    "jacobian",
-    "jvp",
-    "per_example_gradients",
-    "value_and_grad",
-    "vjp",
-]
+    "NumpyFunction", "grad", "hessian", "hvp", "jacobian", "jvp", "per_example_gradients", "value_and_grad", "vjp",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 Model: TypeAlias = "str | Path | bytes | ModelProto | Program"

@@ -32,29 +32,8 @@ from onnxgrad.tensor.solvers import (
 )
 
 __all__ = [
-    "cdist",
-    "cholesky",
-    "cholesky_inverse",
-    "cholesky_solve",
-    "corrcoef",
-    "cov",
-    "cross",
-    "det",
-    "diagonal",
-    "dot",
-    "householder_product",
-    "inv",
-    "matmul",
-    "matrix_norm",
-    "matrix_power",
-    "matrix_transpose",
-    "multi_dot",
-    "norm",
-    "qr",
-    "slogdet",
-    "solve",
-    "triangular_solve",
-    "vecdot",
-    "vector_norm",
-]
+    "cdist", "cholesky", "cholesky_inverse", "cholesky_solve", "corrcoef", "cov", "cross", "det", "diagonal", "dot",
+    "householder_product", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "multi_dot", "norm", "qr",
+    "slogdet", "solve", "triangular_solve", "vecdot", "vector_norm",
+]  # fmt: skip
 globals().update(refusals("paddle.linalg", LINALG))

@@ -6,19 +6,6 @@ from onnxgrad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_g
 from onnxgrad.autograd.py_layer import PyLayer, PyLayerContext, saved_tensors_hooks
 
 __all__ = [
-    "Hessian",
-    "Jacobian",
-    "PyLayer",
-    "PyLayerContext",
-    "backward",
-    "enable_grad",
-    "grad",
-    "hessian",
-    "is_grad_enabled",
-    "jacobian",
-    "jvp",
-    "no_grad",
-    "saved_tensors_hooks",
-    "set_grad_enabled",
-    "vjp",
-]
+    "Hessian", "Jacobian", "PyLayer", "PyLayerContext", "backward", "enable_grad", "grad", "hessian", "is_grad_enabled",
+    "jacobian", "jvp", "no_grad", "saved_tensors_hooks", "set_grad_enabled", "vjp",
+]  # fmt: skip

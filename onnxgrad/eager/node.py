@@ -17,18 +17,9 @@ from onnxgrad.core.ir.types import Entries, TensorType, Type
 from onnxgrad.dtypes import dtype_of
 
 __all__ = [
-    "FREED",
-    "Call",
-    "HookHandle",
-    "Kind",
-    "Meta",
-    "Node",
-    "Signature",
-    "constant_node",
-    "kind_of",
-    "kind_of_array",
+    "FREED", "Call", "HookHandle", "Kind", "Meta", "Node", "Signature", "constant_node", "kind_of", "kind_of_array",
     "signature_of",
-]
+]  # fmt: skip
 
 _FOLDER = str(Path(__file__).parents[1])
 _SMALL = 64

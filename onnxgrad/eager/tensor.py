@@ -312,7 +312,7 @@ class Tensor(Variable):
             evaluate([node])
         return node.array  # type: ignore[return-value]
 
-    def numpy(self) -> np.ndarray[Any, Any]:
+    def numpy(self, blocking: bool = True) -> np.ndarray[Any, Any]:
         """The elements, as an array of their own."""
         return np.array(self._array())
 

@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from onnxgrad import state
 from onnxgrad.core.ir.arithmetic import promote
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, IllTyped
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
-    "Axes",
-    "Shape",
-    "as_dtype",
-    "as_operand",
-    "axes_of",
-    "binary",
-    "count",
-    "dim",
-    "floating",
-    "integers",
-    "known",
-    "known_dim",
-    "layer_for",
-    "log_add_exp",
-    "normal_axis",
-    "positive",
-    "promoted",
-    "running",
-    "scalar",
-    "shape_of",
-    "shape_operand",
-    "unary",
-    "without_axes_too",
-]
+    "Axes", "Shape", "as_dtype", "as_operand", "axes_of", "binary", "count", "described", "dim", "extreme_of", "float_dtype", "floating",
+    "index_dtype",
+    "integers", "known", "known_dim", "layer_for", "log_add_exp", "normal_axis", "of_one", "of_two",
+    "open_layer_for", "positive", "promoted",
+    "running", "scalar", "shape_of", "shape_operand", "unary", "without_axes_too",
+]  # fmt: skip
 
 Axes = int | Sequence[int] | None
 Shape = Sequence[int | Variable] | Variable
@@ -60,12 +44,78 @@ def binary(kind: str, op_type: str, x: Any, y: Any, name: str | None = None, **a
     return layer.result(op_type, *promoted(layer.op, x, y), **attrs)
 
 
+class OfOne(Protocol):
+    """A function of one tensor, element by element."""
+
+    __name__: str
+
+    def __call__(self, x: Variable, name: str | None = None) -> Variable: ...
+
+
+def of_one(
+    name: str, formula: str | Callable[[LayerHelper, Variable], Variable], doc: str, floats: bool = True, kind: str = ""
+) -> OfOne:
+    """A function of one operand: an operator, or what a formula appends to a layer; integers computed as float32 if ``floats``."""
+
+    def function(x: Variable, name: str | None = None) -> Variable:
+        layer = LayerHelper(kind, x, name=name)
+        x = floating(layer.op, x) if floats else x
+        return layer.result(formula, x) if isinstance(formula, str) else formula(layer, x)
+
+    kind = kind or name
+    made: OfOne = described(function, name, doc)
+    return made
+
+
+class OfTwo(Protocol):
+    """A function of two tensors that broadcast, or of one and a number, element by element."""
+
+    __name__: str
+
+    def __call__(self, x: Variable, y: Variable | float, name: str | None = None) -> Variable: ...
+
+
+def of_two(
+    name: str,
+    formula: str | Callable[[LayerHelper, Variable, Variable], Variable],
+    doc: str,
+    floats: bool = False,
+    numbers: bool = True,
+    kind: str = "",
+) -> OfTwo:
+    """The same of two operands, which are promoted to one element type; one of them may be a number if ``numbers``."""
+
+    def function(x: Any, y: Any, name: str | None = None) -> Variable:
+        layer = layer_for(kind, x, y, name=name) if numbers else LayerHelper(kind, x, y, name=name)
+        a, b = promoted(layer.op, x, y)
+        if floats:
+            a, b = floating(layer.op, a), floating(layer.op, b)
+        return layer.result(formula, a, b) if isinstance(formula, str) else formula(layer, a, b)
+
+    kind = kind or name
+    made: OfTwo = described(function, name, doc)
+    return made
+
+
+def described(function: Any, name: str, doc: str) -> Any:
+    """A function that was made from a table, under its name."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
 def layer_for(kind: str, *items: Any, name: str | None = None) -> LayerHelper:
     """The layer of a function whose operands may be numbers, though not all of them."""
     variables = [item for item in items if is_variable(item)]
     if not variables:
         raise ArgumentTypeError(f"{kind} takes at least one Variable, not only {[type(item).__name__ for item in items]}.")
     return LayerHelper(kind, *variables, name=name)
+
+
+def open_layer_for(kind: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
+    """The same, and what appends operators to it."""
+    layer = layer_for(kind, *items, name=name)
+    return layer, layer.op
 
 
 def floating(op: Builder, x: Variable) -> Variable:
@@ -113,13 +163,13 @@ def normal_axis(axis: Any, rank: int, function: str) -> int:
     """A possibly negative axis as its number from the front.
 
     Raises:
-        ArgumentError: if there is no such axis.
+        AxisError: if there is no such axis.
     """
     axis = known(axis)
     if not isinstance(axis, (int, np.integer)):
-        raise ArgumentTypeError(f"{function}: an axis is an int, not {type(axis).__name__}.")
+        raise AxisError(f"{function}: an axis is an int, not {type(axis).__name__}.")
     if not -max(rank, 1) <= axis < max(rank, 1):
-        raise ArgumentError(f"{function}: axis {axis} is outside the {rank} axes. Use one of {-rank} to {rank - 1}.")
+        raise AxisError(f"{function}: axis {axis} is outside the {rank} axes. Use one of {-rank} to {rank - 1}.")
     return int(axis) % max(rank, 1)
 
 
@@ -130,15 +180,39 @@ def axes_of(axis: Axes) -> list[int] | None:
         return None
     if isinstance(axis, (int, np.integer)):
         return [int(axis)]
+    if not isinstance(axis, (Sequence, np.ndarray)) or is_variable(axis):
+        raise AxisError(f"an axis is an int or a list of ints, known when the program is built, not {axis!r}.")
     return [int(known(a)) for a in axis] or None
 
 
 def known(value: Any) -> Any:
     """A tensor whose numbers are known now as a Python number, or a list of them; anything else as it is."""
-    if not is_variable(value) or (value.value is None and not value.is_eager):
+    if not is_variable(value):
         return value
-    array = np.asarray(value) if value.is_eager else value.value.numpy()  # type: ignore[union-attr]
-    return array.item() if array.size == 1 else array.tolist()
+    if value.value is not None or value.is_eager:
+        array = np.asarray(value) if value.is_eager else value.value.numpy()  # type: ignore[union-attr]
+        return array.item() if array.size == 1 else array.tolist()
+    entries = value.entries
+    if entries is None or not all(isinstance(entry, int) for entry in entries):
+        return value
+    return entries[0] if len(entries) == 1 else list(entries)
+
+
+def float_dtype(dtype: Any) -> DType:
+    """An element type, or the default floating-point one."""
+    return dtype_of(state.current.default_dtype if dtype is None else dtype)
+
+
+def index_dtype(dtype: Any, function: str) -> DType:
+    """The element type of indices: int32 or int64.
+
+    Raises:
+        IllTyped: for another one.
+    """
+    found = dtype_of(dtype)
+    if found.name not in ("int32", "int64"):
+        raise IllTyped(f"{function}: dtype is int32 or int64, not {found.name}.")
+    return found
 
 
 def known_dim(x: Variable, axis: int, function: str) -> int:
@@ -214,11 +288,16 @@ def shape_operand(op: Builder, shape: Any) -> Any:
 
 
 def without_axes_too(function: _Along) -> _Along:
-    """Let a function along an axis take a tensor without axes, as a vector of one element; so are its results then."""
+    """Let a function along an axis take a tensor without axes, as a vector of one element; so are its results then.
+
+    Where the axis comes second and None, which means the flattened tensor, results are vectors, as in Paddle.
+    """
+    axis = list(inspect.signature(function).parameters.values())[1]
 
     @functools.wraps(function)
     def form(x: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_variable(x) or x.rank != 0:
+        flattened = axis.default is None and (args[0] if args else kwargs.get(axis.name)) is None
+        if not is_variable(x) or x.rank != 0 or flattened:
             return function(x, *args, **kwargs)
         op = LayerHelper(function.__name__, x).op
         found = function(op.Reshape(x, np.array([1])), *args, **kwargs)
@@ -226,6 +305,14 @@ def without_axes_too(function: _Along) -> _Along:
         return tuple(bare) if isinstance(found, tuple) else bare[0]
 
     return form  # type: ignore[return-value]
+
+
+def extreme_of(dtype: DType, largest: bool) -> Any:
+    """The largest or smallest number of an element type, infinity where there is one."""
+    if dtype.is_float:
+        return np.inf if largest else -np.inf
+    limits = np.iinfo(dtype.numpy)
+    return limits.max if largest else limits.min
 
 
 def log_add_exp(op: Builder, a: Variable, b: Variable) -> Variable:

@@ -8,44 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
-from onnxgrad.errors import ArgumentError, NotOffered
-from onnxgrad.tensor.common import Shape, dim, layer_for, normal_axis, scalar, shape_of, shape_operand
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
+from onnxgrad.tensor.common import Shape, dim, float_dtype, index_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
-    "arange",
-    "assign",
-    "block_diag",
-    "cartesian_prod",
-    "clone",
-    "combinations",
-    "diag",
-    "diag_embed",
-    "diagflat",
-    "diagonal",
-    "diagonal_scatter",
-    "empty",
-    "empty_like",
-    "eye",
-    "full",
-    "full_like",
-    "linspace",
-    "logspace",
-    "meshgrid",
-    "ones",
-    "ones_like",
-    "trace",
-    "tril",
-    "tril_indices",
-    "triu",
-    "triu_indices",
-    "vander",
-    "zeros",
-    "zeros_like",
-]
+    "arange", "assign", "block_diag", "cartesian_prod", "clone", "combinations", "diag", "diag_embed", "diagflat", "diagonal",
+    "diagonal_scatter", "empty", "empty_like", "eye", "full", "full_like", "linspace", "logspace", "meshgrid", "ones",
+    "ones_like", "trace", "tril", "tril_indices", "triu", "triu_indices", "vander", "zeros", "zeros_like",
+]  # fmt: skip
 
 
 def full(shape: Shape, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
@@ -81,9 +54,7 @@ def empty(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
 def _filled(kind: str, shape: Any, value: Any, dtype: Any, name: str | None) -> Variable:
     listed = list(shape) if isinstance(shape, (list, tuple)) else [shape]
     layer = LayerHelper(kind, *(item for item in [*listed, value] if is_variable(item)), name=name)
-    element = (
-        value.dtype if dtype is None and is_variable(value) else dtype_of(state.current.default_dtype if dtype is None else dtype)
-    )
+    element = value.dtype if dtype is None and is_variable(value) else float_dtype(dtype)
     return layer.result("Expand", scalar(layer.op, value, element), shape_operand(layer.op, shape))
 
 
@@ -140,7 +111,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
     """
     given = [start, stop, num]
     layer = LayerHelper("linspace", *(item for item in given if is_variable(item)), name=name)
-    op, element = layer.op, dtype_of(state.current.default_dtype if dtype is None else dtype)
+    op, element = layer.op, float_dtype(dtype)
     if not any(is_variable(item) for item in given):
         return layer.result("Identity", op.constant(np.linspace(start, stop, num), element))
     first, last = (scalar(op, item, dtype_of("float32")) for item in (start, stop))
@@ -156,7 +127,7 @@ def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = N
     exponents = linspace(start, stop, num)
     layer = LayerHelper("logspace", exponents, name=name)
     powers = layer.op.Pow(layer.op.constant(np.float32(base)), exponents)
-    return layer.result("Cast", powers, to=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
+    return layer.result("Cast", powers, to=float_dtype(dtype).number)
 
 
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
@@ -169,7 +140,7 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: 
     layer = LayerHelper("eye", name=name)
     columns = num_rows if num_columns is None else num_columns
     square = layer.op.Expand(np.float32(0.0), np.array([num_rows, columns]))
-    return layer.result("EyeLike", square, dtype=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
+    return layer.result("EyeLike", square, dtype=float_dtype(dtype).number)
 
 
 def assign(x: Any, output: Variable | None = None) -> Variable:
@@ -240,7 +211,9 @@ def combinations(x: Variable, r: int = 2, with_replacement: bool = False, name: 
     if x.ndim != 1 or size < 0:
         raise ArgumentError(f"combinations takes a vector of known size, not {x!r}.")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = np.array(list(choose(range(size), r)), np.int64).reshape(-1, r)
+    if not isinstance(r, int) or r < 0:
+        raise ArgumentError(f"combinations: r is an int from 0 on, not {r!r}.")
+    rows = np.array(list(choose(range(size), r)), np.int64).reshape(-1 if r else 0, r)
     return layer.result("Gather", x, rows)
 
 
@@ -279,15 +252,19 @@ def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
 
 def tril_indices(row: int, col: int, offset: int = 0, dtype: Any = "int64") -> Variable:
     """Row and column numbers of a lower triangle, as two rows."""
-    layer = LayerHelper("tril_indices")
-    return layer.result("Identity", layer.op.constant(np.array(np.tril_indices(row, offset, col)), dtype_of(dtype)))
+    return _triangle("tril_indices", np.tril_indices, row, col, offset, dtype)
 
 
 def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
     """Row and column numbers of an upper triangle, as two rows."""
-    layer = LayerHelper("triu_indices")
-    found = np.array(np.triu_indices(row, offset, row if col is None else col))
-    return layer.result("Identity", layer.op.constant(found, dtype_of(dtype)))
+    return _triangle("triu_indices", np.triu_indices, row, row if col is None else col, offset, dtype)
+
+
+def _triangle(kind: str, indices: Any, row: Any, col: Any, offset: Any, dtype: Any) -> Variable:
+    if not all(isinstance(number, (int, np.integer)) for number in (row, col, offset)):
+        raise ArgumentTypeError(f"{kind}: row, col and offset are ints, not {(row, col, offset)}.")
+    layer = LayerHelper(kind)
+    return layer.result("Identity", layer.op.constant(np.array(indices(row, offset, col)), index_dtype(dtype, kind)))
 
 
 def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
@@ -420,8 +397,7 @@ def block_diag(inputs: Sequence[Variable], name: str | None = None) -> Variable:
         >>> paddle.block_diag([static.data("a", [2, 3]), static.data("b", [1, 2])]).shape
         (3, 5)
     """
-    layer = LayerHelper("block_diag", *inputs, name=name)
-    op = layer.op
+    layer, op = open_layer("block_diag", *inputs, name=name)
     blocks = [x if x.ndim == 2 else op.Reshape(x, np.array([1, -1])) for x in inputs]
     widths = [x.shape[1] for x in blocks]
     if any(width < 0 for width in widths):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,35 +14,13 @@ from onnxgrad.core.ir.bodies import loop_times
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import as_dtype, binary, floating, layer_for, log_add_exp, promoted
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.common import as_dtype, binary, log_add_exp, of_two, open_layer_for, promoted
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
-    "add",
-    "add_n",
-    "atan2",
-    "copysign",
-    "divide",
-    "floor_divide",
-    "floor_mod",
-    "fmax",
-    "fmin",
-    "gcd",
-    "heaviside",
-    "hypot",
-    "lcm",
-    "ldexp",
-    "lerp",
-    "logaddexp",
-    "maximum",
-    "minimum",
-    "mod",
-    "multiplex",
-    "multiply",
-    "pow",
-    "remainder",
-    "subtract",
-]
+    "add", "add_n", "atan2", "copysign", "divide", "floor_divide", "floor_mod", "fmax", "fmin", "gcd", "heaviside", "hypot",
+    "lcm", "ldexp", "lerp", "logaddexp", "maximum", "minimum", "mod", "multiplex", "multiply", "pow", "remainder", "subtract",
+]  # fmt: skip
 
 
 def add(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
@@ -64,27 +43,17 @@ def add(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     return binary("elementwise_add", "Add", x, y, name)
 
 
-def subtract(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """``x - y``."""
-    return binary("elementwise_sub", "Sub", x, y, name)
-
-
-def multiply(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """``x * y``, element by element."""
-    return binary("elementwise_mul", "Mul", x, y, name)
-
-
-def divide(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """``x / y``; integers are divided as float32."""
-    layer = layer_for("elementwise_div", x, y, name=name)
-    x, y = promoted(layer.op, x, y)
-    return layer.result("Div", floating(layer.op, x), floating(layer.op, y))
+subtract = of_two("subtract", "Sub", "``x - y``.", kind="elementwise_sub")
+multiply = of_two("multiply", "Mul", "``x * y``, element by element.", kind="elementwise_mul")
+divide = of_two("divide", "Div", "``x / y``; integers are divided as float32.", floats=True, kind="elementwise_div")
+pow = of_two("pow", "Pow", "``x`` to the power ``y``.")
+maximum = of_two("maximum", "Max", "The larger of two elements, NaN if one is; a tie shares the gradient.", kind="elementwise_max")
+minimum = of_two("minimum", "Min", "The smaller of two elements, NaN if one is; a tie shares the gradient.", kind="elementwise_min")
 
 
 def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """The largest integer not above ``x / y``."""
-    layer = layer_for("elementwise_floordiv", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer_for("elementwise_floordiv", x, y, name=name)
     a, b = promoted(op, x, y)
     if a.dtype.is_float:
         return layer.result("Floor", op.Div(a, b))
@@ -93,8 +62,7 @@ def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> V
 
 def remainder(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """``x - y * floor(x / y)``: the remainder has the sign of ``y``."""
-    layer = layer_for("elementwise_mod", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer_for("elementwise_mod", x, y, name=name)
     a, b = promoted(op, x, y)
     if a.dtype.is_float:
         return layer.result("Sub", a, op.Mul(b, op.Floor(op.Div(a, b))))
@@ -104,67 +72,46 @@ def remainder(x: Variable, y: Variable | float, name: str | None = None) -> Vari
 mod = floor_mod = remainder
 
 
-def pow(x: Variable | float, y: Variable | float, name: str | None = None) -> Variable:
-    """``x`` to the power ``y``."""
-    return binary("pow", "Pow", x, y, name)
+def _known_extreme(comparison: str) -> Any:
+    def formula(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
+        chosen = getattr(layer.op, comparison)(a, b)
+        return layer.result("Where", layer.op.Or(chosen, layer.op.IsNaN(b)) if a.is_float else chosen, a, b)
+
+    return formula
 
 
-def maximum(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """The larger of two elements, NaN if one is; the gradient of a tie is shared."""
-    return binary("elementwise_max", "Max", x, y, name)
-
-
-def minimum(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """The smaller of two elements, NaN if one is; the gradient of a tie is shared."""
-    return binary("elementwise_min", "Min", x, y, name)
-
-
-def fmax(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """The larger of two elements that is not NaN; the gradient of a tie goes to ``x``."""
-    return _known_extreme("elementwise_fmax", "GreaterOrEqual", x, y, name)
-
-
-def fmin(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """The smaller of two elements that is not NaN; the gradient of a tie goes to ``x``."""
-    return _known_extreme("elementwise_fmin", "LessOrEqual", x, y, name)
-
-
-def _known_extreme(kind: str, comparison: str, x: Any, y: Any, name: str | None) -> Variable:
-    layer = layer_for(kind, x, y, name=name)
-    op = layer.op
-    a, b = promoted(op, x, y)
-    chosen = getattr(op, comparison)(a, b)
-    if a.dtype.is_float:
-        chosen = op.Or(chosen, op.IsNaN(b))
-    return layer.result("Where", chosen, a, b)
+_NOT_NAN = "The %s of two elements that is not NaN; the gradient of a tie goes to ``x``."
+fmax = of_two("fmax", _known_extreme("GreaterOrEqual"), _NOT_NAN % "larger", kind="elementwise_fmax")
+fmin = of_two("fmin", _known_extreme("LessOrEqual"), _NOT_NAN % "smaller", kind="elementwise_fmin")
 
 
 def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """0 where ``x`` is negative, 1 where it is positive, ``y`` where it is 0."""
-    layer = layer_for("elementwise_heaviside", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer_for("elementwise_heaviside", x, y, name=name)
     a, b = promoted(op, x, y)
     zero = op.constant(0, a.dtype)
     step = op.Relu(op.Sign(a)) if a.dtype.is_float else op.Cast(op.Greater(a, zero), to=a.dtype.number)
     return layer.result("Where", op.Equal(a, zero), b, step)
 
 
-def copysign(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """The size of ``x`` with the sign of ``y``."""
-    layer = layer_for("copysign", x, y, name=name)
+def _copysign(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
     op = layer.op
-    a, b = (floating(op, item) for item in promoted(op, x, y))
     zero = op.constant(0.0, b.dtype)
     minus = op.Or(op.Less(b, zero), op.And(op.Equal(b, zero), op.Less(op.Reciprocal(b), zero)))
     size = op.Abs(a)
     return layer.result("Where", minus, op.Neg(size), size)
 
 
-def atan2(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """The angle of the point with height ``x`` and width ``y``, in (-pi, pi]."""
-    layer = layer_for("atan2", x, y, name=name)
+def _hypot(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
+    return layer.result("Sqrt", layer.op.Add(layer.op.Mul(a, a), layer.op.Mul(b, b)))
+
+
+def _ldexp(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
+    return layer.result("Mul", a, layer.op.Pow(layer.op.constant(2.0, b.dtype), b))
+
+
+def _atan2(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
     op = layer.op
-    a, b = (floating(op, item) for item in promoted(op, x, y))
     zero, one, half = (op.constant(v, a.dtype) for v in (0.0, 1.0, math.pi / 2))
     steep = op.Greater(op.Abs(a), op.Abs(b))
     below = op.Where(steep, a, b)
@@ -174,34 +121,21 @@ def atan2(x: Variable, y: Variable | float, name: str | None = None) -> Variable
     return layer.result("Where", steep, op.Sub(upwards, angle), op.Add(angle, turn))
 
 
-def hypot(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """sqrt(x^2 + y^2)."""
-    layer = layer_for("hypot", x, y, name=name)
-    op = layer.op
-    a, b = (floating(op, item) for item in promoted(op, x, y))
-    return layer.result("Sqrt", op.Add(op.Mul(a, a), op.Mul(b, b)))
-
-
-def logaddexp(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """log(exp(x) + exp(y)), computed stably."""
-    layer = layer_for("logaddexp", x, y, name=name)
-    op = layer.op
-    a, b = (floating(op, item) for item in promoted(op, x, y))
-    return layer.result("Identity", log_add_exp(op, a, b))
-
-
-def ldexp(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """``x`` times 2 to the power ``y``."""
-    layer = layer_for("ldexp", x, y, name=name)
-    op = layer.op
-    a, b = (floating(op, item) for item in promoted(op, x, y))
-    return layer.result("Mul", a, op.Pow(op.constant(2.0, b.dtype), b))
+atan2 = of_two("atan2", _atan2, "The angle of the point with height ``x`` and width ``y``, in (-pi, pi].", floats=True)
+copysign = of_two("copysign", _copysign, "The size of ``x`` with the sign of ``y``.", floats=True)
+hypot = of_two("hypot", _hypot, "sqrt(x^2 + y^2).", floats=True, numbers=False)
+ldexp = of_two("ldexp", _ldexp, "``x`` times 2 to the power ``y``.", floats=True, numbers=False)
+logaddexp = of_two(
+    "logaddexp",
+    lambda layer, a, b: layer.result("Identity", log_add_exp(layer.op, a, b)),
+    "log(exp(x) + exp(y)), computed stably.",
+    floats=True,
+)
 
 
 def lerp(x: Variable, y: Variable, weight: float | Variable, name: str | None = None) -> Variable:
     """``x + weight * (y - x)``."""
-    layer = layer_for("lerp", x, y, weight, name=name)
-    op = layer.op
+    layer, op = open_layer_for("lerp", x, y, weight, name=name)
     a, b, w = promoted(op, x, y, weight)
     return layer.result("Add", a, op.Mul(w, op.Sub(b, a)))
 
@@ -215,8 +149,7 @@ def gcd(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 def lcm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Least common multiple of integers."""
-    layer = LayerHelper("lcm", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer("lcm", x, y, name=name)
     a, b = _wide_integers(layer, "lcm", x, y)
     divisor = op.Max(_gcd(op, a, b), 1)
     return layer.result("Cast", op.Abs(op.Mul(op.Div(a, divisor), b)), to=promote(x.dtype, y.dtype).number)
@@ -247,7 +180,10 @@ def _gcd(op: Builder, a: Variable, b: Variable) -> Variable:
 def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Variable:
     """Sum of several tensors of one shape."""
     items = [inputs] if is_variable(inputs) else list(inputs)
-    return LayerHelper("sum", *items, name=name).result("Sum", *items)
+    layer = LayerHelper("sum", *items, name=name)
+    if items[0].is_float:
+        return layer.result("Sum", *items)
+    return functools.reduce(lambda total, item: layer.result("Add", total, item), items)
 
 
 def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = None) -> Variable:
@@ -258,8 +194,7 @@ def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = No
         >>> paddle.multiplex([a, b], static.data("index", [4, 1], "int64")).shape
         (4, 2)
     """
-    layer = LayerHelper("multiplex", *inputs, index, name=name)
-    op = layer.op
+    layer, op = open_layer("multiplex", *inputs, index, name=name)
     stacked = op.Concat(*(op.Unsqueeze(item, [0]) for item in inputs), axis=0)
     chosen = op.Reshape(as_dtype(op, index, "int64"), np.array([-1, 1]))
     rows = op.Range(np.array(0), op.Squeeze(op.Shape(chosen, start=0, end=1), [0]), np.array(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,32 +12,26 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.tensor.common import as_dtype, known, layer_for, normal_axis, scalar, shape_of, shape_operand
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
+from onnxgrad.tensor.common import (
+    as_dtype,
+    extreme_of,
+    known,
+    layer_for,
+    normal_axis,
+    open_layer_for,
+    scalar,
+    shape_of,
+    shape_operand,
+)
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.rows import summed_at, written_at
 
 __all__ = [
-    "gather",
-    "gather_nd",
-    "index_add",
-    "index_fill",
-    "index_put",
-    "index_sample",
-    "index_select",
-    "masked_fill",
-    "masked_scatter",
-    "masked_select",
-    "put_along_axis",
-    "scatter",
-    "scatter_nd",
-    "scatter_nd_add",
-    "select_scatter",
-    "shard_index",
-    "slice_scatter",
-    "take",
-    "take_along_axis",
-]
+    "gather", "gather_nd", "index_add", "index_fill", "index_put", "index_sample", "index_select", "masked_fill",
+    "masked_scatter", "masked_select", "put_along_axis", "scatter", "scatter_nd", "scatter_nd_add", "select_scatter",
+    "shard_index", "slice_scatter", "take", "take_along_axis",
+]  # fmt: skip
 
 _END = np.iinfo(np.int64).max
 
@@ -70,6 +65,8 @@ def _position(op: Builder, index: Variable) -> Variable:
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """Slices of ``x`` along ``axis``, in the order of a vector of indices."""
     layer = LayerHelper("index_select", x, index, name=name)
+    if index.ndim > 1:
+        raise ArgumentError(f"index_select: the index has {index.ndim} axes; it is a vector. Use gather_nd or take for others.")
     return layer.result("Gather", x, _position(layer.op, index), axis=axis)
 
 
@@ -97,9 +94,10 @@ def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool
         >>> paddle.take_along_axis(static.data("x", [2, 4]), static.data("i", [2, 3], "int64"), 1).shape
         (2, 3)
     """
-    layer = LayerHelper("take_along_axis", arr, indices)
-    op = layer.op
+    layer, op = open_layer("take_along_axis", arr, indices)
     axis = normal_axis(axis, arr.ndim, "take_along_axis")
+    if arr.ndim != indices.ndim:
+        raise ArgumentError(f"take_along_axis: {arr!r} and {indices!r} have different numbers of axes.")
     if broadcast:
         arr, indices = _aligned(op, arr, indices, axis)
     return layer.result("GatherElements", arr, _position(op, indices), axis=axis)
@@ -149,8 +147,7 @@ def put_along_axis(
         >>> paddle.put_along_axis(x, i, 1.0, 1).shape
         (2, 4)
     """
-    layer = layer_for("put_along_axis", arr, indices, values)
-    op = layer.op
+    layer, op = open_layer_for("put_along_axis", arr, indices, values)
     axis = normal_axis(axis, arr.ndim, "put_along_axis")
     if reduce not in (*_REDUCTIONS, "mean"):
         raise ArgumentError(f"put_along_axis: reduce is one of {sorted([*_REDUCTIONS, 'mean'])}, not {reduce!r}.")
@@ -182,12 +179,9 @@ def put_along_axis(
 
 def _neutral(reduce: str, dtype: DType) -> Any:
     """What changes nothing in a reduction"""
-    if reduce not in ("amax", "amin"):
-        return 1 if reduce in ("mul", "multiply") else 0
-    if dtype.is_float:
-        return -np.inf if reduce == "amax" else np.inf
-    limits = np.iinfo(dtype.numpy)
-    return limits.min if reduce == "amax" else limits.max
+    if reduce in ("amax", "amin"):
+        return extreme_of(dtype, reduce == "amin")
+    return 1 if reduce in ("mul", "multiply") else 0
 
 
 def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None) -> Variable:
@@ -198,8 +192,7 @@ def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = T
         >>> paddle.scatter(x, i, static.data("u", [3, 2])).shape
         (4, 2)
     """
-    layer = LayerHelper("scatter", x, index, updates, name=name)
-    op = layer.op
+    layer, op = open_layer("scatter", x, index, updates, name=name)
     if index.rank == 0:
         index = op.Unsqueeze(index, [0])
         updates = op.Unsqueeze(updates, [0]) if updates.ndim == x.ndim - 1 else updates
@@ -213,8 +206,7 @@ def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = T
 
 def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
     """``x`` with updates added at the positions in the last axis of ``index``; repeated positions add up."""
-    layer = LayerHelper("scatter_nd_add", x, index, updates, name=name)
-    op = layer.op
+    layer, op = open_layer("scatter_nd_add", x, index, updates, name=name)
     return layer.result("Add", x, summed_at(op, as_dtype(op, index, "int64"), updates, shape_of(op, x)))
 
 
@@ -226,8 +218,7 @@ def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None 
         >>> paddle.scatter_nd(i, u, [4, 2]).shape
         (4, 2)
     """
-    layer = LayerHelper("scatter_nd", index, updates, name=name)
-    op = layer.op
+    layer, op = open_layer("scatter_nd", index, updates, name=name)
     return layer.result("Identity", summed_at(op, as_dtype(op, index, "int64"), updates, shape_operand(op, shape)))
 
 
@@ -241,8 +232,7 @@ def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: st
 
 def index_fill(x: Variable, index: Variable, axis: int, value: Any, name: str | None = None) -> Variable:
     """``x`` with one value in all slices along ``axis`` at a vector of indices."""
-    layer = layer_for("index_fill", x, index, value, name=name)
-    op = layer.op
+    layer, op = open_layer_for("index_fill", x, index, value, name=name)
     axis = normal_axis(axis, x.ndim, "index_fill")
     slices = op.Gather(x, _position(op, index), axis=axis)
     updates = op.Expand(scalar(op, value, x.dtype), shape_of(op, slices))
@@ -265,10 +255,13 @@ def index_put(
         >>> paddle.index_put(x, (i,), static.data("v", [3, 2])).shape
         (4, 2)
     """
-    layer = LayerHelper("index_put", x, *indices, value, name=name)
-    op = layer.op
+    layer, op = open_layer("index_put", x, *indices, value, name=name)
     masks = any(item.dtype == "bool" for item in indices)
     positions, size = _positions(op, x, _masks_as_indices(op, list(indices)) if masks else list(indices))
+    if accumulate and x.dtype == "bool":
+        # A sum of booleans is true where one of them is.
+        found = index_put(op.Cast(x, to=6), indices, op.Cast(value, to=6), accumulate)
+        return layer.result("Cast", found, to=9)
     updates = op.Expand(as_dtype(op, value, x.dtype), size)
     if not accumulate and all(item.dtype == "bool" for item in indices):
         return layer.result("ScatterND", x, positions, updates)
@@ -307,8 +300,7 @@ def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = N
     Args:
         mode: what is done with an index outside: 'raise' an error at run time, 'wrap' it around, or 'clip' it.
     """
-    layer = LayerHelper("take", x, index, name=name)
-    op = layer.op
+    layer, op = open_layer("take", x, index, name=name)
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentError(f"take: mode is 'raise', 'wrap' or 'clip', not {mode!r}.")
     positions = as_dtype(op, index, "int64")
@@ -321,8 +313,7 @@ def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = N
 
 def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Variable:
     """Indices as one of ``nshards`` equal parts of ``index_num`` counts them; ``ignore_value`` for those of other parts."""
-    layer = LayerHelper("shard_index", input)
-    op = layer.op
+    layer, op = open_layer("shard_index", input)
     if not 0 <= shard_id < nshards:
         raise ArgumentError(f"shard_index: shard_id {shard_id} must lie in 0 to {nshards - 1}.")
     size = op.constant(-(-index_num // nshards), input.dtype)
@@ -340,14 +331,19 @@ def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Varia
         >>> paddle.masked_select(static.data("x", [2, 3]), static.data("m", [2, 3], "bool")).shape
         (-1,)
     """
-    layer = LayerHelper("masked_select", x, mask, name=name)
-    op = layer.op
+    layer, op = open_layer("masked_select", x, mask, name=name)
     if x.rank == 0 and mask.rank == 0:
         x, mask = op.Reshape(x, np.array([1])), op.Reshape(mask, np.array([1]))
-    if x.static_shape is None or x.static_shape != mask.static_shape:
-        both = op.Shape(op.Or(mask, op.Cast(op.Expand(np.array(0), op.Shape(x)), to=9)))
-        x, mask = op.Expand(x, both), op.Expand(mask, both)
+    x, mask = _both_expanded(op, x, mask)
     return layer.result("GatherND", x, op.Transpose(op.NonZero(mask), perm=[1, 0]))
+
+
+def _both_expanded(op: Builder, x: Variable, mask: Variable) -> tuple[Variable, Variable]:
+    """A tensor and a mask, repeated to their common shape"""
+    if x.static_shape is not None and x.static_shape == mask.static_shape:
+        return x, mask
+    both = op.Shape(op.Or(mask, op.Cast(op.Expand(np.array(0), op.Shape(x)), to=9)))
+    return op.Expand(x, both), op.Expand(mask, both)
 
 
 def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
@@ -358,9 +354,14 @@ def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None
 
 def masked_scatter(x: Variable, mask: Variable, value: Variable, name: str | None = None) -> Variable:
     """``x`` with the elements where a mask is true replaced by those of ``value``, one after the other."""
-    layer = LayerHelper("masked_scatter", x, mask, value, name=name)
-    op = layer.op
-    chosen = op.Expand(mask, shape_of(op, x))
+    layer, op = open_layer("masked_scatter", x, mask, value, name=name)
+    if mask.dtype != "bool" or x.dtype != value.dtype:
+        raise Mismatch(f"masked_scatter takes a bool mask and values of one element type, not {x!r}, {mask!r}, {value!r}.")
+    wanted = known(op.ReduceSum(op.Cast(mask, to=7), keepdims=0)) if mask.is_eager else None
+    if wanted is not None and value.static_shape is not None and wanted > math.prod(value.static_shape):
+        raise Mismatch(f"masked_scatter: the mask asks for {wanted} values, of which there are {math.prod(value.static_shape)}.")
+    x, mask = _both_expanded(op, x, mask)
+    chosen = mask
     order = op.CumSum(op.Cast(op.Reshape(chosen, np.array([-1])), to=7), np.array(0))
     positions = op.Reshape(op.Max(op.Sub(order, np.array(1)), np.array(0)), shape_of(op, x), allowzero=1)
     values = op.Gather(op.Reshape(as_dtype(op, value, x.dtype), np.array([-1])), positions)

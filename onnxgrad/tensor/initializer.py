@@ -1,6 +1,6 @@
 """Initial values of parameters, as constant and random operators of the startup program.
 
-Sources: Glorot and Bengio 2010 (Xavier); He et al. 2015 (Kaiming); Saxe et al. 2014 (orthogonal); Giles 2010 (inverse of erf).
+Sources: Glorot and Bengio 2010 (Xavier); He et al. 2015 (Kaiming); Saxe et al. 2014 (orthogonal).
 """
 
 from __future__ import annotations
@@ -17,26 +17,13 @@ from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.tensor.special import inverse_erf
 
 __all__ = [
-    "Assign",
-    "Bilinear",
-    "Constant",
-    "Dirac",
-    "Initializer",
-    "KaimingNormal",
-    "KaimingUniform",
-    "NormOf",
-    "Normal",
-    "Orthogonal",
-    "TruncatedNormal",
-    "Uniform",
-    "XavierNormal",
-    "XavierUniform",
-    "calculate_gain",
-    "global_initializer",
+    "Assign", "Bilinear", "Constant", "Dirac", "Initializer", "KaimingNormal", "KaimingUniform", "NormOf", "Normal",
+    "Orthogonal", "TruncatedNormal", "Uniform", "XavierNormal", "XavierUniform", "calculate_gain", "global_initializer",
     "set_global_initializer",
-]
+]  # fmt: skip
 
 
 class Initializer:
@@ -85,14 +72,9 @@ def _fans(shape: list[int]) -> tuple[int, int]:
     return shape[1] * taps, shape[0] * taps
 
 
-def _uniform(op: Builder, shape: list[int], dtype: DType, low: float, high: float) -> Variable:
-    attrs = {"shape": shape, "low": low, "high": high, "dtype": 1, "seed": _next_seed(op)}
-    return op.Cast(op.emit("RandomUniform", (), attrs), to=dtype.number)
-
-
-def _normal(op: Builder, shape: list[int], dtype: DType, mean: float, std: float) -> Variable:
-    attrs = {"shape": shape, "mean": mean, "scale": std, "dtype": 1, "seed": _next_seed(op)}
-    return op.Cast(op.emit("RandomNormal", (), attrs), to=dtype.number)
+def _sampled(op: Builder, op_type: str, shape: list[int], dtype: DType, **attrs: float) -> Variable:
+    sampled = op.emit(op_type, (), {"shape": shape, "dtype": 1, "seed": _next_seed(op), **attrs})
+    return op.Cast(sampled, to=dtype.number)
 
 
 class Constant(Initializer):
@@ -128,7 +110,7 @@ class Uniform(Initializer):
         self.low, self.high = low, high
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
-        return _uniform(op, shape, dtype, self.low, self.high)
+        return _sampled(op, "RandomUniform", shape, dtype, low=self.low, high=self.high)
 
 
 class Normal(Initializer):
@@ -138,7 +120,7 @@ class Normal(Initializer):
         self.mean, self.std = mean, std
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
-        return _normal(op, shape, dtype, self.mean, self.std)
+        return _sampled(op, "RandomNormal", shape, dtype, mean=self.mean, scale=self.std)
 
 
 class TruncatedNormal(Initializer):
@@ -150,44 +132,9 @@ class TruncatedNormal(Initializer):
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         low, high = (math.erf(limit / math.sqrt(2.0)) for limit in (self.a, self.b))
         attrs = {"shape": shape, "low": low, "high": high, "dtype": 1, "seed": _next_seed(op)}
-        normal = op.Mul(_inverse_erf(op, op.emit("RandomUniform", (), attrs)), math.sqrt(2.0))
+        normal = op.Mul(inverse_erf(op, op.emit("RandomUniform", (), attrs)), math.sqrt(2.0))
         kept = op.Clip(normal, self.a, self.b)
         return op.Cast(op.Add(op.Mul(kept, self.std), self.mean), to=dtype.number)
-
-
-# Coefficients of the polynomials of Giles, "Approximating the erfinv function", highest power first.
-_CENTRAL: tuple[float, ...] = (
-    2.81022636e-08,
-    3.43273939e-07,
-    -3.5233877e-06,
-    -4.39150654e-06,
-    0.00021858087,
-    -0.00125372503,
-    -0.00417768164,
-)
-_CENTRAL += (0.246640727, 1.50140941)
-_TAIL: tuple[float, ...] = (
-    -0.000200214257,
-    0.000100950558,
-    0.00134934322,
-    -0.00367342844,
-    0.00573950773,
-    -0.0076224613,
-    0.00943887047,
-)
-_TAIL += (1.00167406, 2.83297682)
-
-
-def _inverse_erf(op: Builder, x: Variable) -> Variable:
-    w = op.Neg(op.Log(op.Mul(op.Sub(1.0, x), op.Add(1.0, x))))
-    central, tail = op.Sub(w, 2.5), op.Sub(op.Sqrt(w), 3.0)
-    values = []
-    for at, coefficients in ((central, _CENTRAL), (tail, _TAIL)):
-        value: Any = coefficients[0]
-        for coefficient in coefficients[1:]:
-            value = op.Add(op.Mul(at, value), coefficient)
-        values.append(value)
-    return op.Mul(x, op.Where(op.Less(w, 5.0), *values))
 
 
 class _Scaled(Initializer):
@@ -200,12 +147,12 @@ class _Scaled(Initializer):
 class _ScaledUniform(_Scaled):
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         limit = math.sqrt(3.0) * self._std(shape)
-        return _uniform(op, shape, dtype, -limit, limit)
+        return _sampled(op, "RandomUniform", shape, dtype, low=-limit, high=limit)
 
 
 class _ScaledNormal(_Scaled):
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
-        return _normal(op, shape, dtype, 0.0, self._std(shape))
+        return _sampled(op, "RandomNormal", shape, dtype, mean=0.0, scale=self._std(shape))
 
 
 class _Xavier(_Scaled):

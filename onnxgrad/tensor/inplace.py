@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.tensor import creation, elementwise, indexing, linalg, logic, manipulation, math, random, reduction, search, special
 from onnxgrad.tensor.layer import overwritten
 
@@ -54,9 +55,17 @@ def zero_(x: Any, name: str | None = None) -> Any:
 
 def fill_(x: Any, value: Any, name: str | None = None) -> Any:
     """One value in place of all elements."""
+    if isinstance(value, (list, tuple)):
+        raise ArgumentTypeError(f"fill_ takes a number or a variable of one element, not {value!r}.")
     return overwritten("fill_", x, creation.full_like(x, value))
 
 
+def fill_diagonal_tensor(x: Any, y: Any, offset: int = 0, dim1: int = 0, dim2: int = 1, name: str | None = None) -> Any:
+    """``x`` with a diagonal replaced by ``y``; the same as ``diagonal_scatter``."""
+    return creation.diagonal_scatter(x, y, offset, dim1, dim2, name)
+
+
+fill_diagonal_tensor_ = in_place(fill_diagonal_tensor)
 _MADE = {f"{name}_": in_place(getattr(module, name)) for module, names in _FORMS.items() for name in names.split()}
 globals().update(_MADE)
-__all__ = ["fill_", "where_", "zero_", *_MADE]
+__all__ = ["fill_", "fill_diagonal_tensor", "fill_diagonal_tensor_", "where_", "zero_", *_MADE]

@@ -8,31 +8,15 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.tensor.common import Shape, as_operand, integers, known, known_dim, normal_axis, positive, shape_operand
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
 
 __all__ = [
-    "chunk",
-    "column_stack",
-    "concat",
-    "crop",
-    "dsplit",
-    "dstack",
-    "hsplit",
-    "hstack",
-    "row_stack",
-    "slice",
-    "split",
-    "stack",
-    "strided_slice",
-    "tensor_split",
-    "unbind",
-    "unstack",
-    "vsplit",
-    "vstack",
-]
+    "chunk", "column_stack", "concat", "crop", "dsplit", "dstack", "hsplit", "hstack", "row_stack", "slice", "split", "stack",
+    "strided_slice", "tensor_split", "unbind", "unstack", "vsplit", "vstack",
+]  # fmt: skip
 
 
 def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
@@ -94,8 +78,10 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variabl
         [(-1, 1), (-1, 5)]
     """
     layer = LayerHelper("split", x, name=name)
-    axis = normal_axis(axis, x.ndim, "split")
     num_or_sections = known(num_or_sections)
+    if not isinstance(num_or_sections, (int, np.integer, Sequence)):
+        raise ArgumentTypeError(f"split takes a number of parts or a list of their sizes, not {type(num_or_sections).__name__}.")
+    axis = normal_axis(axis, x.ndim, "split")
     if isinstance(num_or_sections, (int, np.integer)):
         size, num_or_sections = x.shape[axis], positive(num_or_sections, "split", "the number of parts")
         if size >= 0 and size % num_or_sections:
@@ -103,7 +89,10 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variabl
         if num_or_sections == 1:
             return [layer.result("Identity", x)]
         return layer.results(num_or_sections, "Split", x, axis=axis, num_outputs=num_or_sections)
-    sizes = integers(num_or_sections, "split") if isinstance(num_or_sections, Sequence) else []
+    listed = [known(size) for size in num_or_sections]
+    if any(is_variable(size) for size in listed) and -1 not in [size for size in listed if not is_variable(size)]:
+        return layer.results(len(listed), "Split", x, shape_operand(layer.op, listed), axis=axis)
+    sizes = integers(listed, "split")
     if not sizes or sizes.count(-1) > 1 or min(sizes) < -1:
         raise ArgumentError(f"split takes a number of parts or their sizes, of which one may be -1, not {num_or_sections!r}.")
     return _split_sizes(layer, x, sizes, axis)
@@ -129,6 +118,8 @@ def tensor_split(x: Variable, num_or_indices: int | Sequence[int], axis: int = 0
         [(3,), (2,), (2,)]
     """
     layer = LayerHelper("tensor_split", x, name=name)
+    if x.ndim <= axis or not x.ndim:
+        raise ArgumentError(f"tensor_split: {x!r} has no axis {axis}.")
     axis = normal_axis(axis, x.ndim, "tensor_split")
     size = known_dim(x, axis, "tensor_split")
     if isinstance(num_or_indices, (int, np.integer)):
@@ -171,8 +162,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None, name: str | None
         >>> [part.shape for part in paddle.unstack(static.data("x", [None, 2]), axis=1)]
         [(-1,), (-1,)]
     """
-    layer = LayerHelper("unstack", x, name=name)
-    op = layer.op
+    layer, op = open_layer("unstack", x, name=name)
     axis = normal_axis(axis, x.ndim, "unstack")
     size = known_dim(x, axis, "unstack") if num is None else num
     if size == 1:
@@ -193,15 +183,13 @@ def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Varia
         >>> paddle.slice(static.data("x", [3, 4]), [0, 1], [0, 1], [2, 3]).shape
         (2, 2)
     """
-    layer = LayerHelper("slice", input)
-    op = layer.op
+    layer, op = open_layer("slice", input)
     return layer.result("Slice", input, shape_operand(op, starts), shape_operand(op, ends), list(axes))
 
 
 def strided_slice(x: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any, name: str | None = None) -> Variable:
     """``slice`` with steps, which may be negative."""
-    layer = LayerHelper("strided_slice", x, name=name)
-    op = layer.op
+    layer, op = open_layer("strided_slice", x, name=name)
     lower, upper, steps = (shape_operand(op, item) for item in (starts, ends, strides))
     return layer.result("Slice", x, lower, upper, list(axes), steps)
 
@@ -213,10 +201,11 @@ def crop(x: Variable, shape: Shape | None = None, offsets: Any = None, name: str
         >>> paddle.crop(static.data("x", [3, 4]), [2, -1], [1, 1]).shape
         (2, 3)
     """
-    layer = LayerHelper("crop_tensor", x, name=name)
-    op = layer.op
+    layer, op = open_layer("crop_tensor", x, name=name)
     rank = x.ndim
     start = shape_operand(op, [0] * rank if offsets is None else offsets)
+    if isinstance(start, np.ndarray) and (start < 0).any():
+        raise ArgumentError(f"crop: an offset is negative: {start.tolist()}. Count from the front.")
     size = shape_operand(op, [-1] * rank if shape is None else shape)
     if isinstance(start, np.ndarray) and isinstance(size, np.ndarray):
         ends: Any = np.where(size == -1, np.iinfo(np.int64).max, start + size)

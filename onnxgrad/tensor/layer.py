@@ -23,13 +23,14 @@ from onnxgrad.core.runtime.session_cache import prepare
 from onnxgrad.dtypes import DType
 from onnxgrad.eager.record import BLOCK, EAGER
 from onnxgrad.errors import ArgumentError, IllTyped, NotAVariable
+from onnxgrad.tensor.accepted import check_types
 
 if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor as EagerTensor
     from onnxgrad.tensor.initializer import Initializer
     from onnxgrad.tensor.param_attr import WeightNormParamAttr
 
-__all__ = ["LayerHelper", "is_variable", "overwritten", "program_of", "require_variables"]
+__all__ = ["LayerHelper", "given", "is_variable", "open_layer", "overwritten", "program_of", "require_variables"]
 
 
 def is_variable(item: Any) -> TypeGuard[Variable]:
@@ -97,6 +98,7 @@ class LayerHelper:
 
     def __init__(self, kind: str, *variables: Any, name: str | None = None, static: bool = False) -> None:
         require_variables(kind, *variables)
+        check_types(kind, variables)
         self.program: Program = program_of(variables, static)
         if self.program is EAGER:
             self.name, self.op = kind, _EAGER_BUILDER
@@ -163,6 +165,17 @@ class LayerHelper:
         g = self.parameter(attr.under(f"{name}_g", NormOf(v.name, axes)), suffix, sizes, dtype, default)
         length = self.op.ReduceL2(v, axes, keepdims=1)
         return self.op.Mul(v, self.op.Div(g, length))
+
+
+def open_layer(kind: str, *operands: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
+    """A layer on tensors, and what appends operators to it."""
+    layer = LayerHelper(kind, *operands, name=name)
+    return layer, layer.op
+
+
+def given(*optional: Any) -> list[Any]:
+    """Those of a function's optional operands that were given."""
+    return [operand for operand in optional if operand is not None]
 
 
 def _initialise(program: Program, parameter: Parameter, initializer: Initializer) -> None:

@@ -9,38 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, integers, known_dim, normal_axis, promoted
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, dim, floating, integers, known, known_dim, normal_axis, promoted
+from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer
 
 __all__ = [
-    "addmm",
-    "baddbmm",
-    "bmm",
-    "cdist",
-    "corrcoef",
-    "cov",
-    "cross",
-    "dist",
-    "dot",
-    "einsum",
-    "inner",
-    "kron",
-    "matmul",
-    "matrix_norm",
-    "matrix_transpose",
-    "mm",
-    "multi_dot",
-    "mv",
-    "norm",
-    "outer",
-    "pdist",
-    "renorm",
-    "tensordot",
-    "vecdot",
+    "addmm", "baddbmm", "bmm", "cdist", "corrcoef", "cov", "cross", "dist", "dot", "einsum", "inner", "kron", "matmul",
+    "matrix_norm", "matrix_transpose", "mm", "multi_dot", "mv", "norm", "outer", "pdist", "renorm", "tensordot", "vecdot",
     "vector_norm",
-]
+]  # fmt: skip
 
 # Products ------------------------------------------------------------------------------------------------------------
 
@@ -50,10 +29,7 @@ def matmul(x: Variable, y: Variable, transpose_x: bool = False, transpose_y: boo
 
     Args:
         x, y: vectors, matrices or batches of them.
-        transpose_x, transpose_y: exchange the last two axes first.
-
-    Raises:
-        ArgumentError: if a vector is to be transposed.
+        transpose_x, transpose_y: exchange the last two axes first; a vector stays as it is.
 
     Example:
         >>> x, w = static.data("x", [None, 3]), static.data("w", [4, 3])
@@ -62,15 +38,15 @@ def matmul(x: Variable, y: Variable, transpose_x: bool = False, transpose_y: boo
     """
     layer = LayerHelper("matmul_v2", x, y, name=name)
     x, y = promoted(layer.op, x, y)
-    x = transposed(layer, x) if transpose_x else x
-    y = transposed(layer, y) if transpose_y else y
+    x = transposed(layer, x) if transpose_x and x.ndim > 1 else x
+    y = transposed(layer, y) if transpose_y and y.ndim > 1 else y
     return layer.result("MatMul", x, y)
 
 
 def transposed(layer: LayerHelper, x: Variable) -> Variable:
     """The last two axes exchanged."""
     if x.ndim < 2:
-        raise ArgumentError(f"matmul: the vector {x!r} cannot be transposed.")
+        raise ArgumentError(f"{layer.name}: the vector {x!r} cannot be transposed.")
     order = list(range(x.ndim))
     order[-2:] = [order[-1], order[-2]]
     return layer.op.Transpose(x, perm=order)
@@ -99,13 +75,18 @@ def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
 
 
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Sum of products along the last axis.
+    """Sum of products along the last axis, of vectors or of the rows of two matrices.
+
+    Raises:
+        ArgumentError: for more than two axes.
 
     Example:
         >>> paddle.dot(static.data("x", [None, 3]), static.data("y", [None, 3])).shape
         (-1,)
     """
     layer = LayerHelper("dot", x, y, name=name)
+    if max(x.ndim, y.ndim) > 2:
+        raise ArgumentError(f"dot takes vectors or matrices, not {x.ndim} and {y.ndim} axes. Use vecdot for others.")
     return layer.result("ReduceSum", layer.op.Mul(*promoted(layer.op, x, y)), [-1], keepdims=0)
 
 
@@ -122,8 +103,7 @@ def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
         >>> paddle.outer(static.data("x", [3]), static.data("y", [4])).shape
         (3, 4)
     """
-    layer = LayerHelper("outer", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer("outer", x, y, name=name)
     a, b = promoted(op, x, y)
     return layer.result("Mul", op.Reshape(a, np.array([-1, 1])), op.Reshape(b, np.array([1, -1])))
 
@@ -135,8 +115,8 @@ def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
         >>> paddle.inner(static.data("x", [2, 3]), static.data("y", [5, 3])).shape
         (2, 5)
     """
+    layer = LayerHelper("inner", x, y, name=name)
     if x.ndim == 0 or y.ndim == 0:
-        layer = LayerHelper("inner", x, y, name=name)
         return layer.result("Mul", x, y)
     return tensordot(x, y, ([-1], [-1]), name)
 
@@ -148,7 +128,7 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
         axes: how many last axes of ``x`` meet the first of ``y``; or a list of axes of each.
 
     Raises:
-        ArgumentError: if a list names an axis twice or one that there is not.
+        ArgumentError: if a list names an axis twice or one that there is not, or sizes differ.
 
     Example:
         >>> paddle.tensordot(static.data("x", [2, 3, 4]), static.data("y", [4, 3, 5]), ([1, 2], [1, 0])).shape
@@ -173,6 +153,9 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
         second = [normal_axis(a, y.ndim, "tensordot") for a in second]
         if len({*first}) < len(first) or len({*second}) < len(second):
             raise ArgumentError(f"tensordot: axes={axes!r} names an axis twice.")
+    for a, b in zip(first, second, strict=True):
+        if x.shape[a] != y.shape[b] and min(x.shape[a], y.shape[b]) > 1:
+            raise ArgumentError(f"tensordot: axis {a} of {x!r} and axis {b} of {y!r} meet, but have different sizes.")
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     left, right = list(letters[: x.ndim]), list(letters[x.ndim : x.ndim + y.ndim])
     for a, b in zip(first, second, strict=True):
@@ -186,15 +169,43 @@ def einsum(equation: str, *operands: Variable) -> Variable:
     """Sums of products in Einstein's notation.
 
     Args:
-        equation: letters for the axes of each operand; those after ``->`` remain.
+        equation: letters for the axes of each operand; those after ``->`` remain; one there twice makes a diagonal.
         operands: variables.
+
+    Raises:
+        Mismatch: if there are not as many operands as terms.
 
     Example:
         >>> paddle.einsum("bij,bjk->bik", static.data("x", [None, 2, 3]), static.data("y", [None, 3, 4])).shape
         (-1, 2, 4)
+        >>> paddle.einsum("i->ii", static.data("x", [3])).shape
+        (3, 3)
     """
+    equation = equation.replace(" ", "")
+    if len(operands) != equation.partition("->")[0].count(",") + 1 or not operands:
+        raise Mismatch(f"einsum: {equation!r} does not fit {len(operands)} operands. Give one for each term.")
     layer = LayerHelper("einsum", *operands)
-    return layer.result("Einsum", *promoted(layer.op, *operands), equation=_spelled_out(equation.replace(" ", ""), operands))
+    terms, arrow, wanted = _spelled_out(equation, operands).partition("->")
+    once = "".join(dict.fromkeys(wanted.replace("...", "")))
+    if len(once) == len(wanted.replace("...", "")):
+        return layer.result("Einsum", *promoted(layer.op, *operands), equation=terms + arrow + wanted)
+    found = layer.op.Einsum(*promoted(layer.op, *operands), equation=f"{terms}->{'...' * ('...' in wanted)}{once}")
+    return _on_diagonals(layer, found, once, wanted)
+
+
+def _on_diagonals(layer: LayerHelper, x: Variable, letters: str, wanted: str) -> Variable:
+    """``x`` spread over as many axes as its letters are wanted: a product with an identity matrix for each further one"""
+    op, spare = layer.op, iter(letter for letter in "zyxwvutsrqponmlkjihgfedcbaZYXWVUTSRQPONMLKJIHGFEDCBA" if letter not in wanted)
+    terms, operands, result = ["..." * ("..." in wanted) + letters], [x], ""
+    for letter in wanted:
+        if letter in result and letter != ".":
+            size = dim(op, x, letters.index(letter) - len(letters))
+            square = np.tile(size, 2) if isinstance(size, np.ndarray) else op.Concat(size, size, axis=0)
+            operands.append(op.EyeLike(op.Expand(op.constant(0, x.dtype), square)))
+            terms.append(letter + (other := next(spare)))
+            letter = other
+        result += letter
+    return layer.result("Einsum", *operands, equation=f"{','.join(terms)}->{result}")
 
 
 def _spelled_out(equation: str, operands: Sequence[Variable]) -> str:
@@ -236,8 +247,7 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
         >>> paddle.kron(static.data("x", [2, 3]), static.data("y", [4, 2])).shape
         (8, 6)
     """
-    layer = LayerHelper("kron", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer("kron", x, y, name=name)
     rank = max(x.ndim, y.ndim)
     x, y = (op.Unsqueeze(v, list(range(rank - v.ndim))) if v.ndim < rank else v for v in promoted(op, x, y))
     if x.static_shape is not None and y.static_shape is not None:
@@ -249,32 +259,53 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 
 def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> Variable:
-    """Vector product along an axis of size 3 (the first such one unless given).
+    """Vector product along an axis of size 3 (the first such one unless given, of unknown sizes too).
 
     Raises:
         ArgumentError: if there is no such axis.
     """
-    layer = LayerHelper("cross", x, y, name=name)
-    op = layer.op
-    if axis == 9:
-        if 3 not in x.shape:
-            raise ArgumentError(f"cross: no axis of {x!r} has size 3.")
-        axis = x.shape.index(3)
+    layer, op = open_layer("cross", x, y, name=name)
     a, b = promoted(op, x, y)
-    on, after = np.array([1, 2, 0]), np.array([2, 0, 1])
-    first = op.Mul(op.Gather(a, on, axis=axis), op.Gather(b, after, axis=axis))
-    return layer.result("Sub", first, op.Mul(op.Gather(a, after, axis=axis), op.Gather(b, on, axis=axis)))
+    if axis != 9:
+        return layer.result("Sub", *_cross_terms(op, a, b, normal_axis(axis, x.ndim, "cross")))
+    if 3 not in x.shape and -1 not in x.shape:
+        raise ArgumentError(f"cross: no axis of {x!r} has size 3.")
+    last = x.shape.index(3) if 3 in x.shape else max(i for i, size in enumerate(x.shape) if size < 0)
+    found = layer.result("Sub", *_cross_terms(op, a, b, last))
+    for axis in reversed(range(last)):
+        if x.shape[axis] < 0:
+            here = op.Squeeze(op.Equal(op.Shape(x, start=axis, end=axis + 1), np.array([3])), [0])
+            found = layer.result("Where", here, op.Sub(*_cross_terms(op, a, b, axis)), found)
+    return found
+
+
+def _cross_terms(op: Builder, a: Variable, b: Variable, axis: int) -> tuple[Variable, Variable]:
+    """Both products whose difference it is; something of the same shape along an axis that turns out not to have size 3"""
+
+    def turned(v: Variable, by: int) -> Variable:
+        if v.shape[axis] >= 0:
+            return op.Gather(v, (np.arange(3) + by) % 3, axis=axis)
+        size = op.Squeeze(op.Shape(v, start=axis, end=axis + 1), [0])
+        return op.Gather(v, op.Mod(op.Range(np.array(by), op.Add(size, np.array(by)), np.array(1)), size), axis=axis)
+
+    return op.Mul(turned(a, 1), turned(b, 2)), op.Mul(turned(a, 2), turned(b, 1))
 
 
 def addmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
-    """``beta * input + alpha * x @ y`` for matrices."""
-    return LayerHelper("addmm", input, x, y, name=name).result("Gemm", x, y, input, alpha=float(alpha), beta=float(beta))
+    """``beta * input + alpha * x @ y`` for matrices.
+
+    Raises:
+        ArgumentError: if ``input`` has more than two axes.
+    """
+    layer = LayerHelper("addmm", input, x, y, name=name)
+    if input.ndim > 2:
+        raise ArgumentError(f"addmm: the input has {input.ndim} axes; it is added to a matrix. Use baddbmm for batches.")
+    return layer.result("Gemm", x, y, input, alpha=float(alpha), beta=float(beta))
 
 
 def baddbmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
     """``beta * input + alpha * x @ y`` for batches of matrices."""
-    layer = LayerHelper("baddbmm", input, x, y, name=name)
-    op = layer.op
+    layer, op = open_layer("baddbmm", input, x, y, name=name)
     return layer.result("Add", op.Mul(input, beta), op.Mul(op.MatMul(x, y), alpha))
 
 
@@ -311,8 +342,7 @@ def norm(x: Variable, p: Any = None, axis: Any = None, keepdim: bool = False, na
 
 def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """(sum of |x|^p)^(1/p) over ``axis``; inf gives the largest, -inf the smallest, 0 the number of elements that are not 0."""
-    layer = LayerHelper("p_norm", x, name=name)
-    op = layer.op
+    layer, op = open_layer("p_norm", x, name=name)
     x, axes, keep = floating(op, x), axes_of(axis), int(keepdim)
     if not x.ndim:
         axes = None
@@ -335,8 +365,7 @@ def matrix_norm(
     Raises:
         NotOffered: for 'nuc', 2 and -2, which need singular values.
     """
-    layer = LayerHelper("matrix_norm", x, name=name)
-    op = layer.op
+    layer, op = open_layer("matrix_norm", x, name=name)
     rows, columns = (normal_axis(a, x.ndim, "matrix_norm") for a in axis)
     if p == "fro":
         return layer.result("ReduceL2", x, [rows, columns], keepdims=int(keepdim))
@@ -359,14 +388,14 @@ def pdist(
     """Distances between all pairs of rows of [n, m], the first with the second first: n (n - 1) / 2 numbers.
 
     Raises:
-        ArgumentError: if ``x`` is not a matrix or its number of rows is not known.
+        Mismatch: if ``x`` is not a matrix or its number of rows is not known.
 
     Example:
         >>> paddle.pdist(static.data("x", [4, 3])).shape
         (6,)
     """
     if x.ndim != 2 or x.shape[0] < 0:
-        raise ArgumentError(f"pdist takes a matrix with a known number of rows, not {x!r}.")
+        raise Mismatch(f"pdist takes a matrix with a known number of rows, not {x!r}.")
     layer = LayerHelper("pdist", x, name=name)
     first, second = np.triu_indices(x.shape[0], 1)
     return layer.result("Gather", layer.op.Reshape(cdist(x, x, p, compute_mode), [-1]), first * x.shape[0] + second, axis=0)
@@ -391,8 +420,7 @@ def cdist(
 
 def renorm(x: Variable, p: float, axis: int, max_norm: float) -> Variable:
     """``x`` with each slice along ``axis`` scaled down to norm ``max_norm`` if it is longer."""
-    layer = LayerHelper("renorm", x)
-    op = layer.op
+    layer, op = open_layer("renorm", x)
     axis = normal_axis(axis, x.ndim, "renorm")
     length = vector_norm(x, p, [i for i in range(x.ndim) if i != axis], keepdim=True)
     limit = op.constant(max_norm, x.dtype)
@@ -415,18 +443,26 @@ def cov(
         ddof: divide by the number of observations less one.
         fweights: how often each observation counts.
         aweights: a weight for each observation.
+
+    Raises:
+        ArgumentError: for more than two axes, or weights that are negative, or not one for each observation.
     """
-    layer = LayerHelper("cov", x, *(w for w in (fweights, aweights) if w is not None), name=name)
-    op = layer.op
+    layer, op = open_layer("cov", x, *given(fweights, aweights), name=name)
+    if x.ndim > 2:
+        raise ArgumentError(f"cov takes a vector or a matrix, not {x!r}.")
     if x.ndim == 1:
         x = op.Unsqueeze(x, [0])
     elif not rowvar:
         x = op.Transpose(x, perm=[1, 0])
     ones = op.Expand(op.constant(1.0, x.dtype), op.Shape(x, start=1, end=2))
     weights = ones
-    for given in (fweights, aweights):
-        if given is not None:
-            weights = op.Mul(weights, as_dtype(op, given, x.dtype))
+    for weight in given(fweights, aweights):
+        numbers = known(weight)
+        if weight.ndim != 1 or (weight.shape[0] != x.shape[1] and min(weight.shape[0], x.shape[1]) >= 0):
+            raise ArgumentError(f"cov: a vector of one weight for each observation is needed, not {weight!r}.")
+        if not is_variable(numbers) and np.min(numbers, initial=0) < 0:
+            raise ArgumentError(f"cov: a weight is negative: {np.min(numbers)}.")
+        weights = op.Mul(weights, as_dtype(op, weight, x.dtype))
     total = op.ReduceSum(weights, keepdims=0)
     centred = op.Sub(x, op.Div(op.ReduceSum(op.Mul(x, weights), [1], keepdims=1), total))
     less: Any = op.constant(1.0, x.dtype)
@@ -439,8 +475,7 @@ def cov(
 
 def corrcoef(x: Variable, rowvar: bool = True, name: str | None = None) -> Variable:
     """Correlations of the rows of a matrix (its columns without ``rowvar``)."""
-    layer = LayerHelper("corrcoef", x, name=name)
-    op = layer.op
+    layer, op = open_layer("corrcoef", x, name=name)
     found = cov(x, rowvar)
     if not found.ndim:
         return layer.result("Div", found, found)

@@ -2,58 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import as_dtype, layer_for, promoted
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.tensor.common import as_dtype, binary, described, layer_for, of_one, of_two, open_layer_for, promoted
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
 
 __all__ = [
-    "allclose",
-    "bitwise_and",
-    "bitwise_invert",
-    "bitwise_left_shift",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "equal",
-    "equal_all",
-    "greater_equal",
-    "greater_than",
-    "is_complex",
-    "is_empty",
-    "is_floating_point",
-    "is_integer",
-    "is_tensor",
-    "isclose",
-    "isfinite",
-    "isin",
-    "isinf",
-    "isnan",
-    "isneginf",
-    "isposinf",
-    "isreal",
-    "less",
-    "less_equal",
-    "less_than",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "not_equal",
-]
+    "allclose", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "equal", "equal_all", "greater_equal", "greater_than", "is_complex", "is_empty", "is_floating_point",
+    "is_integer", "is_tensor", "isclose", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "less",
+    "less_equal", "less_than", "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",
+]  # fmt: skip
 
 
-def _compared(kind: str, op_type: str, x: Any, y: Any, name: str | None) -> Variable:
-    layer = layer_for(kind, x, y, name=name)
-    a, b = promoted(layer.op, x, y)
-    if a.dtype == "bool" and op_type != "Equal":
-        a, b = (layer.op.Cast(item, to=6) for item in (a, b))
-    return layer.result(op_type, a, b)
+def _compared(op_type: str) -> Any:
+    def formula(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
+        if a.dtype == "bool":  # ONNX has no order of booleans
+            a, b = (layer.op.Cast(item, to=6) for item in (a, b))
+        return layer.result(op_type, a, b)
+
+    return formula
 
 
 def equal(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
@@ -69,36 +43,14 @@ def equal(x: Variable, y: Variable | float, name: str | None = None) -> Variable
         >>> paddle.equal(static.data("x", [None, 3]), 0.0).dtype
         onnxgrad.bool
     """
-    return _compared("equal", "Equal", x, y, name)
+    return binary("equal", "Equal", x, y, name)
 
 
-def not_equal(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """Whether elements differ."""
-    layer = layer_for("not_equal", x, y, name=name)
-    return layer.result("Not", layer.op.Equal(*promoted(layer.op, x, y)))
-
-
-def less_than(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """Whether ``x < y``, element by element."""
-    return _compared("less_than", "Less", x, y, name)
-
-
-less = less_than
-
-
-def less_equal(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """Whether ``x <= y``, element by element."""
-    return _compared("less_equal", "LessOrEqual", x, y, name)
-
-
-def greater_than(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """Whether ``x > y``, element by element."""
-    return _compared("greater_than", "Greater", x, y, name)
-
-
-def greater_equal(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """Whether ``x >= y``, element by element."""
-    return _compared("greater_equal", "GreaterOrEqual", x, y, name)
+not_equal = of_two("not_equal", lambda layer, a, b: layer.result("Not", layer.op.Equal(a, b)), "Whether elements differ.")
+less_than = less = of_two("less_than", _compared("Less"), "Whether ``x < y``, element by element.")
+less_equal = of_two("less_equal", _compared("LessOrEqual"), "Whether ``x <= y``, element by element.")
+greater_than = of_two("greater_than", _compared("Greater"), "Whether ``x > y``, element by element.")
+greater_equal = of_two("greater_equal", _compared("GreaterOrEqual"), "Whether ``x >= y``, element by element.")
 
 
 def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
@@ -118,8 +70,7 @@ def isclose(
     x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
 ) -> Variable:
     """Whether ``|x - y| <= atol + rtol * |y|``, element by element."""
-    layer = LayerHelper("isclose", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer("isclose", x, y, name=name)
     a, b = promoted(op, x, y)
     near = op.LessOrEqual(op.Abs(op.Sub(a, b)), op.Add(op.Mul(op.Abs(b), rtol), atol)) if a.dtype.is_float else op.Equal(a, b)
     near = op.Or(near, op.Equal(a, b))
@@ -139,48 +90,35 @@ def allclose(
 
 def isin(x: Variable, test_x: Variable, assume_unique: bool = False, invert: bool = False, name: str | None = None) -> Variable:
     """Whether each element of ``x`` occurs in ``test_x``; with ``invert``, whether it does not."""
-    layer = LayerHelper("isin", x, test_x, name=name)
-    op = layer.op
+    layer, op = open_layer("isin", x, test_x, name=name)
     a, b = promoted(op, x, test_x)
     same = op.Cast(op.Equal(op.Unsqueeze(a, [-1]), op.Reshape(b, np.array([-1]))), to=6)
     found = op.Cast(op.ReduceMax(same, [-1], keepdims=0), to=9)
     return layer.result("Not" if invert else "Identity", found)
 
 
-def isnan(x: Variable, name: str | None = None) -> Variable:
-    """Whether elements are NaN; false for integers."""
-    return _float_test("isnan_v2", x, name, lambda op: op.IsNaN(x))
+def _tested(test: Callable[[Builder, Variable], Variable]) -> Any:
+    """What a test says of floating-point numbers; false for integers"""
+
+    def formula(layer: LayerHelper, x: Variable) -> Variable:
+        if not x.is_float:
+            return layer.result("Not", layer.op.Equal(x, x))
+        return layer.result("Identity", test(layer.op, x))
+
+    return formula
 
 
-def isinf(x: Variable, name: str | None = None) -> Variable:
-    """Whether elements are infinite; false for integers."""
-    return _float_test("isinf_v2", x, name, lambda op: op.IsInf(x))
-
-
-def isposinf(x: Variable, name: str | None = None) -> Variable:
-    """Whether elements are positive infinity."""
-    return _float_test("isposinf", x, name, lambda op: op.IsInf(x, detect_negative=0))
-
-
-def isneginf(x: Variable, name: str | None = None) -> Variable:
-    """Whether elements are negative infinity."""
-    return _float_test("isneginf", x, name, lambda op: op.IsInf(x, detect_positive=0))
-
-
-def isfinite(x: Variable, name: str | None = None) -> Variable:
-    """Whether elements are neither NaN nor infinite."""
-    layer = LayerHelper("isfinite_v2", x, name=name)
-    op = layer.op
-    if not x.dtype.is_float:
+def _isfinite(layer: LayerHelper, x: Variable) -> Variable:
+    if not x.is_float:
         return layer.result("Equal", x, x)
-    return layer.result("Not", op.Or(op.IsNaN(x), op.IsInf(x)))
+    return layer.result("Not", layer.op.Or(layer.op.IsNaN(x), layer.op.IsInf(x)))
 
 
-def _float_test(kind: str, x: Variable, name: str | None, test: Any) -> Variable:
-    layer = LayerHelper(kind, x, name=name)
-    if not x.dtype.is_float:
-        return layer.result("Not", layer.op.Equal(x, x))
-    return layer.result("Identity", test(layer.op))
+isnan = of_one("isnan", _tested(lambda op, x: op.IsNaN(x)), "Whether elements are NaN; false for integers.", False, "isnan_v2")
+isinf = of_one("isinf", _tested(lambda op, x: op.IsInf(x)), "Whether elements are infinite; false for integers.", False, "isinf_v2")
+isposinf = of_one("isposinf", _tested(lambda op, x: op.IsInf(x, detect_negative=0)), "Whether elements are infinity.", False)
+isneginf = of_one("isneginf", _tested(lambda op, x: op.IsInf(x, detect_positive=0)), "Whether elements are minus infinity.", False)
+isfinite = of_one("isfinite", _isfinite, "Whether elements are neither NaN nor infinite.", False, "isfinite_v2")
 
 
 def isreal(x: Variable, name: str | None = None) -> Variable:
@@ -189,62 +127,50 @@ def isreal(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Expand", np.array(True), layer.op.Shape(x))
 
 
-def logical_and(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
-    """Whether both elements are true (not 0)."""
-    return _logical("logical_and", "And", x, y, name)
+class _OfBits(Protocol):
+    __name__: str
+
+    def __call__(self, x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable: ...
 
 
-def logical_or(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
-    """Whether an element is true (not 0)."""
-    return _logical("logical_or", "Or", x, y, name)
+class _OfOneBit(Protocol):
+    __name__: str
+
+    def __call__(self, x: Variable, out: None = None, name: str | None = None) -> Variable: ...
 
 
-def logical_xor(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
-    """Whether exactly one element is true (not 0)."""
-    return _logical("logical_xor", "Xor", x, y, name)
+def _of_bits(kind: str, op_type: str, logical: str, doc: str) -> _OfBits:
+    """A function of booleans, or if there is an operator for them, of integers bit by bit; without, these are true where not 0."""
+
+    def function(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
+        layer = layer_for(kind, x, y, name=name)
+        a, b = promoted(layer.op, x, y) if op_type else (as_dtype(layer.op, item, "bool") for item in (x, y))
+        if a.dtype.is_float:
+            raise ArgumentTypeError(f"{kind} takes integers or booleans, not {a.dtype.name}.")
+        return layer.result(logical if a.dtype == "bool" else op_type, a, b)
+
+    made: _OfBits = described(function, kind, doc)
+    return made
 
 
-def logical_not(x: Variable, out: None = None, name: str | None = None) -> Variable:
-    """Whether elements are false (0)."""
-    layer = LayerHelper("logical_not", x, name=name)
-    return layer.result("Not", as_dtype(layer.op, x, "bool"))
+def _of_one_bit(kind: str, op_type: str, doc: str) -> _OfOneBit:
+    def function(x: Variable, out: None = None, name: str | None = None) -> Variable:
+        layer = LayerHelper(kind, x, name=name)
+        y = x if op_type else as_dtype(layer.op, x, "bool")
+        return layer.result("Not" if y.dtype == "bool" else op_type, y)
+
+    made: _OfOneBit = described(function, kind, doc)
+    return made
 
 
-def _logical(kind: str, op_type: str, x: Variable, y: Variable, name: str | None) -> Variable:
-    layer = LayerHelper(kind, x, y, name=name)
-    return layer.result(op_type, as_dtype(layer.op, x, "bool"), as_dtype(layer.op, y, "bool"))
-
-
-def bitwise_and(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
-    """The common bits of integers or booleans."""
-    return _bitwise("bitwise_and", "BitwiseAnd", "And", x, y, name)
-
-
-def bitwise_or(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
-    """The bits of either integer or boolean."""
-    return _bitwise("bitwise_or", "BitwiseOr", "Or", x, y, name)
-
-
-def bitwise_xor(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
-    """The bits of exactly one integer or boolean."""
-    return _bitwise("bitwise_xor", "BitwiseXor", "Xor", x, y, name)
-
-
-def bitwise_not(x: Variable, out: None = None, name: str | None = None) -> Variable:
-    """The other bits of integers, or the opposite booleans."""
-    layer = LayerHelper("bitwise_not", x, name=name)
-    return layer.result("Not" if x.dtype == "bool" else "BitwiseNot", x)
-
-
-bitwise_invert = bitwise_not
-
-
-def _bitwise(kind: str, op_type: str, logical: str, x: Any, y: Any, name: str | None) -> Variable:
-    layer = layer_for(kind, x, y, name=name)
-    a, b = promoted(layer.op, x, y)
-    if a.dtype.is_float:
-        raise ArgumentError(f"{kind} takes integers or booleans, not {a.dtype.name}.")
-    return layer.result(logical if a.dtype == "bool" else op_type, a, b)
+logical_and = _of_bits("logical_and", "", "And", "Whether both elements are true (not 0).")
+logical_or = _of_bits("logical_or", "", "Or", "Whether an element is true (not 0).")
+logical_xor = _of_bits("logical_xor", "", "Xor", "Whether exactly one element is true (not 0).")
+logical_not = _of_one_bit("logical_not", "", "Whether elements are false (0).")
+bitwise_and = _of_bits("bitwise_and", "BitwiseAnd", "And", "The common bits of integers or booleans.")
+bitwise_or = _of_bits("bitwise_or", "BitwiseOr", "Or", "The bits of either integer or boolean.")
+bitwise_xor = _of_bits("bitwise_xor", "BitwiseXor", "Xor", "The bits of exactly one integer or boolean.")
+bitwise_not = bitwise_invert = _of_one_bit("bitwise_not", "BitwiseNot", "The other bits of integers, or the opposite booleans.")
 
 
 def bitwise_left_shift(x: Variable, y: Variable, is_arithmetic: bool = True, out: None = None, name: str | None = None) -> Variable:
@@ -261,8 +187,7 @@ def bitwise_right_shift(
 
 def _shifted(kind: str, direction: str, x: Any, y: Any, name: str | None, signed: bool = False) -> Variable:
     """Bits as uint64, where a shift by 63 is the widest that is defined; those of a negative number inverted before and after"""
-    layer = layer_for(kind, x, y, name=name)
-    op = layer.op
+    layer, op = open_layer_for(kind, x, y, name=name)
     a, b = promoted(op, x, y)
     width = 8 * a.dtype.numpy.itemsize
     wide = op.Cast(a, to=7)
@@ -307,6 +232,7 @@ def is_floating_point(x: Variable) -> bool:
 
 def is_integer(x: Variable) -> bool:
     """Whether the elements are integers."""
+    require_variables("is_integer", x)
     return x.dtype.is_integer
 
 

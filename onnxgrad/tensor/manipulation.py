@@ -12,7 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, IllTyped, Mismatch
 from onnxgrad.tensor.common import (
     Axes,
     Shape,
@@ -21,47 +21,20 @@ from onnxgrad.tensor.common import (
     axes_of,
     dim,
     integers,
+    known,
     known_dim,
     normal_axis,
     shape_of,
     shape_operand,
 )
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "broadcast_shape",
-    "broadcast_tensors",
-    "broadcast_to",
-    "cast",
-    "expand",
-    "expand_as",
-    "flatten",
-    "flip",
-    "moveaxis",
-    "numel",
-    "permute",
-    "rank",
-    "ravel",
-    "repeat_interleave",
-    "reshape",
-    "reverse",
-    "roll",
-    "rot90",
-    "shape",
-    "squeeze",
-    "swapaxes",
-    "t",
-    "tile",
-    "transpose",
-    "unflatten",
-    "unfold",
-    "unsqueeze",
-    "view",
+    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shape", "broadcast_tensors", "broadcast_to", "cast", "expand",
+    "expand_as", "flatten", "flip", "moveaxis", "numel", "permute", "rank", "ravel", "repeat_interleave", "reshape", "reverse",
+    "roll", "rot90", "shape", "squeeze", "swapaxes", "t", "tile", "transpose", "unflatten", "unfold", "unsqueeze", "view",
     "view_as",
-]
+]  # fmt: skip
 
 # Shape ---------------------------------------------------------------------------------------------------------------
 
@@ -82,7 +55,11 @@ def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
         (-1, 24)
     """
     layer = LayerHelper("reshape2", x, name=name)
-    return layer.result("Reshape", x, shape_operand(layer.op, shape))
+    target = shape_operand(layer.op, shape)
+    empty = x.static_shape is not None and 0 in x.static_shape
+    if empty and isinstance(target, np.ndarray) and -1 not in target and not target.all():
+        return layer.result("Reshape", x, target, allowzero=1)
+    return layer.result("Reshape", x, target)
 
 
 def view(x: Variable, shape_or_dtype: Any, name: str | None = None) -> Variable:
@@ -242,10 +219,12 @@ def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = No
         (3, 4, 2)
     """
     layer = LayerHelper("moveaxis", x, name=name)
-    sources = [normal_axis(a, x.ndim, "moveaxis") for a in integers(source, "moveaxis")]
-    targets = [normal_axis(a, x.ndim, "moveaxis") for a in integers(destination, "moveaxis")]
+    given = integers(source, "moveaxis"), integers(destination, "moveaxis")
+    if any(not -max(x.ndim, 1) <= a < max(x.ndim, 1) for a in [*given[0], *given[1]]):
+        raise Mismatch(f"moveaxis: {given} are not all among the {x.ndim} axes.")
+    sources, targets = ([a % x.ndim if x.ndim else 0 for a in axes] for axes in given)
     if len(set(sources)) != len(sources) or len(set(targets)) != len(targets) or len(sources) != len(targets):
-        raise ArgumentError("moveaxis: source and destination must name as many axes, each once.")
+        raise Mismatch("moveaxis: source and destination must name as many axes, each once.")
     others = iter(a for a in range(x.ndim) if a not in sources)
     order = [sources[targets.index(a)] if a in targets else next(others) for a in range(x.ndim)]
     return layer.result("Transpose", x, perm=order)
@@ -371,8 +350,9 @@ def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> lis
         >>> a.shape, b.shape
         ((2, 3), (2, 3))
     """
-    layer = LayerHelper("broadcast_tensors", *input, name=name)
-    op = layer.op
+    layer, op = open_layer("broadcast_tensors", *input, name=name)
+    if len({v.dtype.name for v in input}) > 1:
+        raise IllTyped(f"broadcast_tensors takes tensors of one element type, not {[v.dtype.name for v in input]}. Cast them.")
     if all(v.static_shape is not None for v in input):
         target: Any = np.array(np.broadcast_shapes(*(v.static_shape for v in input)), np.int64)  # type: ignore[arg-type]
     else:
@@ -388,8 +368,7 @@ def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
         >>> paddle.tile(static.data("x", [2, 3]), [2, 1, 2]).shape
         (2, 2, 6)
     """
-    layer = LayerHelper("tile", x, name=name)
-    op = layer.op
+    layer, op = open_layer("tile", x, name=name)
     times = shape_operand(op, repeat_times)
     if not isinstance(times, np.ndarray):
         return layer.result("Tile", x, times)
@@ -406,16 +385,21 @@ def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = N
         >>> paddle.repeat_interleave(static.data("x", [2, 3]), 2, axis=1).shape
         (2, 6)
     """
-    layer = LayerHelper("repeat_interleave", x, *([repeats] if is_variable(repeats) else []), name=name)
-    op = layer.op
+    layer, op = open_layer("repeat_interleave", x, *([repeats] if is_variable(repeats) else []), name=name)
     if axis is None:
         x, axis = op.Reshape(x, np.array([-1])), 0
     axis = normal_axis(axis, x.ndim, "repeat_interleave")
+    repeats = known(repeats)
+    if isinstance(repeats, list):
+        repeats = op.constant(np.array(repeats))
     if not is_variable(repeats):
         wide = op.Tile(op.Unsqueeze(x, [axis + 1]), np.array([repeats if i == axis + 1 else 1 for i in range(x.ndim + 1)]))
         return _merge(layer, wide, axis)
-    ends = op.CumSum(as_dtype(op, repeats, "int64"), np.array(0))
-    positions = op.Range(np.array(0), op.ReduceSum(as_dtype(op, repeats, "int64"), keepdims=0), np.array(1))
+    times = as_dtype(op, repeats, "int64")
+    if times.ndim == 0 or times.shape[0] == 1:
+        times = op.Expand(times, op.Shape(x, start=axis, end=axis + 1))
+    ends = op.CumSum(times, np.array(0))
+    positions = op.Range(np.array(0), op.ReduceSum(times, keepdims=0), np.array(1))
     passed = op.Cast(op.GreaterOrEqual(op.Unsqueeze(positions, [1]), ends), to=7)
     return layer.result("Gather", x, op.ReduceSum(passed, [1], keepdims=0), axis=axis)
 
@@ -468,9 +452,14 @@ def roll(x: Variable, shifts: Any, axis: Axes = None, name: str | None = None) -
         >>> paddle.roll(static.data("x", [None, 3]), 1, axis=0).shape
         (-1, 3)
     """
-    layer = LayerHelper("roll", x, name=name)
-    op = layer.op
-    steps, axes = integers(shifts, "roll"), axes_of(axis)
+    layer, op = open_layer("roll", x, name=name)
+    shifts, axes = known(shifts), axes_of(axis)
+    if is_variable(shifts):
+        number = known_dim(shifts, 0, "roll") if shifts.ndim else 1
+        flat_shifts = op.Reshape(as_dtype(op, shifts, "int64"), np.array([-1]))
+        steps: list[Any] = [op.Slice(flat_shifts, [i], [i + 1], [0]) for i in range(number)]
+    else:
+        steps = integers(shifts, "roll")
     if axes is None:
         flat = _rolled(op, op.Reshape(x, np.array([-1])), steps[0], 0)
         return layer.result("Reshape", flat, shape_of(op, x), allowzero=1)
@@ -481,17 +470,18 @@ def roll(x: Variable, shifts: Any, axis: Axes = None, name: str | None = None) -
     return layer.result("Identity", x)
 
 
-def _rolled(op: Builder, x: Variable, step: int, axis: int) -> Variable:
+def _rolled(op: Builder, x: Variable, step: Any, axis: int) -> Variable:
     size = x.shape[axis]
-    if size >= 0:
+    if size >= 0 and not is_variable(step):
         step = step % size if size else 0
         if not step:
             return x
         front, back = op.Slice(x, [size - step], [size], [axis]), op.Slice(x, [0], [size - step], [axis])
         return op.Concat(front, back, axis=axis)
-    length = dim(op, x, axis)
+    length = as_operand(op, dim(op, x, axis))
     positions = op.Range(np.array(0), op.Squeeze(length, [0]), np.array(1))
-    return op.Gather(x, op.Mod(op.Sub(positions, np.array(step)), op.Max(length, np.array([1]))), axis=axis)
+    moved = op.Sub(positions, as_operand(op, step if is_variable(step) else np.array(step)))
+    return op.Gather(x, op.Mod(moved, op.Max(length, np.array([1]))), axis=axis)
 
 
 def unfold(x: Variable, axis: int, size: int, step: int, name: str | None = None) -> Variable:

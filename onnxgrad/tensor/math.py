@@ -8,59 +8,15 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.tensor.common import floating, scalar, unary
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.common import floating, of_one, scalar, unary
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
-    "abs",
-    "acos",
-    "acosh",
-    "angle",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
-    "ceil",
-    "clip",
-    "conj",
-    "cos",
-    "cosh",
-    "deg2rad",
-    "erf",
-    "exp",
-    "expm1",
-    "floor",
-    "frac",
-    "increment",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "logit",
-    "nan_to_num",
-    "neg",
-    "negative",
-    "positive",
-    "rad2deg",
-    "real",
-    "reciprocal",
-    "round",
-    "rsqrt",
-    "scale",
-    "sgn",
-    "sigmoid",
-    "sign",
-    "signbit",
-    "sin",
-    "sinc",
-    "sinh",
-    "sqrt",
-    "square",
-    "stanh",
-    "tan",
-    "tanh",
-    "trunc",
-]
+    "abs", "acos", "acosh", "angle", "asin", "asinh", "atan", "atanh", "ceil", "clip", "conj", "cos", "cosh", "deg2rad", "erf",
+    "exp", "expm1", "floor", "frac", "increment", "log", "log1p", "log2", "log10", "logit", "nan_to_num", "neg", "negative",
+    "positive", "rad2deg", "real", "reciprocal", "round", "rsqrt", "scale", "sgn", "sigmoid", "sign", "signbit", "sin", "sinc",
+    "sinh", "sqrt", "square", "stanh", "tan", "tanh", "trunc",
+]  # fmt: skip
 
 
 # One operand ---------------------------------------------------------------------------------------------------------
@@ -85,30 +41,14 @@ def exp(x: Variable, name: str | None = None) -> Variable:
     return unary("exp", "Exp", x, name)
 
 
-def log(x: Variable, name: str | None = None) -> Variable:
-    """Natural logarithm."""
-    return unary("log", "Log", x, name)
-
-
-def log2(x: Variable, name: str | None = None) -> Variable:
-    """Logarithm to the base 2."""
-    return _log_over("log2", x, math.log(2.0), name)
-
-
-def log10(x: Variable, name: str | None = None) -> Variable:
-    """Logarithm to the base 10."""
-    return _log_over("log10", x, math.log(10.0), name)
-
-
-def _log_over(kind: str, x: Variable, base: float, name: str | None) -> Variable:
-    layer = LayerHelper(kind, x, name=name)
-    return layer.result("Div", layer.op.Log(floating(layer.op, x)), base)
+log = of_one("log", "Log", "Natural logarithm.")
+log2 = of_one("log2", lambda layer, x: layer.result("Div", layer.op.Log(x), math.log(2.0)), "Logarithm to the base 2.")
+log10 = of_one("log10", lambda layer, x: layer.result("Div", layer.op.Log(x), math.log(10.0)), "Logarithm to the base 10.")
 
 
 def log1p(x: Variable, name: str | None = None) -> Variable:
     """log(1 + x), accurate near 0: there 2 artanh(x / (x + 2))."""
-    layer = LayerHelper("log1p", x, name=name)
-    op = layer.op
+    layer, op = open_layer("log1p", x, name=name)
     x = floating(op, x)
     plain = op.Log(op.Add(x, 1.0))
     if x.dtype == "float64":
@@ -119,56 +59,19 @@ def log1p(x: Variable, name: str | None = None) -> Variable:
 
 def expm1(x: Variable, name: str | None = None) -> Variable:
     """exp(x) - 1, accurate near 0: (exp(x) + 1) tanh(x / 2)."""
-    layer = LayerHelper("expm1", x, name=name)
-    op = layer.op
+    layer, op = open_layer("expm1", x, name=name)
     x = floating(op, x)
     return layer.result("Mul", op.Add(op.Exp(x), 1.0), op.Tanh(op.Mul(x, 0.5)))
 
 
-def sqrt(x: Variable, name: str | None = None) -> Variable:
-    """Square root."""
-    return unary("sqrt", "Sqrt", x, name)
-
-
-def rsqrt(x: Variable, name: str | None = None) -> Variable:
-    """1 / sqrt(x)."""
-    layer = LayerHelper("rsqrt", x, name=name)
-    return layer.result("Reciprocal", layer.op.Sqrt(floating(layer.op, x)))
-
-
-def square(x: Variable, name: str | None = None) -> Variable:
-    """``x * x``."""
-    return LayerHelper("square", x, name=name).result("Mul", x, x)
-
-
-def reciprocal(x: Variable, name: str | None = None) -> Variable:
-    """1 / x."""
-    return unary("reciprocal", "Reciprocal", x, name)
-
-
-def abs(x: Variable, name: str | None = None) -> Variable:
-    """Absolute value; gradient 0 at 0."""
-    return LayerHelper("abs", x, name=name).result("Abs", x)
-
-
-def sign(x: Variable, name: str | None = None) -> Variable:
-    """-1, 0 or 1."""
-    return LayerHelper("sign", x, name=name).result("Sign", x)
-
-
-def sgn(x: Variable, name: str | None = None) -> Variable:
-    """-1, 0 or 1."""
-    return LayerHelper("sgn", x, name=name).result("Sign", x)
-
-
-def neg(x: Variable, name: str | None = None) -> Variable:
-    """``-x``."""
-    return LayerHelper("neg", x, name=name).result("Neg", x)
-
-
-def negative(x: Variable, name: str | None = None) -> Variable:
-    """``-x``."""
-    return neg(x, name)
+sqrt = of_one("sqrt", "Sqrt", "Square root.")
+rsqrt = of_one("rsqrt", lambda layer, x: layer.result("Reciprocal", layer.op.Sqrt(x)), "1 / sqrt(x).")
+square = of_one("square", lambda layer, x: layer.result("Mul", x, x), "``x * x``.", floats=False)
+reciprocal = of_one("reciprocal", "Reciprocal", "1 / x.")
+abs = of_one("abs", "Abs", "Absolute value; gradient 0 at 0.", floats=False)
+sign = of_one("sign", "Sign", "-1, 0 or 1.", floats=False)
+sgn = of_one("sgn", "Sign", "-1, 0 or 1.", floats=False)
+neg = negative = of_one("neg", "Neg", "``-x``.", floats=False)
 
 
 def positive(x: Variable) -> Variable:
@@ -176,74 +79,22 @@ def positive(x: Variable) -> Variable:
     return LayerHelper("positive", x).result("Identity", x)
 
 
-def sin(x: Variable, name: str | None = None) -> Variable:
-    """Sine."""
-    return unary("sin", "Sin", x, name)
-
-
-def cos(x: Variable, name: str | None = None) -> Variable:
-    """Cosine."""
-    return unary("cos", "Cos", x, name)
-
-
-def tan(x: Variable, name: str | None = None) -> Variable:
-    """Tangent."""
-    return unary("tan", "Tan", x, name)
-
-
-def asin(x: Variable, name: str | None = None) -> Variable:
-    """Inverse sine."""
-    return unary("asin", "Asin", x, name)
-
-
-def acos(x: Variable, name: str | None = None) -> Variable:
-    """Inverse cosine."""
-    return unary("acos", "Acos", x, name)
-
-
-def atan(x: Variable, name: str | None = None) -> Variable:
-    """Inverse tangent."""
-    return unary("atan", "Atan", x, name)
-
-
-def sinh(x: Variable, name: str | None = None) -> Variable:
-    """Hyperbolic sine."""
-    return unary("sinh", "Sinh", x, name)
-
-
-def cosh(x: Variable, name: str | None = None) -> Variable:
-    """Hyperbolic cosine."""
-    return unary("cosh", "Cosh", x, name)
-
-
-def tanh(x: Variable, name: str | None = None) -> Variable:
-    """Hyperbolic tangent."""
-    return unary("tanh", "Tanh", x, name)
-
-
-def asinh(x: Variable, name: str | None = None) -> Variable:
-    """Inverse hyperbolic sine."""
-    return unary("asinh", "Asinh", x, name)
-
-
-def acosh(x: Variable, name: str | None = None) -> Variable:
-    """Inverse hyperbolic cosine."""
-    return unary("acosh", "Acosh", x, name)
-
-
-def atanh(x: Variable, name: str | None = None) -> Variable:
-    """Inverse hyperbolic tangent."""
-    return unary("atanh", "Atanh", x, name)
-
-
-def sigmoid(x: Variable, name: str | None = None) -> Variable:
-    """1 / (1 + exp(-x))."""
-    return unary("sigmoid", "Sigmoid", x, name)
-
-
-def erf(x: Variable, name: str | None = None) -> Variable:
-    """Error function."""
-    return unary("erf", "Erf", x, name)
+sin = of_one("sin", "Sin", "Sine.")
+cos = of_one("cos", "Cos", "Cosine.")
+tan = of_one("tan", "Tan", "Tangent.")
+asin = of_one("asin", "Asin", "Inverse sine.")
+acos = of_one("acos", "Acos", "Inverse cosine.")
+atan = of_one("atan", "Atan", "Inverse tangent.")
+sinh = of_one("sinh", "Sinh", "Hyperbolic sine.")
+cosh = of_one("cosh", "Cosh", "Hyperbolic cosine.")
+tanh = of_one("tanh", "Tanh", "Hyperbolic tangent.")
+asinh = of_one("asinh", "Asinh", "Inverse hyperbolic sine.")
+acosh = of_one("acosh", "Acosh", "Inverse hyperbolic cosine.")
+atanh = of_one("atanh", "Atanh", "Inverse hyperbolic tangent.")
+sigmoid = of_one("sigmoid", "Sigmoid", "1 / (1 + exp(-x)).")
+erf = of_one("erf", "Erf", "Error function.")
+rad2deg = of_one("rad2deg", lambda layer, x: layer.result("Mul", x, 180.0 / math.pi), "Radians as degrees.")
+deg2rad = of_one("deg2rad", lambda layer, x: layer.result("Mul", x, math.pi / 180.0), "Degrees as radians.")
 
 
 def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None) -> Variable:
@@ -254,8 +105,7 @@ def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str
 
 def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Variable:
     """log(x / (1 - x)), of ``x`` limited to [eps, 1 - eps] if ``eps`` is given."""
-    layer = LayerHelper("logit", x, name=name)
-    op = layer.op
+    layer, op = open_layer("logit", x, name=name)
     x = floating(op, x)
     if eps is not None:
         x = op.Clip(x, eps, 1.0 - eps)
@@ -264,28 +114,20 @@ def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Var
 
 def sinc(x: Variable, name: str | None = None) -> Variable:
     """sin(pi x) / (pi x), and 1 at 0."""
-    layer = LayerHelper("sinc", x, name=name)
-    op = layer.op
+    layer, op = open_layer("sinc", x, name=name)
     angle = op.Mul(floating(op, x), math.pi)
     at_zero = op.Equal(angle, op.constant(0.0, angle.dtype))
     ratio = op.Div(op.Sin(angle), op.Where(at_zero, op.constant(1.0, angle.dtype), angle))
     return layer.result("Where", at_zero, op.constant(1.0, angle.dtype), ratio)
 
 
-def floor(x: Variable, name: str | None = None) -> Variable:
-    """Largest integer not above ``x``."""
-    return unary("floor", "Floor", x, name)
-
-
-def ceil(x: Variable, name: str | None = None) -> Variable:
-    """Smallest integer not below ``x``."""
-    return unary("ceil", "Ceil", x, name)
+floor = of_one("floor", "Floor", "Largest integer not above ``x``.")
+ceil = of_one("ceil", "Ceil", "Smallest integer not below ``x``.")
 
 
 def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
     """Nearest number with so many decimals; a half goes to the even neighbour."""
-    layer = LayerHelper("round", x, name=name)
-    op = layer.op
+    layer, op = open_layer("round", x, name=name)
     x = floating(op, x)
     if decimals == 0:
         return layer.result("Round", x)
@@ -294,8 +136,7 @@ def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
 
 def trunc(input: Variable, name: str | None = None) -> Variable:
     """The integer next to ``input`` on the side of 0."""
-    layer = LayerHelper("trunc", input, name=name)
-    op = layer.op
+    layer, op = open_layer("trunc", input, name=name)
     if not input.dtype.is_float:
         return layer.result("Identity", input)
     return layer.result("Mul", op.Sign(input), op.Floor(op.Abs(input)))
@@ -303,29 +144,15 @@ def trunc(input: Variable, name: str | None = None) -> Variable:
 
 def frac(x: Variable, name: str | None = None) -> Variable:
     """What ``trunc`` leaves; zeros of integers."""
-    layer = LayerHelper("frac", x, name=name)
-    op = layer.op
+    layer, op = open_layer("frac", x, name=name)
     if not x.is_float:
         return layer.result("Sub", x, x)
     return layer.result("Sub", x, op.Mul(op.Sign(x), op.Floor(op.Abs(x))))
 
 
-def rad2deg(x: Variable, name: str | None = None) -> Variable:
-    """Radians as degrees."""
-    layer = LayerHelper("rad2deg", x, name=name)
-    return layer.result("Mul", floating(layer.op, x), 180.0 / math.pi)
-
-
-def deg2rad(x: Variable, name: str | None = None) -> Variable:
-    """Degrees as radians."""
-    layer = LayerHelper("deg2rad", x, name=name)
-    return layer.result("Mul", floating(layer.op, x), math.pi / 180.0)
-
-
 def signbit(x: Variable, name: str | None = None) -> Variable:
     """Whether the sign of ``x`` is minus, that of -0.0 too."""
-    layer = LayerHelper("signbit", x, name=name)
-    op = layer.op
+    layer, op = open_layer("signbit", x, name=name)
     x = floating(op, x)
     zero = op.constant(0.0, x.dtype)
     negative_zero = op.And(op.Equal(x, zero), op.Less(op.Reciprocal(x), zero))
@@ -336,8 +163,7 @@ def nan_to_num(
     x: Variable, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, name: str | None = None
 ) -> Variable:
     """Numbers in place of NaN and infinities; those of the type's range unless given."""
-    layer = LayerHelper("nan_to_num", x, name=name)
-    op = layer.op
+    layer, op = open_layer("nan_to_num", x, name=name)
     if not x.dtype.is_float:
         return layer.result("Identity", x)
     largest = float(np.finfo(x.dtype.numpy).max)
@@ -361,8 +187,7 @@ def scale(
     name: str | None = None,
 ) -> Variable:
     """``scale * x + bias``, or ``scale * (x + bias)``; then an activation by its name."""
-    layer = LayerHelper("scale", x, name=name)
-    op = layer.op
+    layer, op = open_layer("scale", x, name=name)
     factor, offset = scalar(op, scale, x.dtype), op.constant(np.asarray(bias), x.dtype)
     if not is_variable(scale) and bias == 0.0:
         y = layer.result("Mul", x, factor)
@@ -392,19 +217,12 @@ def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None)
 # Of complex numbers, for real ones -----------------------------------------------------------------------------------
 
 
-def real(x: Variable, name: str | None = None) -> Variable:
-    """``x``: there are no complex tensors here."""
-    return LayerHelper("real", x, name=name).result("Identity", x)
-
-
-def conj(x: Variable, name: str | None = None) -> Variable:
-    """``x``: there are no complex tensors here."""
-    return LayerHelper("conj", x, name=name).result("Identity", x)
+real = of_one("real", "Identity", "``x``: there are no complex tensors here.", floats=False)
+conj = of_one("conj", "Identity", "``x``: there are no complex tensors here.", floats=False)
 
 
 def angle(x: Variable, name: str | None = None) -> Variable:
     """pi where ``x`` is negative, else 0; NaN where it is NaN."""
-    layer = LayerHelper("angle", x, name=name)
-    op = layer.op
+    layer, op = open_layer("angle", x, name=name)
     x = floating(op, x)
     return layer.result("Mul", op.Relu(op.Neg(op.Sign(x))), math.pi)

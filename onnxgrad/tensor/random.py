@@ -6,30 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import Shape, as_dtype, scalar, shape_of, shape_operand
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.common import Shape, as_dtype, float_dtype, index_dtype, scalar, shape_of, shape_operand
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
-    "bernoulli",
-    "binomial",
-    "gaussian",
-    "log_normal",
-    "multinomial",
-    "normal",
-    "rand",
-    "randint",
-    "randint_like",
-    "randn",
-    "randperm",
-    "shuffle",
-    "standard_normal",
-    "uniform",
-]
+    "bernoulli", "binomial", "gaussian", "log_normal", "multinomial", "normal", "rand", "randint", "randint_like", "randn",
+    "randperm", "shuffle", "standard_normal", "uniform",
+]  # fmt: skip
 
 
 def next_seed(op: Builder) -> float:
@@ -70,7 +57,7 @@ def uniform(
     """
     layer = _layer("uniform_random", shape, name)
     numbers = _sampled(layer.op, "RandomUniform", shape, seed, low=float(min), high=float(max))
-    return layer.result("Cast", numbers, to=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
+    return layer.result("Cast", numbers, to=float_dtype(dtype).number)
 
 
 def rand(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
@@ -84,7 +71,7 @@ def gaussian(
     """Normally distributed numbers."""
     layer = _layer("gaussian", shape, name)
     numbers = _sampled(layer.op, "RandomNormal", shape, seed, mean=float(mean), scale=float(std))
-    return layer.result("Cast", numbers, to=dtype_of(state.current.default_dtype if dtype is None else dtype).number)
+    return layer.result("Cast", numbers, to=float_dtype(dtype).number)
 
 
 def standard_normal(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
@@ -92,9 +79,7 @@ def standard_normal(shape: Shape, dtype: Any = None, name: str | None = None) ->
     return gaussian(shape, dtype=dtype, name=name)
 
 
-def randn(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
-    """Normally distributed numbers with mean 0 and deviation 1."""
-    return gaussian(shape, dtype=dtype, name=name)
+randn = standard_normal
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:
@@ -131,13 +116,14 @@ def randint(low: int = 0, high: int | None = None, shape: Shape = (1,), dtype: A
         onnxgrad.int64
     """
     low, high = (0, low) if high is None else (low, high)
+    element = index_dtype("int64" if dtype is None else dtype, "randint")
     if not 0 < high - low <= 2**24:
         raise ArgumentError(f"randint: the range [{low}, {high}) must hold 1 to 2^24 integers.")
     layer = _layer("randint", shape, name)
     op = layer.op
     sampled = op.Floor(_sampled(op, "RandomUniform", shape, low=0.0, high=float(high - low)))
     whole = op.Min(op.Cast(sampled, to=7), np.array(high - low - 1))
-    return layer.result("Cast", op.Add(whole, np.array(low)), to=dtype_of("int64" if dtype is None else dtype).number)
+    return layer.result("Cast", op.Add(whole, np.array(low)), to=element.number)
 
 
 def randint_like(x: Variable, low: int = 0, high: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
@@ -156,6 +142,8 @@ def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
         [5]
     """
     layer = LayerHelper("randperm", name=name)
+    if n < 1:
+        raise ArgumentError(f"randperm: n is {n}; it is at least 1.")
     op = layer.op
     _, order = op.emit("TopK", (_sampled(op, "RandomUniform", [n]), np.array([n])), {}, outputs=2)
     return layer.result("Cast", order, to=dtype_of(dtype).number)
@@ -163,8 +151,7 @@ def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
 
 def shuffle(x: Variable, name: str | None = None) -> Variable:
     """The slices along the first axis in random order."""
-    layer = LayerHelper("shuffle", x, name=name)
-    op = layer.op
+    layer, op = open_layer("shuffle", x, name=name)
     length = op.Shape(x, start=0, end=1)
     _, order = op.emit("TopK", (_sampled(op, "RandomUniform", length), length), {}, outputs=2)
     return layer.result("Gather", x, order)
@@ -172,16 +159,14 @@ def shuffle(x: Variable, name: str | None = None) -> Variable:
 
 def bernoulli(x: Variable, p: float | None = None, name: str | None = None) -> Variable:
     """1 with probability ``x`` (or ``p``), else 0, in the shape of ``x``."""
-    layer = LayerHelper("bernoulli", x, name=name)
-    op = layer.op
+    layer, op = open_layer("bernoulli", x, name=name)
     sampled = as_dtype(op, _sampled(op, "RandomUniform", shape_of(op, x), low=0.0, high=1.0), x.dtype)
     return layer.result("Cast", op.Less(sampled, x if p is None else op.constant(p, x.dtype)), to=x.dtype.number)
 
 
 def binomial(count: Variable, prob: Variable, name: str | None = None) -> Variable:
     """How many of ``count`` (constant, equal everywhere) trials succeed with probability ``prob``."""
-    layer = LayerHelper("binomial", count, prob, name=name)
-    op = layer.op
+    layer, op = open_layer("binomial", count, prob, name=name)
     most = op.ReduceMax(as_dtype(op, count, "int64"), keepdims=0)
     both = op.Add(op.Mul(as_dtype(op, count, prob.dtype), 0.0), prob)
     shape = op.Concat(op.Reshape(most, np.array([1])), op.Shape(both), axis=0)
@@ -201,8 +186,7 @@ def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, na
         >>> paddle.multinomial(static.data("p", [None, 4]), 2).shape
         (-1, 2)
     """
-    layer = LayerHelper("multinomial", x, name=name)
-    op = layer.op
+    layer, op = open_layer("multinomial", x, name=name)
     if replacement:
         rows = op.Unsqueeze(x, [0]) if x.ndim == 1 else x
         attrs = {"sample_size": num_samples, "dtype": 7, "seed": next_seed(op)}

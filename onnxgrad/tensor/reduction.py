@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, log_add_exp, normal_axis, running, without_axes_too
-from onnxgrad.tensor.layer import LayerHelper, require_variables
+from onnxgrad.tensor.common import (
+    Axes,
+    as_dtype,
+    axes_of,
+    described,
+    extreme_of,
+    floating,
+    index_dtype,
+    log_add_exp,
+    normal_axis,
+    running,
+    without_axes_too,
+)
+from onnxgrad.tensor.layer import LayerHelper, open_layer, require_variables
 
 __all__ = [
-    "all",
-    "amax",
-    "amin",
-    "any",
-    "count_nonzero",
-    "cummax",
-    "cummin",
-    "cumprod",
-    "cumsum",
-    "diff",
-    "logcumsumexp",
-    "logsumexp",
-    "max",
-    "mean",
-    "min",
-    "nanmean",
-    "nansum",
-    "prod",
-    "reduce_as",
-    "sum",
-]
+    "all", "amax", "amin", "any", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum", "diff", "logcumsumexp", "logsumexp",
+    "max", "mean", "min", "nanmean", "nansum", "prod", "reduce_as", "sum",
+]  # fmt: skip
 
 
 def reduce(kind: str, op_type: str, x: Variable, axis: Axes, keepdim: bool, name: str | None) -> Variable:
@@ -91,45 +85,34 @@ def _wide_reduce(kind: str, op_type: str, x: Variable, axis: Axes, dtype: Any, k
     return reduce(kind, op_type, x, axis, keepdim, name)
 
 
-def max(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Largest element over ``axis``; the gradient is shared evenly over ties."""
-    return reduce("max", "ReduceMax", x, axis, keepdim, name)
+class _Reduction(Protocol):
+    __name__: str
+
+    def __call__(self, x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable: ...
 
 
-def min(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Smallest element over ``axis``; the gradient is shared evenly over ties."""
-    return reduce("min", "ReduceMin", x, axis, keepdim, name)
+def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Reduction:
+    """A function that is one reduction operator; with ``of_bools``, of whether elements are not 0."""
+    kind = name
+
+    def function(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+        if not of_bools:
+            return reduce(kind, op_type, x, axis, keepdim, name)
+        layer, op = open_layer(kind, x, name=name)
+        flags = op.Cast(as_dtype(op, x, "bool"), to=6)
+        return layer.result("Cast", reduce(kind, op_type, flags, axis, keepdim, name), to=9)
+
+    made: _Reduction = described(function, name, doc)
+    return made
 
 
-def amax(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Largest element over ``axis``; the gradient is shared evenly over ties."""
-    return reduce("amax", "ReduceMax", x, axis, keepdim, name)
-
-
-def amin(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Smallest element over ``axis``; the gradient is shared evenly over ties."""
-    return reduce("amin", "ReduceMin", x, axis, keepdim, name)
-
-
-def logsumexp(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """log(sum(exp(x))) over ``axis``, computed stably."""
-    return reduce("logsumexp", "ReduceLogSumExp", x, axis, keepdim, name)
-
-
-def all(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Whether all elements over ``axis`` are true (not 0)."""
-    return _quantified("all", "ReduceMin", x, axis, keepdim, name)
-
-
-def any(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Whether some element over ``axis`` is true (not 0)."""
-    return _quantified("any", "ReduceMax", x, axis, keepdim, name)
-
-
-def _quantified(kind: str, op_type: str, x: Variable, axis: Axes, keepdim: bool, name: str | None) -> Variable:
-    layer = LayerHelper(kind, x, name=name)
-    flags = layer.op.Cast(as_dtype(layer.op, x, "bool"), to=6)
-    return layer.result("Cast", reduce(kind, op_type, flags, axis, keepdim, name), to=9)
+max = _reduction("max", "ReduceMax", "Largest element over ``axis``; the gradient is shared evenly over ties.")
+min = _reduction("min", "ReduceMin", "Smallest element over ``axis``; the gradient is shared evenly over ties.")
+amax = _reduction("amax", "ReduceMax", "Largest element over ``axis``; the gradient is shared evenly over ties.")
+amin = _reduction("amin", "ReduceMin", "Smallest element over ``axis``; the gradient is shared evenly over ties.")
+logsumexp = _reduction("logsumexp", "ReduceLogSumExp", "log(sum(exp(x))) over ``axis``, computed stably.")
+all = _reduction("all", "ReduceMin", "Whether all elements over ``axis`` are true (not 0).", of_bools=True)
+any = _reduction("any", "ReduceMax", "Whether some element over ``axis`` is true (not 0).", of_bools=True)
 
 
 def count_nonzero(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
@@ -146,8 +129,7 @@ def nansum(x: Variable, axis: Axes = None, dtype: Any = None, keepdim: bool = Fa
 
 def nanmean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Mean over ``axis`` of the elements that are not NaN; NaN where there is none."""
-    layer = LayerHelper("nanmean", x, name=name)
-    op = layer.op
+    layer, op = open_layer("nanmean", x, name=name)
     counted = sum(op.Cast(op.Not(op.IsNaN(x)), to=x.dtype.number), axis, keepdim=keepdim)
     return layer.result("Div", nansum(x, axis, keepdim=keepdim), counted)
 
@@ -191,8 +173,7 @@ def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | 
 @without_axes_too
 def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Products of all elements up to each one along ``dim``, which must have a known size."""
-    layer = LayerHelper("cumprod", x, name=name)
-    op = layer.op
+    layer, op = open_layer("cumprod", x, name=name)
     x, axis = _flat_if_none(layer, as_dtype(op, x, "int64" if dtype is None and not x.is_float else dtype), dim)
     return layer.result("Identity", running(op, x, axis, op.Mul, 1.0, "cumprod"))
 
@@ -221,15 +202,10 @@ def cummin(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str
 def _running_extreme(
     kind: str, op_type: str, comparison: str, x: Variable, axis: int | None, dtype: Any, name: str | None
 ) -> tuple[Variable, Variable]:
-    layer = LayerHelper(kind, x, name=name)
-    op = layer.op
+    layer, op = open_layer(kind, x, name=name)
     x, axis = _flat_if_none(layer, x, axis)
-    numpy = x.dtype.numpy
-    limits = np.finfo(numpy) if x.is_float else np.iinfo(numpy)
-    neutral = -np.inf if x.is_float else limits.min
-    if op_type == "Min":
-        neutral = np.inf if x.is_float else limits.max
-    best = running(op, x, axis, getattr(op, op_type), neutral, kind)
+    dtype = index_dtype(dtype, kind)
+    best = running(op, x, axis, getattr(op, op_type), extreme_of(x.dtype, op_type == "Min"), kind)
     size = x.shape[axis]
     position = np.arange(size).reshape([size if i == axis else 1 for i in range(x.ndim)])
     reached = op.Where(getattr(op, comparison)(x, best), op.constant(position, None), np.int64(-1))
@@ -240,8 +216,7 @@ def _running_extreme(
 @without_axes_too
 def logcumsumexp(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """log(cumsum(exp(x))) along ``axis``, computed stably."""
-    layer = LayerHelper("logcumsumexp", x, name=name)
-    op = layer.op
+    layer, op = open_layer("logcumsumexp", x, name=name)
     x, axis = _flat_if_none(layer, as_dtype(op, x, dtype), axis)
     neutral = float(np.finfo(x.dtype.numpy).min) / 4
     y = running(op, x, axis, lambda now, earlier: log_add_exp(op, now, earlier), neutral, "logcumsumexp")
@@ -267,8 +242,7 @@ def diff(
         (-1, 4)
     """
     joined = [v for v in (prepend, x, append) if v is not None]
-    layer = LayerHelper("diff", *joined, name=name)
-    op = layer.op
+    layer, op = open_layer("diff", *joined, name=name)
     if n < 1:
         raise ArgumentError(f"diff: n must be 1 or more, not {n}.")
     y = op.Concat(*joined, axis=axis) if len(joined) > 1 else x

@@ -7,25 +7,14 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import as_dtype, layer_for, normal_axis, promoted, without_axes_too
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promoted, without_axes_too
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
-    "argmax",
-    "argmin",
-    "argsort",
-    "bucketize",
-    "kthvalue",
-    "mode",
-    "nonzero",
-    "searchsorted",
-    "sort",
-    "topk",
-    "unique",
-    "unique_consecutive",
-    "where",
-]
+    "argmax", "argmin", "argsort", "bucketize", "kthvalue", "mode", "nonzero", "searchsorted", "sort", "topk", "unique",
+    "unique_consecutive", "where",
+]  # fmt: skip
 
 
 def argmax(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None) -> Variable:
@@ -44,8 +33,7 @@ def argmin(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: A
 
 
 def _extreme_index(kind: str, op_type: str, x: Variable, axis: int | None, keepdim: bool, dtype: Any, name: str | None) -> Variable:
-    layer = LayerHelper(kind, x, name=name)
-    op = layer.op
+    layer, op = open_layer(kind, x, name=name)
     if axis is None:
         found = op.emit(op_type, (op.Reshape(x, np.array([-1])),), {"axis": 0, "keepdims": 0})
         found = op.Reshape(found, np.array([1] * x.ndim)) if keepdim else found
@@ -54,7 +42,7 @@ def _extreme_index(kind: str, op_type: str, x: Variable, axis: int | None, keepd
         found = op.emit(
             op_type, (x if x.ndim else op.Reshape(x, np.array([1])),), {"axis": axis, "keepdims": int(keepdim and x.ndim > 0)}
         )
-    return layer.result("Cast", found, to=6) if dtype == "int32" else layer.result("Identity", as_dtype(op, found, dtype))
+    return layer.result("Identity", as_dtype(op, found, index_dtype(dtype, layer.name)))
 
 
 def _sorted(layer: LayerHelper, x: Variable, axis: int, descending: bool) -> tuple[Variable, Variable]:
@@ -94,8 +82,7 @@ def topk(
         >>> values.shape, indices.dtype
         ((-1, 2), onnxgrad.int64)
     """
-    layer = layer_for("top_k_v2", x, k, name=name)
-    op = layer.op
+    layer, op = open_layer_for("top_k_v2", x, k, name=name)
     axis = normal_axis(-1 if axis is None else axis, x.ndim, "topk")
     number = op.Reshape(as_dtype(op, k, "int64"), np.array([1])) if is_variable(k) else np.array([k])
     if not is_variable(k) and not 1 <= k <= (x.shape[axis] if x.shape[axis] >= 0 else k):
@@ -115,8 +102,7 @@ def kthvalue(
         >>> values.shape
         (-1,)
     """
-    layer = LayerHelper("kthvalue", x, name=name)
-    op = layer.op
+    layer, op = open_layer("kthvalue", x, name=name)
     axis = normal_axis(-1 if axis is None else axis, x.ndim, "kthvalue")
     values, indices = op.emit("TopK", (x, np.array([k])), {"axis": axis, "largest": 0}, outputs=2)
     found = [op.Slice(v, [k - 1], [k], [axis]) for v in (values, indices)]
@@ -130,20 +116,15 @@ def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = 
 
     Every element is compared with every other along the axis.
     """
-    layer = LayerHelper("mode", x, name=name)
-    op = layer.op
+    layer, op = open_layer("mode", x, name=name)
     axis = normal_axis(axis, x.ndim, "mode")
-    number = x.dtype.number
     same = op.Equal(op.Unsqueeze(x, [axis + 1]), op.Unsqueeze(x, [axis]))
     times = op.ReduceSum(op.Cast(same, to=7), [axis + 1], keepdims=0)
     frequent = op.Equal(times, op.ReduceMax(times, [axis], keepdims=1))
-    numpy = x.dtype.numpy
-    largest = op.constant(np.inf if x.is_float else np.iinfo(numpy).max, x.dtype)
-    best = op.ReduceMin(op.Where(frequent, x, largest), [axis], keepdims=1)
+    best = op.ReduceMin(op.Where(frequent, x, op.constant(extreme_of(x.dtype, True), x.dtype)), [axis], keepdims=1)
     chosen = op.Cast(op.Equal(x, best), to=6)
     index = op.ArgMax(chosen, axis=axis, keepdims=1, select_last_index=1)
     values = op.GatherElements(x, index, axis=axis)
-    assert values.dtype.number == number
     if keepdim:
         return layer.result("Identity", values), layer.result("Identity", index)
     return layer.result("Squeeze", values, [axis]), layer.result("Squeeze", index, [axis])
@@ -163,8 +144,7 @@ def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = 
         return nonzero(condition, as_tuple=True)
     if x is None or y is None:
         raise ArgumentError("where takes both x and y, or neither.")
-    layer = layer_for("where", condition, x, y, name=name)
-    op = layer.op
+    layer, op = open_layer_for("where", condition, x, y, name=name)
     if is_variable(x) or is_variable(y):
         a, b = promoted(op, x, y)
     else:
@@ -180,8 +160,7 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
         >>> paddle.nonzero(static.data("x", [3, 4])).shape
         (-1, 2)
     """
-    layer = LayerHelper("where_index", x)
-    op = layer.op
+    layer, op = open_layer("where_index", x)
     operand = op.Cast(as_dtype(op, x, "bool"), to=6) if x.dtype == "bool" else x
     if not as_tuple:
         return layer.result("Transpose", op.NonZero(operand), perm=[1, 0])
@@ -204,8 +183,7 @@ def searchsorted(
         >>> paddle.searchsorted(static.data("s", [5]), static.data("v", [2, 3])).shape
         (2, 3)
     """
-    layer = LayerHelper("searchsorted", sorted_sequence, values, name=name)
-    op = layer.op
+    layer, op = open_layer("searchsorted", sorted_sequence, values, name=name)
     a, b = promoted(op, sorted_sequence, values)
     row, wanted = op.Unsqueeze(a, [-2]) if a.ndim > 1 else a, op.Unsqueeze(b, [-1])
     passed = op.LessOrEqual(row, wanted) if right else op.Less(row, wanted)
@@ -249,6 +227,10 @@ def unique(
         (-1,)
     """
     layer = LayerHelper("unique", x, name=name)
+    for flag in (return_index, return_inverse, return_counts):
+        if not isinstance(flag, bool):
+            raise ArgumentTypeError(f"unique: return_index, return_inverse and return_counts are True or False, not {flag!r}.")
+    dtype = index_dtype(dtype, "unique")
     attrs: dict[str, Any] = {"sorted": 1}
     if axis is not None:
         attrs["axis"] = normal_axis(axis, x.ndim, "unique")
@@ -267,8 +249,7 @@ def unique_consecutive(
     name: str | None = None,
 ) -> Any:
     """``x`` without the elements (slices along ``axis``) that equal the one before."""
-    layer = LayerHelper("unique_consecutive", x, name=name)
-    op = layer.op
+    layer, op = open_layer("unique_consecutive", x, name=name)
     if axis is None:
         x, axis = op.Reshape(x, np.array([-1])), 0
     axis = normal_axis(axis, x.ndim, "unique_consecutive")

@@ -12,25 +12,15 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.tensor.common import known_dim
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import LayerHelper, open_layer
 from onnxgrad.tensor.linalg import transposed
 
 __all__ = [
-    "cholesky",
-    "cholesky_inverse",
-    "cholesky_solve",
-    "det",
-    "householder_product",
-    "inv",
-    "inverse",
-    "matrix_power",
-    "qr",
-    "slogdet",
-    "solve",
-    "triangular_solve",
-]
+    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "householder_product", "inv", "inverse", "matrix_power", "qr",
+    "slogdet", "solve", "triangular_solve",
+]  # fmt: skip
 
 
 def det(x: Variable, name: str | None = None) -> Variable:
@@ -40,8 +30,7 @@ def det(x: Variable, name: str | None = None) -> Variable:
 
 def slogdet(x: Variable, name: str | None = None) -> Variable:
     """Sign and logarithm of the absolute value of determinants, stacked along a new first axis."""
-    layer = LayerHelper("slogdet", x, name=name)
-    op = layer.op
+    layer, op = open_layer("slogdet", x, name=name)
     found = op.Det(x)
     parts = [op.Unsqueeze(op.Sign(found), [0]), op.Unsqueeze(op.Log(op.Abs(found)), [0])]
     return layer.result("Concat", *parts, axis=0)
@@ -75,8 +64,7 @@ def solve(x: Variable, y: Variable, left: bool = True, name: str | None = None) 
         >>> paddle.linalg.solve(static.data("a", [3, 3]), static.data("b", [3, 2])).shape
         (3, 2)
     """
-    layer = LayerHelper("solve", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer("solve", x, y, name=name)
     _square_size(x, "solve")
     if not left:
         return layer.result("Identity", transposed(layer, solve(transposed(layer, x), transposed(layer, y))))
@@ -139,8 +127,7 @@ def cholesky(x: Variable, upper: bool = False, name: str | None = None) -> Varia
         >>> paddle.linalg.cholesky(static.data("x", [None, 3, 3])).shape
         (-1, 3, 3)
     """
-    layer = LayerHelper("cholesky", x, name=name)
-    op = layer.op
+    layer, op = open_layer("cholesky", x, name=name)
     size, rank = _square_size(x, "cholesky"), x.ndim
     rest = op.Mul(op.Add(x, transposed(layer, x)), 0.5)
     columns = []
@@ -168,8 +155,7 @@ def triangular_solve(
     name: str | None = None,
 ) -> Variable:
     """The solution z of ``x @ z = y``, reading one triangle of ``x`` only (and its diagonal as ones if ``unitriangular``)."""
-    layer = LayerHelper("triangular_solve", x, y, name=name)
-    op = layer.op
+    layer, op = open_layer("triangular_solve", x, y, name=name)
     size = _square_size(x, "triangular_solve")
     if unitriangular:
         strict = op.Trilu(x, np.array(1 if upper else -1), upper=int(upper))
@@ -203,8 +189,7 @@ def qr(x: Variable, mode: str = "reduced", name: str | None = None) -> Any:
         >>> q.shape, r.shape
         ((4, 3), (3, 3))
     """
-    layer = LayerHelper("qr", x, name=name)
-    op = layer.op
+    layer, op = open_layer("qr", x, name=name)
     if mode not in ("reduced", "complete", "r"):
         raise ArgumentError(f"qr: mode is 'reduced', 'complete' or 'r', not {mode!r}.")
     rank, rows, columns = x.ndim, known_dim(x, -2, "qr"), known_dim(x, -1, "qr")
@@ -238,12 +223,20 @@ def _reflector(op: Builder, r: Variable, k: int, rank: int) -> tuple[Any, Any]:
 
 
 def householder_product(x: Variable, tau: Variable, name: str | None = None) -> Variable:
-    """The product of the reflections whose vectors stand below the diagonal of ``x``, and their factors in ``tau``."""
-    layer = LayerHelper("householder_product", x, tau, name=name)
-    op = layer.op
+    """The product of the reflections whose vectors stand below the diagonal of ``x``, and their factors in ``tau``.
+
+    Raises:
+        Mismatch: if a matrix is wider than high, or there are more factors than columns, or other batches of them.
+    """
+    layer, op = open_layer("householder_product", x, tau, name=name)
+    if x.ndim < 2 or tau.ndim != x.ndim - 1 or any(a != b and min(a, b) >= 0 for a, b in zip(x.shape[:-2], tau.shape[:-1])):
+        raise Mismatch(f"householder_product: {tau!r} does not hold a vector of factors for each matrix of {x!r}.")
     rank, rows, columns = x.ndim, known_dim(x, -2, "householder_product"), known_dim(x, -1, "householder_product")
+    factors = known_dim(tau, -1, "householder_product")
+    if not rows >= columns >= factors:
+        raise Mismatch(f"householder_product: {rows} rows, {columns} columns and {factors} factors must not become more.")
     q: Any = op.constant(np.eye(rows), x.dtype)
-    for k in range(known_dim(tau, -1, "householder_product")):
+    for k in range(factors):
         below = op.constant((np.arange(rows) > k).reshape(-1, 1), x.dtype)
         unit = op.constant(np.eye(rows)[:, k : k + 1], x.dtype)
         v = op.Add(op.Mul(op.Slice(x, [k], [k + 1], [rank - 1]), below), unit)
@@ -254,8 +247,7 @@ def householder_product(x: Variable, tau: Variable, name: str | None = None) -> 
 
 def matrix_power(x: Variable, n: int, name: str | None = None) -> Variable:
     """A square matrix to an integer power, by repeated squaring; a negative power is one of the inverse."""
-    layer = LayerHelper("matrix_power", x, name=name)
-    op = layer.op
+    layer, op = open_layer("matrix_power", x, name=name)
     if n == 0:
         size = known_dim(x, -1, "matrix_power")
         return layer.result("Add", op.Mul(x, 0.0), op.constant(np.eye(size), x.dtype))

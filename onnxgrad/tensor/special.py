@@ -15,7 +15,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.tensor.common import floating
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import LayerHelper, open_layer
 
 __all__ = ["digamma", "erfinv", "gammaln", "lgamma", "multigammaln", "polygamma"]
 
@@ -32,8 +32,7 @@ def lgamma(x: Variable, name: str | None = None) -> Variable:
         >>> paddle.lgamma(static.data("x", [None, 3])).shape
         (-1, 3)
     """
-    layer = LayerHelper("lgamma", x, name=name)
-    op = layer.op
+    layer, op = open_layer("lgamma", x, name=name)
     x = floating(op, x)
     low = op.Less(x, op.constant(0.5, x.dtype))
     above = _log_gamma_above_half(op, op.Where(low, op.Sub(1.0, x), x))
@@ -74,8 +73,7 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 
 def digamma(x: Variable, name: str | None = None) -> Variable:
     """Derivative of ``lgamma``; below 0.5 by reflection."""
-    layer = LayerHelper("digamma", x, name=name)
-    op = layer.op
+    layer, op = open_layer("digamma", x, name=name)
     x = floating(op, x)
     low = op.Less(x, op.constant(0.5, x.dtype))
     z = op.Where(low, op.Sub(1.0, x), x)
@@ -101,8 +99,7 @@ def polygamma(x: Variable, n: int, name: str | None = None) -> Variable:
         raise ArgumentError(f"polygamma: n must be 0 or more, not {n}.")
     if n == 0:
         return digamma(x, name)
-    layer = LayerHelper("polygamma", x, name=name)
-    op = layer.op
+    layer, op = open_layer("polygamma", x, name=name)
     z = floating(op, x)
     total: Any = None
     for k in range(_SHIFT):
@@ -133,22 +130,26 @@ def erfinv(x: Variable, name: str | None = None) -> Variable:
 
     Giles' polynomials, followed by one step of Newton's method, which makes value and derivative exact.
     """
-    layer = LayerHelper("erfinv", x, name=name)
-    op = layer.op
+    layer, op = open_layer("erfinv", x, name=name)
     x = floating(op, x)
     one = op.constant(1.0, x.dtype)
     inside = op.Less(op.Abs(x), one)
     safe = op.Where(inside, x, op.constant(0.0, x.dtype))
-    w = op.Neg(op.Log(op.Mul(op.Sub(1.0, safe), op.Add(1.0, safe))))
-    central = op.Less(w, op.constant(5.0, x.dtype))
-    near = _polynomial(op, op.Sub(w, 2.5), _CENTRAL)
-    far = _polynomial(op, op.Sub(op.Sqrt(op.Where(central, op.constant(5.0, x.dtype), w)), 3.0), _TAIL)
-    guess = op.Mul(op.Where(central, near, far), safe)
+    guess = inverse_erf(op, safe)
     slope = op.Mul(op.Exp(op.Mul(guess, guess)), math.sqrt(math.pi) / 2)
     found = op.Sub(guess, op.Mul(op.Sub(op.Erf(guess), safe), slope))
     beyond, infinite = op.constant(np.nan, x.dtype), op.constant(np.inf, x.dtype)
     limit = op.Where(op.Equal(x, one), infinite, op.Where(op.Equal(x, op.Neg(one)), op.Neg(infinite), beyond))
     return layer.result("Where", inside, found, limit)
+
+
+def inverse_erf(op: Builder, x: Variable) -> Variable:
+    """Giles' polynomials alone: 6 digits."""
+    w = op.Neg(op.Log(op.Mul(op.Sub(1.0, x), op.Add(1.0, x))))
+    central = op.Less(w, op.constant(5.0, x.dtype))
+    near = _polynomial(op, op.Sub(w, 2.5), _CENTRAL)
+    far = _polynomial(op, op.Sub(op.Sqrt(op.Where(central, op.constant(5.0, x.dtype), w)), 3.0), _TAIL)
+    return op.Mul(op.Where(central, near, far), x)
 
 
 def _polynomial(op: Builder, x: Variable, coefficients: Any) -> Any:

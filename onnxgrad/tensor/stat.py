@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,20 +12,12 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, count, floating, known_dim, normal_axis
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import LayerHelper, given, open_layer
 
 __all__ = [
-    "bincount",
-    "cumulative_trapezoid",
-    "histogram",
-    "median",
-    "nanmedian",
-    "nanquantile",
-    "quantile",
-    "std",
-    "trapezoid",
+    "bincount", "cumulative_trapezoid", "histogram", "median", "nanmedian", "nanquantile", "quantile", "std", "trapezoid",
     "var",
-]
+]  # fmt: skip
 
 
 def var(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Variable:
@@ -92,63 +85,57 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, mode: st
     Returns:
         The median; for 'min' with an axis, also its index.
 
+    Raises:
+        ArgumentError: for another mode.
+
     Example:
         >>> paddle.median(static.data("x", [None, 5]), axis=1).shape
         (-1,)
     """
-    layer = LayerHelper("median", x, name=name)
-    op = layer.op
-    if mode not in ("avg", "min"):
-        raise ArgumentError(f"median: mode is 'avg' or 'min', not {mode!r}.")
-    flat, axes, _ = _one_axis(layer, floating(op, x), axis)
-    last = flat.ndim - 1
-    values, indices, size = ascending(op, flat, last, "median")
-    low, high = (size - 1) // 2, size // 2
-    middle = op.Gather(values, np.array(low), axis=last)
-    if mode == "avg" and high != low:
-        middle = op.Mul(op.Add(middle, op.Gather(values, np.array(high), axis=last)), 0.5)
-    broken = op.Cast(op.ReduceMax(op.Cast(op.IsNaN(flat), to=6), [last], keepdims=0), to=9)
-    middle = _restored(layer, op.Where(broken, op.constant(np.nan, flat.dtype), middle), axes, keepdim)
-    if mode == "avg" or axis is None:
-        return middle
-    return middle, _restored(layer, op.Gather(indices, np.array(low), axis=last), axes, keepdim)
+    return _median("median", x, axis, keepdim, mode, name)
 
 
 def nanmedian(x: Variable, axis: Axes = None, keepdim: bool = False, mode: str = "avg", name: str | None = None) -> Any:
-    """The middle of the elements over ``axis`` that are not NaN; NaN if there are none.
-
-    Args:
-        mode: 'avg' for the mean of the two middle ones of an even number, 'min' for the lower of them.
-
-    Returns:
-        The median; for 'min' with one axis, also its index, which is 0 where all are NaN.
-
-    Raises:
-        ArgumentError: for another mode.
+    """``median`` of the elements over ``axis`` that are not NaN; NaN if there are none, with index 0.
 
     Example:
         >>> middle, index = paddle.nanmedian(static.data("x", [None, 4]), axis=1, mode="min")
         >>> index.shape
         (-1,)
     """
-    layer = LayerHelper("nanmedian", x, name=name)
-    op = layer.op
+    return _median("nanmedian", x, axis, keepdim, mode, name)
+
+
+def _median(kind: str, x: Variable, axis: Axes, keepdim: bool, mode: str, name: str | None) -> Any:
+    layer, op = open_layer(kind, x, name=name)
     if mode not in ("avg", "min"):
-        raise ArgumentError(f"nanmedian: mode is 'avg' or 'min', not {mode!r}.")
+        raise ArgumentError(f"{kind}: mode is 'avg' or 'min', not {mode!r}.")
     flat, axes, _ = _one_axis(layer, floating(op, x), axis)
     last = flat.ndim - 1
     # NaN stands behind all numbers.
-    values, order, _ = ascending(op, flat, last, "nanmedian")
-    counted = op.ReduceSum(op.Cast(op.Not(op.IsNaN(flat)), to=7), [last], keepdims=1)
-    low = op.Div(op.Max(op.Sub(counted, np.array(1)), np.array(0)), np.array(2))
-    middle = op.GatherElements(values, low, axis=last)
-    if mode == "avg":
-        high = op.GatherElements(values, op.Div(counted, np.array(2)), axis=last)
-        middle = op.Where(op.Equal(middle, high), middle, op.Add(op.Mul(middle, 0.5), op.Mul(high, 0.5)))
-    found = _restored(layer, op.Squeeze(middle, [last]), axes, keepdim)
-    if mode == "avg" or not isinstance(axis, int):
-        return found
-    return found, _restored(layer, op.Squeeze(op.GatherElements(order, low, axis=last), [last]), axes, keepdim)
+    values, order, size = ascending(op, flat, last, kind)
+    if kind == "median":
+        low, high, pick = np.array([(size - 1) // 2]), np.array([size // 2]), op.Gather
+    else:
+        counted = op.ReduceSum(op.Cast(op.Not(op.IsNaN(flat)), to=7), [last], keepdims=1)
+        low = op.Div(op.Max(op.Sub(counted, np.array(1)), np.array(0)), np.array(2))
+        high, pick = op.Div(counted, np.array(2)), op.GatherElements
+    middle = pick(values, low, axis=last)
+    if mode == "avg" and (kind == "nanmedian" or low != high):
+        above = pick(values, high, axis=last)
+        # Halves first, or the sum overflows; and not of two that are infinite.
+        middle = op.Where(op.Equal(middle, above), middle, op.Add(op.Mul(middle, 0.5), op.Mul(above, 0.5)))
+    if kind == "median":
+        middle = _nan_where_one_is(op, flat, middle, keepdims=1)
+    found = [middle] if mode == "avg" or not isinstance(axis, int) else [middle, pick(order, low, axis=last)]
+    results = [_restored(layer, op.Squeeze(v, [last]), axes, keepdim) for v in found]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _nan_where_one_is(op: Builder, x: Variable, found: Variable, keepdims: int) -> Variable:
+    """What was found along the last axis, or NaN where that holds one"""
+    broken = op.Cast(op.ReduceMax(op.Cast(op.IsNaN(x), to=6), [x.ndim - 1], keepdims=keepdims), to=9)
+    return op.Where(broken, op.constant(np.nan, x.dtype), found)
 
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
@@ -178,39 +165,30 @@ def nanquantile(
 
 
 def _quantiles(kind: str, x: Variable, q: Any, axis: Axes, keepdim: bool, interpolation: str) -> Variable:
-    layer = LayerHelper(kind, x)
-    op = layer.op
+    layer, op = open_layer(kind, x)
     if interpolation not in _INTERPOLATIONS:
         raise ArgumentError(f"{kind}: interpolation is one of {_INTERPOLATIONS}, not {interpolation!r}.")
     flat, axes, _ = _one_axis(layer, floating(op, x), axis)
-    one = _nan_quantile if kind == "nanquantile" else _quantile
     fractions = [float(f) for f in np.atleast_1d(q)]
     if any(not 0 <= f <= 1 for f in fractions):
         raise ArgumentError(f"{kind}: q must lie in [0, 1], not {q}.")
+    one = _nan_quantile if kind == "nanquantile" else _quantile
     found = [_restored(layer, one(op, flat, f, interpolation), axes, keepdim) for f in fractions]
     return found[0] if np.ndim(q) == 0 else layer.result("Concat", *(op.Unsqueeze(v, [0]) for v in found), axis=0)
-
-
-def _weight_of_upper(interpolation: str, fraction: Any) -> Any:
-    if interpolation == "lower":
-        return fraction * 0.0
-    if interpolation == "higher":
-        return np.ceil(fraction)
-    return fraction * 0.0 + 0.5 * (np.ceil(fraction)) if interpolation == "midpoint" else np.round(fraction)
 
 
 def _quantile(op: Builder, x: Variable, q: float, interpolation: str) -> Variable:
     last = x.ndim - 1
     values, _, size = ascending(op, x, last, "quantile")
     index = q * (size - 1)
-    low, high = int(np.floor(index)), int(np.ceil(index))
-    weight = index - low if interpolation == "linear" else float(_weight_of_upper(interpolation, index - low))
+    low, high = math.floor(index), math.ceil(index)
+    weights = {"linear": index - low, "lower": 0.0, "higher": float(high > low), "midpoint": 0.5 * (high > low)}
+    weight = weights.get(interpolation, float(np.round(index - low)))
     found = op.Gather(values, np.array(low), axis=last)
     if weight:
         above = op.Gather(values, np.array(high), axis=last)
         found = op.Add(op.Mul(found, 1.0 - weight), op.Mul(above, weight))
-    broken = op.Cast(op.ReduceMax(op.Cast(op.IsNaN(x), to=6), [last], keepdims=0), to=9)
-    return op.Where(broken, op.constant(np.nan, x.dtype), found)
+    return _nan_where_one_is(op, x, found, keepdims=0)
 
 
 def _nan_quantile(op: Builder, x: Variable, q: float, interpolation: str) -> Variable:
@@ -252,8 +230,7 @@ def histogram(
     Returns:
         int64 counts; float32 with ``weight`` or ``density``.
     """
-    layer = LayerHelper("histogram", input, *([] if weight is None else [weight]), name=name)
-    op = layer.op
+    layer, op = open_layer("histogram", input, *given(weight), name=name)
     x = as_dtype(op, op.Reshape(input, np.array([-1])), "float32")
     if min == max == 0:
         low, high = op.ReduceMin(x, keepdims=0), op.ReduceMax(x, keepdims=0)
@@ -277,8 +254,7 @@ def histogram(
 
 def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, name: str | None = None) -> Variable:
     """How often each integer from 0 up to the largest occurs in a vector; with weights, the sum of theirs."""
-    layer = LayerHelper("bincount", x, *([] if weights is None else [weights]), name=name)
-    op = layer.op
+    layer, op = open_layer("bincount", x, *given(weights), name=name)
     indices = as_dtype(op, x, "int64")
     size = op.Max(op.Add(op.ReduceMax(indices, keepdims=1), np.array([1])), np.array([minlength]))
     values = op.Expand(np.array(1), op.Shape(indices)) if weights is None else weights
@@ -288,7 +264,7 @@ def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, n
 
 def trapezoid(y: Variable, x: Variable | None = None, dx: float | None = None, axis: int = -1, name: str | None = None) -> Variable:
     """Integral of ``y`` along ``axis`` by the trapezoidal rule, at points ``x`` or at distances ``dx`` (1)."""
-    layer = LayerHelper("trapezoid", y, *([] if x is None else [x]), name=name)
+    layer = LayerHelper("trapezoid", y, *given(x), name=name)
     return layer.result("ReduceSum", _trapezoids(layer.op, y, x, dx, axis), [axis], keepdims=0)
 
 
@@ -296,7 +272,7 @@ def cumulative_trapezoid(
     y: Variable, x: Variable | None = None, dx: float | None = None, axis: int = -1, name: str | None = None
 ) -> Variable:
     """Integrals of ``y`` from the first point up to each later one along ``axis``."""
-    layer = LayerHelper("cumulative_trapezoid", y, *([] if x is None else [x]), name=name)
+    layer = LayerHelper("cumulative_trapezoid", y, *given(x), name=name)
     return layer.result("CumSum", _trapezoids(layer.op, y, x, dx, axis), np.array(axis % y.ndim))
 
 

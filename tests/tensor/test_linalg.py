@@ -112,7 +112,7 @@ def test_unknown_sizes_are_refused_where_steps_are_unrolled():
     with pytest.raises(ArgumentError, match="square"):
         paddle.linalg.inv(static.data("y", [2, 3]))
     with pytest.raises(ArgumentError, match="transposed"):
-        paddle.matmul(static.data("v", [3]), static.data("w", [3, 2]), transpose_x=True)
+        paddle.linalg.matrix_transpose(static.data("v", [3]))
 
 
 # Refused functions, methods, operators -------------------------------------------------------------------------------

@@ -265,6 +265,14 @@ def _same(operator: Operator) -> Entries | None:
     return entries_of(operator.inputs[0])
 
 
+def _of_expand(operator: Operator) -> Entries | None:
+    found, dims = entries_of(operator.inputs[0]), _expand(operator)
+    if found is None or len(found) != 1 or dims is None or len(dims) > 1:
+        return None
+    size = dims[0] if dims else 1
+    return found * size if isinstance(size, int) and size <= _LONGEST else None
+
+
 def _of_concat(operator: Operator) -> Entries | None:
     parts: list[Dim] = []
     for v in operator.inputs:
@@ -343,6 +351,7 @@ _ENTRY_RULES: dict[str, Callable[[Operator], Entries | None]] = {
     "Unsqueeze": _same,
     "Squeeze": _same,
     "Reshape": _same,
+    "Expand": _of_expand,
     "Concat": _of_concat,
     "Gather": _of_gather,
     "Slice": _of_slice,

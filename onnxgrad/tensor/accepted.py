@@ -1,0 +1,54 @@
+"""Which element types functions take. What Paddle refuses is refused here too, before anything is appended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import IllTyped
+
+__all__ = ["check_types"]
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_TYPES = {
+    "a floating-point type": _FLOATS,
+    "float32 or float64": ("float32", "float64"),
+    "a floating-point type, int32 or int64": (*_FLOATS, "int32", "int64"),
+    "bool, a floating-point type, int32 or int64": ("bool", *_FLOATS, "int32", "int64"),
+    "an integer type": ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    "int32 or int64": ("int32", "int64"),
+    "bool": ("bool",),
+}
+# Layers, each by the name it is made with, whose operands are all of one kind.
+_ALL = {
+    "a floating-point type": "isclose allclose logsumexp logcumsumexp nanmean p_norm inner addmm corrcoef renorm lerp var std",
+    "float32 or float64": "inverse solve triangular_solve cholesky cholesky_solve qr householder_product matrix_power determinant "
+    "slogdet",
+    "a floating-point type, int32 or int64": "clip dot frac trunc cross kron outer",
+    "bool, a floating-point type, int32 or int64": "expand_as flip diagonal tile",
+    "an integer type": "shard_index gcd lcm",
+}
+# Those of the operands behind the first, which is of any kind.
+_BEHIND = {
+    "an integer type": "gather gather_nd index_select index_sample take take_along_axis",
+    "bool": "masked_select",
+}
+_TAKEN: dict[str, tuple[str | None, str]] = {
+    **{kind: (types, types) for types, kinds in _ALL.items() for kind in kinds.split()},
+    **{kind: (None, types) for types, kinds in _BEHIND.items() for kind in kinds.split()},
+}
+
+
+def check_types(kind: str, operands: Sequence[Variable]) -> None:
+    """Refuse operands of a layer whose element types it does not take.
+
+    Raises:
+        IllTyped: naming the layer, the operand and the types.
+    """
+    taken = _TAKEN.get(kind)
+    if taken is None:
+        return
+    for at, operand in enumerate(operands):
+        types = taken[min(at, 1)]
+        if types is not None and operand.dtype.name not in _TYPES[types]:
+            raise IllTyped(f"{kind} takes {types}, but operand {at + 1} is {operand.dtype.name}. Cast it first.")

@@ -1,0 +1,234 @@
+"""What functions of tensors refuse, with the exception that Paddle documents; and arguments that are given as tensors."""
+
+import numpy as np
+import pytest
+
+import onnxgrad as paddle
+from onnxgrad import static
+from onnxgrad.tensor import accepted
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(3, 4)).astype(np.float32)
+
+
+def of(dtype, *shape):
+    return paddle.ones(shape, "float32").astype(dtype)
+
+
+ELEMENT_TYPES = {
+    "trunc": lambda: paddle.trunc(of("bool", 3)),
+    "frac": lambda: paddle.frac(of("int16", 3)),
+    "clip": lambda: paddle.clip(of("int8", 3), 0, 1),
+    "dot": lambda: paddle.dot(of("uint8", 3), of("uint8", 3)),
+    "inner": lambda: paddle.inner(of("int8", 3), of("int8", 3)),
+    "logsumexp": lambda: paddle.logsumexp(of("int32", 3)),
+    "nanmean": lambda: paddle.nanmean(of("int32", 3)),
+    "isclose": lambda: paddle.isclose(of("int32", 3), of("float64", 3)),
+    "inverse": lambda: paddle.inverse(of("int32", 2, 2)),
+    "matrix_power": lambda: paddle.linalg.matrix_power(of("float16", 2, 2), 2),
+    "triangular_solve": lambda: paddle.linalg.triangular_solve(of("bool", 2, 2), of("bool", 2, 2)),
+    "expand_as": lambda: paddle.expand_as(of("uint8", 3), of("int32", 3)),
+    "norm": lambda: paddle.norm(of("int64", 3), p="fro"),
+    "take": lambda: paddle.take(of("float64", 3), of("float32", 1)),
+    "gather_nd": lambda: paddle.gather_nd(of("float32", 3), of("float32", 1)),
+    "masked_select": lambda: paddle.masked_select(of("float32", 3), of("int32", 3)),
+    "operators too": lambda: of("bool", 3) + of("bool", 3),
+    "argmax": lambda: paddle.argmax(of("float32", 3), dtype="float32"),
+    "cummax": lambda: paddle.cummax(of("float32", 3), dtype="float32"),
+    "randint": lambda: paddle.randint(5, dtype="float32"),
+    "unique": lambda: paddle.unique(of("float32", 3), dtype="int16"),
+    "no flag": lambda: paddle.unique(of("float32", 3), return_index=0),
+    "no element type": lambda: paddle.full([1], 5, "uint4"),
+    "no tensor": lambda: paddle.is_integer(np.ones(3)),
+    "two tensors": lambda: paddle.hypot(of("float32", 3), 3.8),
+    "two tensors of ldexp": lambda: paddle.ldexp(np.ones(3), of("int32", 3)),
+    "list in place": lambda: of("float32", 3).fill_([1]),
+    "rows": lambda: paddle.tril_indices(1.0, 1, 2),
+    "sections": lambda: paddle.split(of("float32", 4), 2.1, 3),
+    "types to broadcast": lambda: paddle.broadcast_tensors([of("float32", 3), of("float64", 3)]),
+}
+VALUES = {
+    "axis is no int": lambda: paddle.median(of("float32", 3, 4), 1.0),
+    "axis is no int of flatten": lambda: paddle.flatten(of("float32", 3, 4), 1.0),
+    "no array": lambda: paddle.flatten(X),
+    "type of indices": lambda: paddle.cummin(of("float32", 3), dtype="float32"),
+    "sizes of inner": lambda: paddle.inner(of("float32", 2, 5), of("float32", 1, 2)),
+    "axes of dot": lambda: paddle.dot(of("float32", 2, 2, 2), of("float32", 2, 2, 2)),
+    "input of addmm": lambda: paddle.addmm(of("float32", 2, 2, 2), of("float32", 2, 2), of("float32", 2, 2)),
+    "offset of crop": lambda: paddle.crop(of("float32", 3), [1], [-1]),
+    "negative number": lambda: paddle.randperm(-3),
+    "axis of hsplit": lambda: paddle.hsplit(of("float32"), 1),
+    "axis of dsplit": lambda: paddle.dsplit(of("float32", 2, 2), 2),
+    "index of index_select": lambda: paddle.index_select(of("float32", 3), of("int64", 1, 1)),
+    "ranks of take_along_axis": lambda: paddle.take_along_axis(of("float32", 2, 3), of("int32", 1), 0, False),
+    "weights of cov": lambda: paddle.linalg.cov(of("float32", 2, 3), aweights=of("float32", 2)),
+    "negative weights of cov": lambda: paddle.linalg.cov(of("float32", 2, 3), fweights=paddle.to_tensor([1, -1, 1])),
+    "axes of cov": lambda: paddle.linalg.cov(of("float32", 2, 3, 4)),
+    "shape of equal": lambda: paddle.atan2(of("float32", 3), of("float32", 4)),
+    "r of combinations": lambda: paddle.combinations(of("float32", 3), -1),
+}
+ASSERTED = {
+    "mask": lambda: paddle.masked_scatter(of("float32", 3), of("int32", 3), of("float32", 3)),
+    "type of values": lambda: paddle.masked_scatter(of("float32", 3), of("bool", 3), of("float64", 3)),
+    "number of values": lambda: paddle.masked_scatter(of("float32", 3), of("bool", 3), of("float32", 2)),
+    "pdist": lambda: paddle.pdist(of("float32", 2, 2, 2)),
+    "moveaxis": lambda: paddle.moveaxis(of("float32"), [0], [1]),
+    "einsum": lambda: paddle.einsum("ijk"),
+    "wide matrix": lambda: paddle.linalg.householder_product(of("float32", 3, 6), of("float32", 6)),
+    "too many factors": lambda: paddle.linalg.householder_product(of("float32", 6, 3), of("float32", 4)),
+    "batches": lambda: paddle.linalg.householder_product(of("float32", 2, 2, 5, 4), of("float32", 2, 3, 4)),
+    "vector": lambda: paddle.linalg.householder_product(of("float32", 1), of("float32", 0)),
+}
+
+
+@pytest.mark.parametrize("call", ELEMENT_TYPES.values(), ids=ELEMENT_TYPES)
+def test_types_are_refused_as_type_errors(call):
+    with pytest.raises(TypeError):
+        call()
+
+
+@pytest.mark.parametrize("call", VALUES.values(), ids=VALUES)
+def test_values_are_refused_as_value_errors(call):
+    with pytest.raises(ValueError):
+        call()
+
+
+@pytest.mark.parametrize("call", ASSERTED.values(), ids=ASSERTED)
+def test_what_paddle_asserts_is_an_assertion_error(call):
+    with pytest.raises(AssertionError):
+        call()
+
+
+def test_the_table_of_element_types_names_layers_that_there_are():
+    import pathlib
+
+    sources = "".join(
+        path.read_text() for path in pathlib.Path(accepted.__file__).parent.glob("*.py") if path.name != "accepted.py"
+    )
+    for kind in accepted._TAKEN:
+        assert f'"{kind}"' in sources, kind
+
+
+def test_a_refused_operand_is_named_and_appends_nothing():
+    with static.program_guard(program := static.Program()):
+        x = static.data("x", [3], "int16")
+        with pytest.raises(TypeError, match=r"frac takes a floating-point type, int32 or int64, but operand 1 is int16\. Cast it"):
+            paddle.frac(x)
+    assert not program.global_block().ops
+
+
+# Arguments as tensors ------------------------------------------------------------------------------------------------
+
+
+def run(build, **feeds):
+    with static.program_guard(static.Program()):
+        variables = [static.data(name, array.shape, str(array.dtype)) for name, array in feeds.items()]
+        found = build(*variables)
+        return static.Executor().run(feed=feeds, fetch_list=list(found) if isinstance(found, (list, tuple)) else [found])
+
+
+def test_shifts_that_are_known_when_the_program_runs():
+    shifts = np.array([1, -2])
+    (found,) = run(lambda x, s: paddle.roll(x, s, [0, 1]), x=X, s=shifts)
+    np.testing.assert_array_equal(found, np.roll(X, shifts, (0, 1)))
+    (found,) = run(lambda x, s: paddle.roll(x, s), x=X, s=shifts[:1])
+    np.testing.assert_array_equal(found, np.roll(X, 1))
+
+
+def test_sizes_of_parts_that_are_known_when_the_program_runs():
+    first, second = run(lambda x, n: paddle.split(x, [1, n], axis=1), x=X, n=np.array([3]))
+    np.testing.assert_array_equal(first, X[:, :1])
+    np.testing.assert_array_equal(second, X[:, 1:])
+
+
+def test_an_axis_that_the_program_computes_from_constants():
+    def build(x):
+        return paddle.squeeze(paddle.unsqueeze(x, 0), axis=paddle.full([], 0, "int32"))
+
+    np.testing.assert_array_equal(run(build, x=X)[0], X)
+
+
+def test_one_count_for_all_elements():
+    x = paddle.to_tensor(X)
+    np.testing.assert_array_equal(paddle.repeat_interleave(x, paddle.to_tensor(2)).numpy(), np.repeat(X, 2))
+    np.testing.assert_array_equal(run(lambda x, n: paddle.repeat_interleave(x, n, 1), x=X, n=np.array([2]))[0], np.repeat(X, 2, 1))
+    assert paddle.repeat_interleave(paddle.to_tensor(1.5), paddle.to_tensor(2)).tolist() == [1.5, 1.5]
+
+
+# Values --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_vector_product_takes_the_first_axis_that_turns_out_to_have_size_3():
+    x, y = RNG.normal(size=(2, 3, 3)).astype(np.float32)
+    for rows in (3, 2, 1):
+        a, b = x[:rows], y[:rows]
+        with static.program_guard(static.Program()):
+            first, second = static.data("a", [None, 3]), static.data("b", [None, 3])
+            (found,) = static.Executor().run(feed={"a": a, "b": b}, fetch_list=[paddle.cross(first, second)])
+        np.testing.assert_allclose(found, np.cross(a, b, axis=0 if rows == 3 else 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("equation", ["i->ii", "i,j->ii", "ij->iji", "...i->...ii"])
+def test_letters_that_stand_twice_in_the_result(equation):
+    arrays = (
+        [RNG.normal(size=3), RNG.normal(size=4)]
+        if "," in equation
+        else [X.astype(float) if equation != "i->ii" else X[0].astype(float)]
+    )
+    terms, wanted = equation.split("->")
+    once = "".join(dict.fromkeys(wanted.replace("...", "")))
+    values = np.einsum(f"{terms}->{'...' * ('...' in wanted)}{once}", *arrays)
+    inner = wanted.replace("...", "")
+    expected = np.zeros([dict(zip(once[::-1], values.shape[::-1]))[c] for c in inner])
+    if "..." in wanted:
+        expected = np.stack([np.diag(row) for row in values])
+    else:
+        for index in np.ndindex(*values.shape):
+            expected[tuple(index[once.index(c)] for c in inner)] = values[index]
+    given = [paddle.to_tensor(array, stop_gradient=False) for array in arrays]
+    found = paddle.einsum(equation, *given)
+    np.testing.assert_allclose(found.numpy(), expected)
+    found.sum().backward()
+    np.testing.assert_allclose(given[0].grad.sum().numpy(), given[0].size * (arrays[1].sum() if len(arrays) > 1 else 1.0))
+
+
+def test_a_vector_has_nothing_to_transpose():
+    v = paddle.to_tensor(X[0])
+    np.testing.assert_allclose(float(paddle.matmul(v, v, True, True)), X[0] @ X[0], rtol=1e-6)
+
+
+def test_zeros_in_the_shape_of_an_empty_tensor_are_sizes():
+    assert paddle.reshape(paddle.zeros([0, 2]), [2, 3, 0]).shape == [2, 3, 0]
+    assert paddle.reshape(paddle.zeros([0, 2]), [2, -1]).shape == [2, 0]
+
+
+def test_values_go_where_the_mask_is_true_also_if_it_is_larger():
+    mask, values = np.array([[True, False, True], [False, True, True]]), np.arange(4, dtype=np.float32) + 5
+    found = paddle.masked_scatter(paddle.zeros([3]), paddle.to_tensor(mask), paddle.to_tensor(values))
+    expected = np.zeros((2, 3), np.float32)
+    expected[mask] = values
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_sums_of_integers_and_of_booleans():
+    a = paddle.to_tensor(np.array([1, 2], np.int32))
+    assert paddle.add_n([a, a, a]).tolist() == [3, 6]
+    x, index = paddle.to_tensor([False, True, False]), paddle.to_tensor([0, 0])
+    assert paddle.index_put(x, (index,), paddle.to_tensor([True, True]), accumulate=True).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("function", [paddle.cumsum, paddle.logcumsumexp, lambda x, **axis: paddle.cummax(x, **axis)[0]])
+def test_the_flattened_tensor_is_a_vector(function):
+    x = paddle.to_tensor(1.5)
+    assert (function(x).shape, function(x, axis=0).shape) == ([1], [])
+
+
+def test_diagonals_are_filled_with_a_tensor():
+    x = paddle.zeros([4, 3], "float32")
+    v = paddle.to_tensor([1.0, 2.0])
+    expected = np.zeros((4, 3), np.float32)
+    expected[[0, 1], [1, 2]] = [1, 2]
+    np.testing.assert_array_equal(x.fill_diagonal_tensor(v, offset=1).numpy(), expected)
+    assert not x.numpy().any()
+    x.fill_diagonal_tensor_(v, offset=1)
+    np.testing.assert_array_equal(x.numpy(), expected)
