@@ -68,7 +68,6 @@ _REASONS: list[tuple[str, str]] = [
     ("paddle.static.amp.debugging", _HOST),
     ("paddle.amp.debugging", _HOST),
     ("paddle.static.quantization", "quantise the exported ONNX model with onnxruntime's tools"),
-    ("paddle.optimizer.LBFGS", "its line search decides between runs; fetch loss and gradients and use scipy.optimize"),
     ("paddle.*.[a-z]*_", _IN_PLACE),
     ("paddle.[a-z]*_", _IN_PLACE),
     ("paddle.fft.*freq", "it is a constant: use numpy.fft and paddle.assign"),

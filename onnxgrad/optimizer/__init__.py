@@ -3,11 +3,13 @@
 from onnxgrad.optimizer import lr
 from onnxgrad.optimizer.adam import Adam, Adamax, AdamW, Lamb, NAdam, RAdam
 from onnxgrad.optimizer.adaptive import Adadelta, Adagrad, RMSProp
+from onnxgrad.optimizer.lbfgs import LBFGS
 from onnxgrad.optimizer.momentum import ASGD, SGD, Momentum, Rprop
 from onnxgrad.optimizer.optimizer import Optimizer
 
 __all__ = [
     "ASGD",
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adagrad",

@@ -6,6 +6,8 @@ Dropout and BatchNormalization: whoever runs the program, or differentiates it, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from onnxgrad.core.ir.block import Block
@@ -15,14 +17,16 @@ from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.transaction import transaction
+from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.passes.masks import column_numbers, sample_mask
+from onnxgrad.core.passes.masks import column_numbers
+from onnxgrad.core.passes.training_forms import TRAINED, BodyWriter, draws, nested, train_batch_normalization, train_dropout
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.late import provides
 
-__all__ = ["ADDED", "PART", "attach_training", "is_added", "set_training", "split_statistics", "take_parts"]
+__all__ = ["ADDED", "PART", "attach_in_bodies", "attach_training", "is_added", "set_training", "split_statistics", "take_parts"]
 
 ADDED = "onnxgrad.added"
 DROPOUT_STATE, DROPOUT_SEED = "dropout_step", "dropout_seed"
@@ -32,7 +36,7 @@ PART = "dropout_part"
 
 @provides("Program.train")
 def set_training(program: Program, training: bool, batch_norm: str = "train") -> None:
-    """Attach or remove the training forms of all forward Dropout and BatchNormalization operators of the main block.
+    """Attach or remove the training forms of all forward Dropout and BatchNormalization operators, in branches and loops too.
 
     They are written in opset 21; a program in an older one gets them when it is lifted. With ``batch_norm="frozen"`` the file's own
     BatchNormalization stays as it is.
@@ -55,12 +59,20 @@ def set_training(program: Program, training: bool, batch_norm: str = "train") ->
             program.scope.set(DROPOUT_SEED, np.array(program.random_seed, np.int64))
         block = program.global_block()
         for op in list(block.ops):
-            if op.replaces is None and op.domain == "" and op.type in ("Dropout", "BatchNormalization"):
-                detach_training(op)
-                frozen = op.type == "BatchNormalization" and batch_norm == "frozen" and not is_added(op)
-                if training and not is_old and not frozen:
-                    attach_training(op)
+            if op.replaces is not None or op.domain or op.type not in ("Dropout", "BatchNormalization", "If", "Loop"):
+                continue
+            detach_training(op)
+            inner = [op, *(found for body in op.blocks() for found in all_operators_of(body) if not found.domain)]
+            chosen = [found for found in inner if found.type == "Dropout" or _trains_statistics(found, batch_norm)]
+            for found in inner[1:]:
+                found.mark = TRAINED if found in chosen else None if found.mark == TRAINED else found.mark
+            if training and not is_old and chosen:
+                attach_training(op)
         program.version += 1
+
+
+def _trains_statistics(op: Operator, batch_norm: str) -> bool:
+    return op.type == "BatchNormalization" and (batch_norm != "frozen" or is_added(op))
 
 
 def take_parts(program: Program) -> None:
@@ -74,7 +86,7 @@ def take_parts(program: Program) -> None:
     block = program.global_block()
     if PART in block.vars:
         return
-    dropouts = [op for op in block.ops if op.type == "Dropout" and not op.domain and op.replaces is None]
+    dropouts = [op for op in block.ops if op.replaces is None and draws(op)]
     trained = [op for op in dropouts if op.expansion is not None and op.expansion.always]
     if trained and any(op.role is not Role.FORWARD for op in block.ops):
         raise ProgramError(f"{trained[0]} has a gradient already. Say that the program takes parts before its backward pass.")
@@ -99,7 +111,7 @@ def split_statistics(program: Program) -> None:
     before a clone that shall see what training makes of them.
     """
     seen: set[Variable] = set()
-    for op in program.global_block().ops if program.imported is not None else []:
+    for op in all_operators_of(program.global_block()) if program.imported is not None else []:
         if op.type != "BatchNormalization" or op.domain or op.replaces is not None:
             continue
         for index in (3, 4):
@@ -119,32 +131,61 @@ def detach_training(op: Operator) -> None:
         return
     gone = set(expansion.operators)
     made = {v for inner in expansion.operators for v in inner.outputs}
+    bodies = {body for inner in expansion.operators for body in _bodies(inner)}
+    program.blocks = [block for block in program.blocks if block not in bodies]
     op.block.ops = [other for other in op.block.ops if other not in gone]
     op.block.vars = {name: v for name, v in op.block.vars.items() if v not in made}
     for v in [v for v, new in program.updates.items() if new in made]:
         del program.updates[v]
     op.expansion = None
-    if op.type == "Dropout":
+    if draws(op):
         _hand_over(op.block, op)
 
 
-def attach_training(op: Operator) -> None:
-    """Give a Dropout or BatchNormalization its training form, placed right behind it.
+def attach_in_bodies(op: Operator) -> None:
+    """Give an If or Loop that was just appended its training form, if it holds what has one."""
+    if op.block.parent is None and nested(op):
+        attach_training(op)
 
-    Raises:
-        ProgramError: inside a branch or loop, which cannot hold the state that the training form updates.
+
+def _bodies(op: Operator) -> Iterator[Block]:
+    for body in op.blocks():
+        yield body
+        for inner in body.ops:
+            yield from _bodies(inner)
+
+
+def attach_training(op: Operator) -> None:
+    """Give a Dropout, a BatchNormalization, or an If or Loop that holds such, its training form, placed right behind it.
+
+    One in a body is marked; it gets its training form with the If or Loop of the main block that it lies in.
     """
-    block = op.block
+    block, program = op.block, op.block.program
     if block.parent is not None:
-        raise ProgramError(f"{op}: the training form updates state, which a branch cannot. Move it out, or use its test form.")
-    columns = _dropout_columns(op) if op.type == "Dropout" else None
+        op.mark = TRAINED
+        return
+    columns = _dropout_columns(op) if draws(op) else None
     tail_at = next(i for i, other in enumerate(block.ops) if other is op) + 1
     tail, block.ops = block.ops[tail_at:], block.ops[:tail_at]
     first = op.outputs[0]
     assert first is not None
     build = Builder(block, key=f"{first.name}/train")
-    outputs = _train_dropout(op, build, columns) if columns is not None else _train_batch_normalization(op, build)
+    changes: dict[Variable, Variable] = {}
+    part = block.vars.get(PART)
+    outputs: list[Variable | None]
+    if op.type == "BatchNormalization":
+        outputs, changes = train_batch_normalization(op, op.inputs, build)
+    elif op.type == "Dropout":
+        assert columns is not None
+        number = sum(1 for other in block.ops if other.type == "Dropout" and other.replaces is None)
+        outputs = train_dropout(op, op.inputs, build, columns, number, part)
+    else:
+        counters = None if columns is None else (_dropout_seed(program), _dropout_step(program))
+        outputs, changes = BodyWriter(op, columns, counters, part).write(op, block, {})
     outputs += [None] * (len(op.outputs) - len(outputs))
+    for old, new in changes.items():
+        _make_state(program, old)
+        program.updates[old] = new
     inner = block.ops[tail_at:]
     for other in inner:
         other.replaces = op
@@ -152,36 +193,10 @@ def attach_training(op: Operator) -> None:
     block.ops += tail
 
 
-def _train_batch_normalization(op: Operator, build: Builder) -> list[Variable | None]:
-    """Normalise by the batch; replace the running statistics."""
-    program = op.block.program
-    attrs = {"training_mode": 1, "epsilon": op.attr("epsilon"), "momentum": op.attr("momentum")}
-    running = op.inputs[3:5]
-    y, mean, var = build.emit("BatchNormalization", op.inputs, attrs, outputs=3)
-    for old, new in zip(running, (mean, var), strict=True):
-        # Statistics that are fed belong to the caller.
-        if old is not None and old.is_leaf and (old.persistable or old.value is not None):
-            if not old.persistable:
-                old.persistable = True
-                program._constants = {k: v for k, v in program._constants.items() if v is not old}
-            program.updates[old] = new
-    return [y, mean, var]
-
-
-def _train_dropout(op: Operator, build: Builder, columns: Variable) -> list[Variable | None]:
-    """Keep each element with probability 1 - ratio and scale it up.
-
-    Seed and step are state, so a run can be continued bitwise, and two nodes never compute the same mask.
-    """
-    x = op.inputs[0]
-    assert x is not None
-    ratio = op.inputs[1] if len(op.inputs) > 1 else None
-    drop = build.Cast(ratio, to=1) if ratio is not None else np.float32(0.5)
-    number = sum(1 for other in op.block.ops if other.type == "Dropout" and other.replaces is None)
-    keep = sample_mask(build, x, columns, number, drop, op.block.vars.get(PART))
-    scale = build.Cast(build.Div(np.float32(1.0), build.Sub(np.float32(1.0), drop)), to=x.dtype.number)
-    y = build.Mul(x, build.Mul(keep, scale))
-    return [y, build.Cast(keep, to=9) if len(op.outputs) > 1 and op.outputs[1] is not None else None]
+def _make_state(program: Program, v: Variable) -> None:
+    if not v.persistable:
+        v.persistable = True
+        program._constants = {key: other for key, other in program._constants.items() if other is not v}
 
 
 def _dropout_columns(op: Operator) -> Variable:
@@ -203,14 +218,14 @@ def _hand_over(block: Block, op: Operator) -> None:
     """Give what a Dropout without a training form holds for others to one of them, or remove it."""
     held = [inner for inner in block.ops if inner.replaces is op]
     updates = block.program.updates
-    trained = [other for other in block.ops if other.type == "Dropout" and other.expansion is not None]
+    trained = [other for other in block.ops if other.expansion is not None and draws(other)]
     new = set(updates.values())
     step = {inner for inner in held if inner.outputs[0] in new}
     rest = [inner for inner in held if inner not in step]
     heirs: dict[Operator, Operator | None] = dict.fromkeys(step, trained[0] if trained else None)
     if rest:
         columns = rest[-1].outputs[0]
-        reader = next((other.replaces for other in block.ops if any(v is columns for v in other.inputs)), None)
+        reader = next((other.replaces for other in block.ops if any(v is columns for v in other.operands())), None)
         heirs.update(dict.fromkeys(rest, reader))
     for inner, heir in heirs.items():
         inner.replaces = heir

@@ -17,6 +17,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.types import TensorType, Type, join_types
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
+from onnxgrad.core.passes.modes import attach_in_bodies
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 
@@ -83,7 +84,8 @@ def cond(
             raise ArgumentError(f"cond: the branches return {a!r} and {b!r}. Cast one to the element type of the other.")
     names = [program.generate_name("_generated_var") for _ in blocks[0].outputs]
     attrs = {"then_branch": blocks[0], "else_branch": blocks[1]}
-    made = program.current_block().build.emit("If", (pred,), attrs, outputs=names)
+    made = as_tuple(program.current_block().build.emit("If", (pred,), attrs, outputs=names))
+    attach_in_bodies(made[0].op)
     return _rebuild(false_tree, iter(made))
 
 
@@ -210,8 +212,9 @@ def while_loop(
         # A shape changes from step to step: write the body again for what stays the same.
         inner = loop.write_again(joined)
     names = [program.generate_name("_generated_var") for _ in starts]
-    made = outer.emit("Loop", (None, goes_on, *starts), {"body": inner}, outputs=names)
-    return list(_rebuild(tree, iter(as_tuple(made))))
+    made = as_tuple(outer.emit("Loop", (None, goes_on, *starts), {"body": inner}, outputs=names))
+    attach_in_bodies(made[0].op)
+    return list(_rebuild(tree, iter(made)))
 
 
 class _LoopWriter:

@@ -1,0 +1,177 @@
+"""What Dropout and BatchNormalization compute in training, in the main block and in branches and loops.
+
+A body holds no state. So the training form of an If or Loop is the operator once more, whose bodies have the training forms inside:
+what they make of running statistics leaves an If as further outputs, and goes through a Loop as further states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.bodies import finish_body
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.traverse import all_operators_of, copy_operators
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.masks import column_numbers, sample_mask
+from onnxgrad.errors import ProgramError
+
+__all__ = ["TRAINED", "BodyWriter", "draws", "nested", "train_batch_normalization", "train_dropout"]
+
+TRAINED = ("trained", "")
+"""The mark of a Dropout or BatchNormalization in a body that has a training form."""
+_FIRST_NESTED = 1_000_000
+"""The numbers of Dropouts in bodies begin here, so that those of the main block do not depend on them."""
+_ROUND = 2**22
+"""What each round of a loop adds to the seed."""
+
+Outputs = list[Variable | None]
+Changes = dict[Variable, Variable]
+
+
+def nested(op: Operator) -> list[Operator]:
+    """The operators with a training form in the branches of an If or the body of a Loop."""
+    if op.domain or op.type not in ("If", "Loop"):
+        return []
+    return [inner for body in op.blocks() for inner in all_operators_of(body) if inner.mark == TRAINED]
+
+
+def draws(op: Operator) -> bool:
+    """Whether the training form of an operator draws masks."""
+    return (op.type == "Dropout" and not op.domain) or any(inner.type == "Dropout" for inner in nested(op))
+
+
+def train_batch_normalization(op: Operator, inputs: Sequence[Variable | None], build: Builder) -> tuple[Outputs, Changes]:
+    """Normalise by the batch. Returns the outputs, and what replaces the running statistics."""
+    attrs = {"training_mode": 1, "epsilon": op.attr("epsilon"), "momentum": op.attr("momentum")}
+    y, mean, var = build.emit("BatchNormalization", inputs, attrs, outputs=3)
+    changes: Changes = {}
+    for old, new in zip(op.inputs[3:5], (mean, var), strict=True):
+        # Statistics that are fed belong to the caller.
+        if old is not None and old.is_leaf and (old.persistable or old.value is not None):
+            changes[old] = new
+    return [y, mean, var], changes
+
+
+def train_dropout(
+    op: Operator, inputs: Sequence[Variable | None], build: Builder, columns: Variable, number: int, part: Variable | None
+) -> Outputs:
+    """Keep each element with probability 1 - ratio and scale it up.
+
+    Seed and step are state, so a run can be continued bitwise, and two nodes never compute the same mask.
+    """
+    x = inputs[0]
+    assert x is not None
+    ratio = inputs[1] if len(inputs) > 1 else None
+    drop = build.Cast(ratio, to=1) if ratio is not None else np.float32(0.5)
+    keep = sample_mask(build, x, columns, number, drop, part)
+    scale = build.Cast(build.Div(np.float32(1.0), build.Sub(np.float32(1.0), drop)), to=x.dtype.number)
+    y = build.Mul(x, build.Mul(keep, scale))
+    return [y, build.Cast(keep, to=9) if len(op.outputs) > 1 and op.outputs[1] is not None else None]
+
+
+class BodyWriter:
+    """Writes the training form of an If or Loop.
+
+    Args:
+        op: the operator in the main block.
+        columns: the numbers of all masks of a step, None if it has no Dropout.
+        counters: seed and step, the state that ``columns`` are made from.
+        part: as in ``sample_mask``.
+    """
+
+    def __init__(
+        self, op: Operator, columns: Variable | None, counters: tuple[Variable, Variable] | None, part: Variable | None
+    ) -> None:
+        self.program = op.block.program
+        self.columns, self.counters, self.part = columns, counters, part
+        before = [other for other in op.block.ops if other is not op and other.replaces is None]
+        self.number = _FIRST_NESTED + sum(inner.type == "Dropout" for other in before for inner in nested(other))
+
+    def write(self, op: Operator, block: Block, mapping: Changes, in_loop: bool = False) -> tuple[Outputs, Changes]:
+        """Append the training form of an If or Loop to a block. Returns its outputs, and what replaces running statistics."""
+        states = list(self._statistics(op))
+        twin = Operator(block, op.type, [None if v is None else mapping.get(v, v) for v in op.inputs], [], dict(op.attrs))
+        twin.metadata, twin.role = op.metadata, op.role
+        if op.type == "If":
+            for key in ("then_branch", "else_branch"):
+                twin.attrs[key] = self._body(op, key, block, dict(mapping), states, in_loop)
+        else:
+            if in_loop and draws(op):
+                raise ProgramError(f"{op}: Dropout in a loop inside a loop has no training form. Move it out of the inner loop.")
+            twin.attrs["body"] = self._body(op, "body", block, dict(mapping), states, True)
+            twin.inputs += [mapping.get(v, v) for v in states]
+        at = len(op.outputs) if op.type == "If" else len(op.inputs) - 2
+        made = [None if v is None else Variable(block, self._name(v), v.type, twin) for v in op.outputs]
+        new = [Variable(block, self._name(v), v.type, twin) for v in states]
+        twin.outputs = [*made[:at], *new, *made[at:]]
+        block.append(twin)
+        return list(made), dict(zip(states, new, strict=True))
+
+    def _statistics(self, op: Operator) -> dict[Variable, None]:
+        found: dict[Variable, None] = {}
+        for inner in nested(op):
+            for v in inner.inputs[3:5] if inner.type == "BatchNormalization" else ():
+                if v is not None and v.is_leaf and (v.persistable or v.value is not None):
+                    found[v] = None
+        return found
+
+    def _name(self, v: Variable) -> str:
+        return self.program.fresh_name(f"{v.name}/train")
+
+    def _body(self, op: Operator, key: str, parent: Block, mapping: Changes, states: list[Variable], in_loop: bool) -> Block:
+        """A body with training forms, which returns the new values of ``states`` too; that of a Loop takes the old ones."""
+        body: Block = op.attrs[key]
+        copy = self.program.new_block(parent, f"{body.name}/train")
+        build = Builder(copy, key=copy.name)
+        is_loop = op.type == "Loop"
+        for v in [*body.inputs, *(states if is_loop else ())]:
+            mapping[v] = copy.register(Variable(copy, self._name(v), v.type))
+            copy.inputs.append(mapping[v])
+        for v in body.initializers:
+            if not v.persistable and v not in mapping:
+                mapping[v] = copy.register(Variable(copy, self._name(v), v.type))
+                mapping[v].value, mapping[v].entries = v.value, v.entries
+                copy.initializers.append(mapping[v])
+        outer = self.columns
+        if is_loop and draws(op):
+            self.columns = self._columns_of_round(copy, build)
+        changes: Changes = {}
+        for inner in body.ops:
+            changes |= self._operator(inner, copy, build, mapping, in_loop)
+        self.columns = outer
+        returned = [mapping.get(v, v) for v in body.outputs]
+        at = len(body.inputs) - 1 if is_loop else len(returned)
+        latest = [changes.get(v, mapping.get(v, v)) for v in states]
+        finish_body(copy, [*returned[:at], *latest, *returned[at:]], build)
+        return copy
+
+    def _columns_of_round(self, body: Block, build: Builder) -> Variable:
+        """Other numbers in each round of a loop."""
+        assert self.counters is not None
+        seed, step = self.counters
+        turned = build.Add(seed, build.Mul(build.Add(body.inputs[0], np.array(1)), np.array(_ROUND)))
+        return column_numbers(build, turned, step, self.program.fresh_name(f"{body.name}/columns"))
+
+    def _operator(self, op: Operator, copy: Block, build: Builder, mapping: Changes, in_loop: bool) -> Changes:
+        inputs = [None if v is None else mapping.get(v, v) for v in op.inputs]
+        outputs: Outputs
+        changes: Changes = {}
+        if op.mark == TRAINED and op.type == "Dropout":
+            assert self.columns is not None
+            self.number += 1
+            outputs = train_dropout(op, inputs, build, self.columns, self.number, self.part)
+        elif op.mark == TRAINED:
+            outputs, changes = train_batch_normalization(op, inputs, build)
+        elif nested(op):
+            outputs, changes = self.write(op, copy, mapping, in_loop)
+        else:
+            for twin in copy_operators([op], mapping, copy, self._name):
+                if not (twin.outputs and twin.outputs[0] is not None and twin.outputs[0].persistable):
+                    copy.append(twin)
+            return {}
+        mapping.update({v: w for v, w in zip(op.outputs, outputs, strict=False) if v is not None and w is not None})
+        return changes
