@@ -2,14 +2,16 @@
 
 A part is a pure function of the state before the step, of gradients and of a few shared values. What it gives is copied over the
 state once it is there, so a part that fails has changed nothing, and can be computed again. A part of elementwise operators is
-computed a piece of its tensors at a time, by one graph for all tensors that are treated alike.
+computed a piece of its tensors at a time, by one graph for all tensors that are treated alike; threads take the pieces of all such
+parts from one queue, so that none waits for another after each operator.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
+from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +42,6 @@ class Part(NamedTuple):
         replaces: places of outputs, and names of the state whose new values they are.
         whole: inputs that are bound whole, where the others are bound in pieces.
         size: elements of the tensors that are bound in pieces; None if all are bound whole.
-        piece: elements of a piece.
     """
 
     session: Any
@@ -50,18 +51,14 @@ class Part(NamedTuple):
     replaces: list[tuple[int, str]]
     whole: frozenset[str]
     size: int | None
-    piece: int
 
 
-def make_parts(
-    program: Program, cut: Cut, provider: str | None, threads: int, open_message: Callable[[ModelProto, bool], Any]
-) -> list[Part]:
+def make_parts(program: Program, cut: Cut, provider: str | None, open_message: Callable[[ModelProto, bool], Any]) -> list[Part]:
     """The parts of a cut, with a session for each kind.
 
     Args:
-        threads: that compute a piece.
         provider: whose forms parts take that are computed whole.
-        open_message: opens a session; whether it keeps the memory that it has used is the second argument.
+        open_message: opens a session; whether it is for pieces is the second argument.
     """
     sessions: dict[bytes, Any] = {}
     given, found = [*cut.gradients, *cut.shared], []
@@ -90,7 +87,6 @@ def make_parts(
                 [(places[graph.name(program.updates[v])], v.name) for v in states],
                 whole,
                 size,
-                PIECE * threads,
             )
         )
     return found
@@ -156,12 +152,34 @@ def _open_dimensions(message: ModelProto, whole: frozenset[str]) -> None:
 
 
 class Rooms:
-    """What the parts of one scope are bound to, from step to step."""
+    """What the parts of one scope are bound to, from step to step.
+
+    Args:
+        threads: that apply pieces.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.desks = [_Desk() for _ in range(threads)]
+        self._pieces: weakref.WeakKeyDictionary[Buffer, list[Any]] = weakref.WeakKeyDictionary()
+
+    def pieces(self, buffer: Buffer) -> list[Any]:
+        """The pieces of a state, each as a value of its own on the same memory."""
+        found = self._pieces.get(buffer)
+        if found is None:
+            flat = view_of(buffer.value).reshape(-1)
+            found = [value_on(flat[start : start + PIECE]) for start in range(0, flat.size, PIECE)]
+            self._pieces[buffer] = found
+        return found
+
+
+class _Desk:
+    """What one thread binds, and where it computes."""
 
     def __init__(self) -> None:
         self._bindings: dict[int, Any] = {}
         self._rooms: dict[tuple[int, int], list[Any]] = {}
-        self._pieces: weakref.WeakKeyDictionary[Buffer, list[Any]] = weakref.WeakKeyDictionary()
+        self.bound: Part | None = None
+        """The part whose whole inputs are bound."""
 
     def binding(self, part: Part) -> Any:
         found = self._bindings.get(id(part.session))
@@ -177,25 +195,20 @@ class Rooms:
             self._rooms[key] = made
         return self._rooms[key]
 
-    def pieces(self, buffer: Buffer, length: int) -> list[Any]:
-        """The pieces of a state, each as a value of its own on the same memory."""
-        found = self._pieces.get(buffer)
-        if found is None:
-            found = self._pieces[buffer] = _pieces_of(buffer.value, length)
-        return found
+    def clear(self) -> None:
+        """Let go of what is bound."""
+        self.bound = None
+        for binding in self._bindings.values():
+            binding.clear_binding_inputs()
+            binding.clear_binding_outputs()
 
 
-def _pieces_of(value: Any, length: int) -> list[Any]:
-    flat = view_of(value).reshape(-1)
-    return [value_on(flat[start : start + length]) for start in range(0, flat.size, length)]
+class _Unit(NamedTuple):
+    """What is computed at a time: a piece of a part, or all of it, and where its elements begin."""
 
-
-class _Place(NamedTuple):
-    """How far a step is: the part and the piece to go on with, and its new values if they are computed."""
-
-    part: int
+    number: int
+    part: Part
     piece: int
-    new: list[Any] | None
 
 
 class Application:
@@ -225,8 +238,16 @@ class Application:
     ) -> None:
         self._parts, self._buffers, self._values, self._others = parts, buffers, values, others
         self._scope, self._rooms = scope, rooms
-        self._at = _Place(0, 0, None)
-        self._gradient: tuple[Variable | None, list[Any]] = (None, [])
+        places = [(part, piece) for part in parts for piece in range(1 if part.size is None else -(-part.size // PIECE))]
+        self._units = [_Unit(number, *place) for number, place in enumerate(places)]
+        self._done = bytearray(len(self._units))
+        # For each thread the unit that it has computed, and its new values, until they are in place.
+        self._new: list[tuple[_Unit, list[Any]] | None] = [None] * len(rooms.desks)
+        self._flat: dict[Variable, Any] = {}
+        self._lock = Lock()
+        self._helpers: list[Thread] = []
+        self._errors: list[BaseException] = []
+        self._stops = False
         self.has_begun = False
         self.bindings: Sequence[object] = ()
 
@@ -238,33 +259,77 @@ class Application:
         """
         try:
             with FloatingPointMode(flushes=True):
-                while self._at.part < len(self._parts):
-                    self._go_on(self._parts[self._at.part])
+                self._apply()
         except Exception as error:
             done = "is applied in part; the rest is applied before the state is read" if self.has_begun else "is not applied"
             raise ExecutionError(f"onnxruntime failed while applying gradients: {error}. The step {done}.") from error
         self._scope.swap(self._others)
 
-    def _go_on(self, part: Part) -> None:
-        index, piece, new = self._at
-        if new is None:
-            if piece == 0:
-                for _, name in part.replaces:
-                    self._take(name)
-            new = self._computed(part, piece)
+    def _apply(self) -> None:
+        """All units that are not done, those that are computed whole first: their operators take all threads."""
+        self._wait()
+        self._errors, self._stops = [], False
+        for worker in range(len(self._new)):
+            self._put(worker)
+        for name in dict.fromkeys(name for part in self._parts for _, name in part.replaces):
+            self._take(name)
+        left = [unit for unit in self._units if not self._done[unit.number]]
+        pieces = [unit for unit in left if unit.part.size is not None]
+        units = iter(pieces)
+        try:
+            self._work(0, iter([unit for unit in left if unit.part.size is None]))
+            self._helpers = [Thread(target=self._help, args=(n, units)) for n in range(1, min(len(self._new), len(pieces)))]
+            for helper in self._helpers:
+                helper.start()
+            self._work(0, units)
+        except BaseException:
+            self._stops = True
+            raise
+        finally:
+            self._wait()
+        if self._errors:
+            raise self._errors.pop()
+
+    def _wait(self) -> None:
+        """Until no other thread is at work. Nothing stays bound."""
+        for helper in self._helpers:
+            if helper.ident is not None:
+                helper.join()
+        self._helpers = []
+        for desk in self._rooms.desks:
+            desk.clear()
+
+    def _help(self, worker: int, units: Iterator[_Unit]) -> None:
+        try:
+            with FloatingPointMode(flushes=True):
+                self._work(worker, units)
+        except BaseException as error:
+            self._errors, self._stops = [error], True
+
+    def _work(self, worker: int, units: Iterator[_Unit]) -> None:
+        """Compute units and put them in place until there are no more, or another thread has failed."""
+        while not self._stops:
+            with self._lock:
+                unit = next(units, None)
+            if unit is None:
+                return
             # From here on it is copied again after an interruption, and before it computed again: each gives the same.
-            self._at = _Place(index, piece, new)
-        self.has_begun = True
-        start = piece * part.piece
-        for output, name in part.replaces:
-            room = view_of(new[output]).reshape(-1)
-            np.copyto(view_of(self._buffers[name].value).reshape(-1)[start : start + room.size], room)
-        if part.size is not None and start + part.piece < part.size:
-            self._at = _Place(index, piece + 1, None)
+            self._new[worker] = unit, self._computed(self._rooms.desks[worker], unit)
+            self._put(worker)
+
+    def _put(self, worker: int) -> None:
+        """Copy what a thread has computed over the state."""
+        new = self._new[worker]
+        if new is None:
             return
-        self._at = _Place(index + 1, 0, None)
-        self._rooms.binding(part).clear_binding_inputs()
-        self._rooms.binding(part).clear_binding_outputs()
+        unit, values = new
+        self.has_begun = True
+        start = unit.piece * PIECE
+        for output, name in unit.part.replaces:
+            room = view_of(values[output]).reshape(-1)
+            np.copyto(view_of(self._buffers[name].value).reshape(-1)[start : start + room.size], room)
+        self._done[unit.number] = True
+        self._new[worker] = None
 
     def _take(self, name: str) -> None:
         """See to it that nobody else holds the memory of a state, which is written over."""
@@ -277,29 +342,33 @@ class Application:
         self._buffers[name].origin = None
         self._scope.drop_spare(name)
 
-    def _computed(self, part: Part, piece: int) -> list[Any]:
-        binding = self._rooms.binding(part)
-        for name, state in part.state:
-            if piece and name in part.whole:
-                continue
-            buffer = self._buffers[state]
-            binding.bind_ortvalue_input(name, buffer.value if name in part.whole else self._rooms.pieces(buffer, part.piece)[piece])
-        for name, v in part.values:
-            if piece and name in part.whole:
-                continue
-            binding.bind_ortvalue_input(name, self._values[v] if name in part.whole else self._pieces(v, part.piece)[piece])
+    def _computed(self, desk: _Desk, unit: _Unit) -> list[Any]:
+        part, piece = unit.part, unit.piece
+        binding = desk.binding(part)
+        if desk.bound is not part:
+            for name, state in part.state:
+                if name in part.whole:
+                    binding.bind_ortvalue_input(name, self._buffers[state].value)
+            for name, v in part.values:
+                if name in part.whole:
+                    binding.bind_ortvalue_input(name, self._values[v])
+            desk.bound = part
         if part.size is None:
             for name, _ in part.outputs:
                 binding.bind_output(name)
             part.session.run_with_iobinding(binding)
             return list(binding.get_outputs())
-        outputs = self._rooms.outputs(part, min(part.piece, part.size - piece * part.piece))
+        start = piece * PIECE
+        for name, state in part.state:
+            if name not in part.whole:
+                binding.bind_ortvalue_input(name, self._rooms.pieces(self._buffers[state])[piece])
+        for name, v in part.values:
+            if name not in part.whole:
+                if v not in self._flat:
+                    self._flat[v] = view_of(self._values[v]).reshape(-1)
+                binding.bind_ortvalue_input(name, value_on(self._flat[v][start : start + PIECE]))
+        outputs = desk.outputs(part, min(PIECE, part.size - start))
         for (name, _), room in zip(part.outputs, outputs, strict=True):
             binding.bind_ortvalue_output(name, room)
         part.session.run_with_iobinding(binding)
         return outputs
-
-    def _pieces(self, v: Variable, length: int) -> list[Any]:
-        if self._gradient[0] is not v:
-            self._gradient = (v, _pieces_of(self._values[v], length))
-        return self._gradient[1]

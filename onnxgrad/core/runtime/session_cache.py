@@ -47,6 +47,7 @@ _QUIET = 3
 _LARGE = 4096
 _MANY_OPERATORS = 1000
 _LARGE_CONSTANTS = 2**26
+_SPINS_NO_MORE = "session.force_spinning_stop"
 _PLAIN = ("float32", "float64", "float16", "int32", "int64")
 
 
@@ -201,7 +202,11 @@ def prepare(
                 if not isinstance(found, str):
                     return Prepared(found, graph, fetches, place, captures=True)
                 warnings.warn(f"this step is not replayed as a CUDA graph: {found}. It runs plainly.", stacklevel=2)
-            session = _open(graph, place.plain(), threads, saved, stops_spinning=bool(shapes)) if graph.outputs else None
+            session = (
+                _open(graph, place.plain(), threads, saved, stops_spinning=bool(shapes) or rest is not None)
+                if graph.outputs
+                else None
+            )
             return Prepared(session, graph, fetches, place, rest)
         except ExecutionError as error:
             if not place.leaves or all(v.static_shape is not None for v in graph.inputs):
@@ -222,32 +227,33 @@ class CutStep:
         self.first: Prepared | None = None
         if first:
             graph = compile(program, first, place.lowering, given=cut.gradients, state_as_inputs=True, updates=False, ordered=True)
-            self.first = Prepared(_open(graph, place, threads, None, stops_spinning=False), graph, cut.shared, place)
+            self.first = Prepared(_open(graph, place, threads, None, stops_spinning=True), graph, cut.shared, place)
             self.first.flushes = True
             self.read = {graph.name(v): v for v in cut.gradients}
-        self.parts = make_parts(
-            program, cut, place.lowering, threads or os.cpu_count() or 1, partial(_open_message, place, threads)
-        )
+        self.parts = make_parts(program, cut, place.lowering, partial(_open_message, place, threads))
+        self._threads = threads or os.cpu_count() or 1
         variables = program.global_block().vars
         names = dict.fromkeys(name for part in self.parts for _, name in [*part.state, *part.replaces])
         self.state = [variables[name] for name in names]
         self._rooms: weakref.WeakKeyDictionary[Scope, Rooms] = weakref.WeakKeyDictionary()
 
     def rooms(self, scope: Scope) -> Rooms:
-        return self._rooms.setdefault(scope, Rooms())
+        return self._rooms.setdefault(scope, Rooms(self._threads))
 
 
-def _open_message(place: Place, threads: int | None, message: ModelProto, keeps_memory: bool) -> Any:
+def _open_message(place: Place, threads: int | None, message: ModelProto, in_pieces: bool) -> Any:
+    """A session of a part. One for pieces keeps the memory that it has used, and each of its runs is one thread's."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _QUIET
     options.enable_mem_pattern = False
-    options.enable_cpu_mem_arena = keeps_memory
+    options.enable_cpu_mem_arena = in_pieces
+    options.add_session_config_entry(_SPINS_NO_MORE, "1")
     if can_flush():
         options.add_session_config_entry(OPTION, "1")
-    if threads is not None:
-        options.intra_op_num_threads = threads
+    if in_pieces or threads is not None:
+        options.intra_op_num_threads = 1 if in_pieces else threads
     with FloatingPointMode(flushes=False):
         return onnxruntime.InferenceSession(message.SerializeToString(), options, providers=place.providers())
 
@@ -288,7 +294,7 @@ def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, s
         options.enable_mem_reuse = False
     if stops_spinning:
         # The threads of one session must not wait busily while another's compute.
-        options.add_session_config_entry("session.force_spinning_stop", "1")
+        options.add_session_config_entry(_SPINS_NO_MORE, "1")
     if threads is not None:
         options.intra_op_num_threads = threads
     apart = _kept_apart(graph)

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import threading
 from itertools import count
+from threading import Event, current_thread, main_thread
 
 import numpy as np
 import onnxruntime
@@ -77,8 +79,8 @@ def expected(optimizer, batches=X, executor=None, **options):
     return run(program, loss, executor or paddle.Executor(memory=None, threads=1), batches), state_of(program)
 
 
-def low():
-    return paddle.Executor(memory="low", threads=1)
+def low(threads=1):
+    return paddle.Executor(memory="low", threads=threads)
 
 
 def parts_of(executor, program):
@@ -341,6 +343,84 @@ class TestFailures:
         with program.active_scope().held():
             run(program, loss, executor, X[2:3])
         assert_same(state_of(program), self.undisturbed(X[:3]))
+
+
+COMPUTED = Application._computed
+
+
+class TestThreads:
+    """Several threads apply pieces of one step."""
+
+    OPTIMIZER = staticmethod(lambda: paddle.optimizer.AdamW(0.1, **CLIPPED))
+
+    @pytest.fixture(params=[2, 3, 4])
+    def trained(self, request, monkeypatch):
+        monkeypatch.setattr(application, "PIECE", 5)
+        program, loss = build(self.OPTIMIZER)
+        executor = low(request.param)
+        run(program, loss, executor, X[:2])
+        yield program, loss, executor
+        assert threading.active_count() == 1
+
+    def share(self, monkeypatch, fails=False):
+        """Let the calling thread begin after another one has computed a piece of the step, or failed, and be waited for then."""
+        steps = {}
+
+        def computed(step, *args):
+            helped, begun = steps.setdefault(step, (Event(), Event()))
+            if current_thread() is main_thread():
+                assert helped.wait(60)
+                begun.set()
+                return COMPUTED(step, *args)
+            if helped.is_set() and not fails:
+                assert begun.wait(60)
+            try:
+                if fails and not helped.is_set():
+                    raise RuntimeError("no memory")
+                return COMPUTED(step, *args)
+            finally:
+                helped.set()
+
+        monkeypatch.setattr(Application, "_computed", computed)
+
+    def undisturbed(self, monkeypatch, batches=X):
+        monkeypatch.setattr(Application, "_computed", COMPUTED)
+        return expected(self.OPTIMIZER, batches, low())[1]
+
+    def test_the_numbers_are_those_of_one_thread(self, trained, monkeypatch):
+        program, loss, executor = trained
+        self.share(monkeypatch)
+        run(program, loss, executor, X[2:])
+        assert_same(state_of(program), self.undisturbed(monkeypatch))
+
+    def test_a_failure_of_another_thread_is_made_up_for(self, trained, monkeypatch):
+        program, loss, executor = trained
+        self.share(monkeypatch, fails=True)
+        with pytest.raises(ExecutionError, match="applying gradients: no memory"):
+            run(program, loss, executor, X[2:3])
+        state = self.undisturbed(monkeypatch, X[:3])
+        if program.active_scope()._rest is not None:
+            assert_same(state_of(program), state)
+        else:
+            assert_same(state_of(program), expected(self.OPTIMIZER, X[:2], low())[1])
+
+    @pytest.mark.parametrize("number", range(3))
+    def test_an_interruption_of_the_calling_thread_loses_nothing(self, number, trained, monkeypatch):
+        program, loss, executor = trained
+        self.share(monkeypatch)
+        copies, copyto = count(), np.copyto
+
+        def interrupted(*args, **kwargs):
+            if current_thread() is main_thread() and next(copies) == number:
+                raise KeyboardInterrupt
+            return copyto(*args, **kwargs)
+
+        monkeypatch.setattr(np, "copyto", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(program, loss, executor, X[2:3])
+        state = self.undisturbed(monkeypatch)
+        run(program, loss, executor, X[3:])
+        assert_same(state_of(program), state)
 
 
 class TestCut:
