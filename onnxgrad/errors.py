@@ -113,7 +113,7 @@ class NotInitialized(OnnxGradError, RuntimeError):
     """A parameter has no value yet."""
 
 
-class AxisError(ArgumentError, ArgumentTypeError):
+class AxisError(ArgumentError, ArgumentTypeError, IndexError):
     """An axis is none of a tensor's, or no int."""
 
 

@@ -13,7 +13,7 @@ from onnxgrad.eager.node import Call, Node, Signature
 from onnxgrad.eager.record import next_serial, wrap
 from onnxgrad.eager.tape import PYTHON, gradient_mode
 from onnxgrad.eager.tensor import Tensor, leaf
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError
 
 __all__ = ["PyLayer", "PyLayerContext", "saved_tensors_hooks"]
 
@@ -112,7 +112,7 @@ class PyLayer:
         """Run ``forward`` and record it for backward passes.
 
         Raises:
-            ArgumentTypeError: if ``forward`` returns no tensor.
+            ArgumentError: if ``forward`` returns no tensor.
         """
         ctx = PyLayerContext()
         with gradient_mode(False):
@@ -120,7 +120,7 @@ class PyLayer:
         outputs = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         made = [item for item in outputs if isinstance(item, Tensor)]
         if not made:
-            raise ArgumentTypeError(f"{cls.__name__}.forward returns no Tensor, but {type(returned).__name__}.")
+            raise ArgumentError(f"{cls.__name__}.forward returns no Tensor, but {type(returned).__name__}.")
         taken = [item for item in [*args, *kwargs.values()] if isinstance(item, Tensor)]
         if state.current.gradients and any(not item.stop_gradient for item in taken):
             call = _recorded(cls, ctx, taken, made)
@@ -156,7 +156,7 @@ def _output(ctx: PyLayerContext, call: Call, at: int, made: Tensor) -> Tensor:
 
 def _checked(cls: type[PyLayer], node: Node, gradient: Any) -> Tensor:
     if not isinstance(gradient, Tensor):
-        raise ArgumentTypeError(f"{cls.__name__}.backward returns {type(gradient).__name__}; a gradient is a Tensor or None.")
+        raise ArgumentError(f"{cls.__name__}.backward returns {type(gradient).__name__}; a gradient is a Tensor or None.")
     if gradient.type != node.kind.type and not node.stop:
         raise ArgumentError(
             f"{cls.__name__}.backward returns a gradient of shape {gradient.shape} for a tensor of type {node.kind.type}."

@@ -24,7 +24,7 @@ _ALL = {
     "a floating-point type": "isclose allclose logsumexp logcumsumexp nanmean p_norm inner addmm corrcoef renorm lerp var std",
     "float32 or float64": "inverse solve triangular_solve cholesky cholesky_solve qr householder_product matrix_power determinant "
     "slogdet",
-    "a floating-point type, int32 or int64": "clip dot frac trunc cross kron outer",
+    "a floating-point type, int32 or int64": "clip dot frac trunc cross kron outer unique",
     "bool, a floating-point type, int32 or int64": "expand_as flip diagonal tile",
     "an integer type": "shard_index gcd lcm",
 }

@@ -19,11 +19,9 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, IllType
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
-    "Axes", "Shape", "as_dtype", "as_operand", "axes_of", "binary", "count", "described", "dim", "extreme_of", "float_dtype", "floating",
-    "index_dtype",
-    "integers", "known", "known_dim", "layer_for", "log_add_exp", "normal_axis", "of_one", "of_two",
-    "open_layer_for", "positive", "promoted",
-    "running", "scalar", "shape_of", "shape_operand", "unary", "without_axes_too",
+    "Axes", "Shape", "as_dtype", "as_operand", "axes_of", "binary", "count", "described", "dim", "extreme_of", "float_dtype",
+    "floating", "index_dtype", "integers", "known", "known_dim", "layer_for", "log_add_exp", "normal_axis", "of_one", "of_two",
+    "open_layer_for", "positive", "promoted", "running", "scalar", "shape_of", "shape_operand", "unary", "without_axes_too",
 ]  # fmt: skip
 
 Axes = int | Sequence[int] | None

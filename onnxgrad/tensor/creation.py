@@ -250,9 +250,9 @@ def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     return LayerHelper("triu", x, name=name).result("Trilu", x, np.array(diagonal), upper=1)
 
 
-def tril_indices(row: int, col: int, offset: int = 0, dtype: Any = "int64") -> Variable:
+def tril_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
     """Row and column numbers of a lower triangle, as two rows."""
-    return _triangle("tril_indices", np.tril_indices, row, col, offset, dtype)
+    return _triangle("tril_indices", np.tril_indices, row, row if col is None else col, offset, dtype)
 
 
 def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
@@ -261,8 +261,8 @@ def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any =
 
 
 def _triangle(kind: str, indices: Any, row: Any, col: Any, offset: Any, dtype: Any) -> Variable:
-    if not all(isinstance(number, (int, np.integer)) for number in (row, col, offset)):
-        raise ArgumentTypeError(f"{kind}: row, col and offset are ints, not {(row, col, offset)}.")
+    if not all(isinstance(number, (int, np.integer)) for number in (row, col, offset)) or min(row, col) < 0:
+        raise ArgumentTypeError(f"{kind}: row, col and offset are ints, the first two not negative, not {(row, col, offset)}.")
     layer = LayerHelper(kind)
     return layer.result("Identity", layer.op.constant(np.array(indices(row, offset, col)), index_dtype(dtype, kind)))
 

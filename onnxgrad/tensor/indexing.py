@@ -194,8 +194,9 @@ def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = T
     """
     layer, op = open_layer("scatter", x, index, updates, name=name)
     if index.rank == 0:
-        index = op.Unsqueeze(index, [0])
-        updates = op.Unsqueeze(updates, [0]) if updates.ndim == x.ndim - 1 else updates
+        if updates.ndim != x.ndim - 1:
+            raise ArgumentError(f"scatter: an index without axes takes one row, not {updates!r}. Give it {x.ndim - 1} axes.")
+        index, updates = op.Unsqueeze(index, [0]), op.Unsqueeze(updates, [0])
     _check_positions("scatter", index)
     positions = op.Unsqueeze(as_dtype(op, index, "int64"), [-1]) if index.ndim == 1 else as_dtype(op, index, "int64")
     if overwrite:

@@ -22,7 +22,7 @@ from onnxgrad.core.runtime.places import CPUPlace
 from onnxgrad.core.runtime.session_cache import prepare
 from onnxgrad.dtypes import DType
 from onnxgrad.eager.record import BLOCK, EAGER
-from onnxgrad.errors import ArgumentError, IllTyped, NotAVariable
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped, NotAVariable
 from onnxgrad.tensor.accepted import check_types
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ class LayerHelper:
     def __init__(self, kind: str, *variables: Any, name: str | None = None, static: bool = False) -> None:
         require_variables(kind, *variables)
         check_types(kind, variables)
+        if name is not None and not isinstance(name, str):
+            raise ArgumentTypeError(f"{kind}: name is a str, not {type(name).__name__}.")
         self.program: Program = program_of(variables, static)
         if self.program is EAGER:
             self.name, self.op = kind, _EAGER_BUILDER

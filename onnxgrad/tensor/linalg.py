@@ -336,8 +336,10 @@ def norm(x: Variable, p: Any = None, axis: Any = None, keepdim: bool = False, na
     """
     if p == "nuc":
         raise NotOffered("norm: the nuclear norm needs singular values, which ONNX cannot compute.")
-    order = 2.0 if p in (None, "fro") else float(p)
-    return vector_norm(x, order, axis, keepdim, name)
+    order = 2.0 if p is None or p == "fro" else p
+    if isinstance(order, (bool, list, tuple)) or (isinstance(order, str) and order not in ("inf", "-inf")):
+        raise ArgumentError(f"norm: p is a number, 'fro' or 'nuc', not {p!r}.")
+    return vector_norm(x, float(order), axis, keepdim, name)
 
 
 def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
@@ -349,8 +351,7 @@ def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = 
     if math.isinf(p):
         return layer.result("ReduceMax" if p > 0 else "ReduceMin", op.Abs(x), axes, keepdims=keep)
     if p == 0:
-        nonzero = op.Cast(op.Cast(x, to=9), to=x.dtype.number)
-        return layer.result("ReduceSum", nonzero, axes, keepdims=keep)
+        return layer.result("ReduceSum", op.Abs(op.Sign(x)), axes, keepdims=keep)
     if p in (1, 2):
         return layer.result(f"ReduceL{int(p)}", x, axes, keepdims=keep)
     total = op.ReduceSum(op.Pow(op.Abs(x), op.constant(p, x.dtype)), axes, keepdims=keep)
@@ -462,6 +463,8 @@ def cov(
             raise ArgumentError(f"cov: a vector of one weight for each observation is needed, not {weight!r}.")
         if not is_variable(numbers) and np.min(numbers, initial=0) < 0:
             raise ArgumentError(f"cov: a weight is negative: {np.min(numbers)}.")
+        if not is_variable(numbers) and not np.any(numbers):
+            raise ArgumentError("cov: all weights are 0.")
         weights = op.Mul(weights, as_dtype(op, weight, x.dtype))
     total = op.ReduceSum(weights, keepdims=0)
     centred = op.Sub(x, op.Div(op.ReduceSum(op.Mul(x, weights), [1], keepdims=1), total))

@@ -9,7 +9,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, IllTyped
 from onnxgrad.tensor.common import Shape, as_dtype, float_dtype, index_dtype, scalar, shape_of, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
@@ -144,9 +144,11 @@ def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
     layer = LayerHelper("randperm", name=name)
     if n < 1:
         raise ArgumentError(f"randperm: n is {n}; it is at least 1.")
+    if (element := dtype_of(dtype)).name not in ("int32", "int64", "float32", "float64"):
+        raise IllTyped(f"randperm: dtype is int32, int64, float32 or float64, not {element.name}.")
     op = layer.op
     _, order = op.emit("TopK", (_sampled(op, "RandomUniform", [n]), np.array([n])), {}, outputs=2)
-    return layer.result("Cast", order, to=dtype_of(dtype).number)
+    return layer.result("Cast", order, to=element.number)
 
 
 def shuffle(x: Variable, name: str | None = None) -> Variable:

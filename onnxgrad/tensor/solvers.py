@@ -156,6 +156,8 @@ def triangular_solve(
 ) -> Variable:
     """The solution z of ``x @ z = y``, reading one triangle of ``x`` only (and its diagonal as ones if ``unitriangular``)."""
     layer, op = open_layer("triangular_solve", x, y, name=name)
+    if y.ndim < 2:
+        raise ArgumentError(f"triangular_solve: y holds columns of matrices, not {y!r}. Use unsqueeze(-1) for one.")
     size = _square_size(x, "triangular_solve")
     if unitriangular:
         strict = op.Trilu(x, np.array(1 if upper else -1), upper=int(upper))

@@ -43,7 +43,8 @@ def _variance(op: Builder, x: Variable, axes: list[int] | None, unbiased: bool, 
         return op.ReduceMean(op.Mul(centred, centred), axes, keepdims=int(keepdim))
     total = op.ReduceSumSquare(centred, axes, keepdims=int(keepdim))
     many = count(op, x, axes)
-    less = op.constant(float(many - 1), x.dtype) if isinstance(many, int) else op.Sub(many, 1.0)
+    # One element has no spread, as in Paddle.
+    less = op.constant(float(max(many - 1, 1)), x.dtype) if isinstance(many, int) else op.Max(op.Sub(many, 1.0), 1.0)
     return op.Div(total, less)
 
 

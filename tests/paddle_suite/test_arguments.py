@@ -232,3 +232,16 @@ def test_diagonals_are_filled_with_a_tensor():
     assert not x.numpy().any()
     x.fill_diagonal_tensor_(v, offset=1)
     np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_a_range_of_floats_has_its_own_length():
+    for size in (8, 7, 3):
+        assert paddle.arange(size, dtype="float32").shape == [size]
+        with static.program_guard(static.Program()):
+            assert paddle.arange(0.0, size / 2, 0.5).shape == (size,)
+
+
+def test_one_element_has_no_spread():
+    assert [float(function(paddle.to_tensor(1.5))) for function in (paddle.var, paddle.std)] == [0.0, 0.0]
+    (found,) = run(lambda x: paddle.var(x, 1), x=X[:, :1])
+    assert not found.any()

@@ -61,7 +61,7 @@ _memo: dict[Any, Found] = {}
 _MEMO_LIMIT = 100_000
 _IR_VERSION = 10
 _FLOAT32, _FLOAT64 = dtype_of("float32"), dtype_of("float64")
-_READS_FLOAT_VALUES = ("Resize", "Upsample")
+_READS_FLOAT_VALUES = ("Range", "Resize", "Upsample")
 
 
 def check_and_infer(operator: Operator) -> None:
