@@ -9,7 +9,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from onnxgrad.errors import ArgumentTypeError
+import numpy as np
+
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.tensor import creation, elementwise, indexing, linalg, logic, manipulation, math, random, reduction, search, special
 from onnxgrad.tensor.layer import overwritten
 
@@ -66,6 +68,63 @@ def fill_diagonal_tensor(x: Any, y: Any, offset: int = 0, dim1: int = 0, dim2: i
 
 
 fill_diagonal_tensor_ = in_place(fill_diagonal_tensor)
+
+
+def fill_diagonal_(x: Any, value: float, offset: int = 0, wrap: bool = False, name: str | None = None) -> Any:
+    """One value in place of the elements whose indices are equal; with ``wrap``, a high matrix begins anew below each square.
+
+    Raises:
+        ArgumentError: for one axis, or for more than two of different sizes.
+    """
+    high, wide = x.shape[0], x.shape[-1]
+    if x.ndim < 2 or (x.ndim > 2 and {*x.shape} != {high}):
+        raise ArgumentError(f"fill_diagonal_ takes a matrix, or axes of one size, not {x!r}.")
+    rows = np.arange(high)
+    columns = (rows % (wide + 1) if wrap and x.ndim == 2 else rows) + offset
+    inside = (columns >= 0) & (columns < wide)
+    index = (*[rows[inside]] * (x.ndim - 1), columns[inside])
+    return overwritten("fill_diagonal_", x, indexing.setitem(x, index, value))
+
+
+def _sampled(function: str, x: Any, of_uniform: Callable[[Any], Any], seed: int = 0) -> Any:
+    """What a formula makes of numbers in (0, 1), in place of all elements"""
+    numbers = random.uniform(manipulation.shape(x), "float32", 1e-7, 1.0, seed)
+    return overwritten(function, x, manipulation.cast(of_uniform(numbers), x.dtype))
+
+
+def uniform_(x: Any, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None) -> Any:
+    """Numbers equally likely anywhere in [min, max) in place of all elements."""
+    return _sampled("uniform_", x, lambda u: u * (max - min) + min, seed)
+
+
+def exponential_(x: Any, lam: float = 1.0, name: str | None = None) -> Any:
+    """Exponentially distributed numbers of mean 1 / lam in place of all elements."""
+    return _sampled("exponential_", x, lambda u: math.log(u) / -lam)
+
+
+def cauchy_(x: Any, loc: float = 0.0, scale: float = 1.0, name: str | None = None) -> Any:
+    """Cauchy distributed numbers in place of all elements."""
+    return _sampled("cauchy_", x, lambda u: math.tan((u - 0.5) * np.pi) * scale + loc)
+
+
+def geometric_(x: Any, probs: float, name: str | None = None) -> Any:
+    """How many trials until the first success of probability ``probs``, in place of all elements: 1, 2, ..."""
+    return _sampled("geometric_", x, lambda u: math.floor(math.log(u) / float(np.log1p(-probs))) + 1.0)
+
+
+def normal_(x: Any, mean: float = 0.0, std: float = 1.0, name: str | None = None) -> Any:
+    """Normally distributed numbers in place of all elements."""
+    return overwritten("normal_", x, manipulation.cast(random.gaussian(manipulation.shape(x), mean, std), x.dtype))
+
+
+def log_normal_(x: Any, mean: float = 1.0, std: float = 2.0, name: str | None = None) -> Any:
+    """Exponentials of normally distributed numbers in place of all elements."""
+    return overwritten("log_normal_", x, manipulation.cast(math.exp(random.gaussian(manipulation.shape(x), mean, std)), x.dtype))
+
+
 _MADE = {f"{name}_": in_place(getattr(module, name)) for module, names in _FORMS.items() for name in names.split()}
 globals().update(_MADE)
-__all__ = ["fill_", "fill_diagonal_tensor", "fill_diagonal_tensor_", "where_", "zero_", *_MADE]
+__all__ = [
+    "cauchy_", "exponential_", "fill_", "fill_diagonal_", "fill_diagonal_tensor", "fill_diagonal_tensor_", "geometric_",
+    "log_normal_", "normal_", "uniform_", "where_", "zero_", *_MADE,
+]  # fmt: skip

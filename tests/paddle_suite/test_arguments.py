@@ -245,3 +245,52 @@ def test_one_element_has_no_spread():
     assert [float(function(paddle.to_tensor(1.5))) for function in (paddle.var, paddle.std)] == [0.0, 0.0]
     (found,) = run(lambda x: paddle.var(x, 1), x=X[:, :1])
     assert not found.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "quartiles"),
+    [
+        ("uniform_", (2.0, 6.0), (3.0, 4.0, 5.0)),
+        ("normal_", (1.0, 2.0), (-0.349, 1.0, 2.349)),
+        ("log_normal_", (0.0, 1.0), (0.5094, 1.0, 1.9630)),
+        ("exponential_", (2.0,), (0.1438, 0.3466, 0.6931)),
+        ("cauchy_", (1.0, 2.0), (-1.0, 1.0, 3.0)),
+        ("geometric_", (0.1,), (3.0, 7.0, 14.0)),
+    ],
+)
+def test_samples_in_place(name, args, quartiles):
+    paddle.seed(1)
+    x = paddle.zeros([100, 200], "float64")
+    assert getattr(x, name)(*args) is x and x.dtype == paddle.float64
+    np.testing.assert_allclose(np.quantile(x.numpy(), (0.25, 0.5, 0.75)), quartiles, atol=0.06)
+    before = x.numpy()
+    getattr(x, name)(*args)
+    assert not np.array_equal(x.numpy(), before)
+    leaf = paddle.ones([3], "float32")
+    leaf.stop_gradient = False
+    y = leaf * 2
+    getattr(y, name)(*args)
+    y.sum().backward()
+    assert leaf.grad.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_diagonals_are_filled_with_a_number():
+    for shape, wrap, offset in [
+        ((3, 4), False, 0),
+        ((7, 3), True, 0),
+        ((7, 3), False, 0),
+        ((3, 3, 3), False, 0),
+        ((3, 4), False, 1),
+    ]:
+        x, expected = paddle.zeros(shape), np.zeros(shape, np.float32)
+        x.fill_diagonal_(5.0, offset, wrap)
+        if offset:
+            expected[range(3), range(1, 4)] = 5.0
+        else:
+            np.fill_diagonal(expected, 5.0, wrap)
+        np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_an_attribute_that_is_refused_says_why():
+    with pytest.raises(AttributeError, match="memory of a tensor"):
+        paddle.ones([2]).pin_memory  # noqa: B018

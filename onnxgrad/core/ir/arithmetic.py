@@ -10,6 +10,7 @@ import numpy as np
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentTypeError, NotOffered
 from onnxgrad.late import late, load_methods
+from onnxgrad.reasons import reason
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.builder import Builder
@@ -170,7 +171,8 @@ class Arithmetic:
             """Functions of tensors as methods, ``x.mean()``: they are attached when they are first asked for."""
             if not name.startswith("__") and load_methods():
                 return getattr(self, name)
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            because = reason(f"paddle.Tensor.{name}") or reason(f"paddle.{name}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}" + (f": {because}." if because else ""))
 
     def __bool__(self) -> bool:
         return True
