@@ -25,12 +25,12 @@ _ALL = {
     "float32 or float64": "inverse solve triangular_solve cholesky cholesky_solve qr householder_product matrix_power determinant "
     "slogdet",
     "a floating-point type, int32 or int64": "clip dot frac trunc cross kron outer unique",
-    "bool, a floating-point type, int32 or int64": "expand_as flip diagonal tile",
+    "bool, a floating-point type, int32 or int64": "expand_as flip diagonal tile broadcast_tensors",
     "an integer type": "shard_index gcd lcm",
 }
 # Those of the operands behind the first, which is of any kind.
 _BEHIND = {
-    "an integer type": "gather gather_nd index_select index_sample take take_along_axis",
+    "an integer type": "gather gather_nd index_select index_sample take",
     "bool": "masked_select",
 }
 _TAKEN: dict[str, tuple[str | None, str]] = {

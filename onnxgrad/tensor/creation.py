@@ -213,7 +213,7 @@ def combinations(x: Variable, r: int = 2, with_replacement: bool = False, name: 
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     if not isinstance(r, int) or r < 0:
         raise ArgumentError(f"combinations: r is an int from 0 on, not {r!r}.")
-    rows = np.array(list(choose(range(size), r)), np.int64).reshape(-1 if r else 0, r)
+    rows = np.array(list(choose(range(size), r)), np.int64).reshape((-1, r) if r else (0,))
     return layer.result("Gather", x, rows)
 
 

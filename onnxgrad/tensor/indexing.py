@@ -96,6 +96,8 @@ def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool
     """
     layer, op = open_layer("take_along_axis", arr, indices)
     axis = normal_axis(axis, arr.ndim, "take_along_axis")
+    if not indices.dtype.is_integer:
+        raise Mismatch(f"take_along_axis: indices are integers, not {indices!r}.")
     if arr.ndim != indices.ndim:
         raise ArgumentError(f"take_along_axis: {arr!r} and {indices!r} have different numbers of axes.")
     if broadcast:

@@ -141,7 +141,9 @@ def hsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = 
 
 
 def vsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = None) -> list[Variable]:
-    """``tensor_split`` along the first axis."""
+    """``tensor_split`` along the first axis of two or more."""
+    if x.ndim < 2:
+        raise ArgumentError(f"vsplit takes two axes or more, not {x!r}. Use tensor_split.")
     return tensor_split(x, num_or_indices, 0, name)
 
 

@@ -295,11 +295,12 @@ def addmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: f
     """``beta * input + alpha * x @ y`` for matrices.
 
     Raises:
-        ArgumentError: if ``input`` has more than two axes.
+        ArgumentError: if ``input`` does not fit the product.
     """
     layer = LayerHelper("addmm", input, x, y, name=name)
-    if input.ndim > 2:
-        raise ArgumentError(f"addmm: the input has {input.ndim} axes; it is added to a matrix. Use baddbmm for batches.")
+    sizes = [x.shape[0], y.shape[-1]][2 - input.ndim :] if input.ndim <= 2 else []
+    if len(sizes) != input.ndim or any(a not in (1, b) and min(a, b) >= 0 for a, b in zip(input.shape, sizes)):
+        raise ArgumentError(f"addmm: {input!r} cannot be added to a product of {x!r} and {y!r}. Use baddbmm for batches.")
     return layer.result("Gemm", x, y, input, alpha=float(alpha), beta=float(beta))
 
 

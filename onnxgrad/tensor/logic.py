@@ -71,6 +71,9 @@ def isclose(
 ) -> Variable:
     """Whether ``|x - y| <= atol + rtol * |y|``, element by element."""
     layer, op = open_layer("isclose", x, y, name=name)
+    for what, given, kinds in (("rtol", rtol, (int, float)), ("atol", atol, (int, float)), ("equal_nan", equal_nan, bool)):
+        if not isinstance(given, kinds) or (what != "equal_nan" and isinstance(given, bool)):
+            raise ArgumentTypeError(f"isclose: {what} cannot be {given!r}.")
     a, b = promoted(op, x, y)
     near = op.LessOrEqual(op.Abs(op.Sub(a, b)), op.Add(op.Mul(op.Abs(b), rtol), atol)) if a.dtype.is_float else op.Equal(a, b)
     near = op.Or(near, op.Equal(a, b))

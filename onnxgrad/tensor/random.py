@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped
 from onnxgrad.tensor.common import Shape, as_dtype, float_dtype, index_dtype, scalar, shape_of, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
@@ -115,8 +115,11 @@ def randint(low: int = 0, high: int | None = None, shape: Shape = (1,), dtype: A
         >>> paddle.randint(0, 10, [2, 3]).dtype
         onnxgrad.int64
     """
+    return _integers(low, high, shape, index_dtype("int64" if dtype is None else dtype, "randint"), name)
+
+
+def _integers(low: int, high: int | None, shape: Any, element: DType, name: str | None) -> Variable:
     low, high = (0, low) if high is None else (low, high)
-    element = index_dtype("int64" if dtype is None else dtype, "randint")
     if not 0 < high - low <= 2**24:
         raise ArgumentError(f"randint: the range [{low}, {high}) must hold 1 to 2^24 integers.")
     layer = _layer("randint", shape, name)
@@ -131,7 +134,7 @@ def randint_like(x: Variable, low: int = 0, high: int | None = None, dtype: Any 
     op = LayerHelper("randint_like", x, name=name).op
     size = shape_of(op, x)
     shape = size.tolist() if isinstance(size, np.ndarray) else size
-    return randint(low, high, shape, x.dtype if dtype is None else dtype, name)
+    return _integers(low, high, shape, x.dtype if dtype is None else dtype_of(dtype), name)
 
 
 def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:

@@ -250,6 +250,8 @@ def householder_product(x: Variable, tau: Variable, name: str | None = None) -> 
 def matrix_power(x: Variable, n: int, name: str | None = None) -> Variable:
     """A square matrix to an integer power, by repeated squaring; a negative power is one of the inverse."""
     layer, op = open_layer("matrix_power", x, name=name)
+    if x.ndim < 2 or 0 in x.shape[-2:] or (x.shape[-1] != x.shape[-2] and min(x.shape[-2:]) >= 0):
+        raise ArgumentError(f"matrix_power takes square matrices, not {x!r}.")
     if n == 0:
         size = known_dim(x, -1, "matrix_power")
         return layer.result("Add", op.Mul(x, 0.0), op.constant(np.eye(size), x.dtype))

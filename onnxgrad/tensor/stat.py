@@ -111,10 +111,14 @@ def _median(kind: str, x: Variable, axis: Axes, keepdim: bool, mode: str, name: 
     layer, op = open_layer(kind, x, name=name)
     if mode not in ("avg", "min"):
         raise ArgumentError(f"{kind}: mode is 'avg' or 'min', not {mode!r}.")
+    if x.static_shape is not None and 0 in x.static_shape:
+        raise ArgumentError(f"{kind}: {x!r} has no elements.")
     flat, axes, _ = _one_axis(layer, floating(op, x), axis)
     last = flat.ndim - 1
     # NaN stands behind all numbers.
     values, order, size = ascending(op, flat, last, kind)
+    low: Any
+    high: Any
     if kind == "median":
         low, high, pick = np.array([(size - 1) // 2]), np.array([size // 2]), op.Gather
     else:

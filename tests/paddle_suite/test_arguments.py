@@ -44,6 +44,10 @@ ELEMENT_TYPES = {
     "two tensors of ldexp": lambda: paddle.ldexp(np.ones(3), of("int32", 3)),
     "list in place": lambda: of("float32", 3).fill_([1]),
     "rows": lambda: paddle.tril_indices(1.0, 1, 2),
+    "tolerance": lambda: paddle.isclose(of("float32", 3), of("float32", 3), rtol=True),
+    "no name": lambda: paddle.inverse(of("float32", 2, 2), of("float32", 2, 2)),
+    "type of randperm": lambda: paddle.randperm(10, "int8"),
+    "columns": lambda: paddle.tril_indices(4, -1),
     "sections": lambda: paddle.split(of("float32", 4), 2.1, 3),
     "types to broadcast": lambda: paddle.broadcast_tensors([of("float32", 3), of("float64", 3)]),
 }
@@ -65,12 +69,22 @@ VALUES = {
     "negative weights of cov": lambda: paddle.linalg.cov(of("float32", 2, 3), fweights=paddle.to_tensor([1, -1, 1])),
     "axes of cov": lambda: paddle.linalg.cov(of("float32", 2, 3, 4)),
     "shape of equal": lambda: paddle.atan2(of("float32", 3), of("float32", 4)),
+    "length of addmm": lambda: paddle.addmm(of("float32", 5), of("float32", 2, 2), of("float32", 2, 2)),
+    "power of a vector": lambda: paddle.linalg.matrix_power(of("float32", 4), 2),
+    "power of a rectangle": lambda: paddle.linalg.matrix_power(of("float32", 4, 5), 2),
+    "median of nothing": lambda: paddle.median(of("float32", 0)),
+    "vsplit of a vector": lambda: paddle.vsplit(of("float32", 4), 2),
+    "columns of triangular_solve": lambda: paddle.linalg.triangular_solve(of("float32", 2, 2), of("float32", 2)),
+    "weights of 0": lambda: paddle.linalg.cov(of("float32", 2, 3), fweights=paddle.to_tensor([0, 0, 0])),
+    "order of norm": lambda: paddle.norm(of("float32", 2), [2]),
+    "row of scatter": lambda: paddle.scatter(of("float32", 3), paddle.to_tensor(1), of("float32", 1)),
     "r of combinations": lambda: paddle.combinations(of("float32", 3), -1),
 }
 ASSERTED = {
     "mask": lambda: paddle.masked_scatter(of("float32", 3), of("int32", 3), of("float32", 3)),
     "type of values": lambda: paddle.masked_scatter(of("float32", 3), of("bool", 3), of("float64", 3)),
     "number of values": lambda: paddle.masked_scatter(of("float32", 3), of("bool", 3), of("float32", 2)),
+    "type of indices": lambda: paddle.take_along_axis(of("float32", 2, 3), of("float32", 2, 3), 0),
     "pdist": lambda: paddle.pdist(of("float32", 2, 2, 2)),
     "moveaxis": lambda: paddle.moveaxis(of("float32"), [0], [1]),
     "einsum": lambda: paddle.einsum("ijk"),
@@ -289,6 +303,12 @@ def test_diagonals_are_filled_with_a_number():
         else:
             np.fill_diagonal(expected, 5.0, wrap)
         np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_sequences_with_defaults():
+    np.testing.assert_array_equal(paddle.tril_indices(4, None, 1).numpy(), np.tril_indices(4, 1))
+    assert paddle.combinations(paddle.ones([3]), 0).shape == [0]
+    assert paddle.randint_like(paddle.ones([3], "float64"), 5).dtype == paddle.float64
 
 
 def test_an_attribute_that_is_refused_says_why():
