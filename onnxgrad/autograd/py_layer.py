@@ -13,7 +13,7 @@ from onnxgrad.eager.node import Call, Node, Signature
 from onnxgrad.eager.record import next_serial, wrap
 from onnxgrad.eager.tape import PYTHON, gradient_mode
 from onnxgrad.eager.tensor import Tensor, leaf
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError
 
 __all__ = ["PyLayer", "PyLayerContext", "saved_tensors_hooks"]
 
@@ -48,6 +48,7 @@ class PyLayerContext:
         self._saved: tuple[Any, ...] = ()
         self._unpack: Callable[[Any], Tensor] | None = None
         self._fixed: list[Tensor] = []
+        self._apart: list[Tensor] = []
         self.materialize_grads = True
 
     def save_for_backward(self, *tensors: Any) -> None:
@@ -64,7 +65,11 @@ class PyLayerContext:
         return self._saved if self._unpack is None else tuple(self._unpack(item) for item in self._saved)
 
     def mark_not_inplace(self, *tensors: Tensor) -> None:
-        """Accepted for compatibility: nothing is changed in place here."""
+        """Let the result be another tensor where the forward function returns one of these as it is.
+
+        Without the mark, a tensor that it was given and returns counts as changed in place.
+        """
+        self._apart.extend(tensors)
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Let gradients stop at these outputs."""
@@ -79,7 +84,7 @@ class PyLayer:
     """Base of operators whose gradient is written in Python.
 
     Derive from it, write ``forward(ctx, ...)`` and ``backward(ctx, *gradients of the outputs)`` as static methods, and use
-    it with ``apply``. ``backward`` returns one gradient per tensor that ``forward`` took.
+    it with ``apply``. ``backward`` returns one gradient per tensor that ``forward`` took, None for a gradient of zero.
 
     Example:
         >>> class Cube(paddle.autograd.PyLayer):
@@ -112,7 +117,8 @@ class PyLayer:
         """Run ``forward`` and record it for backward passes.
 
         Raises:
-            ArgumentTypeError: if ``forward`` returns no tensor.
+            ArgumentError: if ``forward`` returns no tensor.
+            InPlaceOnLeaf: if it returns a leaf that it was given, and that is not marked as not in place.
         """
         ctx = PyLayerContext()
         with gradient_mode(False):
@@ -120,11 +126,13 @@ class PyLayer:
         outputs = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         made = [item for item in outputs if isinstance(item, Tensor)]
         if not made:
-            raise ArgumentTypeError(f"{cls.__name__}.forward returns no Tensor, but {type(returned).__name__}.")
+            raise ArgumentError(f"{cls.__name__}.forward returns no Tensor, but {type(returned).__name__}.")
         taken = [item for item in [*args, *kwargs.values()] if isinstance(item, Tensor)]
         if state.current.gradients and any(not item.stop_gradient for item in taken):
             call = _recorded(cls, ctx, taken, made)
-            replaced = iter([_output(ctx, call, at, item) for at, item in enumerate(made)])
+            results = [_output(ctx, call, at, item) for at, item in enumerate(made)]
+            kept = [any(item is one for one in taken) and not any(item is one for one in ctx._apart) for item in made]
+            replaced = iter([old.become(new) if same else new for old, new, same in zip(made, results, kept, strict=True)])
             outputs = [next(replaced) if isinstance(item, Tensor) else item for item in outputs]
         return type(returned)(outputs) if isinstance(returned, (list, tuple)) else outputs[0]
 
@@ -156,7 +164,7 @@ def _output(ctx: PyLayerContext, call: Call, at: int, made: Tensor) -> Tensor:
 
 def _checked(cls: type[PyLayer], node: Node, gradient: Any) -> Tensor:
     if not isinstance(gradient, Tensor):
-        raise ArgumentTypeError(f"{cls.__name__}.backward returns {type(gradient).__name__}; a gradient is a Tensor or None.")
+        raise ArgumentError(f"{cls.__name__}.backward returns {type(gradient).__name__}; a gradient is a Tensor or None.")
     if gradient.type != node.kind.type and not node.stop:
         raise ArgumentError(
             f"{cls.__name__}.backward returns a gradient of shape {gradient.shape} for a tensor of type {node.kind.type}."

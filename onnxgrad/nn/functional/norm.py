@@ -201,15 +201,17 @@ def local_response_norm(
     layer = LayerHelper("lrn", x, name=name)
     last = is_last(data_format, x)
     x = to_channels_first(layer, x, last)
-    if size % 2:
+    if size % 2 and x.ndim == 4:
         y = layer.result("LRN", x, size=size, alpha=float(alpha), beta=float(beta), bias=float(k))
     else:
-        y = layer.result("Div", x, _even_window(layer, x, size, alpha, beta, k))
+        y = layer.result("Div", x, _divisor(layer, x, size, alpha, beta, k))
     return in_layout(layer, y, last)
 
 
-def _even_window(layer: LayerHelper, x: Variable, size: int, alpha: float, beta: float, k: float) -> Any:
-    """The divisor for an even window, whose longer half lies before the channel in Paddle and behind it in ONNX"""
+def _divisor(layer: LayerHelper, x: Variable, size: int, alpha: float, beta: float, k: float) -> Any:
+    """The divisor for an even window, whose longer half lies before the channel in Paddle and behind it in ONNX, and for ranks
+    other than 4, of which onnxruntime computes no LRN
+    """
     op = layer.op
     planes = op.Unsqueeze(op.Reshape(op.Mul(x, x), np.array([0, 0, -1])), [1])
     window: dict[str, Any] = {"kernel_shape": [size, 1], "strides": [1, 1], "pads": [size // 2, 0, (size - 1) // 2, 0]}
