@@ -48,6 +48,7 @@ class PyLayerContext:
         self._saved: tuple[Any, ...] = ()
         self._unpack: Callable[[Any], Tensor] | None = None
         self._fixed: list[Tensor] = []
+        self._apart: list[Tensor] = []
         self.materialize_grads = True
 
     def save_for_backward(self, *tensors: Any) -> None:
@@ -64,7 +65,11 @@ class PyLayerContext:
         return self._saved if self._unpack is None else tuple(self._unpack(item) for item in self._saved)
 
     def mark_not_inplace(self, *tensors: Tensor) -> None:
-        """Accepted for compatibility: nothing is changed in place here."""
+        """Let the result be another tensor where the forward function returns one of these as it is.
+
+        Without the mark, a tensor that it was given and returns counts as changed in place.
+        """
+        self._apart.extend(tensors)
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Let gradients stop at these outputs."""
@@ -79,7 +84,7 @@ class PyLayer:
     """Base of operators whose gradient is written in Python.
 
     Derive from it, write ``forward(ctx, ...)`` and ``backward(ctx, *gradients of the outputs)`` as static methods, and use
-    it with ``apply``. ``backward`` returns one gradient per tensor that ``forward`` took.
+    it with ``apply``. ``backward`` returns one gradient per tensor that ``forward`` took, None for a gradient of zero.
 
     Example:
         >>> class Cube(paddle.autograd.PyLayer):
@@ -113,6 +118,7 @@ class PyLayer:
 
         Raises:
             ArgumentError: if ``forward`` returns no tensor.
+            InPlaceOnLeaf: if it returns a leaf that it was given, and that is not marked as not in place.
         """
         ctx = PyLayerContext()
         with gradient_mode(False):
@@ -124,7 +130,9 @@ class PyLayer:
         taken = [item for item in [*args, *kwargs.values()] if isinstance(item, Tensor)]
         if state.current.gradients and any(not item.stop_gradient for item in taken):
             call = _recorded(cls, ctx, taken, made)
-            replaced = iter([_output(ctx, call, at, item) for at, item in enumerate(made)])
+            results = [_output(ctx, call, at, item) for at, item in enumerate(made)]
+            kept = [any(item is one for one in taken) and not any(item is one for one in ctx._apart) for item in made]
+            replaced = iter([old.become(new) if same else new for old, new, same in zip(made, results, kept, strict=True)])
             outputs = [next(replaced) if isinstance(item, Tensor) else item for item in outputs]
         return type(returned)(outputs) if isinstance(returned, (list, tuple)) else outputs[0]
 

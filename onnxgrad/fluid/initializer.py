@@ -1,75 +1,31 @@
 """fluid.initializer: initial values, under the names of Paddle 1."""
 
-from __future__ import annotations
+from onnxgrad.fluid.renamed import renamed
+from onnxgrad.tensor import initializer
+from onnxgrad.tensor.initializer import Assign, Bilinear, Constant, Initializer, set_global_initializer
 
-from onnxgrad.tensor.initializer import (
-    Assign,
-    Bilinear,
-    Constant,
-    Initializer,
-    KaimingNormal,
-    KaimingUniform,
-    Normal as _Normal,
-    TruncatedNormal as _TruncatedNormal,
-    Uniform as _Uniform,
-    XavierNormal,
-    XavierUniform,
-    set_global_initializer,
+__all__ = ["MSRA", "Bilinear", "BilinearInitializer", "Constant", "ConstantInitializer", "MSRAInitializer", "Normal"]
+__all__ += ["NormalInitializer", "NumpyArrayInitializer", "TruncatedNormal", "TruncatedNormalInitializer", "Uniform"]
+__all__ += ["UniformInitializer", "Xavier", "XavierInitializer", "set_global_initializer"]
+
+BilinearInitializer, ConstantInitializer, NumpyArrayInitializer = Bilinear, Constant, Assign
+Normal = NormalInitializer = renamed("Normal(loc=0.0, scale=1.0, seed=0)", initializer.Normal, mean="loc", std="scale")
+TruncatedNormal = TruncatedNormalInitializer = renamed(
+    "TruncatedNormal(loc=0.0, scale=1.0, seed=0)", initializer.TruncatedNormal, mean="loc", std="scale"
 )
-
-__all__ = [
-    "MSRA",
-    "Bilinear",
-    "BilinearInitializer",
-    "Constant",
-    "ConstantInitializer",
-    "MSRAInitializer",
-    "Normal",
-    "NormalInitializer",
-    "NumpyArrayInitializer",
-    "TruncatedNormal",
-    "TruncatedNormalInitializer",
-    "Uniform",
-    "UniformInitializer",
-    "Xavier",
-    "XavierInitializer",
-    "set_global_initializer",
-]
-
-
-class Normal(_Normal):
-    """Normal with mean ``loc`` and standard deviation ``scale``."""
-
-    def __init__(self, loc: float = 0.0, scale: float = 1.0, seed: int = 0) -> None:
-        super().__init__(loc, scale)
-
-
-class TruncatedNormal(_TruncatedNormal):
-    """Normal, sampled again outside two standard deviations."""
-
-    def __init__(self, loc: float = 0.0, scale: float = 1.0, seed: int = 0) -> None:
-        super().__init__(loc, scale)
-
-
-class Uniform(_Uniform):
-    """Uniform on [low, high)."""
-
-    def __init__(self, low: float = -1.0, high: float = 1.0, seed: int = 0) -> None:
-        super().__init__(low, high)
+Uniform = UniformInitializer = renamed("Uniform(low=-1.0, high=1.0, seed=0)", initializer.Uniform)
 
 
 def Xavier(  # noqa: N802
     uniform: bool = True, fan_in: float | None = None, fan_out: float | None = None, seed: int = 0
 ) -> Initializer:
     """XavierUniform, or XavierNormal."""
-    return (XavierUniform if uniform else XavierNormal)(fan_in, fan_out)
+    return (initializer.XavierUniform if uniform else initializer.XavierNormal)(fan_in, fan_out)
 
 
 def MSRA(uniform: bool = True, fan_in: float | None = None, seed: int = 0) -> Initializer:  # noqa: N802
     """KaimingUniform, or KaimingNormal."""
-    return (KaimingUniform if uniform else KaimingNormal)(fan_in)
+    return (initializer.KaimingUniform if uniform else initializer.KaimingNormal)(fan_in)
 
 
-BilinearInitializer, ConstantInitializer, NumpyArrayInitializer = Bilinear, Constant, Assign
-NormalInitializer, TruncatedNormalInitializer, UniformInitializer = Normal, TruncatedNormal, Uniform
 XavierInitializer, MSRAInitializer = Xavier, MSRA

@@ -89,16 +89,6 @@ def _is_parameter(v: Variable) -> bool:
     return isinstance(v, Parameter)
 
 
-def save_params(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
-    """Write all parameters to a folder."""
-    save_vars(executor, dirname, main_program, predicate=_is_parameter, filename=filename)
-
-
-def load_params(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
-    """Set all parameters from a folder."""
-    load_vars(executor, dirname, main_program, predicate=_is_parameter, filename=filename)
-
-
 def save_persistables(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
     """Write parameters, accumulators and statistics to a folder."""
     save_vars(executor, dirname, main_program, filename=filename)
@@ -107,6 +97,16 @@ def save_persistables(executor: Any, dirname: str, main_program: Program | None 
 def load_persistables(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
     """Set parameters, accumulators and statistics from a folder."""
     load_vars(executor, dirname, main_program, filename=filename)
+
+
+def save_params(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
+    """Write all parameters to a folder."""
+    save_vars(executor, dirname, main_program, None, _is_parameter, filename)
+
+
+def load_params(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
+    """Set all parameters from a folder."""
+    load_vars(executor, dirname, main_program, None, _is_parameter, filename)
 
 
 def save_inference_model(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import onnxgrad.nn.functional as F
+from onnxgrad import static
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.fluid import layers
+from onnxgrad.fluid.layers import dropout, matmul, pool2d, reshape
 from onnxgrad.refusals import refused
+from onnxgrad.tensor import joining, manipulation, math
 
 __all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "sequence_conv_pool", "simple_img_conv_pool"]
 
@@ -41,10 +44,10 @@ def simple_img_conv_pool(
         >>> fluid.nets.simple_img_conv_pool(image, 20, 5, pool_size=2, pool_stride=2, act="relu").shape
         (-1, 20, 12, 12)
     """
-    y = layers.conv2d(
+    y = static.nn.conv2d(
         input, num_filters, filter_size, conv_stride, conv_padding, conv_dilation, conv_groups, param_attr, bias_attr, act=act
     )
-    return layers.pool2d(y, pool_size, pool_type, pool_stride, pool_padding, global_pooling)
+    return pool2d(y, pool_size, pool_type, pool_stride, pool_padding, global_pooling)
 
 
 def img_conv_group(
@@ -77,17 +80,17 @@ def img_conv_group(
         strict=True,
     )
     for filters, size, padding, normalised, rate in parts:
-        y = layers.conv2d(y, filters, size, padding=padding, param_attr=param_attr, act=None if normalised else conv_act)
+        y = static.nn.conv2d(y, filters, size, padding=padding, param_attr=param_attr, act=None if normalised else conv_act)
         if normalised:
-            y = layers.batch_norm(y, act=conv_act)
-            y = layers.dropout(y, rate) if rate else y
-    return layers.pool2d(y, pool_size, pool_type, pool_stride)
+            y = static.nn.batch_norm(y, act=conv_act)
+            y = dropout(y, rate) if rate else y
+    return pool2d(y, pool_size, pool_type, pool_stride)
 
 
 def glu(input: Variable, dim: int = -1) -> Variable:
     """The first half along ``dim`` times the sigmoid of the second. Dauphin et al. 2017."""
-    a, b = layers.split(input, 2, dim)
-    return layers.elementwise_mul(a, layers.sigmoid(b))
+    a, b = joining.split(input, 2, dim)
+    return a * F.sigmoid(b)
 
 
 def scaled_dot_product_attention(
@@ -97,10 +100,10 @@ def scaled_dot_product_attention(
     width, out = queries.shape[-1], values.shape[-1]
 
     def heads(x: Variable) -> Variable:
-        split = layers.reshape(x, [0, 0, num_heads, x.shape[-1] // num_heads])
-        return layers.transpose(split, [0, 2, 1, 3])
+        split = reshape(x, [0, 0, num_heads, x.shape[-1] // num_heads])
+        return manipulation.transpose(split, [0, 2, 1, 3])
 
-    q, k, v = heads(layers.scale(queries, (width // num_heads) ** -0.5)), heads(keys), heads(values)
-    weights = layers.softmax(layers.matmul(q, k, transpose_y=True))
-    weights = layers.dropout(weights, dropout_rate) if dropout_rate else weights
-    return layers.reshape(layers.transpose(layers.matmul(weights, v), [0, 2, 1, 3]), [0, 0, out])
+    q, k, v = heads(math.scale(queries, (width // num_heads) ** -0.5)), heads(keys), heads(values)
+    weights = F.softmax(matmul(q, k, transpose_y=True))
+    weights = dropout(weights, dropout_rate) if dropout_rate else weights
+    return reshape(manipulation.transpose(matmul(weights, v), [0, 2, 1, 3]), [0, 0, out])

@@ -13,131 +13,42 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.fluid.renamed import renamed
 from onnxgrad.optimizer.average import ExponentialMovingAverage
-from onnxgrad.optimizer.clip import GradientClip
-from onnxgrad.optimizer.optimizer import Optimizer, Parameters
-from onnxgrad.refusals import refused
+from onnxgrad.optimizer.optimizer import Optimizer
+from onnxgrad.refusals import refusals
 
-__all__ = [
-    "SGD",
-    "Adadelta",
-    "AdadeltaOptimizer",
-    "Adagrad",
-    "AdagradOptimizer",
-    "Adam",
-    "AdamOptimizer",
-    "Adamax",
-    "AdamaxOptimizer",
-    "DGCMomentumOptimizer",
-    "DecayedAdagrad",
-    "DecayedAdagradOptimizer",
-    "Dpsgd",
-    "DpsgdOptimizer",
-    "ExponentialMovingAverage",
-    "Ftrl",
-    "FtrlOptimizer",
-    "LambOptimizer",
-    "LarsMomentum",
-    "LarsMomentumOptimizer",
-    "LookaheadOptimizer",
-    "ModelAverage",
-    "Momentum",
-    "MomentumOptimizer",
-    "PipelineOptimizer",
-    "RMSPropOptimizer",
-    "RecomputeOptimizer",
-    "SGDOptimizer",
-]
-
-Rate = float | optimizer.lr.LRScheduler
+_SHARED = "parameter_list=None, regularization=None, grad_clip=None, name=None"
+_ARGUMENTS = {
+    "SGD": f"learning_rate, {_SHARED}",
+    "Momentum": "learning_rate, momentum, parameter_list=None, use_nesterov=False, regularization=None, grad_clip=None, name=None",
+    "Adagrad": f"learning_rate, epsilon=1e-06, {_SHARED}, initial_accumulator_value=0.0",
+    "Adam": f"learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, {_SHARED}, lazy_mode=False",
+    "Adamax": f"learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, {_SHARED}",
+    "Adadelta": f"learning_rate, epsilon=1e-06, rho=0.95, {_SHARED}",
+    "RMSProp": f"learning_rate, rho=0.95, epsilon=1e-06, momentum=0.0, centered=False, {_SHARED}",
+    "Lamb": (
+        "learning_rate=0.001, lamb_weight_decay=0.01, beta1=0.9, beta2=0.999, epsilon=1e-06, parameter_list=None, "
+        "regularization=None, grad_clip=None, exclude_from_weight_decay_fn=None, name=None"
+    ),
+}
 
 
-def _initialiser(new: type[Optimizer], arguments: str) -> Callable[..., None]:
-    """``__init__`` of an optimizer, with the arguments of Paddle 1"""
-    signature = f"__init__(self, {arguments})"
-    return renamed(signature, new.__init__, parameters="parameter_list", weight_decay="regularization")
+def _adadelta(self: Any, epsilon: float, rho: float, parameters: Any, weight_decay: Any, grad_clip: Any, name: Any) -> None:
+    """As in Paddle 1, the learning rate has no effect."""
+    optimizer.Adadelta.__init__(self, 1.0, epsilon, rho, parameters, weight_decay, grad_clip, name)
 
 
-class SGDOptimizer(optimizer.SGD):
-    """p -= lr * g."""
-
-    __init__ = _initialiser(optimizer.SGD, "learning_rate, parameter_list=None, regularization=None, grad_clip=None, name=None")
-
-
-class MomentumOptimizer(optimizer.Momentum):
-    """v = mu * v + g;  p -= lr * v."""
-
-    __init__ = _initialiser(
-        optimizer.Momentum,
-        "learning_rate, momentum, parameter_list=None, use_nesterov=False, regularization=None, grad_clip=None, name=None",
-    )
+def _made(kind: str, arguments: str) -> type[Optimizer]:
+    """The class ``<kind>Optimizer``: today's, with the arguments of Paddle 1."""
+    new = getattr(optimizer, kind)
+    initialise = _adadelta if kind == "Adadelta" else new.__init__
+    # Lamb accepts the regularization and leaves it out: its decay is its own.
+    names = {"parameters": "parameter_list"} | ({} if kind == "Lamb" else {"weight_decay": "regularization"})
+    body = {"__init__": renamed(f"__init__(self, {arguments})", initialise, **names), "__module__": __name__}
+    return type(f"{kind}Optimizer", (new,), body | {"__doc__": (new.__doc__ or "").partition("\n\n")[0]})
 
 
-class AdagradOptimizer(optimizer.Adagrad):
-    """m += g^2;  p -= lr g / (sqrt(m) + eps)."""
-
-    __init__ = _initialiser(
-        optimizer.Adagrad,
-        "learning_rate, epsilon=1e-06, parameter_list=None, regularization=None, grad_clip=None, name=None, "
-        "initial_accumulator_value=0.0",
-    )
-
-
-class AdamOptimizer(optimizer.Adam):
-    """Adam. Kingma and Ba 2015."""
-
-    __init__ = _initialiser(
-        optimizer.Adam,
-        "learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, parameter_list=None, regularization=None, "
-        "grad_clip=None, name=None, lazy_mode=False",
-    )
-
-
-class AdamaxOptimizer(optimizer.Adamax):
-    """Adamax. Kingma and Ba 2015."""
-
-    __init__ = _initialiser(
-        optimizer.Adamax,
-        "learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, parameter_list=None, regularization=None, "
-        "grad_clip=None, name=None",
-    )
-
-
-class AdadeltaOptimizer(optimizer.Adadelta):
-    """Adadelta. Zeiler 2012. As in Paddle 1, the learning rate has no effect."""
-
-    def __init__(
-        self,
-        learning_rate: Rate,
-        epsilon: float = 1.0e-6,
-        rho: float = 0.95,
-        parameter_list: Parameters = None,
-        regularization: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(1.0, epsilon, rho, parameter_list, regularization, grad_clip, name)
-
-
-class RMSPropOptimizer(optimizer.RMSProp):
-    """RMSProp. Hinton 2012."""
-
-    __init__ = _initialiser(
-        optimizer.RMSProp,
-        "learning_rate, rho=0.95, epsilon=1e-06, momentum=0.0, centered=False, parameter_list=None, regularization=None, "
-        "grad_clip=None, name=None",
-    )
-
-
-class LambOptimizer(optimizer.Lamb):
-    """Lamb. You et al. 2020."""
-
-    # The regularization is accepted and left out: the decay of Lamb is its own.
-    __init__ = renamed(
-        "__init__(self, learning_rate=0.001, lamb_weight_decay=0.01, beta1=0.9, beta2=0.999, epsilon=1e-06, parameter_list=None, "
-        "regularization=None, grad_clip=None, exclude_from_weight_decay_fn=None, name=None)",
-        optimizer.Lamb.__init__,
-        parameters="parameter_list",
-    )
+_CLASSES = {f"{kind}Optimizer": _made(kind, arguments) for kind, arguments in _ARGUMENTS.items()}
+_CLASSES |= {kind: _CLASSES[f"{kind}Optimizer"] for kind in _ARGUMENTS if kind not in ("RMSProp", "Lamb")}
 
 
 class RecomputeOptimizer:
@@ -195,13 +106,17 @@ class RecomputeOptimizer:
 
 
 _RARE = "Paddle 2 withdrew it"
-DecayedAdagrad = DecayedAdagradOptimizer = refused("fluid.optimizer.DecayedAdagrad", _RARE, "Use RMSPropOptimizer.")
-Ftrl = FtrlOptimizer = refused("fluid.optimizer.Ftrl", _RARE, "Use AdagradOptimizer with L1Decay.")
-Dpsgd = DpsgdOptimizer = refused("fluid.optimizer.Dpsgd", _RARE, "Add noise to the gradients before apply_gradients.")
-LarsMomentum = LarsMomentumOptimizer = refused("fluid.optimizer.LarsMomentum", _RARE, "Use LambOptimizer.")
-LookaheadOptimizer = refused("fluid.optimizer.LookaheadOptimizer", _RARE, "Use ExponentialMovingAverage.")
-ModelAverage = refused("fluid.optimizer.ModelAverage", _RARE, "Use ExponentialMovingAverage.")
-DGCMomentumOptimizer = refused("fluid.optimizer.DGCMomentumOptimizer", "it needs Paddle's parameter servers", "Use Momentum.")
-PipelineOptimizer = refused("fluid.optimizer.PipelineOptimizer", "it needs Paddle's fleet", "Use SGD on one device.")
-SGD, Momentum, Adagrad, Adam = SGDOptimizer, MomentumOptimizer, AdagradOptimizer, AdamOptimizer
-Adamax, Adadelta = AdamaxOptimizer, AdadeltaOptimizer
+_REFUSED = refusals(
+    "fluid.optimizer",
+    {
+        **dict.fromkeys(("DecayedAdagrad", "DecayedAdagradOptimizer"), f"{_RARE}. Use RMSPropOptimizer."),
+        **dict.fromkeys(("Ftrl", "FtrlOptimizer"), f"{_RARE}. Use AdagradOptimizer with L1Decay."),
+        **dict.fromkeys(("Dpsgd", "DpsgdOptimizer"), f"{_RARE}. Add noise to the gradients before apply_gradients."),
+        **dict.fromkeys(("LarsMomentum", "LarsMomentumOptimizer"), f"{_RARE}. Use LambOptimizer."),
+        **dict.fromkeys(("LookaheadOptimizer", "ModelAverage"), f"{_RARE}. Use ExponentialMovingAverage."),
+        "DGCMomentumOptimizer": "it needs Paddle's parameter servers. Use Momentum.",
+        "PipelineOptimizer": "it needs Paddle's fleet. Use SGD on one device.",
+    },
+)
+globals().update(_CLASSES | _REFUSED)
+__all__ = ["ExponentialMovingAverage", "RecomputeOptimizer", *_CLASSES, *_REFUSED]

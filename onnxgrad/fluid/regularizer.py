@@ -1,24 +1,17 @@
 """fluid.regularizer: L1Decay and L2Decay, under both of their names."""
 
-from __future__ import annotations
-
-from onnxgrad.optimizer.regularizer import L1Decay as _L1Decay, L2Decay as _L2Decay
+from onnxgrad.fluid.renamed import renamed
+from onnxgrad.optimizer import regularizer
 
 __all__ = ["L1Decay", "L1DecayRegularizer", "L2Decay", "L2DecayRegularizer"]
 
-
-class L1DecayRegularizer(_L1Decay):
-    """Adds ``regularization_coeff * sign(parameter)`` to the gradient."""
-
-    def __init__(self, regularization_coeff: float = 0.0) -> None:
-        super().__init__(regularization_coeff)
-
-
-class L2DecayRegularizer(_L2Decay):
-    """Adds ``regularization_coeff * parameter`` to the gradient."""
-
-    def __init__(self, regularization_coeff: float = 0.0) -> None:
-        super().__init__(regularization_coeff)
-
-
-L1Decay, L2Decay = L1DecayRegularizer, L2DecayRegularizer
+_ADDS = "Adds ``regularization_coeff`` times {} to the gradient."
+L1Decay = L1DecayRegularizer = renamed(
+    "L1Decay(regularization_coeff=0.0)",
+    regularizer.L1Decay,
+    _ADDS.format("the parameter's sign"),
+    coeff="regularization_coeff",
+)
+L2Decay = L2DecayRegularizer = renamed(
+    "L2Decay(regularization_coeff=0.0)", regularizer.L2Decay, _ADDS.format("the parameter"), coeff="regularization_coeff"
+)

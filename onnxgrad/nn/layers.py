@@ -71,7 +71,7 @@ def _made(entry: str, tensors: int) -> type[Layer]:
         Layer.__init__(self)
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        bound.arguments.pop("name")
+        self._given_name = bound.arguments.pop("name")
         if bound.arguments.get("reduction", "mean") not in ("mean", "sum", "none", "batchmean"):
             raise ArgumentError(f"{name}: the reduction is 'mean', 'sum' or 'none', not {bound.arguments['reduction']!r}.")
         for option, value in bound.arguments.items():
@@ -84,7 +84,10 @@ def _made(entry: str, tensors: int) -> type[Layer]:
         return function(*inputs, **given, **constants, **kwargs)
 
     def extra_repr(self: Layer) -> str:
-        return ", ".join(f"{option}={getattr(self, option)}" for option in arguments)
+        layout = signature.parameters["data_format"].default if "data_format" in arguments else None
+        shown = {option: getattr(self, option) for option in arguments if option != "data_format" or self.data_format != layout}
+        shown |= {} if self._given_name is None else {"name": self._given_name}
+        return ", ".join(f"{option}={value}" for option, value in shown.items())
 
     __init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *parameters]
@@ -107,6 +110,13 @@ for _tensors, _table in enumerate((_OF_ONE, _OF_TWO, _OF_THREE, _OF_FOUR), 1):
 
 class Softmax2D(Layer):
     """softmax over the channels of [N, C, H, W] or [C, H, W]."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__()
+        self._given_name = name
+
+    def extra_repr(self) -> str:
+        return "" if self._given_name is None else f"name={self._given_name}"
 
     def forward(self, x: Any) -> Any:
         if x.ndim not in (3, 4):

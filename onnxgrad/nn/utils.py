@@ -92,7 +92,8 @@ def spectral_norm(
     norm = SpectralNorm(weight.shape, dim, n_power_iterations, eps)
     del layer._parameters[name]
     layer.add_parameter(f"{name}_orig", weight)
-    layer.add_sublayer(f"{name}_norm", norm)
+    layer.register_buffer(f"{name}_u", norm.weight_u)
+    layer.register_buffer(f"{name}_v", norm.weight_v)
 
     def compute(layer: Any, inputs: Any = None) -> None:
         norm._power_iters = n_power_iterations if layer.training else 0

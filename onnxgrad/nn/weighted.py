@@ -11,6 +11,7 @@ import numpy as np
 from onnxgrad.eager.tensor import leaf
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
+from onnxgrad.nn.functional.norm import divided_by_spectral_norm
 from onnxgrad.nn.layer import Layer
 from onnxgrad.tensor.initializer import Constant, Normal
 
@@ -473,13 +474,9 @@ class SpectralNorm(Layer):
         self.weight_u.stop_gradient = self.weight_v.stop_gradient = True
 
     def forward(self, x: Any) -> Any:
-        order = [self._dim, *(axis for axis in range(x.ndim) if axis != self._dim)]
-        matrix = x.transpose(order).reshape([x.shape[self._dim], -1])
-        u, v, still = self.weight_u, self.weight_v, matrix.detach()
-        for _ in range(self._power_iters):
-            v = F.normalize(still.t() @ u.detach(), axis=0, epsilon=self._epsilon)
-            u = F.normalize(still @ v, axis=0, epsilon=self._epsilon)
+        vectors = (self.weight_u, self.weight_v)
+        y, u, v = divided_by_spectral_norm(x, *vectors, self._dim, self._power_iters, self._epsilon)
         if self._power_iters and x.is_eager:
             self.weight_u.set_value(u.detach())
             self.weight_v.set_value(v.detach())
-        return x / (u * (matrix @ v)).sum()
+        return y

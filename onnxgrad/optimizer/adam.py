@@ -17,7 +17,14 @@ __all__ = ["Adam", "AdamW", "Adamax", "Lamb", "NAdam", "RAdam"]
 
 
 class _Moments(Optimizer):
-    """Base of those that average the gradient (beta1) and its square (beta2)."""
+    """Base of those that average the gradient (beta1) and its square (beta2).
+
+    A beta or epsilon that is a Variable counts with the value that it has when the optimizer is made.
+    """
+
+    _beta1: float
+    _beta2: float
+    _epsilon: float
 
     _powers = 2
     """How many of the betas have their power corrected for."""
@@ -37,10 +44,10 @@ class _Moments(Optimizer):
         for label, value in (("beta1", beta1), ("beta2", beta2), ("epsilon", epsilon)):
             if value is None:
                 raise ArgumentError(f"{label} is missing. Give a number.")
-        for label, beta in (("beta1", beta1), ("beta2", beta2)):
-            if not 0 <= beta < 1:
-                raise ArgumentError(f"{label} must lie in [0, 1), not {beta}.")
-        self._beta1, self._beta2, self._epsilon = float(beta1), float(beta2), float(epsilon)
+            number = float(value.get_value().item() if isinstance(value, Variable) else value)
+            if not number >= 0 or (number >= 1 and label != "epsilon"):
+                raise ArgumentError(f"{label} must lie in [0, 1), not {number}.")
+            setattr(self, f"_{label}", number)
 
     def _averages(self, op: Builder, m: Variable, v: Variable, g: Variable, rows: Rows = ALL) -> tuple[Variable, Variable]:
         """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2, by the square of (1 - b1) g, which a product can give as it is"""

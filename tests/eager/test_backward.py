@@ -491,3 +491,76 @@ class TestDump:
             backward([x * x], dump_backward_graph_path=str(tmp_path / "file"))
         with pytest.raises(AssertionError):
             backward([x * x], dump_backward_graph_path=7)
+
+
+class TestPyLayerDetails:
+    def test_a_leaf_that_is_returned_as_it_is_counts_as_changed_in_place(self):
+        class Same(PyLayer):
+            @staticmethod
+            def forward(ctx, x, apart):
+                if apart:
+                    ctx.mark_not_inplace(x)
+                return x
+
+            @staticmethod
+            def backward(ctx, g):
+                return -g
+
+        x = leaf([2.0])
+        with pytest.raises(ValueError, match="in place"):
+            Same.apply(x, False)
+        apart = Same.apply(x, True)
+        assert apart is not x and x.is_leaf
+        y = x * 3.0
+        assert Same.apply(y, False) is y
+        (y * apart).backward()
+        # d(-3x * -x) with each factor's sign turned once on the way back
+        assert x.grad.tolist() == [-12.0]
+
+    def test_none_as_gradient_and_what_is_no_gradient(self):
+        class Given(PyLayer):
+            @staticmethod
+            def forward(ctx, x, gradient):
+                ctx.gradient = gradient
+                return x * 2.0
+
+            @staticmethod
+            def backward(ctx, g):
+                return ctx.gradient
+
+        x = leaf([2.0])
+        Given.apply(x, None).backward()
+        assert x.grad.tolist() == [0.0]
+        with pytest.raises(ValueError, match="int"):
+            Given.apply(x, 1).backward()
+
+    def test_missing_gradients_stay_none_where_asked(self):
+        seen = []
+
+        class Two(PyLayer):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.set_materialize_grads(False)
+                second = x * 3.0
+                ctx.mark_non_differentiable(second)
+                return x * 2.0, second
+
+            @staticmethod
+            def backward(ctx, a, b):
+                seen.append(b)
+                return a * 2.0
+
+        x = leaf([2.0])
+        y, second = Two.apply(x)
+        assert second.stop_gradient and not y.stop_gradient
+        (y + second).backward()
+        assert seen == [None] and x.grad.tolist() == [2.0]
+
+    def test_a_forward_without_tensors_is_refused(self):
+        class Nothing(PyLayer):
+            @staticmethod
+            def forward(ctx, x):
+                return None
+
+        with pytest.raises(ValueError, match="no Tensor"):
+            Nothing.apply(leaf([1.0]))

@@ -193,8 +193,8 @@ def pad(
 
     Args:
         x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
-        pad: starts and ends: [left, right], [left, right, top, bottom] or [left, right, top, bottom, front, back] for the
-            spatial axes, from the last one on; or two numbers for every axis (mode 'constant'), from the first one on.
+        pad: starts and ends, as numbers or a Variable of known size: [left, right], [left, right, top, bottom] or [left, right, top,
+            bottom, front, back] for the spatial axes, from the last one on; or two for every axis (mode 'constant'), from the first one on.
         mode: 'constant', 'reflect', 'replicate' or 'circular'.
         value: of a constant border.
         data_format: channels are on axis 1 if its second letter is C, else on the last axis.
@@ -208,13 +208,13 @@ def pad(
         (-1, 3, 5, 7)
     """
     layer = LayerHelper("pad3d", x, *([pad] if is_variable(pad) else []), name=name)
+    given: Variable | None = None
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode not in modes:
         raise ArgumentError(f"pad: mode is one of {list(modes)}, not {mode!r}.")
     if is_variable(pad):
-        if pad.value is None:
-            raise ArgumentError("pad: the border must be known when the program is built, not a computed Variable.")
-        pad = pad.value.numpy()
+        given = pad if pad.value is None and not pad.is_eager else None
+        pad = range(pad.shape[0]) if given is not None else pad.numpy() if pad.is_eager else pad.value.numpy()
     widths = [int(pad)] * (2 * (x.ndim - 2)) if isinstance(pad, int) else [int(n) for n in pad]
     if len(widths) % 2:
         raise ArgumentError(f"pad: {widths} must hold a start and an end for each axis.")
@@ -227,7 +227,10 @@ def pad(
     if len(axes) != len(pairs):
         raise ArgumentError(f"pad: {widths} does not fit the {x.ndim} axes of {x!r}.")
     ordered = sorted(zip(axes, pairs, strict=True))
-    pads = np.array([start for _, (start, _) in ordered] + [end for _, (_, end) in ordered])
+    pads: Any = np.array([start for _, (start, _) in ordered] + [end for _, (_, end) in ordered])
+    if given is not None:
+        # The numbers so far are places in it.
+        pads = layer.op.Cast(layer.op.Gather(given, pads), to=7)
     border = op_constant(layer, value, x) if mode == "constant" else None
     return layer.result("Pad", x, pads, border, np.array([a for a, _ in ordered]), mode=modes[mode])
 

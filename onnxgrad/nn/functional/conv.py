@@ -6,26 +6,10 @@ from typing import Any
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.nn.functional.windows import Numbers, Padding, Window, numbers, window_pads
+from onnxgrad.nn.functional.windows import Numbers, Padding, Window, numbers, over_axes, window_pads
 from onnxgrad.tensor.common import positive
 
 __all__ = ["conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]
-
-
-def conv1d(
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None = None,
-    stride: Numbers = 1,
-    padding: Padding = 0,
-    dilation: Numbers = 1,
-    groups: int = 1,
-    data_format: str = "NCL",
-    name: str | None = None,
-) -> Variable:
-    """``conv2d`` along one axis; the weight has shape [out, in / groups, k]."""
-    window = Window("conv1d", 1, x, data_format, weight, bias, name=name)
-    return _conv(window, weight, stride, padding, dilation, groups)
 
 
 def conv2d(
@@ -60,28 +44,23 @@ def conv2d(
         >>> F.conv2d(x, w, padding=1, stride=2).shape
         (-1, 4, 4, 4)
     """
-    window = Window("conv2d", 2, x, data_format, weight, bias, name=name)
-    return _conv(window, weight, stride, padding, dilation, groups)
+    return _conv(2, x, weight, bias, stride, padding, dilation, groups, data_format, name)
 
 
-def conv3d(
+def _conv(
+    axes: int,
     x: Variable,
     weight: Variable,
-    bias: Variable | None = None,
-    stride: Numbers = 1,
-    padding: Padding = 0,
-    dilation: Numbers = 1,
-    groups: int = 1,
-    data_format: str = "NCDHW",
-    name: str | None = None,
+    bias: Variable | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    data_format: str,
+    name: str | None,
 ) -> Variable:
-    """``conv2d`` along three axes; the weight has shape [out, in / groups, depth, height, width]."""
-    window = Window("conv3d", 3, x, data_format, weight, bias, name=name)
-    return _conv(window, weight, stride, padding, dilation, groups)
-
-
-def _conv(window: Window, weight: Variable, stride: Any, padding: Any, dilation: Any, groups: int) -> Variable:
-    kind, axes = window.kind, window.axes
+    kind = f"conv{axes}d"
+    window = Window(kind, axes, x, data_format, weight, bias, name=name)
     strides, dilations = numbers(stride, axes, f"{kind}: stride"), numbers(dilation, axes, f"{kind}: dilation")
     attrs: dict[str, Any] = {"strides": strides, "group": _groups(kind, weight.shape[0], groups)}
     pads = window.pads(padding)
@@ -93,6 +72,9 @@ def _conv(window: Window, weight: Variable, stride: Any, padding: Any, dilation:
     else:
         attrs["pads"] = pads
     return window.result("Conv", window.x, *window.operands, dilations=dilations, **attrs)
+
+
+conv1d, conv3d = (over_axes(axes, conv2d, _conv) for axes in (1, 3))
 
 
 def _groups(kind: str, filters: int, groups: int) -> int:
@@ -110,24 +92,6 @@ def _kernel(kind: str, weight: Variable) -> list[int]:
 
 
 # Transposed convolutions ---------------------------------------------------------------------------------------------
-
-
-def conv1d_transpose(
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None = None,
-    stride: Numbers = 1,
-    padding: Padding = 0,
-    output_padding: Numbers = 0,
-    groups: int = 1,
-    dilation: Numbers = 1,
-    output_size: Numbers | None = None,
-    data_format: str = "NCL",
-    name: str | None = None,
-) -> Variable:
-    """``conv2d_transpose`` along one axis; the weight has shape [in, out / groups, k]."""
-    window = Window("conv1d_transpose", 1, x, data_format, weight, bias, name=name)
-    return _transposed(window, weight, stride, padding, output_padding, dilation, groups, output_size)
 
 
 def conv2d_transpose(
@@ -161,39 +125,26 @@ def conv2d_transpose(
         >>> F.conv2d_transpose(x, w, stride=2, padding=1, output_size=[8, 8]).shape
         (-1, 2, 8, 8)
     """
-    window = Window("conv2d_transpose", 2, x, data_format, weight, bias, name=name)
-    return _transposed(window, weight, stride, padding, output_padding, dilation, groups, output_size)
-
-
-def conv3d_transpose(
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None = None,
-    stride: Numbers = 1,
-    padding: Padding = 0,
-    output_padding: Numbers = 0,
-    groups: int = 1,
-    dilation: Numbers = 1,
-    output_size: Numbers | None = None,
-    data_format: str = "NCDHW",
-    name: str | None = None,
-) -> Variable:
-    """``conv2d_transpose`` along three axes; the weight has shape [in, out / groups, depth, height, width]."""
-    window = Window("conv3d_transpose", 3, x, data_format, weight, bias, name=name)
-    return _transposed(window, weight, stride, padding, output_padding, dilation, groups, output_size)
+    return _transposed(2, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
 
 
 def _transposed(
-    window: Window,
+    axes: int,
+    x: Variable,
     weight: Variable,
+    bias: Variable | None,
     stride: Any,
     padding: Any,
     output_padding: Any,
     dilation: Any,
     groups: int,
     output_size: Any,
+    data_format: str,
+    name: str | None,
 ) -> Variable:
-    kind, axes, x = window.kind, window.axes, window.x
+    kind = f"conv{axes}d_transpose"
+    window = Window(kind, axes, x, data_format, weight, bias, name=name)
+    x = window.x
     kernel, strides, dilations = _kernel(kind, weight), numbers(stride, axes), numbers(dilation, axes)
     extra, pads = numbers(output_padding, axes), window.pads(padding)
     if pads == "SAME":
@@ -211,6 +162,10 @@ def _transposed(
     return window.result(
         "ConvTranspose", x, *window.operands, group=_groups(kind, weight.shape[0], groups), output_padding=extra, **attrs
     )
+
+
+_GROUPS_FIRST = "x weight bias stride padding output_padding groups dilation output_size data_format name"
+conv1d_transpose, conv3d_transpose = (over_axes(axes, conv2d_transpose, _transposed, _GROUPS_FIRST) for axes in (1, 3))
 
 
 def _missing(

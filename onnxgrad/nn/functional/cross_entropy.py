@@ -59,7 +59,9 @@ def cross_entropy(
     axis = normal_axis(axis, rank, "cross_entropy")
     _check_weight("cross_entropy", weight, input.shape[axis])
     if soft_label or label_smoothing > 0.0:
-        return _soft(layer, input, label, weight, ignore_index, reduction, soft_label, axis, use_softmax, label_smoothing)
+        # Classes count as labels that are smoothed, whatever soft_label says, as in Paddle.
+        soft = soft_label and not (label_smoothing > 0.0 and label.ndim == rank - 1)
+        return _soft(layer, input, label, weight, ignore_index, reduction, soft, axis, use_softmax, label_smoothing)
     if label.ndim not in (rank, rank - 1):
         raise ArgumentError(f"cross_entropy: label has {label.ndim} axes; it needs {rank - 1}, or {rank} with 1 at axis {axis}.")
     op_type = "SoftmaxCrossEntropyLoss" if use_softmax else "NegativeLogLikelihoodLoss"

@@ -201,15 +201,17 @@ def local_response_norm(
     layer = LayerHelper("lrn", x, name=name)
     last = is_last(data_format, x)
     x = to_channels_first(layer, x, last)
-    if size % 2:
+    if size % 2 and x.ndim == 4:
         y = layer.result("LRN", x, size=size, alpha=float(alpha), beta=float(beta), bias=float(k))
     else:
-        y = layer.result("Div", x, _even_window(layer, x, size, alpha, beta, k))
+        y = layer.result("Div", x, _divisor(layer, x, size, alpha, beta, k))
     return in_layout(layer, y, last)
 
 
-def _even_window(layer: LayerHelper, x: Variable, size: int, alpha: float, beta: float, k: float) -> Any:
-    """The divisor for an even window, whose longer half lies before the channel in Paddle and behind it in ONNX"""
+def _divisor(layer: LayerHelper, x: Variable, size: int, alpha: float, beta: float, k: float) -> Any:
+    """The divisor for an even window, whose longer half lies before the channel in Paddle and behind it in ONNX, and for ranks
+    other than 4, of which onnxruntime computes no LRN
+    """
     op = layer.op
     planes = op.Unsqueeze(op.Reshape(op.Mul(x, x), np.array([0, 0, -1])), [1])
     window: dict[str, Any] = {"kernel_shape": [size, 1], "strides": [1, 1], "pads": [size // 2, 0, (size - 1) // 2, 0]}
@@ -227,3 +229,23 @@ def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, 
     layer = LayerHelper("normalize", x, name=name)
     length = vector_norm(x, float(p), axis if x.ndim > 1 else 0, keepdim=True)
     return layer.result("Div", x, layer.op.Max(length, float(epsilon)))
+
+
+def divided_by_spectral_norm(
+    x: Variable, u: Variable, v: Variable, dim: int, power_iters: int, epsilon: float, name: str | None = None
+) -> tuple[Variable, Variable, Variable]:
+    """``x``, as a matrix whose rows are the entries of axis ``dim``, divided by its largest singular value. Miyato et al. 2018.
+
+    Returns:
+        The quotient, and ``u`` and ``v`` after ``power_iters`` power iterations, which count as constant in the gradient.
+    """
+    layer = LayerHelper("spectral_norm", x, u, v, name=name)
+    op = layer.op
+    matrix = op.Reshape(op.Transpose(x, perm=[dim, *(axis for axis in range(x.ndim) if axis != dim)]), np.array([x.shape[dim], -1]))
+    fixed = matrix.detach()
+    for _ in range(power_iters):
+        v = op.MatMul(u, fixed)
+        v = op.Div(v, op.Add(op.ReduceL2(v, keepdims=0), epsilon))
+        u = op.MatMul(fixed, v)
+        u = op.Div(u, op.Add(op.ReduceL2(u, keepdims=0), epsilon))
+    return layer.result("Div", x, op.MatMul(u, op.MatMul(matrix, v))), u, v

@@ -12,7 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, NotOffered
 from onnxgrad.nn.functional.layout import channels_last
-from onnxgrad.nn.functional.windows import Numbers, Padding, Window, numbers, pads_of
+from onnxgrad.nn.functional.windows import Numbers, Padding, Window, numbers, over_axes, pads_of
 from onnxgrad.tensor.common import known_dim, shape_of
 from onnxgrad.tensor.layer import LayerHelper
 
@@ -38,19 +38,6 @@ __all__ = [
 
 
 # Largest element -----------------------------------------------------------------------------------------------------
-
-
-def max_pool1d(
-    x: Variable,
-    kernel_size: Numbers,
-    stride: Numbers | None = None,
-    padding: Padding = 0,
-    return_mask: bool = False,
-    ceil_mode: bool = False,
-    name: str | None = None,
-) -> Any:
-    """``max_pool2d`` along one axis."""
-    return _max_pool(1, x, kernel_size, stride, padding, return_mask, ceil_mode, "NCL", name)
 
 
 def max_pool2d(
@@ -84,30 +71,28 @@ def max_pool2d(
     return _max_pool(2, x, kernel_size, stride, padding, return_mask, ceil_mode, data_format, name)
 
 
-def max_pool3d(
-    x: Variable,
-    kernel_size: Numbers,
-    stride: Numbers | None = None,
-    padding: Padding = 0,
-    return_mask: bool = False,
-    ceil_mode: bool = False,
-    data_format: str = "NCDHW",
-    name: str | None = None,
-) -> Any:
-    """``max_pool2d`` along three axes."""
-    return _max_pool(3, x, kernel_size, stride, padding, return_mask, ceil_mode, data_format, name)
-
-
 def _max_pool(
-    axes: int, x: Variable, kernel: Any, stride: Any, padding: Any, mask: bool, ceil: bool, data_format: str, name: str | None
+    axes: int,
+    x: Variable,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    return_mask: bool,
+    ceil_mode: bool,
+    data_format: str,
+    name: str | None,
 ) -> Any:
-    if mask and channels_last(data_format, axes):
+    if return_mask and channels_last(data_format, axes):
         raise ArgumentError(f"max_pool{axes}d: return_mask needs channels first. Transpose before.")
-    window = Window("max_pool2d_with_index" if mask else f"pool{axes}d", axes, x, data_format, name=name)
-    attrs = window.pool(kernel, stride, padding, ceil)
-    if not mask:
+    window = Window("max_pool2d_with_index" if return_mask else f"pool{axes}d", axes, x, data_format, name=name)
+    attrs = window.pool(kernel_size, stride, padding, ceil_mode)
+    if not return_mask:
         return window.result("MaxPool", window.x, **attrs)
     return _with_indices(window.layer, x, axes, attrs)
+
+
+_WITHOUT_LAYOUT = "x kernel_size stride padding return_mask ceil_mode name"
+max_pool1d, max_pool3d = over_axes(1, max_pool2d, _max_pool, _WITHOUT_LAYOUT), over_axes(3, max_pool2d, _max_pool)
 
 
 def _with_indices(layer: LayerHelper, x: Variable, axes: int, attrs: dict[str, Any]) -> tuple[Variable, Variable]:
@@ -120,20 +105,6 @@ def _with_indices(layer: LayerHelper, x: Variable, axes: int, attrs: dict[str, A
     else:
         plane = op.ReduceProd(op.Shape(x, start=2), keepdims=0)
     return layer.result("Identity", y), layer.result("Cast", op.Mod(indices, plane), to=6)
-
-
-def max_unpool1d(
-    x: Variable,
-    indices: Variable,
-    kernel_size: Numbers,
-    stride: Numbers | None = None,
-    padding: Padding = 0,
-    data_format: str = "NCL",
-    output_size: Sequence[int] | None = None,
-    name: str | None = None,
-) -> Variable:
-    """``max_unpool2d`` along one axis."""
-    return _max_unpool(1, x, indices, kernel_size, stride, padding, data_format, output_size, name)
 
 
 def max_unpool2d(
@@ -162,25 +133,11 @@ def max_unpool2d(
     return _max_unpool(2, x, indices, kernel_size, stride, padding, data_format, output_size, name)
 
 
-def max_unpool3d(
-    x: Variable,
-    indices: Variable,
-    kernel_size: Numbers,
-    stride: Numbers | None = None,
-    padding: Padding = 0,
-    data_format: str = "NCDHW",
-    output_size: Sequence[int] | None = None,
-    name: str | None = None,
-) -> Variable:
-    """``max_unpool2d`` along three axes."""
-    return _max_unpool(3, x, indices, kernel_size, stride, padding, data_format, output_size, name)
-
-
 def _max_unpool(
     axes: int,
     x: Variable,
     indices: Variable,
-    kernel: Any,
+    kernel_size: Any,
     stride: Any,
     padding: Any,
     data_format: str,
@@ -191,7 +148,7 @@ def _max_unpool(
     op = layer.op
     if channels_last(data_format, axes):
         raise ArgumentError(f"max_unpool{axes}d needs channels first. Transpose before and after.")
-    sizes, pads = numbers(kernel, axes), pads_of(padding, axes)
+    sizes, pads = numbers(kernel_size, axes), pads_of(padding, axes)
     strides = sizes if stride is None else numbers(stride, axes)
     if isinstance(pads, str):
         raise ArgumentError(f"max_unpool{axes}d takes padding as numbers, not {padding!r}.")
@@ -207,20 +164,10 @@ def _max_unpool(
     return layer.result("Reshape", filled, np.array([0, 0, *image]))
 
 
+max_unpool1d, max_unpool3d = (over_axes(axes, max_unpool2d, _max_unpool) for axes in (1, 3))
+
+
 # Mean and norm -------------------------------------------------------------------------------------------------------
-
-
-def avg_pool1d(
-    x: Variable,
-    kernel_size: Numbers,
-    stride: Numbers | None = None,
-    padding: Padding = 0,
-    exclusive: bool = True,
-    ceil_mode: bool = False,
-    name: str | None = None,
-) -> Variable:
-    """``avg_pool2d`` along one axis."""
-    return _avg_pool(1, x, kernel_size, stride, padding, ceil_mode, exclusive, None, "NCL", name)
 
 
 def avg_pool2d(
@@ -252,55 +199,30 @@ def avg_pool2d(
     return _avg_pool(2, x, kernel_size, stride, padding, ceil_mode, exclusive, divisor_override, data_format, name)
 
 
-def avg_pool3d(
-    x: Variable,
-    kernel_size: Numbers,
-    stride: Numbers | None = None,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
-    exclusive: bool = True,
-    divisor_override: int | None = None,
-    data_format: str = "NCDHW",
-    name: str | None = None,
-) -> Variable:
-    """``avg_pool2d`` along three axes."""
-    return _avg_pool(3, x, kernel_size, stride, padding, ceil_mode, exclusive, divisor_override, data_format, name)
-
-
 def _avg_pool(
     axes: int,
     x: Variable,
-    kernel: Any,
+    kernel_size: Any,
     stride: Any,
     padding: Any,
-    ceil: bool,
+    ceil_mode: bool,
     exclusive: bool,
-    divisor: int | None,
-    data_format: str,
-    name: str | None,
-) -> Variable:
-    window = Window(f"pool{axes}d", axes, x, data_format, name=name)
-    attrs = window.pool(kernel, stride, padding, ceil)
-    if divisor is None:
-        return window.result("AveragePool", window.x, count_include_pad=int(not exclusive), **attrs)
-    if ceil:
-        raise NotOffered(f"avg_pool{axes}d: divisor_override with ceil_mode is not offered. Pad the input instead.")
-    mean = window.layer.op.AveragePool(window.x, count_include_pad=1, **attrs)
-    return window.result("Mul", mean, math.prod(attrs["kernel_shape"]) / divisor)
-
-
-def lp_pool1d(
-    x: Variable,
-    norm_type: float,
-    kernel_size: Numbers,
-    stride: Numbers | None = None,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
+    divisor_override: int | None = None,
     data_format: str = "NCL",
     name: str | None = None,
 ) -> Variable:
-    """``lp_pool2d`` along one axis."""
-    return _lp_pool(1, x, norm_type, kernel_size, stride, padding, ceil_mode, data_format, name)
+    window = Window(f"pool{axes}d", axes, x, data_format, name=name)
+    attrs = window.pool(kernel_size, stride, padding, ceil_mode)
+    if divisor_override is None:
+        return window.result("AveragePool", window.x, count_include_pad=int(not exclusive), **attrs)
+    if ceil_mode:
+        raise NotOffered(f"avg_pool{axes}d: divisor_override with ceil_mode is not offered. Pad the input instead.")
+    mean = window.layer.op.AveragePool(window.x, count_include_pad=1, **attrs)
+    return window.result("Mul", mean, math.prod(attrs["kernel_shape"]) / divisor_override)
+
+
+avg_pool1d = over_axes(1, avg_pool2d, _avg_pool, "x kernel_size stride padding exclusive ceil_mode name")
+avg_pool3d = over_axes(3, avg_pool2d, _avg_pool)
 
 
 def lp_pool2d(
@@ -322,26 +244,33 @@ def lp_pool2d(
 
 
 def _lp_pool(
-    axes: int, x: Variable, p: float, kernel: Any, stride: Any, padding: Any, ceil: bool, data_format: str, name: str | None
+    axes: int,
+    x: Variable,
+    norm_type: float,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    data_format: str,
+    name: str | None,
 ) -> Variable:
+    p = norm_type
     if math.isinf(p):
-        found: Variable = _max_pool(axes, x, kernel, stride, padding, False, ceil, data_format, name)
+        found: Variable = _max_pool(axes, x, kernel_size, stride, padding, False, ceil_mode, data_format, name)
         return found
-    if ceil:
+    if ceil_mode:
         raise NotOffered(f"lp_pool{axes}d with ceil_mode is not offered. Pad the input instead.")
     window = Window(f"lp_pool{axes}d", axes, x, data_format, name=name)
-    op, attrs = window.layer.op, window.pool(kernel, stride, padding, ceil)
+    op, attrs = window.layer.op, window.pool(kernel_size, stride, padding, ceil_mode)
     power = op.Pow(window.x, op.constant(float(p), x.dtype))
     total = op.Mul(op.AveragePool(power, count_include_pad=1, **attrs), float(math.prod(attrs["kernel_shape"])))
     return window.result("Pow", total, op.constant(1.0 / p, x.dtype))
 
 
+lp_pool1d = over_axes(1, lp_pool2d, _lp_pool)
+
+
 # Adaptive pools ------------------------------------------------------------------------------------------------------
-
-
-def adaptive_avg_pool1d(x: Variable, output_size: Any, name: str | None = None) -> Variable:
-    """``adaptive_avg_pool2d`` along one axis."""
-    return _adaptive_avg(1, x, output_size, "NCL", name)
 
 
 def adaptive_avg_pool2d(x: Variable, output_size: Any, data_format: str = "NCHW", name: str | None = None) -> Variable:
@@ -356,11 +285,6 @@ def adaptive_avg_pool2d(x: Variable, output_size: Any, data_format: str = "NCHW"
         (-1, 3, 3, 6)
     """
     return _adaptive_avg(2, x, output_size, data_format, name)
-
-
-def adaptive_avg_pool3d(x: Variable, output_size: Any, data_format: str = "NCDHW", name: str | None = None) -> Variable:
-    """``adaptive_avg_pool2d`` along three axes."""
-    return _adaptive_avg(3, x, output_size, data_format, name)
 
 
 def _sizes(value: Any, axes: int) -> list[int | None]:
@@ -386,6 +310,10 @@ def _adaptive_avg(axes: int, x: Variable, output_size: Any, data_format: str, na
     return window.result("Identity", y)
 
 
+adaptive_avg_pool1d = over_axes(1, adaptive_avg_pool2d, _adaptive_avg, "x output_size name")
+adaptive_avg_pool3d = over_axes(3, adaptive_avg_pool2d, _adaptive_avg)
+
+
 def _bounds(n: int, m: int) -> list[tuple[int, int]]:
     """First and last-but-one element of each of m windows over n elements"""
     return [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
@@ -406,11 +334,6 @@ def _means_along(layer: LayerHelper, x: Variable, axis: int, size: int) -> Any:
     return op.Transpose(op.MatMul(op.Transpose(x, perm=order), matrix), perm=back)
 
 
-def adaptive_max_pool1d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
-    """``adaptive_max_pool2d`` along one axis."""
-    return _adaptive_max(1, x, output_size, return_mask, name)
-
-
 def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
     """Largest elements of windows that lead to a given size, as for ``adaptive_avg_pool2d``.
 
@@ -426,12 +349,7 @@ def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False
     return _adaptive_max(2, x, output_size, return_mask, name)
 
 
-def adaptive_max_pool3d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
-    """``adaptive_max_pool2d`` along three axes."""
-    return _adaptive_max(3, x, output_size, return_mask, name)
-
-
-def _adaptive_max(axes: int, x: Variable, output_size: Any, mask: bool, name: str | None) -> Any:
+def _adaptive_max(axes: int, x: Variable, output_size: Any, return_mask: bool, name: str | None) -> Any:
     layer = LayerHelper("adaptive_pool2d", x, name=name)
     op = layer.op
     image = [known_dim(x, 2 + i, f"adaptive_max_pool{axes}d") for i in range(axes)]
@@ -439,18 +357,21 @@ def _adaptive_max(axes: int, x: Variable, output_size: Any, mask: bool, name: st
     if all(n % m == 0 for n, m in zip(image, sizes, strict=True)):
         window = {"kernel_shape": [n // m for n, m in zip(image, sizes, strict=True)]}
         window["strides"] = window["kernel_shape"]
-        if not mask:
+        if not return_mask:
             return layer.result("MaxPool", x, **window)
         return _with_indices(layer, x, axes, window)
     indices = _window_indices(image, sizes)
     candidates = op.Gather(op.Reshape(x, np.array([0, 0, -1])), indices, axis=2)
-    if not mask:
+    if not return_mask:
         return layer.result("Reshape", op.ReduceMax(candidates, [3], keepdims=0), np.array([0, 0, *sizes]))
     best = op.ArgMax(candidates, axis=3, keepdims=1)
     found = op.GatherElements(candidates, best, axis=3)
     where = op.GatherElements(op.Expand(op.constant(indices), shape_of(op, candidates)), best, axis=3)
     y = layer.result("Reshape", found, np.array([0, 0, *sizes]))
     return y, layer.result("Reshape", op.Cast(where, to=6), np.array([0, 0, *sizes]))
+
+
+adaptive_max_pool1d, adaptive_max_pool3d = (over_axes(axes, adaptive_max_pool2d, _adaptive_max) for axes in (1, 3))
 
 
 def _window_indices(image: list[int], sizes: list[int]) -> np.ndarray[Any, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
 from onnxgrad.tensor.layer import LayerHelper
 
-__all__ = ["Numbers", "Padding", "Window", "numbers", "pads_of", "window_pads"]
+__all__ = ["Numbers", "Padding", "Window", "numbers", "over_axes", "pads_of", "window_pads"]
 
 Numbers = int | Sequence[int]
 Padding = int | str | Sequence[Any]
@@ -104,3 +105,34 @@ class Window:
 
     def result(self, op_type: str, *operands: Any, **attrs: Any) -> Variable:
         return in_layout(self.layer, self.layer.result(op_type, *operands, **attrs), self.last)
+
+
+def over_axes(axes: int, like: Callable[..., Any], core: Callable[..., Any], arguments: str = "") -> Callable[..., Any]:
+    """A function of windows over one or three axes, by the one over two: ``conv2d`` lends ``conv1d`` its arguments.
+
+    Args:
+        axes: 1 or 3.
+        like: the function over two axes.
+        core: what both compute; takes ``axes`` and the arguments of ``like`` by name.
+        arguments: the names of the arguments where they are other ones, or in another order.
+    """
+    known = inspect.signature(like).parameters
+    layout = {1: "NCL", 3: "NCDHW"}[axes]
+    chosen = [known[key] for key in arguments.split() or known]
+    signature = inspect.Signature([p.replace(default=layout) if p.name == "data_format" else p for p in chosen])
+    hidden = {"data_format": layout} if "data_format" in known and "data_format" not in signature.parameters else {}
+    name = like.__name__.replace("2d", f"{axes}d")
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}(): {error}") from None
+        given.apply_defaults()
+        return core(axes, **hidden, **given.arguments)
+
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = like.__module__
+    function.__doc__ = f"``{like.__name__}`` along {'one axis' if axes == 1 else 'three axes'}."
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function

@@ -16,9 +16,20 @@ from onnxgrad.tensor.initializer import Constant, XavierUniform
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.param_attr import ParamAttr
 
-__all__ = ["Attr", "bilinear_tensor_product", "embedding", "fc", "prelu", "row_conv"]
+__all__ = ["Attr", "bilinear_tensor_product", "embedding", "fc", "known_channels", "prelu", "row_conv"]
 
 Attr = ParamAttr | str | bool | None
+
+
+def known_channels(kind: str, x: Variable, axis: int = 1) -> int:
+    """The number of channels, which new parameters have to fit.
+
+    Raises:
+        ProgramError: if it is not known.
+    """
+    if not -x.ndim <= axis < x.ndim or x.shape[axis] < 0:
+        raise ProgramError(f"{kind}: the number of channels of {x!r} must be known. Declare it in data().")
+    return x.shape[axis]
 
 
 def fc(

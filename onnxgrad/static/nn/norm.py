@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
+import onnxgrad.nn.functional as F
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
-from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.passes.modes import attach_training
 from onnxgrad.errors import ArgumentError, ProgramError
-from onnxgrad.nn.functional.layout import in_layout, is_last, to_channels_first
-from onnxgrad.static.nn.common import Attr
-from onnxgrad.tensor.common import positive
+from onnxgrad.nn.functional.layout import is_last
+from onnxgrad.nn.functional.norm import divided_by_spectral_norm
+from onnxgrad.static.nn.common import Attr, known_channels
 from onnxgrad.tensor.initializer import Constant, Normal
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.param_attr import ParamAttr
@@ -54,20 +51,16 @@ def batch_norm(
     """
     layer = LayerHelper("batch_norm", input, name=name)
     last = is_last(data_layout, input)
-    input = to_channels_first(layer, input, last)
-    if input.shape[1] < 0:
-        raise ProgramError(f"batch_norm: the number of channels of {input!r} must be known. Declare it in data().")
-    size, dtype = [input.shape[1]], input.dtype
+    size, dtype = [known_channels("batch_norm", input, -1 if last else 1)], input.dtype
     scale = layer.parameter(param_attr, "w", size, dtype, Constant(1.0))
     shift = layer.parameter(bias_attr, "b", size, dtype, Constant(0.0))
-    mean = layer.parameter(ParamAttr(moving_mean_name, Constant(0.0), trainable=False), "w", size, dtype, Constant(0.0))
-    variance = layer.parameter(ParamAttr(moving_variance_name, Constant(1.0), trainable=False), "w", size, dtype, Constant(1.0))
-    layer.skip_names(3)
-    y = layer.result("BatchNormalization", input, scale, shift, mean, variance, momentum=momentum, epsilon=epsilon)
-    if not is_test and not use_global_stats:
-        assert y.op is not None
-        attach_training(y.op)
-    return layer.activate(in_layout(layer, y, last, named=False), act)
+    mean: Any = layer.parameter(ParamAttr(moving_mean_name, Constant(0.0), trainable=False), "w", size, dtype, Constant(0.0))
+    variance: Any = layer.parameter(
+        ParamAttr(moving_variance_name, Constant(1.0), trainable=False), "w", size, dtype, Constant(1.0)
+    )
+    layer.skip_names(2 if last else 3)
+    given = (input, mean, variance, scale, shift, not is_test, momentum, epsilon, data_layout, use_global_stats)
+    return layer.activate(F.batch_norm(*given, name=layer.name), act)
 
 
 def layer_norm(
@@ -93,13 +86,8 @@ def layer_norm(
     size = [math.prod(shape)]
     gain = layer.parameter(param_attr, "w", size, input.dtype, Constant(1.0)) if scale else None
     bias = layer.parameter(bias_attr, "b", size, input.dtype, Constant(0.0)) if shift else None
-    if gain is None:
-        gain = layer.op.constant(Tensor.of(np.ones(size, input.dtype.numpy)).numpy())  # type: ignore[assignment]
-    target = np.array(shape)
-    operands = [v if v is None or len(shape) == 1 else layer.op.Reshape(v, target) for v in (gain, bias)]
     layer.skip_names(2)
-    y = layer.result("LayerNormalization", input, *operands, axis=begin_norm_axis, epsilon=epsilon)
-    return layer.activate(y, act)
+    return layer.activate(F.layer_norm(input, shape, gain, bias, epsilon, layer.name), act)
 
 
 def instance_norm(
@@ -120,13 +108,11 @@ def instance_norm(
     if not (param_attr and bias_attr):
         param_attr = bias_attr = False
     layer = LayerHelper("instance_norm", input, name=name)
-    size, dtype = [_channels("instance_norm", input)], input.dtype
-    scale: Any = layer.parameter(param_attr, "w", size, dtype, Constant(1.0))
-    shift: Any = layer.parameter(bias_attr, "b", size, dtype, Constant(0.0))
-    if scale is None:
-        scale, shift = np.ones(size, dtype.numpy), np.zeros(size, dtype.numpy)
+    size, dtype = [known_channels("instance_norm", input)], input.dtype
+    scale = layer.parameter(param_attr, "w", size, dtype, Constant(1.0))
+    shift = layer.parameter(bias_attr, "b", size, dtype, Constant(0.0))
     layer.skip_names(2)
-    return layer.result("InstanceNormalization", input, scale, shift, epsilon=epsilon)
+    return F.instance_norm(input, weight=scale, bias=shift, eps=epsilon, name=layer.name)
 
 
 def group_norm(
@@ -153,31 +139,12 @@ def group_norm(
         (-1, 6, 4, 4)
     """
     layer = LayerHelper("group_norm", input, name=name)
-    op = layer.op
     last = is_last(data_layout, input)
-    x = to_channels_first(layer, input, last)
-    channels, dtype = _channels("group_norm", x), x.dtype
-    if channels % positive(groups, "group_norm", "groups"):
-        raise ArgumentError(f"group_norm: {groups} groups do not divide {channels} channels.")
-    parts = op.Reshape(x, np.array([0, groups, -1]))
-    parts = op.InstanceNormalization(parts, np.ones(groups, dtype.numpy), np.zeros(groups, dtype.numpy), epsilon=epsilon)
-    each = np.array([channels, *[1] * (x.ndim - 2)])
-    scale = layer.parameter(param_attr or False, "w", [channels], dtype, Constant(1.0))
-    shift = layer.parameter(bias_attr or False, "b", [channels], dtype, Constant(0.0))
-    layer.skip_names(2)
-    steps: list[tuple[str, Any]] = [("Reshape", op.Shape(x) if x.static_shape is None else np.array(x.static_shape))]
-    steps += [(kind, op.Reshape(v, each)) for kind, v in (("Mul", scale), ("Add", shift)) if v is not None]
-    y = parts
-    for kind, operand in steps[:-1]:
-        y = op.emit(kind, (y, operand), {})
-    y = layer.result(steps[-1][0], y, steps[-1][1])
-    return layer.activate(in_layout(layer, y, last, named=False), act)
-
-
-def _channels(function: str, x: Variable) -> int:
-    if x.shape[1] < 0:
-        raise ProgramError(f"{function}: the number of channels of {x!r} must be known. Declare it in data().")
-    return x.shape[1]
+    size = [known_channels("group_norm", input, -1 if last else 1)]
+    scale = layer.parameter(param_attr or False, "w", size, input.dtype, Constant(1.0))
+    shift = layer.parameter(bias_attr or False, "b", size, input.dtype, Constant(0.0))
+    layer.skip_names(1 if last else 2)
+    return layer.activate(F.group_norm(input, groups, epsilon, scale, shift, data_layout, layer.name), act)
 
 
 def data_norm(
@@ -209,7 +176,7 @@ def data_norm(
     """
     layer = LayerHelper("data_norm", input, name=name)
     op, program = layer.op, layer.program
-    features, dtype = [_channels("data_norm", input)], input.dtype
+    features, dtype = [known_channels("data_norm", input)], input.dtype
     given = param_attr if isinstance(param_attr, dict) else {}
 
     def parameter(kind: str, key: str, default: float, trainable: bool) -> Any:
@@ -243,22 +210,10 @@ def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: flo
         eps: added to norms.
     """
     layer = LayerHelper("spectral_norm", weight, name=name)
-    op, shape = layer.op, weight.static_shape
+    shape = weight.static_shape
     if shape is None:
         raise ProgramError(f"spectral_norm: the shape of {weight!r} must be known.")
-    order = [dim, *(i for i in range(len(shape)) if i != dim)]
-    rows, columns = shape[dim], math.prod(shape) // shape[dim]
-    matrix = op.Reshape(op.Transpose(weight, perm=order), np.array([rows, columns]))
-    u: Any = layer.parameter(Normal(), "w", [rows], weight.dtype, Normal(), trainable=False)
-    v: Any = layer.parameter(Normal(), "w", [columns], weight.dtype, Normal(), trainable=False)
-    fixed = op.Identity(matrix)
-    fixed.stop_gradient = True
-    for _ in range(power_iters):
-        v = _unit(op, op.MatMul(u, fixed), eps)
-        u = _unit(op, op.MatMul(fixed, v), eps)
-    sigma = op.MatMul(u, op.MatMul(matrix, v))
-    return layer.result("Div", weight, sigma)
-
-
-def _unit(op: Builder, x: Variable, eps: float) -> Variable:
-    return op.Div(x, op.Add(op.ReduceL2(x, keepdims=0), eps))
+    sizes = (shape[dim], math.prod(shape) // shape[dim])
+    u, v = (layer.parameter(Normal(), "w", [size], weight.dtype, Normal(), trainable=False) for size in sizes)
+    assert u is not None and v is not None
+    return divided_by_spectral_norm(weight, u, v, dim, power_iters, eps, layer.name)[0]
