@@ -18,8 +18,8 @@ SMALL = 2**12
 """Elements up to which a tensor costs nothing to hold twice."""
 
 
-MUCH = 3 * 2**27
-"""Bytes from which on one copy of the state is worth sessions of their own for what applies the gradients, which take time."""
+MUCH = 2**25
+"""Bytes from which on one copy of the state is worth sessions of their own for what applies the gradients."""
 
 
 class Cut(NamedTuple):

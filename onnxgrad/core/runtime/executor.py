@@ -38,7 +38,7 @@ class Executor:
         memory: ``"low"`` for training steps that hold one copy of weights and optimizer state instead of two: gradients are
             computed first, and then applied in parts. On the CPU only. What fails while gradients are computed leaves the state as
             it was; if applying them fails, the rest of the step is applied before anybody reads the state. ``"auto"``, the default,
-            does so where it saves 400 MB or more and each part is computed piece by piece; None never does.
+            does so where it saves 32 MB or more and each part is computed piece by piece; None never does.
         shapes: for how many shapes of the feed a training step that convolves images gets a session of its own, in which their
             number is known and which runs faster; each holds its own activations. 0 for one session for all.
         precision: ``"full"``, or ``"fast"`` for forms of a training step that round more where they take less time. On the CPU
