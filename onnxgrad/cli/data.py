@@ -8,8 +8,9 @@ from typing import Any
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data import Rows, Stream
-from onnxgrad.training.sources import Images, Shuffled, Table, open_data
+from onnxgrad.training.sources import Images, Shuffled, Table, Texts, open_data
 from onnxgrad.training.sources.opening import source_at
+from onnxgrad.training.sources.tables import SEPARATORS
 from onnxgrad.training.sources.wanted import Wanted
 from onnxgrad.training.text import Text
 
@@ -36,13 +37,13 @@ def add_data(group: Any, validation: bool = True) -> None:
     group.add_argument("--image-mean", type=float, nargs="+", metavar="M", help="mean of values from 0 to 1, of each channel")
     group.add_argument("--image-std", type=float, nargs="+", metavar="S", help="standard deviation of the same")
     group.add_argument("--image-order", choices=("rgb", "bgr"), help="order of the channels (default: what the model's file tells)")
-    group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of a language model, for text and chats")
+    group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of the model, for text and chats")
     group.add_argument("--max-length", type=int, default=512, help="words in a row of text at most (default %(default)s)")
     group.add_argument("--pack", action="store_true", help="put several short texts into one row")
 
 
 def data_named(settings: dict[str, Any], name: str, label: str = "labels") -> Any:
-    """The data that a setting names: a path, ``Images``, ``Table``, text that is read with a tokenizer, or a share.
+    """The data that a setting names: a path, ``Images``, ``Table``, ``Text`` or ``Texts`` for a tokenizer, or a share.
 
     Raises:
         ArgumentError: if options do not fit it.
@@ -51,6 +52,8 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels") -> An
     path = settings[name]
     if path is None or isinstance(path, float):
         return path
+    if settings.get("tokenizer") is not None and _has_labels(Path(path), settings):
+        return Texts(path, settings["tokenizer"], max_length=settings["max_length"])
     if settings.get("tokenizer") is not None:
         return Text(path, settings["tokenizer"], max_length=settings["max_length"], pack=settings["pack"], label=label)
     found = source_at(path)
@@ -74,6 +77,13 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels") -> An
     if buffer is not None and callable(found):
         return Shuffled(found, buffer=buffer)
     return path
+
+
+def _has_labels(path: Path, settings: dict[str, Any]) -> bool:
+    """Whether text is a column of a table, beside what is to be learned; lines of JSON are unless a language model learns them"""
+    losses = [settings.get("loss"), *(term[0] for term in settings.get("term") or ())]
+    told = any(losses) and "causal_lm" not in losses
+    return path.suffix in SEPARATORS and (path.suffix != ".jsonl" or told)
 
 
 def _size(text: str | None) -> list[int] | None:

@@ -21,6 +21,7 @@ from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.training.batch_norm import has_statistics
 from onnxgrad.training.fitting import fitting_losses
+from onnxgrad.training.inputs import read_by_loss
 from onnxgrad.training.ties import find_ties
 
 _MODES = ("BatchNormalization", "Dropout", "InstanceNormalization")
@@ -65,7 +66,7 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
             "tables": {p.name: p.reason for p in program.parameters if is_table(p)},
         },
         "ties": find_ties(program).warnings(),
-        "hints": _hints(operators),
+        "hints": [*_hints(operators), *_unneeded(program)],
         "training_mode_operators": {kind: sum(op.type == kind for op in operators) for kind in _MODES},
         "keeps_statistics": has_statistics(program),
         "memory": _memory(program, sizes),
@@ -78,6 +79,15 @@ def _hints(operators: list[Any]) -> list[str]:
     if convolutions < 2 or any("Normalization" in op.type for op in operators):
         return []
     return [f"none of {convolutions} convolutions is normalised. If an exporter folded BatchNormalization, see train --batch-norm."]
+
+
+def _unneeded(program: Program) -> list[str]:
+    """Inputs that a loss of the first output would not read"""
+    output = next((v for v in program.outputs if v.is_float), None)
+    if output is None:
+        return []
+    _, left = read_by_loss(program.inputs, output)
+    return [f"a loss of {output.name!r} does not need the input {', '.join(map(repr, left))}."] if left else []
 
 
 def _weight(p: Any) -> dict[str, Any]:

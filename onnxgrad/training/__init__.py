@@ -14,7 +14,7 @@ from onnxgrad.training.quantizing import quantize
 from onnxgrad.training.rate_finder import find_learning_rate
 from onnxgrad.training.report import Report
 from onnxgrad.training.schedules import Planned
-from onnxgrad.training.sources import Images, Shuffled, Table
+from onnxgrad.training.sources import Images, Shuffled, Table, Texts
 from onnxgrad.training.surgery import cut_at, insert_dropout, replace_head
 from onnxgrad.training.text import Text
 from onnxgrad.training.ties import find_ties, tie, untie
@@ -32,6 +32,7 @@ __all__ = [
     "TensorBoard",
     "Term",
     "Text",
+    "Texts",
     "Trainer",
     "add_lora",
     "cut_at",

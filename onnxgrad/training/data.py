@@ -35,6 +35,7 @@ class Rows:
         unused: names of what the data held besides.
         remarks: lines on how the data was understood.
         classes: by target column, names of the classes by number, where labels are words.
+        decoders: by column of word numbers, a function that gives their text.
     """
 
     length: int
@@ -42,6 +43,7 @@ class Rows:
     unused: Sequence[str] = ()
     remarks: Sequence[str] = ()
     classes: Mapping[str, Sequence[str]] = MappingProxyType({})
+    decoders: Mapping[str, Callable[[Array], str]] = MappingProxyType({})
 
     def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
         """The examples of these numbers; ``epoch``, a seed and the number of an epoch, is None where nothing is random."""
@@ -92,7 +94,7 @@ class Subset(Rows):
 
     def __init__(self, base: Rows, rows: Array) -> None:
         self.base, self.rows, self.length = base, rows, len(rows)
-        self.path, self.classes = base.path, base.classes
+        self.path, self.classes, self.decoders = base.path, base.classes, base.decoders
 
     def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
         return self.base.take(self.rows[rows], epoch)
@@ -150,6 +152,7 @@ class Stream:
     unused: Sequence[str] = ()
     remarks: Sequence[str] = ()
     classes: Mapping[str, Sequence[str]] = MappingProxyType({})
+    decoders: Mapping[str, Callable[[Array], str]] = MappingProxyType({})
     resumes: str = ""
 
     def __init__(self, source: Any, names: Sequence[str]) -> None:

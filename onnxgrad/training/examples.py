@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ __all__ = ["judge_examples"]
 
 Array = np.ndarray[Any, Any]
 
-_EXAMPLES, _ONE_BY_ONE, _SHOWN, _CLASSES, _COLUMNS, _POINTS = 2000, 200, 12, 40, 12, 600
+_EXAMPLES, _ONE_BY_ONE, _SHOWN, _CLASSES, _COLUMNS, _POINTS, _LETTERS = 2000, 200, 12, 40, 12, 600, 300
 
 
 def judge_examples(trainer: Trainer, data: Any, batch_size: int) -> dict[str, Any]:
@@ -40,7 +40,38 @@ def judge_examples(trainer: Trainer, data: Any, batch_size: int) -> dict[str, An
     ends = {"worst": order[::-1][:_SHOWN], "best": order[:_SHOWN]}
     for name, chosen in ends.items():
         found[name] = [_example(int(i), inputs, y, target, float(losses[i]), classes, names) for i in chosen]
+        for shown, i in zip(found[name], chosen, strict=True):
+            _decode(shown, data.decoders, inputs, target[i], y[i], term.target)
     return found
+
+
+def _decode(
+    shown: dict[str, Any],
+    decoders: Mapping[str, Callable[[Array], str]],
+    inputs: dict[str, Array],
+    target: Array,
+    y: Array,
+    name: str,
+) -> None:
+    """Word numbers of an example as text, and no masks beside it"""
+    at = shown["number"]
+    masks = [array for n, array in inputs.items() if "mask" in n.lower()]
+    read = [array[at] != 0 for array in masks[:1]]
+    texts = []
+    for column in inputs.keys() & decoders.keys():
+        words = inputs[column][at]
+        texts.append([column, _cut(decoders[column](words[read[0]] if read and read[0].shape == words.shape else words))])
+    if not texts:
+        return
+    shown["row"] = texts
+    if name in decoders and y.ndim == target.ndim + 1:
+        counts = target >= 0
+        shown["target"] = _cut(decoders[name](target[counts]))
+        shown["predicted"] = _cut(decoders[name](y.argmax(axis=0)[counts]))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LETTERS else text[:_LETTERS] + "…"
 
 
 def _collect(trainer: Trainer, data: Any, batch_size: int) -> tuple[dict[str, Array], Array, Array, Array]:

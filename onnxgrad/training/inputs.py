@@ -12,11 +12,12 @@ import numpy as np
 
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import DataError
 from onnxgrad.training.data import Batch
 
-__all__ = ["Following"]
+__all__ = ["Following", "read_by_loss"]
 
 Array = np.ndarray[Any, Any]
 WORDS, MASK, POSITIONS, PAST = "input_ids", "attention_mask", "position_ids", "past"
@@ -95,6 +96,13 @@ class Following:
         if self._windowed and MASK in found and found[MASK].ndim == 2 and (np.diff(found[MASK], axis=1) <= 0).all():
             found[MASK] = np.ones_like(found[MASK])
         return found
+
+
+def read_by_loss(inputs: Sequence[Variable], loss: Variable) -> tuple[list[Variable], list[str]]:
+    """The inputs that a loss reads, and the names of the others."""
+    operators = needed_operators(list(loss.block.program.global_block().ops), [loss])
+    read = {v for op in operators for v in op.operands()} | {loss}
+    return [v for v in inputs if v in read], [v.name for v in inputs if v not in read]
 
 
 def _together(names: Sequence[str]) -> str:

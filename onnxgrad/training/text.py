@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import copy
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from onnxgrad.training.chat_template import ChatTemplate
 from onnxgrad.training.data import Batch, Stream
 from onnxgrad.training.inputs import IGNORED, MASK, WORDS
 
-__all__ = ["Text", "open_tokenizer"]
+__all__ = ["Text", "bucket", "decoder_of", "open_tokenizer"]
 
 Array = np.ndarray[Any, Any]
 SUFFIXES = (".jsonl", ".txt")
@@ -92,8 +92,9 @@ class Text(Stream):
             raise ArgumentError(f"text is read from {' or '.join(SUFFIXES)} files, not {str(path)!r}. Rename or convert it.")
         rows = self._pieces() if self.path.suffix == ".txt" else self._examples()
         self.rows = _packed(rows, max_length) if pack else rows
-        self.lengths = np.array([_bucket(len(row.words), max_length) for row in self.rows])
+        self.lengths = np.array([bucket(len(row.words), max_length) for row in self.rows])
         super().__init__(self.rows, [WORDS, MASK, label])
+        self.decoders = dict.fromkeys((WORDS, label), decoder_of(self._tokenizer))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -196,7 +197,7 @@ def _row(encoding: Any, passage: _Passage) -> _Row:
     return _Row(words, np.where(counts, words, np.int32(IGNORED)))
 
 
-def _bucket(length: int, limit: int) -> int:
+def bucket(length: int, limit: int) -> int:
     """The next of 8, 12, 16, 24, 32, 48, ... or the limit"""
     size = 8
     while size < length:
@@ -240,3 +241,13 @@ def open_tokenizer(path: Path) -> Any:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def decoder_of(tokenizer: Any) -> Callable[[Array], str]:
+    """A function from word numbers to text, without what fills up and what does not count (less than 0)"""
+
+    def decoded(ids: Array) -> str:
+        kept = [int(i) for i in np.asarray(ids).reshape(-1) if i >= 0]
+        return str(tokenizer.decode(kept, skip_special_tokens=True))
+
+    return decoded

@@ -41,7 +41,7 @@ from onnxgrad.training.folder import RunFolder
 from onnxgrad.training.frozen import compute_in_integers
 from onnxgrad.training.gradient_norms import append_norms
 from onnxgrad.training.inference import save_inference
-from onnxgrad.training.inputs import Following
+from onnxgrad.training.inputs import Following, read_by_loss
 from onnxgrad.training.loop import Loop
 from onnxgrad.training.loss_scale import LossScale
 from onnxgrad.training.losses import Term, as_terms, attach
@@ -225,7 +225,11 @@ class Trainer(TrainingSteps):
         self.update: Program | None = None
         self.average: ExponentialMovingAverage | None = None
         attached = attach(self.program, self.terms)
+        unneeded: list[str] = []
+        if self._teacher is None:  # a teacher may need all of them
+            self.inputs, unneeded = read_by_loss(self.inputs, attached.loss)
         self.loss, self.targets, self.remarks = attached.loss, attached.targets, attached.remarks
+        self.remarks += [f"the loss does not need the input {name!r}: the data may leave it out." for name in unneeded]
         self.outputs, self._layouts, self._doubts = attached.outputs, attached.layouts, attached.as_logits
         self.evaluation = self.program.clone(for_test=True)
         for p in self.program.all_parameters():
@@ -337,7 +341,7 @@ class Trainer(TrainingSteps):
 
     def _name_unused(self, names: Iterable[str]) -> None:
         """Say, once, which columns of the data nothing reads"""
-        found = sorted(set(names) - self._unused)
+        found = sorted(set(names) - self._unused - {v.name for v in self.inference.inputs})
         self._unused.update(found)
         if found:
             said = f"nothing reads the data's {', '.join(map(repr, found))}: the columns of model and loss are {self.columns}"

@@ -128,6 +128,11 @@ class TestErrors:
 
 
 class TestInfo:
+    def test_input_that_the_first_output_does_not_need_is_named(self, files):
+        text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 2] a, float[N, 2] b) => (float[N, 2] y, float[N, 2] z) {'
+        onnx.save(parse_model(text + "y = Relu(a) z = Add(a, b) }"), files / "two.onnx")
+        assert "note: a loss of 'y' does not need the input 'b'." in command("info", files / "two.onnx")
+
     def test_digits(self):
         shown = command("info", DIGITS, "--dim", "batch=64")
         for text in (

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import sys
+import warnings
 
 import numpy as np
 import onnx
@@ -447,3 +448,21 @@ class TestBadInput:
     def test_impossible_arguments(self, options, error, message):
         with pytest.raises(error, match=message):
             trainer(**options)
+
+
+def test_input_that_the_loss_does_not_need_is_named_and_not_asked_for():
+    program, startup = static.Program(), static.Program()
+    with static.program_guard(program, startup):
+        x, z = static.data("x", [None, 3]), static.data("z", [None, 3])
+        program.global_block().outputs += [static.nn.fc(x, size=1, name="a"), x + z]
+    static.Executor().run(startup)
+    first, second = (v.name for v in program.outputs)
+    trainer = Trainer(program, loss=Term("mse", first, "y"))
+    assert any(text.startswith("the loss does not need the input 'z'") for text in trainer.remarks)
+    data = {"x": np.ones((4, 3), np.float32), "y": np.zeros((4, 1), np.float32)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trainer.fit(data, 1, batch_size=2, verbose=False)
+        assert trainer.evaluate({**data, "z": data["x"]})["loss"] > 0  # no warning either where the data has it
+    assert trainer.columns == ["x", "y"]
+    assert set(trainer.predict({**data, "z": data["x"]})) == {first, second}

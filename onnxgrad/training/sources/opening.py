@@ -15,6 +15,7 @@ from onnxgrad.training.sources.images import Images, is_image_table
 from onnxgrad.training.sources.outside import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
 from onnxgrad.training.sources.splitting import imbalance, split
 from onnxgrad.training.sources.tables import SEPARATORS, Table, is_text, read_folder, read_npy
+from onnxgrad.training.sources.texts import Texts
 from onnxgrad.training.sources.wanted import Wanted
 
 __all__ = ["open_both", "open_data", "source_at"]
@@ -27,8 +28,9 @@ def open_data(data: Any, wanted: Wanted | Sequence[str], classes: Mapping[str, S
 
     Args:
         data: a dict of arrays; a tuple of arrays in the order of the columns; the path of an .npz, .npy, .csv, .tsv, .parquet,
-            .jsonl or .py file or of a folder (of images, or of .npy files); ``Images``, ``Table``, ``Text``; an iterable of batches
-            (dicts or tuples), or a function that gives one for an epoch number; a DataLoader of torch; a dataset of Hugging Face.
+            .jsonl or .py file or of a folder (of images, or of .npy files); ``Images``, ``Table``, ``Text``, ``Texts``; an iterable
+            of batches (dicts or tuples), or a function that gives one for an epoch number; a DataLoader of torch; a dataset of
+            Hugging Face.
         wanted: the columns that the program wants.
         classes: words by number, by target column, of the training data.
 
@@ -49,7 +51,7 @@ def open_data(data: Any, wanted: Wanted | Sequence[str], classes: Mapping[str, S
 
 
 def _opened(data: Any, wanted: Wanted, classes: Mapping[str, Sequence[str]] | None) -> Rows | Stream:
-    if isinstance(data, (Images, Table)):
+    if isinstance(data, (Images, Table, Texts)):
         return data.opened(wanted, classes)
     if isinstance(data, (Rows, Stream)):
         return data

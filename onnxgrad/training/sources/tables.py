@@ -17,7 +17,7 @@ from onnxgrad.training.sources.arranging import Arrangement, Numbering, arranged
 from onnxgrad.training.sources.shuffled import Shuffled
 from onnxgrad.training.sources.wanted import Wanted
 
-__all__ = ["Table"]
+__all__ = ["Table", "reader_of"]
 
 SEPARATORS = {".csv": "", ".tsv": "\t", ".parquet": "", ".pq": "", ".jsonl": ""}
 _LARGE = 1_000_000_000
@@ -60,7 +60,7 @@ class Table:
             raise DataError(f"there is no file {str(self.path)!r}.")
         numbering = Numbering(classes or {})
         streams = self.stream if self.stream is not None else self.path.stat().st_size > _LARGE
-        reader = _Lines(self.path) if self.path.suffix == ".jsonl" else _Arrow(self.path)
+        reader = reader_of(self.path)
         where = self.path.name
         plan = arranged(reader.header, reader.numeric, wanted, where)
         found: Rows | Stream
@@ -93,6 +93,11 @@ def _is_number(word: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def reader_of(path: Path) -> _Arrow | _Lines:
+    """The rows of a table by column, for its suffix"""
+    return _Lines(path) if path.suffix == ".jsonl" else _Arrow(path)
 
 
 class _Pieces:
