@@ -193,8 +193,9 @@ def pad(
 
     Args:
         x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
-        pad: starts and ends, as numbers or a Variable of known size: [left, right], [left, right, top, bottom] or [left, right, top,
-            bottom, front, back] for the spatial axes, from the last one on; or two for every axis (mode 'constant'), from the first one on.
+        pad: starts and ends, as numbers or a Variable of known size: [left, right], [left, right, top, bottom] or [left, right,
+            top, bottom, front, back] for the spatial axes, from the last one on; or two for every axis (mode 'constant'), from the
+            first one on.
         mode: 'constant', 'reflect', 'replicate' or 'circular'.
         value: of a constant border.
         data_format: channels are on axis 1 if its second letter is C, else on the last axis.
