@@ -63,6 +63,7 @@ class PipelineStep:
 
     Example:
         >>> from onnxgrad.distributed import run_local
+        >>> _ = paddle.seed(1)
         >>> x = static.data("x", ["N", 3])
         >>> h = static.nn.fc(x, 8, activation="tanh")
         >>> loss = paddle.mean(paddle.square(static.nn.fc(h, 1) - 1.0))
