@@ -154,13 +154,15 @@ FREED.freed = True
 class Meta:
     """What belongs to a tensor rather than to one value of it: its name, gradient and hooks, and whether a user cut it off.
 
-    ``hooked`` counts the hooks ever registered, ``retain`` is that count when the gradient was asked to be retained.
+    ``hooked`` counts the hooks ever registered, ``retain`` is that count when the gradient was asked to be retained. A tensor that
+    was changed in place keeps hooks and the retained gradient of what it was before, ``earlier``.
     """
 
-    __slots__ = ("cut", "grad", "hooked", "hooks", "name", "persistable", "retain")
+    __slots__ = ("cut", "earlier", "grad", "hooked", "hooks", "name", "persistable", "retain")
 
     def __init__(self) -> None:
         self.name = ""
+        self.earlier: Meta | None = None
         self.grad: Any = None
         self.hooks: dict[int, Any] = {}
         self.hooked = 0

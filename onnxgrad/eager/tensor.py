@@ -212,8 +212,15 @@ class Tensor(Variable):
     @property
     def grad(self) -> Tensor | None:
         """The gradient that backward passes have added up so far; None before the first."""
-        meta = self._node.meta
+        meta = self._holder()
         return None if meta is None else meta.grad
+
+    def _holder(self) -> Meta | None:
+        """What holds the gradient: of the present value, or of one that was changed in place."""
+        meta = self._node.meta
+        while meta is not None and meta.grad is None and meta.earlier is not None:
+            meta = meta.earlier
+        return meta
 
     @grad.setter
     def grad(self, gradient: Tensor | None) -> None:
@@ -221,7 +228,7 @@ class Tensor(Variable):
             raise ArgumentTypeError(f"a gradient is a Tensor or None, not {type(gradient).__name__}.")
         if gradient is not None and gradient.dims != self.dims:
             raise ArgumentError(f"a gradient of shape {gradient.shape} does not fit a tensor of shape {self.shape}.")
-        self._meta().grad = gradient
+        self._meta().grad, self._meta().earlier = gradient, None
 
     def gradient(self) -> np.ndarray[Any, Any] | None:
         """The gradient as numpy, or None."""
@@ -229,7 +236,7 @@ class Tensor(Variable):
 
     def clear_gradient(self, set_to_zero: bool = True) -> None:
         """Fill the gradient with zeros, or with ``set_to_zero=False`` forget it."""
-        meta = self._node.meta
+        meta = self._holder()
         if meta is None or meta.grad is None:
             return
         if set_to_zero:
@@ -461,8 +468,11 @@ class Tensor(Variable):
                 found.call = None
             self._replace(found)
         else:
-            self._node = result._node
+            earlier, self._node = self._node.meta, result._node
             self._own()
+            if earlier is not None:
+                meta = self._node.meta = Meta()
+                meta.name, meta.persistable, meta.earlier = earlier.name, earlier.persistable, earlier
         return self
 
     def __setitem__(self, item: Any, value: Any) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,9 +16,9 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, IllType
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
-    "Axes", "Shape", "as_dtype", "as_operand", "axes_of", "binary", "count", "described", "dim", "extreme_of", "float_dtype",
-    "floating", "index_dtype", "integers", "known", "known_dim", "layer_for", "log_add_exp", "normal_axis", "of_one", "of_two",
-    "open_layer_for", "positive", "promoted", "running", "scalar", "shape_of", "shape_operand", "unary", "without_axes_too",
+    "Axes", "Shape", "as_dtype", "as_operand", "axes_of", "binary", "extreme_of", "float_dtype", "floating", "index_dtype",
+    "integers", "known", "known_dim", "layer_for", "log_add_exp", "normal_axis", "open_layer_for", "positive", "promoted",
+    "scalar", "shape_of", "shape_operand", "unary",
 ]  # fmt: skip
 
 Axes = int | Sequence[int] | None
@@ -40,66 +37,6 @@ def binary(kind: str, op_type: str, x: Any, y: Any, name: str | None = None, **a
     """One operator of two operands, which are promoted to one element type and broadcast."""
     layer = layer_for(kind, x, y, name=name)
     return layer.result(op_type, *promoted(layer.op, x, y), **attrs)
-
-
-class OfOne(Protocol):
-    """A function of one tensor, element by element."""
-
-    __name__: str
-
-    def __call__(self, x: Variable, name: str | None = None) -> Variable: ...
-
-
-def of_one(
-    name: str, formula: str | Callable[[LayerHelper, Variable], Variable], doc: str, floats: bool = True, kind: str = ""
-) -> OfOne:
-    """A function of one operand: an operator, or what a formula appends to a layer; integers computed as float32 if ``floats``."""
-
-    def function(x: Variable, name: str | None = None) -> Variable:
-        layer = LayerHelper(kind, x, name=name)
-        x = floating(layer.op, x) if floats else x
-        return layer.result(formula, x) if isinstance(formula, str) else formula(layer, x)
-
-    kind = kind or name
-    made: OfOne = described(function, name, doc)
-    return made
-
-
-class OfTwo(Protocol):
-    """A function of two tensors that broadcast, or of one and a number, element by element."""
-
-    __name__: str
-
-    def __call__(self, x: Variable, y: Variable | float, name: str | None = None) -> Variable: ...
-
-
-def of_two(
-    name: str,
-    formula: str | Callable[[LayerHelper, Variable, Variable], Variable],
-    doc: str,
-    floats: bool = False,
-    numbers: bool = True,
-    kind: str = "",
-) -> OfTwo:
-    """The same of two operands, which are promoted to one element type; one of them may be a number if ``numbers``."""
-
-    def function(x: Any, y: Any, name: str | None = None) -> Variable:
-        layer = layer_for(kind, x, y, name=name) if numbers else LayerHelper(kind, x, y, name=name)
-        a, b = promoted(layer.op, x, y)
-        if floats:
-            a, b = floating(layer.op, a), floating(layer.op, b)
-        return layer.result(formula, a, b) if isinstance(formula, str) else formula(layer, a, b)
-
-    kind = kind or name
-    made: OfTwo = described(function, name, doc)
-    return made
-
-
-def described(function: Any, name: str, doc: str) -> Any:
-    """A function that was made from a table, under its name."""
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
 
 
 def layer_for(kind: str, *items: Any, name: str | None = None) -> LayerHelper:
@@ -221,31 +158,10 @@ def known_dim(x: Variable, axis: int, function: str) -> int:
     return found
 
 
-def dim(op: Builder, x: Variable, axis: int) -> Any:
-    """The size of an axis as an int64 operand of shape [1], constant when it is known."""
-    size = x.shape[axis]
-    if size >= 0:
-        return np.array([size])
-    axis %= x.ndim
-    return op.Shape(x, start=axis, end=axis + 1)
-
-
 def shape_of(op: Builder, x: Variable) -> Any:
     """The shape as an int64 operand, constant when it is known."""
     static = x.static_shape
     return np.array(static, np.int64) if static is not None else op.Shape(x)
-
-
-def count(op: Builder, x: Variable, axes: list[int] | None) -> Any:
-    """How many elements ``axes`` span (None: all): a number when known, else an operand in the type of ``x``."""
-    if x.rank is not None:
-        sizes = [x.shape[a] for a in (range(x.rank) if axes is None else axes)]
-        if all(size >= 0 for size in sizes):
-            return math.prod(sizes)
-    if axes is None:
-        return op.Cast(op.Size(x), to=x.dtype.number)
-    sizes_now = op.Gather(op.Shape(x), np.array([a % x.ndim for a in axes]))
-    return op.Cast(op.ReduceProd(sizes_now, keepdims=0), to=x.dtype.number)
 
 
 def integers(value: Any, function: str) -> list[int]:
@@ -285,26 +201,6 @@ def shape_operand(op: Builder, shape: Any) -> Any:
     return op.Concat(*parts, axis=0)
 
 
-def without_axes_too(function: _Along) -> _Along:
-    """Let a function along an axis take a tensor without axes, as a vector of one element; so are its results then.
-
-    Where the axis comes second and None, which means the flattened tensor, results are vectors, as in Paddle.
-    """
-    axis = list(inspect.signature(function).parameters.values())[1]
-
-    @functools.wraps(function)
-    def form(x: Any, *args: Any, **kwargs: Any) -> Any:
-        flattened = axis.default is None and (args[0] if args else kwargs.get(axis.name)) is None
-        if not is_variable(x) or x.rank != 0 or flattened:
-            return function(x, *args, **kwargs)
-        op = LayerHelper(function.__name__, x).op
-        found = function(op.Reshape(x, np.array([1])), *args, **kwargs)
-        bare = [op.Reshape(v, np.empty(0, np.int64)) for v in (found if isinstance(found, tuple) else (found,))]
-        return tuple(bare) if isinstance(found, tuple) else bare[0]
-
-    return form  # type: ignore[return-value]
-
-
 def extreme_of(dtype: DType, largest: bool) -> Any:
     """The largest or smallest number of an element type, infinity where there is one."""
     if dtype.is_float:
@@ -317,15 +213,3 @@ def log_add_exp(op: Builder, a: Variable, b: Variable) -> Variable:
     """log(exp(a) + exp(b)) without overflow"""
     small = op.Exp(op.Neg(op.Abs(op.Sub(a, b))))
     return op.Add(op.Max(a, b), op.Log(op.Add(small, 1.0)))
-
-
-def running(op: Builder, x: Variable, axis: int, combine: Any, neutral: float, function: str) -> Variable:
-    """All prefixes along ``axis`` combined by an associative operation, in log2(n) steps (Hillis and Steele 1986)."""
-    size, rank = known_dim(x, axis, function), x.ndim
-    shift = 1
-    while shift < size:
-        earlier = op.Slice(x, [0], [size - shift], [axis])
-        pads = [shift if i == axis else 0 for i in range(rank)] + [0] * rank
-        x = combine(x, op.Pad(earlier, pads, op.constant(np.array(neutral), x.dtype)))
-        shift *= 2
-    return x

@@ -11,7 +11,8 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
-from onnxgrad.tensor.common import Shape, dim, float_dtype, index_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
+from onnxgrad.tensor.axes import axes_moved, dim
+from onnxgrad.tensor.common import Shape, float_dtype, index_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
@@ -305,19 +306,16 @@ def diagonal_scatter(
         >>> paddle.diagonal_scatter(x, y, offset=1).shape
         (2, 3, 4)
     """
-    first, second = axis1 % x.ndim, axis2 % x.ndim
+    first, second = (normal_axis(axis, x.ndim, "diagonal_scatter") for axis in (axis1, axis2))
     rows, columns = x.shape[first], x.shape[second]
     if rows < 0 or columns < 0:
         raise ArgumentError("diagonal_scatter: the sizes of both axes must be known. Reshape first.")
     row, column = max(-offset, 0), max(offset, 0)
     steps = np.arange(max(min(rows - row, columns - column), 0))
-    others = [axis for axis in range(x.ndim) if axis not in (first, second)]
-    order = [first, second, *others]
-    layer = LayerHelper("diagonal_scatter", x, y, name=name)
-    ordered = layer.op.Transpose(x, perm=order)
-    lines = layer.op.Transpose(y, perm=[y.ndim - 1, *range(y.ndim - 1)])
-    indices = np.stack([steps + row, steps + column], axis=1)
-    written = layer.op.ScatterND(ordered, indices, lines)
+    order = axes_moved(x, [first, second], [0, 1])
+    layer, op = open_layer("diagonal_scatter", x, y, name=name)
+    lines = op.Transpose(y, perm=[y.ndim - 1, *range(y.ndim - 1)])
+    written = op.ScatterND(op.Transpose(x, perm=order), np.stack([steps + row, steps + column], axis=1), lines)
     return layer.result("Transpose", written, perm=[order.index(axis) for axis in range(x.ndim)])
 
 
@@ -371,9 +369,7 @@ def diag_embed(input: Variable, offset: int = 0, dim1: int = -2, dim2: int = -1)
     if (first, second) == (rank - 2, rank - 1):
         return layer.result("Where", *_on_diagonal(layer, input, offset, 0))
     matrices = layer.op.Where(*_on_diagonal(layer, input, offset, 0))
-    others = iter(range(rank - 2))
-    order = [rank - 2 if i == first else rank - 1 if i == second else next(others) for i in range(rank)]
-    return layer.result("Transpose", matrices, perm=order)
+    return layer.result("Transpose", matrices, perm=axes_moved(matrices, [rank - 2, rank - 1], [first, second]))
 
 
 def _on_diagonal(layer: LayerHelper, x: Variable, offset: int, padding: float) -> tuple[Any, Any, Any]:

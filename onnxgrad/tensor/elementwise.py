@@ -14,8 +14,9 @@ from onnxgrad.core.ir.bodies import loop_times
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import as_dtype, binary, log_add_exp, of_two, open_layer_for, promoted
+from onnxgrad.tensor.common import as_dtype, binary, log_add_exp, open_layer_for, promoted
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
+from onnxgrad.tensor.tables import of_two
 
 __all__ = [
     "add", "add_n", "atan2", "copysign", "divide", "floor_divide", "floor_mod", "fmax", "fmin", "gcd", "heaviside", "hypot",

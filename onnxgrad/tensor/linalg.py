@@ -12,7 +12,8 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, dim, floating, integers, known, known_dim, normal_axis, promoted
+from onnxgrad.tensor.axes import dim
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, integers, known, known_dim, normal_axis, promoted
 from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer
 
 __all__ = [
@@ -178,7 +179,7 @@ def einsum(equation: str, *operands: Variable) -> Variable:
     Example:
         >>> paddle.einsum("bij,bjk->bik", static.data("x", [None, 2, 3]), static.data("y", [None, 3, 4])).shape
         (-1, 2, 4)
-        >>> paddle.einsum("i->ii", static.data("x", [3])).shape
+        >>> paddle.einsum("i->ii", static.data("v", [3])).shape
         (3, 3)
     """
     equation = equation.replace(" ", "")

@@ -10,8 +10,9 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError
-from onnxgrad.tensor.common import as_dtype, binary, described, layer_for, of_one, of_two, open_layer_for, promoted
+from onnxgrad.tensor.common import as_dtype, binary, layer_for, open_layer_for, promoted
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
+from onnxgrad.tensor.tables import described, of_one, of_two
 
 __all__ = [
     "allclose", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",

@@ -13,13 +13,13 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped, Mismatch
+from onnxgrad.tensor.axes import axes_moved, dim, sizes_from
 from onnxgrad.tensor.common import (
     Axes,
     Shape,
     as_dtype,
     as_operand,
     axes_of,
-    dim,
     integers,
     known,
     known_dim,
@@ -98,15 +98,10 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
         raise ArgumentError(f"flatten: start_axis {start_axis} stands behind stop_axis {stop_axis}.")
     if start == 1 and stop == rank - 1:
         return layer.result("Flatten", x, axis=1)
-    tail = x.shape[stop + 1 :]
-    merged = x.shape[start : stop + 1]
-    middle = math.prod(merged) if all(size >= 0 for size in merged) else -1
-    if all(size >= 0 for size in tail) or (middle >= 0 and sum(size < 0 for size in tail) == 1):
-        known = all(size >= 0 for size in tail)
-        return layer.result("Reshape", x, np.array([*[0] * start, -1 if known else middle, *tail]))
-    op = layer.op
-    target = op.Concat(op.constant(np.array([0] * start + [-1])), op.Shape(x, start=stop + 1), axis=0)
-    return layer.result("Reshape", x, target)
+    tail, merged = x.shape[stop + 1 :], x.shape[start : stop + 1]
+    if min(merged) >= 0 and sum(size < 0 for size in tail) == 1:
+        return layer.result("Reshape", x, np.array([*[0] * start, math.prod(merged), *tail]))
+    return layer.result("Reshape", x, sizes_from(layer.op, x, stop + 1, [*[0] * start, -1]))
 
 
 def unflatten(x: Variable, axis: int, shape: Shape, name: str | None = None) -> Variable:
@@ -120,9 +115,7 @@ def unflatten(x: Variable, axis: int, shape: Shape, name: str | None = None) -> 
     axis = normal_axis(axis, x.ndim, "unflatten")
     op = layer.op
     if not is_variable(shape) and not any(is_variable(item) for item in shape):
-        tail = x.shape[axis + 1 :]
-        if all(size >= 0 for size in tail):
-            return layer.result("Reshape", x, np.array([*[0] * axis, *integers(shape, "unflatten"), *tail]))
+        return layer.result("Reshape", x, sizes_from(op, x, axis + 1, [*[0] * axis, *integers(shape, "unflatten")]))
     parts = [op.Shape(x, start=0, end=axis), as_operand(op, shape_operand(op, shape)), op.Shape(x, start=axis + 1)]
     return layer.result("Reshape", x, op.Concat(*parts, axis=0))
 
@@ -222,12 +215,10 @@ def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = No
     given = integers(source, "moveaxis"), integers(destination, "moveaxis")
     if any(not -max(x.ndim, 1) <= a < max(x.ndim, 1) for a in [*given[0], *given[1]]):
         raise Mismatch(f"moveaxis: {given} are not all among the {x.ndim} axes.")
-    sources, targets = ([a % x.ndim if x.ndim else 0 for a in axes] for axes in given)
+    sources, targets = ([a % max(x.ndim, 1) for a in axes] for axes in given)
     if len(set(sources)) != len(sources) or len(set(targets)) != len(targets) or len(sources) != len(targets):
         raise Mismatch("moveaxis: source and destination must name as many axes, each once.")
-    others = iter(a for a in range(x.ndim) if a not in sources)
-    order = [sources[targets.index(a)] if a in targets else next(others) for a in range(x.ndim)]
-    return layer.result("Transpose", x, perm=order)
+    return layer.result("Transpose", x, perm=axes_moved(x, sources, targets))
 
 
 def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Variable:
@@ -394,7 +385,7 @@ def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = N
         repeats = op.constant(np.array(repeats))
     if not is_variable(repeats):
         wide = op.Tile(op.Unsqueeze(x, [axis + 1]), np.array([repeats if i == axis + 1 else 1 for i in range(x.ndim + 1)]))
-        return _merge(layer, wide, axis)
+        return layer.result("Reshape", wide, sizes_from(op, wide, axis + 2, [*[0] * axis, -1]))
     times = as_dtype(op, repeats, "int64")
     if times.ndim == 0 or times.shape[0] == 1:
         times = op.Expand(times, op.Shape(x, start=axis, end=axis + 1))
@@ -402,16 +393,6 @@ def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = N
     positions = op.Range(np.array(0), op.ReduceSum(times, keepdims=0), np.array(1))
     passed = op.Cast(op.GreaterOrEqual(op.Unsqueeze(positions, [1]), ends), to=7)
     return layer.result("Gather", x, op.ReduceSum(passed, [1], keepdims=0), axis=axis)
-
-
-def _merge(layer: LayerHelper, x: Variable, axis: int) -> Variable:
-    """Axes ``axis`` and the next one as one"""
-    sizes = x.shape
-    if all(size >= 0 for size in sizes[axis + 2 :]):
-        return layer.result("Reshape", x, np.array([*[0] * axis, -1, *sizes[axis + 2 :]]))
-    op = layer.op
-    target = op.Concat(op.constant(np.array([0] * axis + [-1])), op.Shape(x, start=axis + 2), axis=0)
-    return layer.result("Reshape", x, target)
 
 
 def flip(x: Variable, axis: Axes, name: str | None = None) -> Variable:

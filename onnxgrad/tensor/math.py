@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.tensor.common import floating, of_one, scalar, unary
+from onnxgrad.tensor.common import floating, scalar, unary
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
+from onnxgrad.tensor.tables import of_one
 
 __all__ = [
     "abs", "acos", "acosh", "angle", "asin", "asinh", "atan", "atanh", "ceil", "clip", "conj", "cos", "cosh", "deg2rad", "erf",

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import (
-    Axes,
-    as_dtype,
-    axes_of,
-    described,
-    extreme_of,
-    floating,
-    index_dtype,
-    log_add_exp,
-    normal_axis,
-    running,
-    without_axes_too,
-)
+from onnxgrad.tensor.axes import neighbours, running, without_axes_too
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, floating, index_dtype, log_add_exp, normal_axis
 from onnxgrad.tensor.layer import LayerHelper, open_layer, require_variables
+from onnxgrad.tensor.tables import described
 
 __all__ = [
     "all", "amax", "amin", "any", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum", "diff", "logcumsumexp", "logsumexp",
@@ -246,12 +235,7 @@ def diff(
     if n < 1:
         raise ArgumentError(f"diff: n must be 1 or more, not {n}.")
     y = op.Concat(*joined, axis=axis) if len(joined) > 1 else x
-    subtract: Callable[..., Any] = op.Sub
-    if y.dtype == "bool":
-        subtract = op.Xor
+    subtract = op.Xor if y.dtype == "bool" else op.Sub
     for _ in builtins.range(n):
-        y = subtract(op.Slice(y, [1], [_END], [axis]), op.Slice(y, [0], [-1], [axis]))
+        y = subtract(*neighbours(op, y, axis))
     return layer.result("Identity", y)
-
-
-_END = np.iinfo(np.int64).max

@@ -8,7 +8,8 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promoted, without_axes_too
+from onnxgrad.tensor.axes import dim, neighbours, without_axes_too
+from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promoted
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
@@ -50,9 +51,7 @@ def _sorted(layer: LayerHelper, x: Variable, axis: int, descending: bool) -> tup
     if not x.ndim:
         return layer.result("Identity", x), layer.result("Identity", op.constant(np.array(0)))
     axis = normal_axis(axis, x.ndim, layer.name)
-    size = x.shape[axis]
-    length = np.array([size]) if size >= 0 else op.Shape(x, start=axis, end=axis + 1)
-    values, indices = layer.results(2, "TopK", x, length, axis=axis, largest=int(descending))
+    values, indices = layer.results(2, "TopK", x, dim(op, x, axis), axis=axis, largest=int(descending))
     return values, indices
 
 
@@ -253,8 +252,7 @@ def unique_consecutive(
     if axis is None:
         x, axis = op.Reshape(x, np.array([-1])), 0
     axis = normal_axis(axis, x.ndim, "unique_consecutive")
-    end = np.iinfo(np.int64).max
-    differs = op.Cast(op.Not(op.Equal(op.Slice(x, [1], [end], [axis]), op.Slice(x, [0], [-1], [axis]))), to=6)
+    differs = op.Cast(op.Not(op.Equal(*neighbours(op, x, axis))), to=6)
     others = [i for i in range(x.ndim) if i != axis]
     if others:
         differs = op.ReduceMax(differs, others, keepdims=0)
@@ -266,6 +264,6 @@ def unique_consecutive(
     if return_inverse:
         found.append(as_dtype(op, op.Sub(op.CumSum(op.Cast(begins, to=7), np.array(0)), np.array(1)), dtype))
     if return_counts:
-        ends = op.Concat(op.Slice(starts, [1], [end], [0]), op.Shape(x, start=axis, end=axis + 1), axis=0)
+        ends = op.Concat(neighbours(op, starts, 0)[0], op.Shape(x, start=axis, end=axis + 1), axis=0)
         found.append(as_dtype(op, op.Sub(ends, starts), dtype))
     return tuple(found) if len(found) > 1 else found[0]

@@ -11,7 +11,8 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, count, floating, known_dim, normal_axis
+from onnxgrad.tensor.axes import count, neighbours
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, known_dim, normal_axis
 from onnxgrad.tensor.layer import LayerHelper, given, open_layer
 
 __all__ = [
@@ -284,10 +285,10 @@ def cumulative_trapezoid(
 def _trapezoids(op: Builder, y: Variable, x: Variable | None, dx: float | None, axis: int) -> Variable:
     if x is not None and dx is not None:
         raise ArgumentError("trapezoid: give x or dx, not both.")
-    end = np.iinfo(np.int64).max
-    means = op.Mul(op.Add(op.Slice(y, [1], [end], [axis]), op.Slice(y, [0], [-1], [axis])), 0.5)
+    later, earlier = neighbours(op, y, axis)
+    means = op.Mul(op.Add(later, earlier), 0.5)
     if x is None:
         return op.Mul(means, 1.0 if dx is None else float(dx))
     if x.ndim == 1 and y.ndim > 1:
         x = op.Reshape(x, np.array([-1 if i == axis % y.ndim else 1 for i in range(y.ndim)]))
-    return op.Mul(means, op.Sub(op.Slice(x, [1], [end], [axis]), op.Slice(x, [0], [-1], [axis])))
+    return op.Mul(means, op.Sub(*neighbours(op, x, axis)))

@@ -314,3 +314,17 @@ def test_sequences_with_defaults():
 def test_an_attribute_that_is_refused_says_why():
     with pytest.raises(AttributeError, match="memory of a tensor"):
         paddle.ones([2]).pin_memory  # noqa: B018
+
+
+def test_a_retained_gradient_is_that_of_the_value_before_it_was_changed_in_place():
+    x = paddle.ones([3])
+    x.stop_gradient = False
+    for change, expected in ((lambda y: y.fill_(3.0), 0.0), (lambda y: y.scale_(5.0), 100.0), (lambda y: y.add_(x), 6.0)):
+        y = x * 2
+        name = y.name
+        y.retain_grads()
+        change(y)
+        (y * y).sum().backward()
+        assert y.grad.tolist() == [expected] * 3 and y.name == name
+        y.clear_gradient()
+        assert y.grad.tolist() == [0.0] * 3

@@ -1,0 +1,72 @@
+"""Functions that are made from a table: one line each, of an operator or a formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.tensor.common import floating, layer_for, promoted
+from onnxgrad.tensor.layer import LayerHelper
+
+__all__ = ["OfOne", "OfTwo", "described", "of_one", "of_two"]
+
+
+class OfOne(Protocol):
+    """A function of one tensor, element by element."""
+
+    __name__: str
+
+    def __call__(self, x: Variable, name: str | None = None) -> Variable: ...
+
+
+def of_one(
+    name: str, formula: str | Callable[[LayerHelper, Variable], Variable], doc: str, floats: bool = True, kind: str = ""
+) -> OfOne:
+    """A function of one operand: an operator, or what a formula appends to a layer; integers computed as float32 if ``floats``."""
+
+    def function(x: Variable, name: str | None = None) -> Variable:
+        layer = LayerHelper(kind, x, name=name)
+        x = floating(layer.op, x) if floats else x
+        return layer.result(formula, x) if isinstance(formula, str) else formula(layer, x)
+
+    kind = kind or name
+    made: OfOne = described(function, name, doc)
+    return made
+
+
+class OfTwo(Protocol):
+    """A function of two tensors that broadcast, or of one and a number, element by element."""
+
+    __name__: str
+
+    def __call__(self, x: Variable, y: Variable | float, name: str | None = None) -> Variable: ...
+
+
+def of_two(
+    name: str,
+    formula: str | Callable[[LayerHelper, Variable, Variable], Variable],
+    doc: str,
+    floats: bool = False,
+    numbers: bool = True,
+    kind: str = "",
+) -> OfTwo:
+    """The same of two operands, which are promoted to one element type; one of them may be a number if ``numbers``."""
+
+    def function(x: Any, y: Any, name: str | None = None) -> Variable:
+        layer = layer_for(kind, x, y, name=name) if numbers else LayerHelper(kind, x, y, name=name)
+        a, b = promoted(layer.op, x, y)
+        if floats:
+            a, b = floating(layer.op, a), floating(layer.op, b)
+        return layer.result(formula, a, b) if isinstance(formula, str) else formula(layer, a, b)
+
+    kind = kind or name
+    made: OfTwo = described(function, name, doc)
+    return made
+
+
+def described(function: Any, name: str, doc: str) -> Any:
+    """A function that was made from a table, under its name."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
