@@ -154,7 +154,9 @@ class _Block(Layer):
 
 
 def _each(attr: Any, count: int) -> list[Any]:
-    return list(attr) if isinstance(attr, (list, tuple)) else [attr] * count
+    """Attributes of ``count`` parts: one for all, or a list; a list of one holds for all."""
+    listed = list(attr) if isinstance(attr, (list, tuple)) else [attr]
+    return listed * count if len(listed) == 1 else listed
 
 
 class TransformerEncoderLayer(_Block):
