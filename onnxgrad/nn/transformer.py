@@ -18,13 +18,9 @@ from onnxgrad.tensor.creation import zeros
 from onnxgrad.tensor.joining import concat
 
 __all__ = [
-    "MultiHeadAttention",
-    "Transformer",
-    "TransformerDecoder",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
+    "MultiHeadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
     "TransformerEncoderLayer",
-]
+]  # fmt: skip
 
 
 class MultiHeadAttention(Layer):

@@ -16,28 +16,10 @@ from onnxgrad.nn.layer import Layer
 from onnxgrad.tensor.initializer import Constant, Normal
 
 __all__ = [
-    "BatchNorm",
-    "BatchNorm1D",
-    "BatchNorm2D",
-    "BatchNorm3D",
-    "Bilinear",
-    "Conv1D",
-    "Conv1DTranspose",
-    "Conv2D",
-    "Conv2DTranspose",
-    "Conv3D",
-    "Conv3DTranspose",
-    "Embedding",
-    "GroupNorm",
-    "InstanceNorm1D",
-    "InstanceNorm2D",
-    "InstanceNorm3D",
-    "LayerNorm",
-    "Linear",
-    "PReLU",
-    "SpectralNorm",
-    "SyncBatchNorm",
-]
+    "BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "Bilinear", "Conv1D", "Conv1DTranspose", "Conv2D",
+    "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Embedding", "GroupNorm", "InstanceNorm1D", "InstanceNorm2D",
+    "InstanceNorm3D", "LayerNorm", "Linear", "PReLU", "SpectralNorm", "SyncBatchNorm",
+]  # fmt: skip
 
 _FORMATS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
 

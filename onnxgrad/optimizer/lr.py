@@ -10,25 +10,10 @@ from typing import Any
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 
 __all__ = [
-    "CosineAnnealingDecay",
-    "CosineAnnealingWarmRestarts",
-    "CyclicLR",
-    "ExponentialDecay",
-    "InverseTimeDecay",
-    "LRScheduler",
-    "LambdaDecay",
-    "LinearLR",
-    "LinearWarmup",
-    "MultiStepDecay",
-    "MultiplicativeDecay",
-    "NaturalExpDecay",
-    "NoamDecay",
-    "OneCycleLR",
-    "PiecewiseDecay",
-    "PolynomialDecay",
-    "ReduceOnPlateau",
-    "StepDecay",
-]
+    "CosineAnnealingDecay", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialDecay", "InverseTimeDecay", "LRScheduler",
+    "LambdaDecay", "LinearLR", "LinearWarmup", "MultiStepDecay", "MultiplicativeDecay", "NaturalExpDecay", "NoamDecay",
+    "OneCycleLR", "PiecewiseDecay", "PolynomialDecay", "ReduceOnPlateau", "StepDecay",
+]  # fmt: skip
 
 
 class LRScheduler:

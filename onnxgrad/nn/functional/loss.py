@@ -16,29 +16,11 @@ from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.linalg import vector_norm
 
 __all__ = [
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cosine_embedding_loss",
-    "ctc_loss",
-    "dice_loss",
-    "gaussian_nll_loss",
-    "hinge_embedding_loss",
-    "kl_div",
-    "l1_loss",
-    "log_loss",
-    "margin_ranking_loss",
-    "mse_loss",
-    "multi_label_soft_margin_loss",
-    "multi_margin_loss",
-    "npair_loss",
-    "poisson_nll_loss",
-    "sigmoid_focal_loss",
-    "smooth_l1_loss",
-    "soft_margin_loss",
-    "square_error_cost",
-    "triplet_margin_loss",
-    "triplet_margin_with_distance_loss",
-]
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "ctc_loss", "dice_loss",
+    "gaussian_nll_loss", "hinge_embedding_loss", "kl_div", "l1_loss", "log_loss", "margin_ranking_loss", "mse_loss",
+    "multi_label_soft_margin_loss", "multi_margin_loss", "npair_loss", "poisson_nll_loss", "sigmoid_focal_loss",
+    "smooth_l1_loss", "soft_margin_loss", "square_error_cost", "triplet_margin_loss", "triplet_margin_with_distance_loss",
+]  # fmt: skip
 
 
 def reduced(layer: LayerHelper, x: Variable, reduction: str) -> Variable:
