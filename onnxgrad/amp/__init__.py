@@ -6,14 +6,6 @@ from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists
 
 __all__ = [
-    "AmpScaler",
-    "AutoMixedPrecisionLists",
-    "GradScaler",
-    "amp_guard",
-    "auto_cast",
-    "autocast",
-    "decorate",
-    "is_bfloat16_supported",
-    "is_float16_supported",
-    "to_mixed_precision",
-]
+    "AmpScaler", "AutoMixedPrecisionLists", "GradScaler", "amp_guard", "auto_cast", "autocast", "decorate",
+    "is_bfloat16_supported", "is_float16_supported", "to_mixed_precision",
+]  # fmt: skip

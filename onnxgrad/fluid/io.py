@@ -18,19 +18,9 @@ from onnxgrad.files import make_folder, read_arrays, writing
 from onnxgrad.static.io import load, load_program_state, save, set_program_state
 
 __all__ = [
-    "load",
-    "load_inference_model",
-    "load_params",
-    "load_persistables",
-    "load_program_state",
-    "load_vars",
-    "save",
-    "save_inference_model",
-    "save_params",
-    "save_persistables",
-    "save_vars",
-    "set_program_state",
-]
+    "load", "load_inference_model", "load_params", "load_persistables", "load_program_state", "load_vars", "save",
+    "save_inference_model", "save_params", "save_persistables", "save_vars", "set_program_state",
+]  # fmt: skip
 
 
 def save_vars(

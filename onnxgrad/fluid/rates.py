@@ -9,15 +9,9 @@ from typing import Any
 from onnxgrad.optimizer import lr
 
 __all__ = [
-    "cosine_decay",
-    "exponential_decay",
-    "inverse_time_decay",
-    "linear_lr_warmup",
-    "natural_exp_decay",
-    "noam_decay",
-    "piecewise_decay",
-    "polynomial_decay",
-]
+    "cosine_decay", "exponential_decay", "inverse_time_decay", "linear_lr_warmup", "natural_exp_decay", "noam_decay",
+    "piecewise_decay", "polynomial_decay",
+]  # fmt: skip
 
 
 class RunCounted(lr.LambdaDecay):

@@ -18,21 +18,9 @@ from onnxgrad.reasons import absent
 from onnxgrad.tensor.param_attr import ParamAttr, WeightNormParamAttr
 
 __all__ = [
-    "ClipGradByGlobalNorm",
-    "ClipGradByNorm",
-    "ClipGradByValue",
-    "Layer",
-    "LayerDict",
-    "LayerList",
-    "ParamAttr",
-    "ParameterDict",
-    "ParameterList",
-    "Sequential",
-    "WeightNormParamAttr",
-    "functional",
-    "initializer",
-    "utils",
-]
+    "ClipGradByGlobalNorm", "ClipGradByNorm", "ClipGradByValue", "Layer", "LayerDict", "LayerList", "ParamAttr",
+    "ParameterDict", "ParameterList", "Sequential", "WeightNormParamAttr", "functional", "initializer", "utils",
+]  # fmt: skip
 __all__ += [*_plain, *_recurrent, *_transformer, *_weighted]
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
+from onnxgrad.nn.functional.layout import channels_last
 from onnxgrad.nn.layer import Layer
 from onnxgrad.tensor import manipulation
+from onnxgrad.tensor.common import positive
 
 _OF_ONE = """
 CELU celu | ELU elu | GELU gelu | GLU glu | Hardshrink hardshrink | Hardsigmoid hardsigmoid : | Hardswish hardswish
@@ -76,6 +78,7 @@ def _made(entry: str, tensors: int) -> type[Layer]:
             raise ArgumentError(f"{name}: the reduction is 'mean', 'sum' or 'none', not {bound.arguments['reduction']!r}.")
         for option, value in bound.arguments.items():
             setattr(self, option, value)
+        _check(name, bound.arguments)
 
     def forward(self: Layer, *inputs: Any, **kwargs: Any) -> Any:
         given = {argument: getattr(self, option) for option, argument in arguments.items()}
@@ -95,6 +98,17 @@ def _made(entry: str, tensors: int) -> type[Layer]:
     doc = f"The layer of ``nn.functional.{function_name}``: {(function.__doc__ or '').splitlines()[0]}"
     body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": doc, "__module__": __name__}
     return type(name, (Layer,), body)
+
+
+def _check(name: str, options: dict[str, Any]) -> None:
+    """Refuse at once what the function would refuse, or take, when the layer is called."""
+    factor = next((options[key] for key in ("upscale_factor", "downscale_factor") if key in options), None)
+    factor = options["groups"] if name == "ChannelShuffle" else factor
+    if factor is not None:
+        positive(factor, name, "its first argument")
+        channels_last(options["data_format"], 2)
+    if name == "CosineEmbeddingLoss" and not -1 <= options["margin"] <= 1:
+        raise ArgumentError(f"{name}: the margin lies in [-1, 1], not {options['margin']}.")
 
 
 def _literal(text: str) -> Any:

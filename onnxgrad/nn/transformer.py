@@ -18,13 +18,9 @@ from onnxgrad.tensor.creation import zeros
 from onnxgrad.tensor.joining import concat
 
 __all__ = [
-    "MultiHeadAttention",
-    "Transformer",
-    "TransformerDecoder",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
+    "MultiHeadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
     "TransformerEncoderLayer",
-]
+]  # fmt: skip
 
 
 class MultiHeadAttention(Layer):
@@ -154,7 +150,9 @@ class _Block(Layer):
 
 
 def _each(attr: Any, count: int) -> list[Any]:
-    return list(attr) if isinstance(attr, (list, tuple)) else [attr] * count
+    """Attributes of ``count`` parts: one for all, or a list; a list of one holds for all."""
+    listed = list(attr) if isinstance(attr, (list, tuple)) else [attr]
+    return listed * count if len(listed) == 1 else listed
 
 
 class TransformerEncoderLayer(_Block):

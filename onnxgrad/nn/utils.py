@@ -14,14 +14,9 @@ from onnxgrad.nn.weighted import SpectralNorm
 from onnxgrad.tensor.joining import concat
 
 __all__ = [
-    "clip_grad_norm_",
-    "clip_grad_value_",
-    "parameters_to_vector",
-    "remove_weight_norm",
-    "spectral_norm",
-    "vector_to_parameters",
-    "weight_norm",
-]
+    "clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "remove_weight_norm", "spectral_norm",
+    "vector_to_parameters", "weight_norm",
+]  # fmt: skip
 
 
 def weight_norm(layer: Layer, name: str = "weight", dim: int | None = 0) -> Layer:

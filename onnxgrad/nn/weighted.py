@@ -16,28 +16,10 @@ from onnxgrad.nn.layer import Layer
 from onnxgrad.tensor.initializer import Constant, Normal
 
 __all__ = [
-    "BatchNorm",
-    "BatchNorm1D",
-    "BatchNorm2D",
-    "BatchNorm3D",
-    "Bilinear",
-    "Conv1D",
-    "Conv1DTranspose",
-    "Conv2D",
-    "Conv2DTranspose",
-    "Conv3D",
-    "Conv3DTranspose",
-    "Embedding",
-    "GroupNorm",
-    "InstanceNorm1D",
-    "InstanceNorm2D",
-    "InstanceNorm3D",
-    "LayerNorm",
-    "Linear",
-    "PReLU",
-    "SpectralNorm",
-    "SyncBatchNorm",
-]
+    "BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "Bilinear", "Conv1D", "Conv1DTranspose", "Conv2D",
+    "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Embedding", "GroupNorm", "InstanceNorm1D", "InstanceNorm2D",
+    "InstanceNorm3D", "LayerNorm", "Linear", "PReLU", "SpectralNorm", "SyncBatchNorm",
+]  # fmt: skip
 
 _FORMATS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
 
@@ -318,6 +300,11 @@ class GroupNorm(LayerNorm):
         return f"num_groups={self._num_groups}, epsilon={self._epsilon}"
 
 
+def _check_rank(layer: Any, input: Any) -> None:
+    if layer.ranks and input.ndim not in layer.ranks:
+        raise ArgumentError(f"{type(layer).__name__} takes {' or '.join(map(str, layer.ranks))} axes, not {input.ndim}.")
+
+
 class _BatchNorm(LayerNorm):
     """Normalise each channel: by the batch in training, which also moves the running statistics, else by these."""
 
@@ -344,8 +331,7 @@ class _BatchNorm(LayerNorm):
         self.register_buffer("_variance", leaf(np.ones(num_features, np.float32)))
 
     def forward(self, input: Any) -> Any:
-        if self.ranks and input.ndim not in self.ranks:
-            raise ArgumentError(f"{type(self).__name__} takes {' or '.join(map(str, self.ranks))} axes, not {input.ndim}.")
+        _check_rank(self, input)
         return F.batch_norm(input, self._mean, self._variance, self.weight, self.bias, self.training, **self._options)
 
     def extra_repr(self) -> str:
@@ -413,6 +399,8 @@ class BatchNorm(_BatchNorm):
 class _InstanceNorm(LayerNorm):
     """Normalise each channel of each sample by itself. Ulyanov, Vedaldi and Lempitsky 2016."""
 
+    ranks: tuple[int, ...] = ()
+
     def __init__(
         self,
         num_features: int,
@@ -432,6 +420,7 @@ class _InstanceNorm(LayerNorm):
         self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)
 
     def forward(self, input: Any) -> Any:
+        _check_rank(self, input)
         return F.instance_norm(input, weight=self.scale, bias=self.bias, **self._options)
 
     def extra_repr(self) -> str:
@@ -439,15 +428,21 @@ class _InstanceNorm(LayerNorm):
 
 
 class InstanceNorm1D(_InstanceNorm):
-    """Instance normalisation of [N, C, L]."""
+    """Instance normalisation of [N, C] or [N, C, L]."""
+
+    ranks = (2, 3)
 
 
 class InstanceNorm2D(_InstanceNorm):
     """Instance normalisation of [N, C, H, W]."""
 
+    ranks = (4,)
+
 
 class InstanceNorm3D(_InstanceNorm):
     """Instance normalisation of [N, C, D, H, W]."""
+
+    ranks = (5,)
 
 
 class SpectralNorm(Layer):

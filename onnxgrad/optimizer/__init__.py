@@ -8,20 +8,6 @@ from onnxgrad.optimizer.momentum import ASGD, SGD, Momentum, Rprop
 from onnxgrad.optimizer.optimizer import Optimizer
 
 __all__ = [
-    "ASGD",
-    "LBFGS",
-    "SGD",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "Lamb",
-    "Momentum",
-    "NAdam",
-    "Optimizer",
-    "RAdam",
-    "RMSProp",
-    "Rprop",
-    "lr",
-]
+    "ASGD", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Lamb", "Momentum", "NAdam", "Optimizer", "RAdam",
+    "RMSProp", "Rprop", "lr",
+]  # fmt: skip

@@ -10,25 +10,10 @@ from typing import Any
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 
 __all__ = [
-    "CosineAnnealingDecay",
-    "CosineAnnealingWarmRestarts",
-    "CyclicLR",
-    "ExponentialDecay",
-    "InverseTimeDecay",
-    "LRScheduler",
-    "LambdaDecay",
-    "LinearLR",
-    "LinearWarmup",
-    "MultiStepDecay",
-    "MultiplicativeDecay",
-    "NaturalExpDecay",
-    "NoamDecay",
-    "OneCycleLR",
-    "PiecewiseDecay",
-    "PolynomialDecay",
-    "ReduceOnPlateau",
-    "StepDecay",
-]
+    "CosineAnnealingDecay", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialDecay", "InverseTimeDecay", "LRScheduler",
+    "LambdaDecay", "LinearLR", "LinearWarmup", "MultiStepDecay", "MultiplicativeDecay", "NaturalExpDecay", "NoamDecay",
+    "OneCycleLR", "PiecewiseDecay", "PolynomialDecay", "ReduceOnPlateau", "StepDecay",
+]  # fmt: skip
 
 
 class LRScheduler:
@@ -379,8 +364,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        if T_0 <= 0 or T_mult < 1:
-            raise ArgumentError(f"CosineAnnealingWarmRestarts: T_0 is positive and T_mult at least 1, not {T_0} and {T_mult}.")
+        if T_0 <= 0 or T_mult < 1 or not (isinstance(T_0, int) and isinstance(T_mult, int)):
+            raise ArgumentError(f"CosineAnnealingWarmRestarts: T_0 is an int above 0, T_mult one above 0, not {T_0} and {T_mult}.")
         self.T_0, self.T_mult, self.eta_min = T_0, T_mult, float(eta_min)
         super().__init__(learning_rate, last_epoch, verbose)
 
@@ -477,6 +462,12 @@ class CyclicLR(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
+        if not isinstance(max_learning_rate, (int, float)):
+            raise ArgumentTypeError(f"CyclicLR: max_learning_rate is a number, not {max_learning_rate!r}.")
+        if not (isinstance(step_size_up, int) and isinstance(step_size_down, int | None)):
+            raise ArgumentTypeError(f"CyclicLR: step sizes are ints, not {step_size_up!r} and {step_size_down!r}.")
+        if max_learning_rate < 0:
+            raise ArgumentError(f"CyclicLR: max_learning_rate is at least 0, not {max_learning_rate}.")
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
             raise ArgumentError(f"CyclicLR: mode is 'triangular', 'triangular2' or 'exp_range', not {mode!r}.")
         if scale_mode not in ("cycle", "iterations"):

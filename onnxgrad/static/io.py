@@ -26,20 +26,10 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
 from onnxgrad.files import make_folder, read_whole, reading, write_whole, writing
 
 __all__ = [
-    "deserialize_persistables",
-    "deserialize_program",
-    "load",
-    "load_from_file",
-    "load_inference_model",
-    "load_program_state",
-    "normalize_program",
-    "save",
-    "save_inference_model",
-    "save_to_file",
-    "serialize_persistables",
-    "serialize_program",
+    "deserialize_persistables", "deserialize_program", "load", "load_from_file", "load_inference_model", "load_program_state",
+    "normalize_program", "save", "save_inference_model", "save_to_file", "serialize_persistables", "serialize_program",
     "set_program_state",
-]
+]  # fmt: skip
 
 # Parameters and optimizer state -------------------------------------------------------------------------------------------
 

@@ -12,19 +12,9 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.refusals import refused
 
 __all__ = [
-    "BuildStrategy",
-    "CompiledProgram",
-    "ExecutionStrategy",
-    "IpuCompiledProgram",
-    "IpuStrategy",
-    "cpu_places",
-    "cuda_places",
-    "device_guard",
-    "ipu_shard_guard",
-    "name_scope",
-    "set_ipu_shard",
-    "xpu_places",
-]
+    "BuildStrategy", "CompiledProgram", "ExecutionStrategy", "IpuCompiledProgram", "IpuStrategy", "cpu_places", "cuda_places",
+    "device_guard", "ipu_shard_guard", "name_scope", "set_ipu_shard", "xpu_places",
+]  # fmt: skip
 
 _IPU = ("onnxruntime's IPU provider was withdrawn", "Use CPUPlace() or CUDAPlace(i).")
 IpuCompiledProgram = refused("static.IpuCompiledProgram", *_IPU)

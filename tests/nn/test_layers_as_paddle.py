@@ -65,3 +65,58 @@ def test_betas_may_be_variables_and_are_checked():
         assert optimizer._beta1 == 0.5
     with pytest.raises(ValueError, match="epsilon"):
         paddle.optimizer.Adam(epsilon=-1.0)
+
+
+def tensor(*shape, dtype="float32"):
+    return paddle.to_tensor(np.ones(shape, dtype))
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "words"),
+    [
+        (lambda: F.triplet_margin_loss(tensor(2, 2), tensor(1, 2), tensor(1, 2)), ValueError, "the same"),
+        (lambda: F.triplet_margin_loss(*[tensor(2, 2)] * 3, margin=-0.5), ValueError, "margin"),
+        (lambda: F.multi_label_soft_margin_loss(tensor(2, 2), tensor(1, 2)), ValueError, "the same"),
+        (lambda: F.poisson_nll_loss(tensor(2), tensor(2), epsilon=-1), ValueError, "epsilon"),
+        (lambda: nn.CosineEmbeddingLoss(margin=2), ValueError, "margin"),
+        (lambda: nn.PixelShuffle(3.33), TypeError, "int"),
+        (lambda: nn.PixelUnshuffle(0), ValueError, "at least 1"),
+        (lambda: nn.ChannelShuffle(3, data_format="WOW"), ValueError, "WOW"),
+        (lambda: nn.InstanceNorm1D(1)(tensor(2, 1, 3, 3)), ValueError, "2 or 3 axes"),
+        (lambda: nn.InstanceNorm3D(1)(tensor(2, 1, 3, 3)), ValueError, "5 axes"),
+        (lambda: F.max_pool2d(tensor(1, 1, 4, 4), 2, padding=[[0, 1], [0, 0], [0, 0], [0, 0]]), ValueError, "batch"),
+        (lambda: F.avg_pool1d(tensor(1, 1, 4), 2, padding="VALID", ceil_mode=True), ValueError, "ceil_mode"),
+        (lambda: paddle.io.RandomSampler(range(100), False, 120), ValueError, "replacement"),
+        (lambda: paddle.optimizer.lr.CosineAnnealingWarmRestarts(0.5, 1.0), ValueError, "int"),
+        (lambda: paddle.optimizer.lr.CyclicLR(0.5, "test", 10), TypeError, "number"),
+        (lambda: paddle.optimizer.lr.CyclicLR(0.5, 1.0, 1.5), TypeError, "ints"),
+        (lambda: paddle.optimizer.lr.CyclicLR(0.5, -1.0, 10), ValueError, "at least 0"),
+    ],
+)
+def test_what_paddle_refuses_is_refused(make, kind, words):
+    with pytest.raises(kind, match=words):
+        make()
+
+
+def test_batch_norm_takes_float64_whatever_its_parameters_are():
+    x = RANDOM.randn(6, 3)
+    layer = nn.BatchNorm1D(3)
+    y = layer(paddle.to_tensor(x))
+    np.testing.assert_allclose(y.numpy(), (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5), rtol=1e-9)
+    np.testing.assert_allclose(layer._mean.numpy(), 0.1 * x.mean(0), rtol=1e-5)
+
+
+def test_kl_div_of_two_types_and_of_scalars():
+    x, label = RANDOM.randn(3, 2), RANDOM.rand(3, 2).astype(np.float32)
+    wanted = (label * (np.log(label) - x)).sum() / 3
+    found = F.kl_div(paddle.to_tensor(x), paddle.to_tensor(label), "batchmean")
+    assert found.dtype.name == "float64"
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-6)
+    scalar = F.kl_div(paddle.to_tensor(x[0, 0]), paddle.to_tensor(label[0, 0]), "batchmean")
+    np.testing.assert_allclose(scalar.numpy(), label[0, 0] * (np.log(label[0, 0]) - x[0, 0]), rtol=1e-6)
+
+
+def test_attributes_of_a_transformer_in_a_list_of_one():
+    model = nn.Transformer(4, 2, 1, 1, 8, weight_attr=[None], bias_attr=[False])
+    y = model(tensor(1, 3, 4), tensor(1, 2, 4))
+    assert y.shape == [1, 2, 4] and not any(name.endswith("linear1.bias") for name in model.state_dict())

@@ -13,37 +13,10 @@ from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.random import next_seed
 
 __all__ = [
-    "celu",
-    "elu",
-    "gelu",
-    "glu",
-    "gumbel_softmax",
-    "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "leaky_relu",
-    "log_sigmoid",
-    "log_softmax",
-    "maxout",
-    "mish",
-    "prelu",
-    "relu",
-    "relu6",
-    "rrelu",
-    "selu",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "softplus",
-    "softshrink",
-    "softsign",
-    "swiglu",
-    "swish",
-    "tanh",
-    "tanhshrink",
-    "thresholded_relu",
-]
+    "celu", "elu", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
+    "log_sigmoid", "log_softmax", "maxout", "mish", "prelu", "relu", "relu6", "rrelu", "selu", "sigmoid", "silu", "softmax",
+    "softplus", "softshrink", "softsign", "swiglu", "swish", "tanh", "tanhshrink", "thresholded_relu",
+]  # fmt: skip
 
 
 def relu(x: Variable, name: str | None = None) -> Variable:

@@ -20,25 +20,9 @@ from onnxgrad.tensor.linalg import vector_norm
 from onnxgrad.tensor.random import next_seed
 
 __all__ = [
-    "alpha_dropout",
-    "bilinear",
-    "cosine_similarity",
-    "dropout",
-    "dropout2d",
-    "dropout3d",
-    "embedding",
-    "feature_alpha_dropout",
-    "fold",
-    "label_smooth",
-    "linear",
-    "one_hot",
-    "pad",
-    "pairwise_distance",
-    "pdist",
-    "sequence_mask",
-    "unfold",
-    "zeropad2d",
-]
+    "alpha_dropout", "bilinear", "cosine_similarity", "dropout", "dropout2d", "dropout3d", "embedding", "feature_alpha_dropout",
+    "fold", "label_smooth", "linear", "one_hot", "pad", "pairwise_distance", "pdist", "sequence_mask", "unfold", "zeropad2d",
+]  # fmt: skip
 
 
 def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: str | None = None) -> Variable:

@@ -16,29 +16,11 @@ from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.linalg import vector_norm
 
 __all__ = [
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cosine_embedding_loss",
-    "ctc_loss",
-    "dice_loss",
-    "gaussian_nll_loss",
-    "hinge_embedding_loss",
-    "kl_div",
-    "l1_loss",
-    "log_loss",
-    "margin_ranking_loss",
-    "mse_loss",
-    "multi_label_soft_margin_loss",
-    "multi_margin_loss",
-    "npair_loss",
-    "poisson_nll_loss",
-    "sigmoid_focal_loss",
-    "smooth_l1_loss",
-    "soft_margin_loss",
-    "square_error_cost",
-    "triplet_margin_loss",
-    "triplet_margin_with_distance_loss",
-]
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "ctc_loss", "dice_loss",
+    "gaussian_nll_loss", "hinge_embedding_loss", "kl_div", "l1_loss", "log_loss", "margin_ranking_loss", "mse_loss",
+    "multi_label_soft_margin_loss", "multi_margin_loss", "npair_loss", "poisson_nll_loss", "sigmoid_focal_loss",
+    "smooth_l1_loss", "soft_margin_loss", "square_error_cost", "triplet_margin_loss", "triplet_margin_with_distance_loss",
+]  # fmt: skip
 
 
 def reduced(layer: LayerHelper, x: Variable, reduction: str) -> Variable:
@@ -60,6 +42,14 @@ def _layer(kind: str, reduction: str, *items: Any, name: str | None = None) -> L
     if reduction not in ("mean", "sum", "none"):
         raise ArgumentError(f"{kind}: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
     return LayerHelper(kind, *(item for item in items if item is not None), name=name)
+
+
+def _alike(kind: str, first: Variable, *others: Variable) -> None:
+    """Refuse tensors of other shapes than the first, as far as these are known."""
+    for other in others:
+        known = zip(first.shape, other.shape, strict=False)
+        if first.ndim != other.ndim or any(a != b for a, b in known if a >= 0 and b >= 0):
+            raise ArgumentError(f"{kind}: the shapes {list(first.shape)} and {list(other.shape)} are to be the same.")
 
 
 # Distances -----------------------------------------------------------------------------------------------------------
@@ -223,12 +213,14 @@ def kl_div(
     """
     layer = _layer("kldiv_loss", "sum" if reduction == "batchmean" else reduction, input, label, name=name)
     op = layer.op
+    wide = "float64" if "float64" in (input.dtype.name, label.dtype.name) else input.dtype.name
+    input, label = as_dtype(op, input, wide), as_dtype(op, label, wide)
     if log_target:
         loss = op.Mul(op.Exp(label), op.Sub(label, input))
     else:
         loss = kl_of_positive(op, input, label)
-    if reduction != "batchmean":
-        return reduced(layer, loss, reduction)
+    if reduction != "batchmean" or input.ndim == 0:
+        return reduced(layer, loss, "sum" if reduction == "batchmean" else reduction)
     rows = op.Cast(op.Squeeze(op.Shape(input, start=0, end=1), [0]), to=input.dtype.number)
     return layer.result("Div", op.ReduceSum(loss, keepdims=0), rows)
 
@@ -246,8 +238,13 @@ def poisson_nll_loss(
 
     Args:
         full: add Stirling's term where the label is above 1.
+
+    Raises:
+        ArgumentError: if ``epsilon`` is not positive.
     """
     layer = _layer("poisson_nll_loss", reduction, input, label, name=name)
+    if epsilon <= 0:
+        raise ArgumentError(f"poisson_nll_loss: epsilon is positive, not {epsilon}.")
     op = layer.op
     label = as_dtype(op, label, input.dtype)
     if log_input:
@@ -319,7 +316,7 @@ def cosine_embedding_loss(
     """
     layer = _layer("cosine_embedding_loss", reduction, input1, input2, label, name=name)
     op = layer.op
-    if label.ndim != input1.ndim - 1:
+    if label.ndim != input1.ndim - 1 and (input1.ndim, tuple(label.shape)) != (1, (1,)):
         raise ArgumentError(f"cosine_embedding_loss: the label has {label.ndim} axes; it needs {input1.ndim - 1}.")
     product, first, second = cosine_parts(op, input1, input2, -1)
     cosine = op.Div(product, op.Sqrt(op.Mul(op.Add(first, 1e-12), op.Add(second, 1e-12))))
@@ -369,6 +366,9 @@ def triplet_margin_with_distance_loss(
         return triplet_margin_loss(input, positive, negative, margin, 2.0, 0.0, swap, reduction, name)
     layer = _layer("triplet_margin_loss", reduction, input, positive, negative, name=name)
     op = layer.op
+    _alike("triplet_margin_loss", input, positive, negative)
+    if margin < 0:
+        raise ArgumentError(f"triplet_margin_loss: the margin is at least 0, not {margin}.")
     near, far = distance_function(input, positive), distance_function(input, negative)
     if swap:
         far = op.Min(far, distance_function(positive, negative))
@@ -384,6 +384,7 @@ def multi_label_soft_margin_loss(
         weight: a factor for each class.
     """
     layer = _layer("multi_label_soft_margin_loss", reduction, input, label, weight, name=name)
+    _alike("multi_label_soft_margin_loss", input, label)
     op = layer.op
     loss = logistic(op, input, as_dtype(op, label, input.dtype))
     loss = loss if weight is None else op.Mul(loss, weight)

@@ -11,7 +11,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import attach_training
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.layout import in_layout, is_last, to_channels_first
-from onnxgrad.tensor.common import positive, shape_of
+from onnxgrad.tensor.common import as_dtype, positive, shape_of
 from onnxgrad.tensor.layer import LayerHelper, overwritten
 from onnxgrad.tensor.linalg import vector_norm
 
@@ -56,7 +56,9 @@ def batch_norm(
     size = shape_of(op, running_mean)
     scale = op.Expand(op.constant(1.0, x.dtype), size) if weight is None else weight
     shift = op.Expand(op.constant(0.0, x.dtype), size) if bias is None else bias
-    operands = (x, scale, shift, running_mean, running_var)
+    operands: tuple[Variable, ...] = (x, scale, shift, running_mean, running_var)
+    if x.is_eager:
+        operands = tuple(as_dtype(op, v, x.dtype.name) for v in operands)
     attrs = {"momentum": float(momentum), "epsilon": float(epsilon)}
     if not training or use_global_stats:
         y = layer.result("BatchNormalization", *operands, **attrs)

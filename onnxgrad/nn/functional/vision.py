@@ -15,15 +15,9 @@ from onnxgrad.tensor.common import as_dtype, as_operand, integers, known_dim, po
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = [
-    "affine_grid",
-    "channel_shuffle",
-    "grid_sample",
-    "interpolate",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "temporal_shift",
+    "affine_grid", "channel_shuffle", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle", "temporal_shift",
     "upsample",
-]
+]  # fmt: skip
 
 _RANKS = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,), "nearest": (3, 4, 5), "area": (3, 4, 5)}
 

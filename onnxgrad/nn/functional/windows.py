@@ -50,7 +50,9 @@ def pads_of(padding: Any, axes: int, channels_last: bool = False, what: str = "p
     if items and not isinstance(items[0], (int, np.integer)):
         pairs = [[int(n) for n in pair] for pair in items]
         if len(pairs) == axes + 2:
-            pairs = pairs[1:-1] if channels_last else pairs[2:]
+            others, pairs = ([pairs[0], pairs[-1]], pairs[1:-1]) if channels_last else (pairs[:2], pairs[2:])
+            if any(any(pair) for pair in others):
+                raise ArgumentError(f"{what} of batch and channels is 0, not {others}.")
         if len(pairs) != axes:
             raise ArgumentError(f"{what} takes {axes} pairs, or {axes + 2} with batch and channels, not {padding}.")
         return [start for start, _ in pairs] + [end for _, end in pairs]
@@ -100,6 +102,8 @@ class Window:
         """Attributes of a pool; without a stride, windows lie side by side."""
         sizes = numbers(kernel, self.axes, "kernel_size")
         strides = sizes if stride is None else numbers(stride, self.axes, "stride")
+        if ceil and self.pads(padding) == "VALID":
+            raise ArgumentError(f"{self.kind}: ceil_mode and padding='VALID' exclude each other.")
         attrs = {"kernel_shape": sizes, "strides": strides, "ceil_mode": int(ceil)}
         return {**attrs, **window_pads(self.x, self.pads(padding), sizes, strides)}
 

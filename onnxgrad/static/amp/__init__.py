@@ -8,11 +8,6 @@ from onnxgrad.static.amp.decorator import decorate
 CustomOpLists = AutoMixedPrecisionLists
 
 __all__ = [
-    "AutoMixedPrecisionLists",
-    "CustomOpLists",
-    "bf16",
-    "cast_model_to_fp16",
-    "cast_parameters_to_fp16",
-    "decorate",
+    "AutoMixedPrecisionLists", "CustomOpLists", "bf16", "cast_model_to_fp16", "cast_parameters_to_fp16", "decorate",
     "fp16_guard",
-]
+]  # fmt: skip

@@ -18,14 +18,9 @@ from onnxgrad.static.amp.cast import cast_model_to_fp16
 from onnxgrad.static.amp.decorator import OptimizerWithMixedPrecision, decorate
 
 __all__ = [
-    "AutoMixedPrecisionListsBF16",
-    "bf16_guard",
-    "cast_model_to_bf16",
-    "cast_parameters_to_bf16",
-    "convert_float_to_uint16",
-    "decorate_bf16",
-    "rewrite_program_bf16",
-]
+    "AutoMixedPrecisionListsBF16", "bf16_guard", "cast_model_to_bf16", "cast_parameters_to_bf16", "convert_float_to_uint16",
+    "decorate_bf16", "rewrite_program_bf16",
+]  # fmt: skip
 
 
 class AutoMixedPrecisionListsBF16(AutoMixedPrecisionLists):

@@ -34,24 +34,13 @@ class OptimizerWithMixedPrecision:
     def __init__(
         self,
         optimizer: Optimizer,
-        amp_lists: AutoMixedPrecisionLists,
-        level: str,
-        dtype: str,
+        rewriting: dict[str, Any],
         init_loss_scaling: float,
         use_dynamic_loss_scaling: bool,
         policy: ScalePolicy,
-        use_amp_guard: bool = False,
-        use_promote: bool = False,
     ) -> None:
         self._optimizer = optimizer
-        self._lists = amp_lists
-        self._rewriting = {
-            "dtype": dtype,
-            "lists": amp_lists,
-            "level": level,
-            "use_guard": use_amp_guard,
-            "use_promote": use_promote,
-        }
+        self._rewriting = rewriting
         self._init_loss_scaling = float(init_loss_scaling)
         self._is_dynamic = use_dynamic_loss_scaling
         self._policy = policy
@@ -272,20 +261,10 @@ def _older_form(
     use_bf16: bool = False,
     use_promote: bool = False,
 ) -> OptimizerWithMixedPrecision:
-    return _form(
-        optimizer,
-        amp_lists,
-        "O2" if use_pure_fp16 else "O1",
-        "bfloat16" if use_bf16 else "float16",
-        init_loss_scaling=init_loss_scaling,
-        incr_every_n_steps=incr_every_n_steps,
-        decr_every_n_nan_or_inf=decr_every_n_nan_or_inf,
-        incr_ratio=incr_ratio,
-        decr_ratio=decr_ratio,
-        use_dynamic_loss_scaling=None if use_bf16 else use_dynamic_loss_scaling,
-        use_amp_guard=use_pure_fp16 if use_fp16_guard is None else use_fp16_guard,
-        use_promote=use_promote,
-    )
+    scaling = (init_loss_scaling, incr_every_n_steps, decr_every_n_nan_or_inf, incr_ratio, decr_ratio)
+    dynamic, guard = None if use_bf16 else use_dynamic_loss_scaling, use_pure_fp16 if use_fp16_guard is None else use_fp16_guard
+    level, dtype = "O2" if use_pure_fp16 else "O1", "bfloat16" if use_bf16 else "float16"
+    return _form(optimizer, amp_lists, level, dtype, None, False, *scaling, dynamic, guard, use_promote)
 
 
 def _form(
@@ -313,17 +292,9 @@ def _form(
         if use_dynamic_loss_scaling:
             warnings.warn("bfloat16 has the range of float32, so its loss is not scaled.", stacklevel=3)
         use_dynamic_loss_scaling, init_loss_scaling = False, 1.0
-    return OptimizerWithMixedPrecision(
-        optimizer,
-        amp_lists if amp_lists is not None else AutoMixedPrecisionLists(dtype=dtype),
-        level,
-        dtype,
-        init_loss_scaling,
-        use_dynamic_loss_scaling is not False,
-        policy,
-        use_amp_guard,
-        use_promote,
-    )
+    lists = amp_lists if amp_lists is not None else AutoMixedPrecisionLists(dtype=dtype)
+    rewriting = {"dtype": dtype, "lists": lists, "level": level, "use_guard": use_amp_guard, "use_promote": use_promote}
+    return OptimizerWithMixedPrecision(optimizer, rewriting, init_loss_scaling, use_dynamic_loss_scaling is not False, policy)
 
 
 def _check(policy: ScalePolicy, init_loss_scaling: float) -> None:

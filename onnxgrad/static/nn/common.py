@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+import onnxgrad.nn.functional as F
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError
-from onnxgrad.optimizer.rows import with_sparse_gradient
 from onnxgrad.tensor.initializer import Constant, XavierUniform
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.param_attr import ParamAttr
@@ -112,13 +112,8 @@ def embedding(
     layer = LayerHelper("embedding", input)
     rows, columns = (int(n) for n in size)
     weight = layer.parameter(param_attr, "w", [rows, columns], dtype_of(dtype), XavierUniform())
-    if padding_idx is None:
-        return with_sparse_gradient(layer.result("Gather", weight, input), is_sparse)
-    if not -rows <= padding_idx < rows:
-        raise ArgumentError(f"embedding: padding_idx {padding_idx} is outside the embedding of {rows} rows.")
-    wanted = layer.op.Not(layer.op.Equal(input, layer.op.constant(padding_idx % rows, input.dtype)))
-    mask = layer.op.Unsqueeze(layer.op.Cast(wanted, to=dtype_of(dtype).number), [-1])
-    return layer.result("Mul", with_sparse_gradient(layer.op.Gather(weight, input), is_sparse), mask)
+    assert weight is not None
+    return F.embedding(input, weight, padding_idx, sparse=is_sparse, name=layer.name)
 
 
 def bilinear_tensor_product(
@@ -146,13 +141,9 @@ def bilinear_tensor_product(
     """
     layer = LayerHelper("bilinear_tensor_product", x, y, name=name)
     weight = layer.parameter(param_attr, "w", [size, x.shape[1], y.shape[1]], x.dtype, XavierUniform())
-    rows = layer.op.MatMul(layer.op.Unsqueeze(x, [1, 2]), weight)
-    terms = layer.op.Mul(layer.op.Squeeze(rows, [2]), layer.op.Unsqueeze(y, [1]))
-    out = layer.result("ReduceSum", terms, [-1], keepdims=0)
     bias = layer.parameter(bias_attr, "b", [1, size], x.dtype, Constant(0.0))
-    if bias is not None:
-        out = layer.result("Add", out, bias)
-    return layer.activate(out, act)
+    assert weight is not None
+    return layer.activate(F.bilinear(x, y, weight, bias, layer.name), act)
 
 
 def prelu(x: Variable, mode: str, param_attr: Attr = None, data_format: str = "NCHW", name: str | None = None) -> Variable:

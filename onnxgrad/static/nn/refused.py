@@ -5,17 +5,9 @@ from __future__ import annotations
 from onnxgrad.refusals import refused
 
 __all__ = [
-    "nce",
-    "py_func",
-    "sequence_conv",
-    "sequence_expand",
-    "sequence_first_step",
-    "sequence_last_step",
-    "sequence_pool",
-    "sequence_softmax",
-    "sparse_embedding",
-    "static_pylayer",
-]
+    "nce", "py_func", "sequence_conv", "sequence_expand", "sequence_first_step", "sequence_last_step", "sequence_pool",
+    "sequence_softmax", "sparse_embedding", "static_pylayer",
+]  # fmt: skip
 
 _LOD = "ONNX tensors have no levels of detail (LoD)"
 
