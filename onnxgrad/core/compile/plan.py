@@ -45,23 +45,28 @@ def make_plan(program: Program, outputs: Iterable[Variable], given: Iterable[Var
 
 def _sweep(program: Program, outputs: list[Variable], aliases: dict[Variable, Variable], given: set[Variable]) -> Plan:
     plan = Plan([], [], aliases)
-    wanted = {plan.resolve(v) for v in outputs} - given
+    inside = set(program.global_block().ops)
     reads = dict.fromkeys(plan.resolve(v) for v in outputs)
-    for op in reversed(program.global_block().ops):
-        if not any(v is not None and v in wanted for v in op.outputs):
+    found: dict[Operator, list[Variable]] = {}
+    waiting = [v for v in reads if v not in given]
+    while waiting:
+        op = waiting.pop().op
+        if op is None or op in found or op not in inside or _is_held(op):
             continue
-        if op.outputs and op.outputs[0] is not None and op.outputs[0].value is not None and op.outputs[0].persistable:
-            continue
-        plan.operators.append(op)
-        for v in op.operands():
-            if v is not None:
-                resolved = plan.resolve(v)
-                if resolved not in given:
-                    wanted.add(resolved)
-                reads[resolved] = None
-    plan.operators.reverse()
+        found[op] = [plan.resolve(v) for v in op.operands() if v is not None]
+        waiting += (v for v in found[op] if v.op is not None and v not in given)
+    if found:
+        plan.operators = [op for op in program.global_block().ops if op in found]
+    for op in reversed(plan.operators):
+        reads.update(dict.fromkeys(found[op]))
     plan.leaves = [v for v in reads if v.is_leaf or v.persistable or v in given]
     return plan
+
+
+def _is_held(op: Operator) -> bool:
+    """Whether the scope holds what this operator gave"""
+    first = op.outputs[0] if op.outputs else None
+    return first is not None and first.value is not None and first.persistable
 
 
 def _expansions_in_use(operators: list[Operator], aliases: dict[Variable, Variable]) -> dict[Variable, Variable]:

@@ -83,6 +83,10 @@ def resolve_reference(value: Any, call: Operator, defaults: dict[str, Any]) -> A
     return schema.defaults.get(value.name) if schema is not None else None
 
 
+_PLAIN = (int, float, str, bytes)
+"""Of attributes; far most have one of these types."""
+
+
 class Expansion:
     """The same operator written out in others.
 
@@ -228,6 +232,8 @@ class Operator:
     def blocks(self) -> Iterator[Block]:
         """Bodies of If, Loop, Scan and SequenceMap."""
         for value in self.attrs.values():
+            if isinstance(value, _PLAIN):
+                continue
             if hasattr(value, "ops"):
                 yield value
             elif isinstance(value, list) and value and hasattr(value[0], "ops"):
@@ -235,7 +241,7 @@ class Operator:
 
     def operands(self) -> list[Variable | None]:
         """Inputs, followed by the outer variables that its bodies read."""
-        if not any(True for _ in self.blocks()):
+        if not self.attrs or next(self.blocks(), None) is None:
             return self.inputs
         from onnxgrad.core.ir.traverse import captured
 

@@ -118,8 +118,10 @@ class Variable(Arithmetic):
         dims = self.dims
         if dims is None:
             return None
-        known = tuple(dim for dim in dims if isinstance(dim, int))
-        return known if len(known) == len(dims) else None
+        for dim in dims:
+            if not isinstance(dim, int):
+                return None
+        return tuple(dims)  # type: ignore[arg-type]
 
     @property
     def rank(self) -> int | None:

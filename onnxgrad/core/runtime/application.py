@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from math import prod
 from threading import Lock, Thread
 from typing import Any, NamedTuple
@@ -177,7 +178,7 @@ class _Desk:
 
     def __init__(self) -> None:
         self._bindings: dict[int, Any] = {}
-        self._rooms: dict[tuple[int, int], list[Any]] = {}
+        self._rooms: dict[tuple[int, int], _Arrays] = {}
         self.bound: Part | None = None
         """The part whose whole inputs are bound."""
 
@@ -187,12 +188,12 @@ class _Desk:
             found = self._bindings[id(part.session)] = part.session.io_binding()
         return found
 
-    def outputs(self, part: Part, length: int) -> list[Any]:
+    def outputs(self, part: Part, length: int) -> _Arrays:
         """Where the new values of a piece are computed."""
         key = (id(part.session), length)
         if key not in self._rooms:
-            made = [value_on(np.empty(length, dtype)) for _, dtype in part.outputs]
-            self._rooms[key] = made
+            arrays = [np.empty(length, dtype) for _, dtype in part.outputs]
+            self._rooms[key] = _Arrays(arrays, [value_on(array) for array in arrays])
         return self._rooms[key]
 
     def clear(self) -> None:
@@ -203,8 +204,15 @@ class _Desk:
             binding.clear_binding_outputs()
 
 
+class _Arrays(NamedTuple):
+    """New values as arrays of rank 1, and the OrtValues whose memory they are."""
+
+    arrays: list[Any]
+    values: Sequence[Any]
+
+
 class _Unit(NamedTuple):
-    """What is computed at a time: a piece of a part, or all of it, and where its elements begin."""
+    """What is computed at a time: a piece of a part, or all of it."""
 
     number: int
     part: Part
@@ -241,9 +249,11 @@ class Application:
         places = [(part, piece) for part in parts for piece in range(1 if part.size is None else -(-part.size // PIECE))]
         self._units = [_Unit(number, *place) for number, place in enumerate(places)]
         self._done = bytearray(len(self._units))
-        # For each thread the unit that it has computed, and its new values, until they are in place.
-        self._new: list[tuple[_Unit, list[Any]] | None] = [None] * len(rooms.desks)
-        self._flat: dict[Variable, Any] = {}
+        # For each thread the unit that it has computed, and its new values and what they belong to, until they are in place.
+        self._new: list[tuple[_Unit, _Arrays] | None] = [None] * len(rooms.desks)
+        # The elements of gradients and state, as arrays of rank 1.
+        self._read: dict[Variable, Any] = {}
+        self._written: dict[str, Any] = {}
         self._lock = Lock()
         self._helpers: list[Thread] = []
         self._errors: list[BaseException] = []
@@ -269,18 +279,19 @@ class Application:
         """All units that are not done, those that are computed whole first: their operators take all threads."""
         self._wait()
         self._errors, self._stops = [], False
-        for worker in range(len(self._new)):
-            self._put(worker)
         for name in dict.fromkeys(name for part in self._parts for _, name in part.replaces):
             self._take(name)
+        for worker in range(len(self._new)):
+            self._put(worker)
         left = [unit for unit in self._units if not self._done[unit.number]]
         pieces = [unit for unit in left if unit.part.size is not None]
         units = iter(pieces)
         try:
             self._work(0, iter([unit for unit in left if unit.part.size is None]))
             self._helpers = [Thread(target=self._help, args=(n, units)) for n in range(1, min(len(self._new), len(pieces)))]
-            for helper in self._helpers:
-                helper.start()
+            with suppress(RuntimeError):  # where there are no more threads to be had
+                for helper in self._helpers:
+                    helper.start()
             self._work(0, units)
         except BaseException:
             self._stops = True
@@ -292,9 +303,13 @@ class Application:
 
     def _wait(self) -> None:
         """Until no other thread is at work. Nothing stays bound."""
-        for helper in self._helpers:
-            if helper.ident is not None:
-                helper.join()
+        try:
+            for helper in self._helpers:
+                if helper.ident is not None:
+                    helper.join()
+        except BaseException:
+            self.has_begun = True  # as far as anybody can tell
+            raise
         self._helpers = []
         for desk in self._rooms.desks:
             desk.clear()
@@ -322,12 +337,11 @@ class Application:
         new = self._new[worker]
         if new is None:
             return
-        unit, values = new
+        unit, (arrays, _) = new
         self.has_begun = True
         start = unit.piece * PIECE
         for output, name in unit.part.replaces:
-            room = view_of(values[output]).reshape(-1)
-            np.copyto(view_of(self._buffers[name].value).reshape(-1)[start : start + room.size], room)
+            np.copyto(self._written[name][start : start + arrays[output].size], arrays[output])
         self._done[unit.number] = True
         self._new[worker] = None
 
@@ -340,9 +354,10 @@ class Application:
             if is_present:
                 self._scope.put(name, self._buffers[name])
         self._buffers[name].origin = None
+        self._written[name] = view_of(self._buffers[name].value).reshape(-1)
         self._scope.drop_spare(name)
 
-    def _computed(self, desk: _Desk, unit: _Unit) -> list[Any]:
+    def _computed(self, desk: _Desk, unit: _Unit) -> _Arrays:
         part, piece = unit.part, unit.piece
         binding = desk.binding(part)
         if desk.bound is not part:
@@ -357,18 +372,19 @@ class Application:
             for name, _ in part.outputs:
                 binding.bind_output(name)
             part.session.run_with_iobinding(binding)
-            return list(binding.get_outputs())
+            values = binding.get_outputs()
+            return _Arrays([view_of(value).reshape(-1) for value in values], values)
         start = piece * PIECE
         for name, state in part.state:
             if name not in part.whole:
                 binding.bind_ortvalue_input(name, self._rooms.pieces(self._buffers[state])[piece])
         for name, v in part.values:
             if name not in part.whole:
-                if v not in self._flat:
-                    self._flat[v] = view_of(self._values[v]).reshape(-1)
-                binding.bind_ortvalue_input(name, value_on(self._flat[v][start : start + PIECE]))
-        outputs = desk.outputs(part, min(PIECE, part.size - start))
-        for (name, _), room in zip(part.outputs, outputs, strict=True):
-            binding.bind_ortvalue_output(name, room)
+                if v not in self._read:
+                    self._read[v] = view_of(self._values[v]).reshape(-1)
+                binding.bind_ortvalue_input(name, value_on(self._read[v][start : start + PIECE]))
+        made = desk.outputs(part, min(PIECE, part.size - start))
+        for (name, _), value in zip(part.outputs, made.values, strict=True):
+            binding.bind_ortvalue_output(name, value)
         part.session.run_with_iobinding(binding)
-        return outputs
+        return made

@@ -393,6 +393,16 @@ class TestThreads:
         run(program, loss, executor, X[2:])
         assert_same(state_of(program), self.undisturbed(monkeypatch))
 
+    def test_without_further_threads_the_calling_one_does_all(self, trained, monkeypatch):
+        program, loss, executor = trained
+
+        def refused(self):
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", refused)
+        run(program, loss, executor, X[2:])
+        assert_same(state_of(program), self.undisturbed(monkeypatch))
+
     def test_a_failure_of_another_thread_is_made_up_for(self, trained, monkeypatch):
         program, loss, executor = trained
         self.share(monkeypatch, fails=True)
