@@ -4,8 +4,10 @@ Along one axis, a tile of results is ``A ((G w) * (B x))``: r products, where ea
 both axes are transformed, and channels are summed before A, so a convolution is r * r matrix products over channels, one for each
 frequency. In the layout [H, W, N, C] a pixel is a row of N * C numbers: tiles are gathered by rows, and B and A are products with
 small constant matrices. The gradient of the image is the convolution of that of the result with the filter turned, or, with a
-stride, an algorithm of its own; the gradient of the filter is ``G^T ((A^T gy) * (B x))``. Large images go through a Scan in strips of rows of tiles, so that what is
-transformed stays in the processor's cache: 0.5 to 0.8 of the time, and a fraction of the memory.
+stride, an algorithm of its own; the gradient of the filter is ``G^T ((A^T gy) * (B x))``.
+
+Large images go through a Scan in strips of rows of tiles, so that what is transformed stays in the processor's cache: 0.5 to 0.8
+of the time, and less memory.
 
 | stride, tile | products per output, both axes | of 9 taps | error of float32 |
 |---|---|---|---|
@@ -122,7 +124,7 @@ class Tiles:
         return build.Reshape(found, [*self.result, batch, out])
 
     def filter_of(self, build: Any, x: Any, gy: Any) -> Any:
-        """G^T ((A^T gy) (B x)) of images [height, width, N, C] and the gradient of results [rows, columns, N, O], as [O, C, 3, 3]"""
+        """G^T ((A^T gy) (B x)) of images [height, width, N, C] and gradients [rows, columns, N, O], as [O, C, 3, 3]"""
         (*_, batch, channels), out = x.static_shape, gy.static_shape[-1]
         number = self._strips(batch * max(channels, out))
         images, pixels = _pixel_rows(build, x, self._reads, again=True)
