@@ -90,8 +90,7 @@ def _convolution(pass_: _Pass, op: Operator) -> bool:
         found = build.Reshape(flat, [*result, batch, out])
     else:
         tiles = _tiles(pass_, convolution, "result", x, y, window)
-        product = build.MatMul(tiles.of_image(build, pass_.twin(x)), turned(build, tiles.filters(build, w)))
-        found = tiles.result_of(build, product, batch)
+        found = tiles.image_of(build, pass_.twin(x), turned(build, tiles.filters(build, w)))
     return pass_.give(y, _with_bias(build, found, more))
 
 
@@ -105,8 +104,7 @@ def _transposed_convolution(pass_: _Pass, op: Operator) -> bool:
         found = build.Reshape(found, [*image, batch, channels])
     else:
         tiles = _tiles(pass_, backwards, "image", x, g, window)
-        product = build.MatMul(tiles.of_image(build, pass_.twin(g)), tiles.filters(build, w))
-        found = tiles.result_of(build, product, batch)
+        found = tiles.image_of(build, pass_.twin(g), tiles.filters(build, w))
     return pass_.give(x, _with_bias(build, found, more))
 
 
@@ -120,8 +118,7 @@ def _filter_gradient(pass_: _Pass, op: Operator, x: Variable, gy: Variable) -> b
         flat = build.Gemm(pass_.rows(gy), _read_rows(pass_, x, window, positions), transA=1)
         return pass_.give_filter(result, build.Reshape(flat, [out, channels, 1, 1]))
     tiles = _tiles(pass_, convolution, "filter", x, gy, window)
-    product = build.MatMul(tiles.of_result(build, pass_.twin(gy)), tiles.of_image(build, pass_.twin(x), again=True))
-    return pass_.give_filter(result, tiles.filter_of(build, product))
+    return pass_.give_filter(result, tiles.filter_of(build, pass_.twin(x), pass_.twin(gy)))
 
 
 def _tiles(pass_: _Pass, make: Any, kind: str, x: Variable, y: Variable, window: Window) -> Tiles:

@@ -6,6 +6,9 @@ frequency. In the layout [H, W, N, C] a pixel is a row of N * C numbers: tiles a
 small constant matrices. The gradient of the image is the convolution of that of the result with the filter turned, or, with a
 stride, an algorithm of its own; the gradient of the filter is ``G^T ((A^T gy) * (B x))``.
 
+Large images go through a Scan in strips of rows of tiles, so that what is transformed stays in the processor's cache: 0.5 to 0.8
+of the time, and less memory.
+
 | stride, tile | products per output, both axes | of 9 taps | error of float32 |
 |---|---|---|---|
 | 1, 2 x 2 | 4 | 0.44 | that of the plain form, 2e-7 to 7e-7 |
@@ -20,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.bodies import write_body
+from onnxgrad.core.ir.types import INDEX, TensorType
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["TAPS", "Tiles", "backwards", "convolution", "turned"]
@@ -27,6 +32,11 @@ __all__ = ["TAPS", "Tiles", "backwards", "convolution", "turned"]
 TAPS = 3
 _Array = np.ndarray[Any, Any]
 Size = tuple[int, int]
+_WORTH_STRIPS = 5 * 2**20
+"""Numbers in the transformed image, or gradient, of a convolution that is computed in strips: 20 MB."""
+_STRIP = 2**18
+"""Numbers of these in a strip, about: 1 MB."""
+
 
 _F2 = (
     [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
@@ -81,6 +91,8 @@ class Tiles:
         reads = [start + np.arange(n) * step + np.arange(b.shape[1])[:, None] for n, start in zip(counts, first, strict=True)]
         writes = [np.arange(n) * len(a) + np.arange(len(a))[:, None] for n in counts]
         self._reads, self._writes = _pixels(reads, image), _pixels(writes, result)
+        self._rows = counts[0]
+        self._fits = result[0] == len(a) * self._rows
 
     def filters(self, build: Any, w: Variable) -> Any:
         """A filter [O, C, 3, 3] per frequency, [F, O, C]; the product also brings the taps to the front"""
@@ -88,48 +100,77 @@ class Tiles:
         flat = build.Gemm(_float32(self._g), build.Reshape(w, [out * channels, TAPS * TAPS]), transB=1)
         return build.Reshape(flat, [self.frequencies, out, channels])
 
-    def of_image(self, build: Any, x: Any, again: bool = False) -> Any:
-        """B x of images [height, width, N, C], as [F, tiles * N, C].
-
-        Args:
-            again: in a form in which onnxruntime does not see that it has computed it before, which it would then hold all along.
-        """
+    def image_of(self, build: Any, x: Any, filters: Any) -> Any:
+        """A ((B x) filters) of images [height, width, N, C] and filters [F, C, O]: results [rows, columns, N, O]"""
         *_, batch, channels = x.static_shape
-        tiles = self._tiles(build, x, self._reads, again)
-        return build.Reshape(build.MatMul(_float32(self._b), tiles), [self.frequencies, self.tiles * batch, channels])
+        out = filters.static_shape[2]
+        # A strip gives whole rows of the result.
+        number = self._strips(batch * max(channels, out)) if self._fits else 1
+        rows, pixels = _pixel_rows(build, x, self._reads)
+        reads, order = _by_strip(pixels, number), self._order(number)
+        columns = self.tiles // number * batch
 
-    def of_result(self, build: Any, gy: Any) -> Any:
-        """A^T gy of the gradient of results [rows, columns, N, O], as [F, O, tiles * N]; it is turned where it is smallest"""
-        *_, batch, out = gy.static_shape
-        tiles = build.Reshape(self._tiles(build, gy, self._writes), [len(self._writes), self.tiles * batch, out])
-        tiles = build.Reshape(turned(build, tiles), [len(self._writes), -1])
-        return build.Reshape(build.MatMul(_float32(self._a.T), tiles), [self.frequencies, out, self.tiles * batch])
+        def strip(build: Any, read: Any) -> Any:
+            product = build.MatMul(self._of_image(build, rows, read, columns, channels), filters)
+            flat = build.MatMul(_float32(self._a), build.Reshape(product, [self.frequencies, columns * out]))
+            flat = build.Reshape(flat, [len(self._writes) * self.tiles // number, batch * out])
+            return flat if np.array_equal(order, np.arange(flat.static_shape[0])) else build.Gather(flat, order, axis=0)
 
-    def result_of(self, build: Any, product: Any, batch: int) -> Any:
-        """A m of products [F, tiles * N, O], as [rows, columns, N, O]"""
-        channels, pixels = product.static_shape[-1], self._writes.reshape(-1)
-        flat = build.MatMul(_float32(self._a), build.Reshape(product, [self.frequencies, self.tiles * batch * channels]))
-        inside = np.flatnonzero(pixels < prod(self.result))
-        order = inside[np.argsort(pixels[inside])]
-        rows = build.Reshape(flat, [len(pixels), batch * channels])
-        rows = rows if np.array_equal(order, np.arange(len(pixels))) else build.Gather(rows, order, axis=0)
-        return build.Reshape(rows, [*self.result, batch, channels])
+        if number == 1:
+            found = strip(build, reads[0])
+        else:
+            body = write_body(build, "strip", [_read_by("pixels", reads)], strip)
+            found = build.Scan(reads, body=body, num_scan_inputs=1)
+        return build.Reshape(found, [*self.result, batch, out])
 
-    def filter_of(self, build: Any, product: Any) -> Any:
-        """G^T m of products [F, O, C], as [O, C, 3, 3]"""
-        _, out, channels = product.static_shape
-        flat = build.Gemm(build.Reshape(product, [self.frequencies, out * channels]), _float32(self._g), transA=1)
+    def filter_of(self, build: Any, x: Any, gy: Any) -> Any:
+        """G^T ((A^T gy) (B x)) of images [height, width, N, C] and gradients [rows, columns, N, O], as [O, C, 3, 3]"""
+        (*_, batch, channels), out = x.static_shape, gy.static_shape[-1]
+        number = self._strips(batch * max(channels, out))
+        images, pixels = _pixel_rows(build, x, self._reads, again=True)
+        given, places = _pixel_rows(build, gy, self._writes)
+        reads, writes = _by_strip(pixels, number), _by_strip(places, number)
+        columns = self.tiles // number * batch
+
+        def product(build: Any, read: Any, write: Any) -> Any:
+            tiles = build.Reshape(build.Gather(given, write, axis=0), [len(places), columns, out])
+            # It is turned where it is smallest.
+            tiles = build.Reshape(turned(build, tiles), [len(places), out * columns])
+            of_result = build.Reshape(build.MatMul(_float32(self._a.T), tiles), [self.frequencies, out, columns])
+            return build.MatMul(of_result, self._of_image(build, images, read, columns, channels))
+
+        if number == 1:
+            summed = product(build, reads[0], writes[0])
+        else:
+            zeros = build.Expand(np.zeros((), np.float32), [self.frequencies, out, channels])
+            types = [("sum", zeros.type), _read_by("pixels", reads), _read_by("places", writes)]
+            body = write_body(build, "strip", types, lambda build, sum, *read: build.Add(sum, product(build, *read)))
+            summed = build.Scan(zeros, reads, writes, body=body, num_scan_inputs=2)
+        flat = build.Gemm(build.Reshape(summed, [self.frequencies, out * channels]), _float32(self._g), transA=1)
         return build.Reshape(flat, [out, channels, TAPS, TAPS])
 
-    def _tiles(self, build: Any, x: Any, pixels: _Array, again: bool = False) -> Any:
-        """The pixels of each tile as a row, zeros where there are none, [positions in a tile, tiles * N * C]"""
-        height, width, batch, channels = x.static_shape
-        rows, size = build.Reshape(x, [height * width, batch * channels]), height * width
-        if (pixels == size).any():
-            zeros = np.zeros((1, batch * channels), np.float32)
-            rows = build.Concat(*((zeros, rows) if again else (rows, zeros)), axis=0)
-            pixels = (pixels + 1) % (size + 1) if again else pixels
-        return build.Reshape(build.Gather(rows, pixels.reshape(-1), axis=0), [len(pixels), -1])
+    def _of_image(self, build: Any, rows: Any, read: Any, columns: int, channels: int) -> Any:
+        """B x of the pixels that are read, as [F, columns, C]"""
+        tiles = build.Reshape(build.Gather(rows, read, axis=0), [len(self._reads), columns * channels])
+        return build.Reshape(build.MatMul(_float32(self._b), tiles), [self.frequencies, columns, channels])
+
+    def _strips(self, width: int) -> int:
+        """The number of strips of rows of tiles, so that what a product reads stays in the processor's cache
+
+        Args:
+            width: numbers per frequency and tile.
+        """
+        numbers = self.frequencies * self.tiles * width
+        if numbers < _WORTH_STRIPS:
+            return 1
+        return next(n for n in range(1, self._rows + 1) if self._rows % n == 0 and (numbers <= n * _STRIP or n == self._rows))
+
+    def _order(self, number: int) -> _Array:
+        """Where the pixels of the results of a strip lie among those of its tiles"""
+        pixels = _by_strip(self._writes, number)[0]
+        inside = np.flatnonzero(pixels < prod(self.result) // number)
+        order: _Array = inside[np.argsort(pixels[inside])]
+        return order
 
 
 def convolution(image: Size, result: Size, pads: Size, stride: int, is_fast: bool) -> Tiles:
@@ -158,6 +199,31 @@ def _pixels(axes: list[_Array], image: Size) -> _Array:
     y, x = down[:, None, :, None], across[None, :, None, :]
     found = np.where((y >= 0) & (y < height) & (x >= 0) & (x < width), y * width + x, height * width)
     return found.reshape(down.shape[0] * across.shape[0], down.shape[1] * across.shape[1])
+
+
+def _pixel_rows(build: Any, x: Any, pixels: _Array, again: bool = False) -> tuple[Any, _Array]:
+    """An image [height, width, N, C] with a row for each pixel, with zeros where pixels outside are read, and their numbers in it
+
+    Args:
+        again: in a form in which onnxruntime does not see that it has computed it before, which it would then hold all along.
+    """
+    height, width, batch, channels = x.static_shape
+    size, rows = height * width, build.Reshape(x, [height * width, batch * channels])
+    if not (pixels == size).any():
+        return rows, pixels
+    zeros = np.zeros((1, batch * channels), np.float32)
+    if again:
+        return build.Concat(zeros, rows, axis=0), (pixels + 1) % (size + 1)
+    return build.Concat(rows, zeros, axis=0), pixels
+
+
+def _by_strip(pixels: _Array, number: int) -> _Array:
+    """[positions in a tile, tiles] as [strips, positions of all tiles of one]"""
+    return np.ascontiguousarray(pixels.reshape(len(pixels), number, -1).swapaxes(0, 1)).reshape(number, -1)
+
+
+def _read_by(name: str, reads: _Array) -> tuple[str, TensorType]:
+    return name, TensorType(INDEX.dtype, reads.shape[1:])
 
 
 def _float32(matrix: _Array) -> _Array:

@@ -7,7 +7,7 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
-from onnxgrad.core.compile import compile, layout_plan
+from onnxgrad.core.compile import compile, layout_plan, winograd
 from onnxgrad.core.compile.chwn import use_chwn_layout
 from onnxgrad.core.compile.hwnc import use_hwnc_layout
 from onnxgrad.core.interop.onnx_export import write_model
@@ -184,6 +184,28 @@ def test_maps_of_any_size(name, shape):
     found, _ = results(NETS[name], shape, "float32", both)
     for a, b in zip(exact, found, strict=True):
         np.testing.assert_allclose(b, a, rtol=0, atol=F2_ERROR * np.abs(a).max())
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 16, 12), (3, 6, 15, 7)])
+@pytest.mark.parametrize("name", ["one layer", "uneven padding", "stride", "transposed", "transposed, stride", "residual"])
+@pytest.mark.parametrize("strip", [1, 700])
+@pytest.mark.usefixtures("always")
+def test_large_maps_go_by_strips(name, shape, strip, monkeypatch):
+    """Of one row of tiles, and of several; a result whose last tile is cut stays in one piece, its gradients do not"""
+    exact, _ = results(NETS[name], shape, "float64")
+    _, whole = results(NETS[name], shape, "float32", by_pixels)
+    monkeypatch.setattr(winograd, "_WORTH_STRIPS", 0)
+    monkeypatch.setattr(winograd, "_STRIP", strip)
+    found, operators = results(NETS[name], shape, "float32", by_pixels)
+    scans = [op for op in operators if op.type == "Scan"]
+    assert scans and not any(op.type == "Scan" for op in whole)
+    for a, b in zip(exact, found, strict=True):
+        np.testing.assert_allclose(b, a, rtol=0, atol=F2_ERROR * np.abs(a).max())
+
+
+def test_a_map_that_fits_the_cache_is_not_cut():
+    few, many = (winograd.convolution((size, size), (size, size), (1, 1), 1, False) for size in (28, 56))
+    assert [few._strips(8 * 64), many._strips(8 * 64), many._strips(8 * 48), many._strips(64 * 64)] == [1, 28, 1, 28]
 
 
 @pytest.mark.parametrize("name", ["one layer", "uneven padding", "transposed", "stride", "two layers", "residual"])
