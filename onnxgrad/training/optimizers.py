@@ -23,7 +23,7 @@ def _classes() -> dict[str, type[Optimizer]]:
     return {
         name.lower(): cls
         for name, cls in found.items()
-        if inspect.isclass(cls) and issubclass(cls, Optimizer) and cls is not Optimizer
+        if inspect.isclass(cls) and issubclass(cls, Optimizer) and cls._update is not Optimizer._update
     }
 
 

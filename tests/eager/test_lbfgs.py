@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import onnxgrad as paddle
+from onnxgrad import static
+from onnxgrad.errors import ArgumentError
+from onnxgrad.training.optimizers import optimizer_names
 
 RANDOM = np.random.RandomState(5)
 X = RANDOM.randn(40, 4)
@@ -99,3 +102,13 @@ def test_what_it_does_not_take_is_refused():
         paddle.optimizer.LBFGS(parameters=[w]).step()
     with pytest.raises(TypeError):
         paddle.optimizer.LBFGS(parameters=w)
+
+
+def test_a_program_has_no_update_of_it():
+    x = static.data("x", [2, 2])
+    loss = paddle.mean(static.nn.fc(x, 2))
+    before = list(loss.block.ops)
+    with pytest.raises(ArgumentError, match="LBFGS evaluates the loss many times in a step"):
+        paddle.optimizer.LBFGS().minimize(loss)
+    assert loss.block.ops == before
+    assert "lbfgs" not in optimizer_names()
