@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxgrad.core.compile.attention import attention
 from onnxgrad.core.compile.batch_norm import lean_batch_norm
 from onnxgrad.core.compile.chwn import use_chwn_layout
-from onnxgrad.core.compile.cpu_elementwise import ELEMENTWISE, inside, step, sum_of_rows, with_equal_ranks
+from onnxgrad.core.compile.cpu_elementwise import ELEMENTWISE, inside, normalised, step, sum_of_rows, with_equal_ranks
 from onnxgrad.core.compile.cpu_rows import cross_entropy, scatter
 from onnxgrad.core.compile.cpu_scales import fold_scales
 from onnxgrad.core.compile.few_rows import put_weights_first
@@ -27,8 +27,10 @@ _FORMS: dict[str, Form] = {
     "Cast": step,
     "Conv": lambda build, op: filter_gradient(build, op) or convolution(build, op),
     "ConvTranspose": transposed_convolution,
+    "LogSoftmax": normalised,
     "ReduceSum": sum_of_rows,
     "ScatterElements": scatter,
+    "Softmax": normalised,
     "SoftmaxCrossEntropyLoss": cross_entropy,
     **dict.fromkeys(ELEMENTWISE, with_equal_ranks),
 }

@@ -32,6 +32,40 @@ def test_a_number_gets_the_rank_of_the_tensor(shape, kind):
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.parametrize("shape", [(2, 5, 4, 3), (None, 5, 4, 3), (2, 5, 2, 3, 4)])
+@pytest.mark.parametrize("kind", ["Softmax", "LogSoftmax"])
+def test_softmax_over_channels_sees_three_axes(shape, kind):
+    main = static.Program()
+    with static.program_guard(main):
+        x = static.data("x", shape)
+        x.stop_gradient = False
+        y = getattr(x.block.build, kind)(x, axis=1)
+        (gradient,) = static.gradients([paddle.sum(paddle.square(y))], [x])
+    draw = np.random.default_rng(0)
+    for batch in [2] if shape[0] else [3, 1, 0]:
+        feed = {"x": draw.normal(size=(batch, *shape[1:])).astype(np.float32)}
+        found = []
+        for lowering in (None, "cpu"):
+            graph = compile(main, [y, gradient], lowering)
+            ranks = {op.inputs[0].rank for op in graph.operators if op.type == kind}
+            assert ranks == ({3} if lowering else {len(shape)})
+            session = onnxruntime.InferenceSession(write_model(graph).SerializeToString())
+            found.append(session.run(None, feed))
+        for plain, lowered in zip(*found, strict=True):
+            assert lowered.shape == (batch, *shape[1:])
+            np.testing.assert_array_equal(lowered, plain)
+
+
+@pytest.mark.parametrize(
+    "shape, axis", [((2, 5, 4), 1), ((2, 5, 4, 3), 0), ((2, 5, 4, 3), -1), ((2, 5, 4, 3), 2), ((2, 5, None, 3), 1)]
+)
+def test_other_softmax_stays(shape, axis):
+    main = static.Program()
+    with static.program_guard(main):
+        y = static.data("x", shape).block.build.Softmax(main.global_block().var("x"), axis=axis)
+    assert [op.type for op in compile(main, [y], "cpu").operators] == ["Softmax"]
+
+
 def test_small_tensors_and_others_stay():
     main = static.Program()
     with static.program_guard(main):
