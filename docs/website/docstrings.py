@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
@@ -41,8 +42,38 @@ def as_google(text: str) -> str:
     return "\n".join(lines)
 
 
+# Arguments of the functions that tables make, by what makes them.
+_MADE = {
+    "of_one": "x, name",
+    "of_two": "x, y, name",
+    "_reduction": "x, axis, keepdim, name",
+    "_of_bits": "x, y, out, name",
+    "_of_one_bit": "x, out, name",
+}
+
+
+def made_function(attribute: griffe.Attribute) -> griffe.Function | None:
+    """The function that a line of a table makes, with the sentence that stands there."""
+    call = ast.parse(str(attribute.value or "None"), mode="eval").body
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in _MADE:
+        return None
+    sentence = max((a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)), key=len)
+    kind, optional = griffe.ParameterKind.positional_or_keyword, {"axis": "None", "keepdim": "False", "out": "None", "name": "None"}
+    names = _MADE[call.func.id].split(", ")
+    parameters = griffe.Parameters(*(griffe.Parameter(name, kind=kind, default=optional.get(name)) for name in names))
+    made = griffe.Function(attribute.name, parameters=parameters, lineno=attribute.lineno, endlineno=attribute.endlineno)
+    made.docstring = griffe.Docstring(sentence, parent=made)
+    return made
+
+
 class Docstrings(griffe.Extension):
-    """Rewrites every docstring before it is parsed."""
+    """Rewrites every docstring before it is parsed, and lines of tables as functions."""
+
+    def on_module(self, *, mod: griffe.Module, **_: Any) -> None:
+        for name, member in list(mod.members.items()):
+            made = made_function(member) if isinstance(member, griffe.Attribute) else None
+            if made is not None:
+                mod.set_member(name, made)
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
         if obj.docstring is not None:

@@ -215,13 +215,6 @@ class Tensor(Variable):
         meta = self._holder()
         return None if meta is None else meta.grad
 
-    def _holder(self) -> Meta | None:
-        """What holds the gradient: of the present value, or of one that was changed in place."""
-        meta = self._node.meta
-        while meta is not None and meta.grad is None and meta.earlier is not None:
-            meta = meta.earlier
-        return meta
-
     @grad.setter
     def grad(self, gradient: Tensor | None) -> None:
         if gradient is not None and not isinstance(gradient, Tensor):
@@ -229,6 +222,13 @@ class Tensor(Variable):
         if gradient is not None and gradient.dims != self.dims:
             raise ArgumentError(f"a gradient of shape {gradient.shape} does not fit a tensor of shape {self.shape}.")
         self._meta().grad, self._meta().earlier = gradient, None
+
+    def _holder(self) -> Meta | None:
+        """What holds the gradient: of the present value, or of one that was changed in place."""
+        meta = self._node.meta
+        while meta is not None and meta.grad is None and meta.earlier is not None:
+            meta = meta.earlier
+        return meta
 
     def gradient(self) -> np.ndarray[Any, Any] | None:
         """The gradient as numpy, or None."""

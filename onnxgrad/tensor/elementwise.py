@@ -81,9 +81,8 @@ def _known_extreme(comparison: str) -> Any:
     return formula
 
 
-_NOT_NAN = "The %s of two elements that is not NaN; the gradient of a tie goes to ``x``."
-fmax = of_two("fmax", _known_extreme("GreaterOrEqual"), _NOT_NAN % "larger", kind="elementwise_fmax")
-fmin = of_two("fmin", _known_extreme("LessOrEqual"), _NOT_NAN % "smaller", kind="elementwise_fmin")
+fmax = of_two("fmax", _known_extreme("GreaterOrEqual"), "The larger that is not NaN; ties go to ``x``.", kind="elementwise_fmax")
+fmin = of_two("fmin", _known_extreme("LessOrEqual"), "The smaller that is not NaN; ties go to ``x``.", kind="elementwise_fmin")
 
 
 def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
