@@ -190,7 +190,7 @@ class RandomSampler(Sampler):
             raise ArgumentTypeError(f"RandomSampler: replacement is True or False, not {replacement!r}.")
         if num_samples is not None and (not isinstance(num_samples, int) or num_samples <= 0):
             raise ArgumentError(f"RandomSampler: num_samples is a positive int, not {num_samples!r}.")
-        if not replacement and generator is None and (num_samples or 0) > len(data_source):
+        if num_samples is not None and not replacement and generator is None and num_samples > len(data_source):
             raise ArgumentError(f"RandomSampler: {num_samples} of {len(data_source)} samples need replacement=True.")
         self.replacement, self._count, self.generator = replacement, num_samples, generator
 

@@ -38,13 +38,13 @@ class Layer:
     training: bool
     _sub_layers: dict[str, Layer]
 
-    def __init__(self, name_scope: str | None = None, dtype: Any = "float32") -> None:
+    def __init__(self, name_scope: str | None = None, dtype: Any = None) -> None:
         own = self.__dict__
         own["_parameters"], own["_sub_layers"], own["_buffers"] = {}, {}, {}
         own["_transient"] = set()
         own["_pre_hooks"], own["_post_hooks"] = {}, {}
         own["training"] = True
-        own["_dtype"] = dtype
+        own["_dtype"] = state.current.default_dtype if dtype is None else dtype
         own["_full_name"] = state.generate_name(name_scope or type(self).__name__.lower())
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:

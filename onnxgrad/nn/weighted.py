@@ -327,8 +327,9 @@ class _BatchNorm(LayerNorm):
         self._options["data_format"] = data_format
         self._num_features = num_features
         self._scaled([num_features], weight_attr, bias_attr)
-        self.register_buffer("_mean", leaf(np.zeros(num_features, np.float32)))
-        self.register_buffer("_variance", leaf(np.ones(num_features, np.float32)))
+        kind = np.float64 if self._dtype == "float64" else np.float32
+        self.register_buffer("_mean", leaf(np.zeros(num_features, kind)))
+        self.register_buffer("_variance", leaf(np.ones(num_features, kind)))
 
     def forward(self, input: Any) -> Any:
         _check_rank(self, input)

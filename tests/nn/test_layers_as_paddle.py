@@ -86,6 +86,8 @@ def tensor(*shape, dtype="float32"):
         (lambda: nn.InstanceNorm3D(1)(tensor(2, 1, 3, 3)), ValueError, "5 axes"),
         (lambda: F.max_pool2d(tensor(1, 1, 4, 4), 2, padding=[[0, 1], [0, 0], [0, 0], [0, 0]]), ValueError, "batch"),
         (lambda: F.avg_pool1d(tensor(1, 1, 4), 2, padding="VALID", ceil_mode=True), ValueError, "ceil_mode"),
+        (lambda: F.maxout(tensor(2, 4, 6, 8), 2, 2), ValueError, "axis 1, 3 or -1"),
+        (lambda: F.softmax_with_cross_entropy(tensor(), tensor(dtype="int64")), ValueError, "axes"),
         (lambda: paddle.io.RandomSampler(range(100), False, 120), ValueError, "replacement"),
         (lambda: paddle.optimizer.lr.CosineAnnealingWarmRestarts(0.5, 1.0), ValueError, "int"),
         (lambda: paddle.optimizer.lr.CyclicLR(0.5, "test", 10), TypeError, "number"),
@@ -120,3 +122,14 @@ def test_attributes_of_a_transformer_in_a_list_of_one():
     model = nn.Transformer(4, 2, 1, 1, 8, weight_attr=[None], bias_attr=[False])
     y = model(tensor(1, 3, 4), tensor(1, 2, 4))
     assert y.shape == [1, 2, 4] and not any(name.endswith("linear1.bias") for name in model.state_dict())
+
+
+def test_layers_have_the_default_element_type():
+    paddle.set_default_dtype("float64")
+    try:
+        model = nn.Sequential(nn.Conv1D(2, 3, 1), nn.BatchNorm1D(3))
+    finally:
+        paddle.set_default_dtype("float32")
+    assert {value.dtype.name for value in model.state_dict().values()} == {"float64"}
+    assert model(tensor(4, 2, 5, dtype="float64")).dtype.name == "float64"
+    assert nn.Linear(2, 2).weight.dtype.name == "float32"

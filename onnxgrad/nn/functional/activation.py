@@ -206,13 +206,15 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
     """The largest of each ``groups`` neighbouring channels.
 
     Raises:
-        ArgumentError: if ``groups`` does not divide the number of channels.
+        ArgumentError: if ``groups`` does not divide the number of channels, or these are on another axis.
 
     Example:
         >>> F.maxout(static.data("x", [None, 4, 3, 3]), groups=2).shape
         (-1, 2, 3, 3)
     """
     layer = LayerHelper("maxout", x, name=name)
+    if axis not in (1, -1, 3):
+        raise ArgumentError(f"maxout: the channels are on axis 1, 3 or -1, not {axis}.")
     axis = normal_axis(axis, x.ndim, "maxout")
     channels = x.shape[axis]
     if channels < 0 or channels % positive(groups, "maxout", "groups"):

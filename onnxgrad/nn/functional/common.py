@@ -199,7 +199,7 @@ def pad(
         raise ArgumentError(f"pad: mode is one of {list(modes)}, not {mode!r}.")
     if is_variable(pad):
         given = pad if pad.value is None and not pad.is_eager else None
-        pad = range(pad.shape[0]) if given is not None else pad.numpy() if pad.is_eager else pad.value.numpy()
+        pad = range(pad.shape[0]) if given is not None else pad.get_value()
     widths = [int(pad)] * (2 * (x.ndim - 2)) if isinstance(pad, int) else [int(n) for n in pad]
     if len(widths) % 2:
         raise ArgumentError(f"pad: {widths} must hold a start and an end for each axis.")

@@ -184,6 +184,8 @@ def softmax_with_cross_entropy(
     """
     layer = LayerHelper("softmax_with_cross_entropy", logits, label)
     axis = normal_axis(axis, logits.ndim, "softmax_with_cross_entropy")
+    if label.ndim not in (logits.ndim, logits.ndim - 1) or logits.ndim == 0:
+        raise ArgumentError(f"softmax_with_cross_entropy: label has {label.ndim} axes for logits of {logits.ndim}.")
     if soft_label:
         loss = _soft(layer, logits, label, None, ignore_index, "none", True, axis, True, 0.0)
     else:

@@ -123,7 +123,7 @@ class OptimizerWithMixedPrecision:
         if loss.is_eager:
             raise ArgumentTypeError("this optimizer is for static programs. Use paddle.amp.GradScaler for eager tensors.")
         program = loss.block.program
-        to_mixed_precision(program, **self._rewriting)  # type: ignore[arg-type]
+        to_mixed_precision(program, **self._rewriting)
         op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
         wide = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
         self._optimizer._startup = startup_program
@@ -183,7 +183,7 @@ class OptimizerWithMixedPrecision:
         """
         self.get_loss_scaling()
         if test_program is not None and (use_fp16_test or self._rewriting["level"] == "O2"):
-            to_mixed_precision(test_program, **self._rewriting)  # type: ignore[arg-type]
+            to_mixed_precision(test_program, **self._rewriting)
 
     @property
     def _scales(self) -> bool:
