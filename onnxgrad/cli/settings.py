@@ -156,7 +156,11 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         precision="fast" if precision == "fast" else "full",
         threads=settings["threads"],
         place=place,
-        distributed=Strategy(compress=settings.get("compress"), batch_norm=settings.get("rank_batch_norm")),
+        distributed=Strategy(
+            compress=settings.get("compress"),
+            batch_norm=settings.get("rank_batch_norm"),
+            sharding=settings.get("sharding") or 0,
+        ),
     )
 
 

@@ -249,7 +249,18 @@ def _add_ranks(group: Any) -> None:
         choices=[name for name in COMPRESSIONS if name],
         help="send gradients in 16 bits, or the largest alone; what is left out is added to the next ones",
     )
-    group.add_argument("--rank-batch-norm", choices=("local",), help="local: each rank normalises by its part of the batch")
+    group.add_argument(
+        "--rank-batch-norm",
+        choices=("sync", "local", "frozen"),
+        help="BatchNormalization by batch takes that of all ranks (sync) or each rank's part (local); frozen: there is none",
+    )
+    group.add_argument(
+        "--sharding",
+        type=int,
+        choices=(0, 1, 2),
+        default=0,
+        help="ZeRO: 1 shares out the optimizer's state over ranks, 2 sends each gradient to the rank that reads it alone",
+    )
     group.add_argument(
         "--rank-timeout", type=float, default=600, metavar="SECONDS", help="end all if a rank waits so long (default %(default)s)"
     )

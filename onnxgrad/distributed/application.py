@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ class Application:
         lowering, threads: of the graphs and their sessions.
         partial: whether a rank has the large gradients of its own share alone.
         spreads: whether all ranks get the parameters that one has updated.
+        statistics: names of running statistics, where updates decide about them; they are spread as parameters are.
+        replaces: whether these are written to memory of their own, as somebody else may hold the old ones.
     """
 
     def __init__(
@@ -42,9 +44,12 @@ class Application:
         *,
         partial: bool,
         spreads: bool,
+        replaces: bool = False,
+        statistics: Collection[str] = (),
     ) -> None:
-        self.shards, self.transport, self._spreads = shards, transport, spreads
+        self.shards, self.transport, self._spreads, self._replaces = shards, transport, spreads, replaces
         common, self._shared = shards.common(rank, lowering, partial=partial)
+        self._statistics = set(statistics)
         self._common = [Session(stage, threads) for stage in common]
         own = shards.own(rank, lowering)
         self._own = None if own is None else Session(Stage(own, []), threads)
@@ -57,11 +62,11 @@ class Application:
         sessions = [*self._common, *([] if self._own is None else [self._own])]
         return list(dict.fromkeys(name for session in sessions for name in session.state))
 
-    def begin(self, state: Values) -> None:
+    def begin(self, state: MutableMapping[str, Any]) -> None:
         """Note the learning rates that were set before the first step, which are in the state."""
         self._rates = {name: rate for name, rate in self._rates_now(state).items() if not self._is_scheduled(name)}
 
-    def run(self, gradients: Mapping[Variable, Any], state: Values) -> None:
+    def run(self, gradients: Mapping[Variable, Any], state: MutableMapping[str, Any]) -> None:
         """Replace the state of this rank by what gradients of the whole batch make of it."""
         self._take_rates(state)
         cut, program, given = self.shards.cut, self.shards.program, dict(gradients)
@@ -79,10 +84,12 @@ class Application:
         if self._spreads:
             for rank, states in enumerate(self.shards.owned):
                 for v in states:
-                    if isinstance(v, Parameter):
+                    if self.is_spread(v):
+                        if self._replaces and rank != self.transport.rank:
+                            state[v.name] = value_of(np.empty(v.static_shape or (), v.dtype.numpy))
                         self.transport.broadcast_(view_of(state[v.name]).reshape(-1).view(np.uint8), rank)
 
-    def _take_rates(self, state: Values) -> None:
+    def _take_rates(self, state: MutableMapping[str, Any]) -> None:
         """The learning rates that schedulers give, or that ``set_lr`` has changed since the last step"""
         now = self._rates_now(state)
         for name, rate in now.items():
@@ -90,7 +97,7 @@ class Application:
                 state[name] = value_of(np.asarray(rate, self._variables[name].dtype.numpy))
         self._rates = now
 
-    def _rates_now(self, state: Values) -> dict[str, float]:
+    def _rates_now(self, state: Mapping[str, Any]) -> dict[str, float]:
         program = self.shards.program
         given = {v.name: float(scheduler()) for v, scheduler in program.schedulers if v.name in state}
         held = [v for name, v in self._variables.items() if name in state and v.doc == LEARNING_RATE and name not in given]
@@ -99,8 +106,18 @@ class Application:
     def _is_scheduled(self, name: str) -> bool:
         return any(v.name == name for v, _ in self.shards.program.schedulers)
 
-    def gather(self, state: Values, scope: Scope, places: Mapping[str, int] | None = None) -> None:
-        """Write the state of all ranks to a scope on each.
+    @property
+    def elsewhere(self) -> list[Variable]:
+        """The large state of the optimizer that other ranks hold."""
+        shares = [states for rank, states in enumerate(self.shards.owned) if rank != self.transport.rank]
+        return [v for states in shares for v in states if not self.is_spread(v)] if self._spreads else []
+
+    def is_spread(self, v: Variable) -> bool:
+        """Whether all ranks hold a state that one of them updates."""
+        return isinstance(v, Parameter) or v.name in self._statistics
+
+    def gather(self, state: Mapping[str, Any], scope: Scope | None, places: Mapping[str, int] | None = None) -> None:
+        """Write the state of all ranks to a scope on each; None where a rank gives its share alone.
 
         Args:
             places: ranks that hold further state, by name.
@@ -112,8 +129,9 @@ class Application:
                 mine = state[name] if owner == self.transport.rank else None
                 array = np.empty(v.static_shape or (), v.dtype.numpy) if mine is None else view_of(mine).copy()
                 self.transport.broadcast_(array.reshape(-1).view(np.uint8), owner)
-                v.set_value(array, scope)
-            elif name in state:
+                if scope is not None:
+                    v.set_value(array, scope)
+            elif name in state and scope is not None:
                 v.set_value(view_of(state[name]).copy(), scope)
 
 

@@ -333,9 +333,8 @@ def distribute(
             statistics and the strategy does not say what it is to do.
     """
     strategy = strategy or Strategy()
-    if strategy.batch_norm not in (None, "local"):
-        raise ArgumentError(f"batch_norm is 'local' or None, not {strategy.batch_norm!r}. ShardedStep synchronises statistics.")
-    check_batch_norm(program, strategy.batch_norm)
+    if check_batch_norm(program, strategy.batch_norm) or strategy.sharding:
+        raise ArgumentError("batch_norm='sync' and sharding= are options of a Trainer's strategy. For a program use ShardedStep.")
     if isinstance(loss_weight, Variable):
         share = Share("mean", loss_weight)
     elif loss_weight == "sum":

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.core.compile.shards import Shards, make_shards
-from onnxgrad.core.interop.split_step import Fetch, split_step
+from onnxgrad.core.interop.split_step import Accumulated, Fetch, split_step
 from onnxgrad.core.ir.memory import value_of, view_of
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
-from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import PART
 from onnxgrad.distributed.application import Application, reduce_stage
+from onnxgrad.distributed.exchange import Part, gathered_part
+from onnxgrad.distributed.held import HeldState
 from onnxgrad.distributed.sessions import Session
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
@@ -40,9 +43,16 @@ class ShardedStep:
             alone, which is half the traffic of gradients (ZeRO stage 2; the transport is a ``PointToPoint``), None for neither.
         lowering: of the graphs; None for plain forms.
         threads: of each session; None for onnxruntime's choice.
+        accumulated: how gradients are added up over micro-batches, and what applies the sums: every so many-th ``run`` updates.
+        in_scope: keep the state in the scope, where an Executor reads and writes the same values. Large optimizer state that other
+            ranks hold is zeros there, which take no memory.
+
+    Masks of Dropout are those of the whole batch if ``core.passes.modes.take_parts`` was called before ``minimize``.
 
     Attributes:
         shards: who holds what; None if all hold all.
+        part: of the batch that is fed next; None to find it from what is fed.
+        weighs_inside: whether the weight of a part is computed and sent in the graphs, so that each rank needs an example.
 
     Raises:
         ArgumentError: as for ``to_split_training_step``, or if the optimizer reads what is fed.
@@ -77,31 +87,54 @@ class ShardedStep:
         shards: str | None = "state",
         lowering: str | None = "cpu",
         threads: int | None = None,
+        accumulated: Accumulated | None = None,
+        in_scope: bool = False,
     ) -> None:
-        split = split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm)
+        split = split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm, accumulated)
         self.program, self.transport, self.manifest = program, transport, split.manifest
         if shards not in ("state", "gradients", None):
             raise ArgumentError(f"shards is 'state', 'gradients' or None, not {shards!r}.")
         if shards == "gradients" and transport.world_size > 1 and not hasattr(transport, "send"):
             raise ArgumentError("this transport cannot send from one rank to another. Use shards='state', or MPI.")
         count, rank = (transport.world_size, transport.rank) if shards else (1, 0)
-        found = make_shards(program, count)
+        applied = program if accumulated is None else accumulated.apply
+        found = make_shards(applied, count, sums=[] if accumulated is None else [held for _, held in accumulated.sums])
         self.shards: Shards | None = found if shards else None
         self._owners: dict[str, int] = {}
         self._first = [Session(stage, threads) for stage in split.first]
         self._application = Application(
-            found, rank, transport, lowering, threads, partial=shards == "gradients", spreads=shards is not None
+            found,
+            rank,
+            transport,
+            lowering,
+            threads,
+            partial=shards == "gradients",
+            spreads=shards is not None,
+            replaces=in_scope,
+            statistics={entry["input"] for entry in self.manifest["apply"]["state"] if entry["statistic"]},
         )
-        variables = {v.name: v for v in program.list_vars() if v.persistable}
+        variables = {v.name: v for one in (applied, program) for v in one.list_vars() if v.persistable}
         held = dict.fromkeys([*(name for session in self._first for name in session.state), *self._application.state])
-        held.update(dict.fromkeys(v.name for states in found.owned for v in states if isinstance(v, Parameter)))
-        self._values = {name: value_of(np.asarray(variables[name].get_value(scope))) for name in held}
+        held.update(dict.fromkeys(v.name for states in found.owned for v in states if self._application.is_spread(v)))
+        if in_scope:
+            self._values: MutableMapping[str, Any] = HeldState(scope or program.active_scope(), variables.values())
+        else:
+            self._values = {name: value_of(np.asarray(variables[name].get_value(scope))) for name in held}
+        self.forget()
         self._application.begin(self._values)
+        self._sums = {} if accumulated is None else {v.name: held for v, held in accumulated.sums}
+        self._every = 1 if accumulated is None else accumulated.micro_batches
+        self._done = 0
+        self.weighs_inside = accumulated is not None or len(split.first) > 1
         given = [entry["gradient"] for entry in self.manifest["exchange"]]
-        self._names = dict(zip(found.cut.gradients, given, strict=True))
+        self._names = {} if accumulated else dict(zip(found.cut.gradients, given, strict=True))
         if shards == "gradients":
-            self._owners = {self._names[v]: owner for v, owner in found.owners.items()}
+            named = {held: held.name for held in self._sums.values()} if accumulated else self._names
+            self._owners = {named[v]: owner for v, owner in found.owners.items()}
         self._last = {name: number for number, session in enumerate(self._first) for name in session.inputs}
+        self.part: Part | None = None
+        self._gradients: dict[str, Any] = {}
+        self._share = 1.0
 
     # One step --------------------------------------------------------------------------------------------------------
 
@@ -114,17 +147,56 @@ class ShardedStep:
         Returns:
             What was fetched: of a loss, that of the whole batch, of all else what this rank computed.
         """
-        values = {name: value_of(np.ascontiguousarray(array)) for name, array in feed.items()}
+        fetched = self.compute(feed)
+        self._done += 1
+        if self._done % self._every == 0:
+            self.apply()
+        return fetched
+
+    def compute(self, feed: Mapping[str, Any]) -> dict[str, Array]:
+        """The first half of ``run``: gradients, which are added up where they are accumulated; statistics are replaced."""
+        counts = self.part is None or self.part.counts
+        if not counts and self.weighs_inside:
+            raise ArgumentError("an example that does not count would enter statistics and sums. Feed each rank one of the batch.")
+        values = {name: value_of(np.ascontiguousarray(array)) for name, array in {**feed, **self._part_of(feed)}.items()}
         for number, session in enumerate(self._first):
             values.update(session.run(values, self._values))
             reduce_stage(self.transport, session.stage, values)
             kept = {name for name, last in self._last.items() if last > number} | self._returned
             values = {name: value for name, value in values.items() if name in kept}
-        fetched = self._exchange(values)
-        for entry in self.manifest["gradients"]["state"]:
+        manifest, mean = self.manifest, self._weighed(values, counts)
+        for entry in manifest["gradients"]["state"]:
+            if entry["statistic"]:
+                self._together(values[entry["output"]], mean)
+        fetched = {entry["name"]: view_of(values[entry["name"]]).copy() for entry in manifest["gradients"]["fetches"]}
+        if manifest["loss"] in fetched:
+            self._together(fetched[manifest["loss"]], self._share_of(counts, manifest["reduction"], mean))
+        for entry in manifest["gradients"]["state"]:
             self._values[entry["input"]] = values[entry["output"]]
-        self._application.run({v: values[name] for v, name in self._names.items() if name in values}, self._values)
+        self._gradients = {name: values[name] for name in self._names.values()}
+        self._counts, self._share = counts, mean
         return fetched
+
+    def apply(self) -> None:
+        """The second half of ``run``: gradients of this part become those of the whole batch, and are applied."""
+        for name, held in self._sums.items():
+            self._reduce(self._values, name, held.name, None)
+        values, manifest = self._gradients, self.manifest
+        for entry in manifest["exchange"] if not self._sums else ():
+            kind = entry.get("reduction", manifest["reduction"])
+            if kind != "same":
+                self._reduce(values, entry["gradient"], entry["gradient"], self._share_of(self._counts, kind, self._share))
+        self._application.run({v: values[name] for v, name in self._names.items() if name in values}, self._values)
+        self._gradients = {}
+        for name, held in self._sums.items():
+            self._values[name] = value_of(np.zeros(held.static_shape or (), held.dtype.numpy))
+
+    def _part_of(self, feed: Mapping[str, Any]) -> dict[str, Array]:
+        """What Dropout is told of the part that is fed"""
+        if PART in feed or not any(PART in session.inputs for session in self._first):
+            return {}
+        part = self.part or gathered_part(self.transport, len(next(iter(feed.values()))))
+        return {PART: np.array([part.first, part.count], np.int64)}
 
     @property
     def _returned(self) -> set[str]:
@@ -132,33 +204,33 @@ class ShardedStep:
         names = {entry["name"] for entry in part["fetches"]} | {entry["output"] for entry in part["state"]}
         return names | set(self._names.values()) | {self.manifest["weight"]}
 
-    def _exchange(self, values: dict[str, Any]) -> dict[str, Array]:
-        """Make of this part's gradients, statistics and loss those of the whole batch, in place"""
-        manifest = self.manifest
-        weight = 1.0 if manifest["weight"] is None else float(view_of(values[manifest["weight"]]).reshape(-1)[0])
-        total = np.array([weight])
+    def _weighed(self, values: Mapping[str, Any], counts: bool) -> float:
+        """This part's share of the weight of the whole batch"""
+        name = self.manifest["weight"]
+        weight = 1.0 if name is None else float(view_of(values[name]).reshape(-1)[0])
+        total = np.array([weight if counts else 0.0])
+        mine = float(total[0])
         self.transport.all_reduce_(total)
-        mean = weight / total[0] if total[0] else 1.0 / self.transport.world_size
-        for entry in manifest["exchange"]:
-            kind = entry.get("reduction", manifest["reduction"])
-            owner = self._owners.get(entry["gradient"])
-            if kind != "same" and owner is None:
-                self._together(values[entry["gradient"]], mean if kind == "mean" else None)
-            elif kind != "same":
-                self._send_to(owner, values, entry["gradient"], mean if kind == "mean" else None)
-        for entry in manifest["gradients"]["state"]:
-            if entry["statistic"]:
-                self._together(values[entry["output"]], mean)
-        fetched = {entry["name"]: view_of(values[entry["name"]]).copy() for entry in manifest["gradients"]["fetches"]}
-        if manifest["loss"] in fetched:
-            self._together(fetched[manifest["loss"]], mean if manifest["reduction"] == "mean" else None)
-        return fetched
+        return mine / float(total[0]) if total[0] else 1.0 / self.transport.world_size
+
+    def _share_of(self, counts: bool, reduction: str, mean: float) -> float | None:
+        """By what a value of this part is multiplied before it is added to the others'"""
+        if not counts and not self.weighs_inside:
+            return 0.0
+        return mean if reduction == "mean" else None
+
+    def _reduce(self, values: MutableMapping[str, Any], name: str, owned: str, factor: float | None) -> None:
+        owner = self._owners.get(owned)
+        if owner is None:
+            self._together(values[name], factor)
+        else:
+            self._send_to(owner, values, name, factor)
 
     def _together(self, value: Any, factor: float | None) -> None:
         """The sum over ranks, of which each is multiplied by its factor"""
         self.transport.all_reduce_(_scaled(value, factor))
 
-    def _send_to(self, owner: int | None, values: dict[str, Any], name: str, factor: float | None) -> None:
+    def _send_to(self, owner: int, values: MutableMapping[str, Any], name: str, factor: float | None) -> None:
         """The same for the one rank that reads it; the others let go of it"""
         transport: Any = self.transport
         flat = _scaled(values[name], factor)
@@ -180,8 +252,16 @@ class ShardedStep:
         updated = {entry["input"] for entry in self.manifest["apply"]["state"] if not entry["parameter"]}
         return sum(view_of(value).nbytes for name, value in self._values.items() if name in updated)
 
-    def gather(self, scope: Scope) -> None:
+    def forget(self) -> None:
+        """Let go of what other ranks hold, after a checkpoint was read into the scope or written from it."""
+        if isinstance(self._values, HeldState):
+            for v in self._application.elsewhere:
+                del self._values[v.name]
+
+    def gather(self, scope: Scope | None) -> None:
         """Write the state of all ranks to a scope on each, for a checkpoint or another number of ranks; called by all.
+
+        Sums over micro-batches are those of this rank. A rank that shall hold nothing more passes None.
 
         Example:
             >>> step.gather(scope)  # doctest: +SKIP

@@ -21,8 +21,11 @@ class Strategy:
         compress: ``"bfloat16"`` or ``"float16"`` to send 16-bit numbers, ``"top-k"`` to send the largest elements of each bucket
             alone. What is lost is added to the gradient of the next step.
         top_k: the share of the elements that ``"top-k"`` sends.
-        batch_norm: ``"local"`` if BatchNormalization by batch statistics, where there is one, normalises each rank's part by its
-            own; running statistics are averaged.
+        batch_norm: what BatchNormalization by batch statistics, where there is one, does: ``"local"`` normalises each rank's part
+            by its own, and running statistics are averaged; ``"sync"`` normalises by those of the whole batch (of a Trainer;
+            ``ShardedStep`` has an argument for it); ``"frozen"`` says that there is none.
+        sharding: of a Trainer, 1 if each rank holds a share of the optimizer's state (ZeRO stage 1), 2 if it is sent the gradients
+            of its share alone as well (stage 2); 0 if all hold all.
 
     Raises:
         ArgumentError: if a value makes no sense.
@@ -32,12 +35,19 @@ class Strategy:
     compress: str | None = None
     top_k: float = 0.01
     batch_norm: str | None = None
+    sharding: int = 0
 
     def __post_init__(self) -> None:
         if self.compress not in COMPRESSIONS:
             raise ArgumentError(f"compress is one of {', '.join(map(str, COMPRESSIONS))}, not {self.compress!r}.")
         if not 0 < self.top_k <= 1:
             raise ArgumentError(f"top_k is a share of the elements, above 0 and at most 1, not {self.top_k}.")
+        if self.batch_norm not in (None, "local", "sync", "frozen"):
+            raise ArgumentError(f"batch_norm is 'sync', 'frozen' or 'local', not {self.batch_norm!r}.")
+        if self.sharding not in (0, 1, 2):
+            raise ArgumentError(f"sharding is 0, 1 or 2, not {self.sharding!r}.")
+        if self.sharding and self.compress is not None:
+            raise ArgumentError("shares of the optimizer's state take whole gradients. Pass sharding=0 or compress=None.")
         if self.bucket_megabytes <= 0:
             raise ArgumentError(f"bucket_megabytes is more than 0, not {self.bucket_megabytes}.")
 

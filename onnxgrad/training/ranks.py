@@ -9,18 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.interop.split_step import check_batch_norm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import take_parts
+from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.distributed.environment import current, init, share_of_cores
 from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute, gathered_part
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Alone, Transport
-from onnxgrad.errors import ArgumentTypeError, DataError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError
 from onnxgrad.training.accumulation import SUM
 from onnxgrad.training.data import Batch, Rows, Stream
 from onnxgrad.training.folder import RunFolder
 from onnxgrad.training.run import Interrupt, Means, Row
+from onnxgrad.training.shares import SharedStep
 
 __all__ = ["PartBatch", "Ranks", "part_of", "ranks_of"]
 
@@ -125,6 +128,8 @@ class Ranks:
         self.is_first = transport.rank == 0
         self.exchange: GradientExchange | None = None
         self.sums: StateExchange | None = None
+        self.shared: SharedStep | None = None
+        self.part: Part | None = None
 
     # The programs ----------------------------------------------------------------------------------------------------
 
@@ -133,9 +138,20 @@ class Ranks:
         if self.are_many:
             take_parts(program)
 
-    def attach(self, program: Program, update: Program | None, loss: Variable, is_scaled: bool) -> None:
-        """Let the step exchange gradients; with accumulation let it weigh them, and the update exchange their sums."""
+    def attach(self, program: Program, update: Program | None, loss: Variable, is_scaled: bool, averages: bool) -> None:
+        """Let the step exchange gradients; with accumulation let it weigh them, and the update exchange their sums.
+
+        Raises:
+            ArgumentError: if the strategy does not fit the program.
+        """
         if not self.are_many:
+            return
+        if check_batch_norm(program, self.strategy.batch_norm) or self.strategy.sharding:
+            if averages and self.strategy.sharding:
+                raise ArgumentError("ema: evaluation reads averages that other ranks would hold. Leave ema or sharding out.")
+            self.shared = SharedStep(self.transport, self.strategy, program, update, loss)
+            if update is not None:
+                self.sums = StateExchange(self.transport, self.shared.sums, self.strategy)
             return
         options: dict[str, Any] = {} if update is None else {"sends": False, "poisons": is_scaled}
         self.exchange = distribute(program, loss, self.transport, self.strategy, **options)
@@ -156,19 +172,34 @@ class Ranks:
 
     def feed(self, batch: Batch) -> None:
         """Say which part of the whole batch is fed next. Where the user cuts batches, ranks tell each other their sizes."""
-        if self.exchange is None:
+        if not self.are_many:
             return
         if isinstance(batch, PartBatch):
-            self.exchange.part = batch.part
+            self.part = batch.part
         else:
-            self.exchange.part = gathered_part(self.transport, len(next(iter(batch.values()))))
+            self.part = gathered_part(self.transport, len(next(iter(batch.values()))))
+        if self.exchange is not None:
+            self.exchange.part = self.part
+
+    def run(self, executor: Executor, program: Program, feed: Batch, fetches: list[Variable]) -> list[Any]:
+        """A step, or the gradients of one that ``update`` ends."""
+        if self.shared is None:
+            return executor.run(program, feed, fetches)
+        return self.shared.compute(executor, feed, fetches, self.part)
+
+    def update(self, executor: Executor, update: Program | None) -> None:
+        """Apply what was added up since the last time."""
+        if self.shared is not None:
+            self.shared.apply()
+        elif update is not None:
+            executor.run(update)
 
     def means(self, values: dict[str, Any], interrupt: Interrupt) -> Row:
         """Means of metrics over the whole batch; ranks also agree here whether the run is to be interrupted."""
         arrays = {name: np.asarray(value) for name, value in values.items()}
-        if self.exchange is None:
+        if not self.are_many:
             return {name: float(np.mean(array)) for name, array in arrays.items()}
-        counts = self.exchange.part is None or self.exchange.part.counts
+        counts = self.part is None or self.part.counts
         sums = [[np.sum(array, dtype=np.float64), array.size] if counts else [0.0, 0] for array in arrays.values()]
         table = np.array([*sums, [interrupt.requested, 0.0]], np.float64)
         self.transport.all_reduce_(table.reshape(-1))
@@ -205,12 +236,20 @@ class Ranks:
         return RunFolder(out, keep) if self.is_first else _Unwritten(out, keep)
 
     def gather(self, program: Program) -> None:
-        """Before a checkpoint: what was added up since the last update goes to rank 0."""
+        """Before a checkpoint: what was added up since the last update goes to rank 0, and what other ranks hold."""
+        if self.shared is not None:
+            self.shared.gather()
         if self.sums is not None:
             self.sums.keep_on_first(program.active_scope())
 
+    def saved(self) -> None:
+        """After a checkpoint is written: each rank holds its share again."""
+        if self.shared is not None:
+            self.shared.forget()
+
     def loaded(self, program: Program) -> None:
         """After a checkpoint is loaded, which every rank does: rank 0 has what was added up."""
+        self.saved()
         if self.sums is not None:
             self.sums.drop_on_others(program.active_scope())
 

@@ -251,7 +251,7 @@ class Trainer(TrainingSteps):
             self.average = ExponentialMovingAverage(ema)
             with program_guard(self.update or self.program, Program()):
                 self.average.update()
-        self.ranks.attach(self.program, self.update, self.loss, bool(scale.start))
+        self.ranks.attach(self.program, self.update, self.loss, bool(scale.start), ema is not None)
 
     def __repr__(self) -> str:
         losses = " + ".join(term.loss if isinstance(term.loss, str) else "a function" for term in self.terms)
@@ -308,7 +308,7 @@ class Trainer(TrainingSteps):
         self.ranks.feed(batch)
         with self.program.active_scope().held() as put_back:
             watched = [] if self._norms is None else [self._norms]
-            loss, *outputs = self.executor.run(self.program, feed, [self.loss, *self._reads, *watched])
+            loss, *outputs = self.ranks.run(self.executor, self.program, feed, [self.loss, *self._reads, *watched])
             self.gradient_norms = outputs.pop() if watched else None
             if not np.isfinite(loss):
                 put_back()
@@ -319,8 +319,7 @@ class Trainer(TrainingSteps):
             warnings.warn(text, stacklevel=3)
         self.step_number += 1
         if self.step_number % self.accumulate == 0:
-            if self.update is not None:
-                self.executor.run(self.update)
+            self.ranks.update(self.executor, self.update)
             if self.schedule is not None and not self.schedule.steps_by_itself and not isinstance(self.schedule, ReduceOnPlateau):
                 self.schedule.step()
         return {"loss": float(loss), **self.ranks.means(self._measure(outputs, feed), self._interrupt)}
@@ -559,12 +558,14 @@ class Trainer(TrainingSteps):
         """
         self.ranks.gather(self.program)
         weight = bad_weight(self.program)
-        if weight is not None:
-            raise TrainingError(f"{weight} is not finite after step {self.step_number}. Lower the learning rate or set clip_norm.")
-        if not self.ranks.is_first:
-            return
-        position = present_position(self)
-        save_checkpoint(self.programs, path, metadata={"graph": graph_hash(self.programs), "position": position.to_json()})
+        if self.ranks.any(weight is not None):
+            raise TrainingError(
+                f"{weight or 'state'} is not finite after step {self.step_number}. Lower the learning rate or set clip_norm."
+            )
+        if self.ranks.is_first:
+            metadata = {"graph": graph_hash(self.programs), "position": present_position(self).to_json()}
+            save_checkpoint(self.programs, path, metadata=metadata)
+        self.ranks.saved()
 
     def load(self, path: str | Path) -> None:
         """Continue from a file that ``save`` wrote.

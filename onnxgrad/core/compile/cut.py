@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import prod
 from typing import NamedTuple
 
@@ -62,13 +62,15 @@ def exchanged(program: Program, applied: list[Variable]) -> list[Variable]:
     return list(found)
 
 
-def cut_step(program: Program, *, always: bool = False) -> Cut | None:
+def cut_step(program: Program, *, always: bool = False, sums: Collection[Variable] = ()) -> Cut | None:
     """Cut a program where its optimizers read gradients; None if it has none, or if they read what is fed, and, unless ``always``
     is set, if it has a small state only.
 
-    Two states belong to one part if a large value leads to the new values of both, or one is read for the other's.
+    Two states belong to one part if a large value leads to the new values of both, or one is read for the other's. ``sums`` are
+    state that holds gradients of several micro-batches: they are read as gradients are, and belong to no part.
     """
-    applied = {v: new for v, new in program.updates.items() if is_applied(new)}
+    added = set(sums)
+    applied = {v: new for v, new in program.updates.items() if is_applied(new) and v not in added}
     large = [v for v in applied if not is_small(v)]
     if not (applied if always else large):
         return None
@@ -107,7 +109,7 @@ def cut_step(program: Program, *, always: bool = False) -> Cut | None:
         if v in made and leads.get(v) == {None} and any(o is not None and leads.get(o, {None}) != {None} for o in op.outputs)
     )
     small = [new for v, new in applied.items() if is_small(v)]
-    gradients = exchanged(program, list(applied.values()))
+    gradients = [*exchanged(program, list(applied.values())), *sums]
     others = [new for new in program.updates.values() if not is_applied(new)]
     return Cut(gradients, others, list(shared), list(dict.fromkeys(small)), parts.found())
 

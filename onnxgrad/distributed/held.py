@@ -1,0 +1,54 @@
+"""State of a step that lies in a scope, where an Executor finds it too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.memory import value_of
+from onnxgrad.core.ir.scope import Buffer, Scope
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["HeldState"]
+
+
+class HeldState(MutableMapping[str, Any]):
+    """OrtValues by name, in a scope: what is set here is a weight for whoever reads the scope.
+
+    A value that is read may be held by somebody else too, and is not written to.
+
+    Args:
+        scope: where the values are.
+        variables: whose values these are.
+    """
+
+    def __init__(self, scope: Scope, variables: Iterable[Variable]) -> None:
+        self.scope = scope
+        self._variables = {v.name: v for v in variables}
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.scope.present(name)
+        if not isinstance(found, Buffer) or found.value.device_name() != "cpu":
+            found = Buffer(value_of(np.asarray(self._variables[name].get_value(self.scope))))
+            self.scope.put(name, found)
+        return found.value
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.scope.put(name, Buffer(value))
+
+    def __delitem__(self, name: str) -> None:
+        """Leave zeros, which take no memory."""
+        v = self._variables[name]
+        self.scope.drop_spare(name)
+        self.scope.put(name, np.broadcast_to(np.zeros((), v.dtype.numpy), v.static_shape or ()))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._variables
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)

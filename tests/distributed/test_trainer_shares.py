@@ -1,0 +1,193 @@
+"""Trainer(distributed=Strategy(batch_norm="sync", sharding=...)): the run of one process, with statistics of the whole batch and a
+share of its memory."""
+
+import numpy as np
+import pytest
+
+from onnxgrad.core.compile import cut
+from onnxgrad.core.ir.variable import Parameter
+from onnxgrad.distributed import Strategy
+from onnxgrad.errors import ArgumentError, DataError, TrainingError
+from tests.distributed.test_trainer import assert_close, assert_same_run, on_ranks, trainer
+from tests.training.small import assert_equal, data, line, weights
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(cut, "SMALL", 4)
+
+
+def whole(t):
+    """All state, on every rank of a run whose ranks hold shares"""
+    if t.ranks.shared is not None:
+        step = t.ranks.shared._step
+        step.gather(t.program.active_scope())
+    return weights(t)
+
+
+def normalising(strategy):
+    """Statistics of the batch where they are synchronised. The bias before them has the gradient 0 but for rounding, of which Adam
+    makes steps of any sign: it is left out."""
+    return {"batch_norm": "frozen"} if strategy.batch_norm is None else {"batch_norm": "train", "freeze": "body.bias"}
+
+
+def fitted(strategy=None, epochs=2, batch_size=7, rows=None, **options):
+    def work(transport=None):
+        t = trainer(distributed=strategy if transport is not None else False, **options)
+        history = t.fit(rows or data(), epochs, data(10), batch_size=batch_size)
+        return history, whole(t)
+
+    return work
+
+
+STRATEGIES = {
+    "sync": Strategy(batch_norm="sync"),
+    "sharding 1": Strategy(sharding=1),
+    "sync, sharding 1": Strategy(batch_norm="sync", sharding=1),
+    "sync, sharding 2": Strategy(batch_norm="sync", sharding=2),
+}
+OPTIONS = [
+    {},
+    {"optimizer": "sgd", "clip_norm": 0.1},
+    {"loss_scale": 1024.0},
+    {"accumulate": 3, "optimizer": "sgd", "learning_rate": 0.2},
+    {"accumulate": 2, "loss_scale": 1024.0, "clip_norm": 0.1},
+    {"schedule": "cosine", "weight_decay": 0.1},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: ", ".join(options) or "as it is")
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_what_is_switched_on_gives_the_weights_of_one_process(name, options):
+    """Batches of 7 and a last one of 5 are parts of 4 and 3, and of 3 and 2; Dropout has the masks of the whole batch"""
+    strategy = STRATEGIES[name]
+    given = {**normalising(strategy), **options}
+    assert_same_run(on_ranks(2, fitted(strategy, **given)), fitted(**given)(), rtol=1e-3, atol=3e-5)
+
+
+def test_a_rank_without_an_example_stands_by():
+    """40 examples in batches of 13 leave one, which rank 0 has"""
+    given = {**normalising(STRATEGIES["sharding 1"]), "batch_size": 13}
+    assert_same_run(on_ranks(3, fitted(STRATEGIES["sharding 1"], **given)), fitted(**given)(), rtol=1e-3, atol=3e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "accumulate"), [("sync", 1), ("sync, sharding 1", 2), ("sharding 1", 2)], ids=lambda value: str(value)
+)
+def test_a_batch_of_less_examples_than_ranks_is_refused_where_each_needs_one(name, accumulate):
+    def work(transport):
+        with pytest.raises(DataError, match=r"1 example for 3 ranks.*drop_last"):
+            fitted(STRATEGIES[name], **normalising(STRATEGIES[name]), accumulate=accumulate, batch_size=13)(transport)
+
+    on_ranks(3, work)
+
+
+def test_a_rank_holds_its_share_of_the_optimizers_state():
+    def held(sharding):
+        def work(transport):
+            t = trainer(distributed=Strategy(sharding=sharding, batch_norm="sync"), optimizer="adam", batch_norm="train")
+            t.fit(data(), 1, batch_size=8)
+            scope = t.program.active_scope()
+            state = [v for v in t.program.updates if not isinstance(v, Parameter)]
+            values = [scope.present(v.name) for v in state]
+            # Zeros that take no memory stand for what others hold.
+            return sum(v.get_value().nbytes for v, x in zip(state, values, strict=True) if not _is_nothing(x))
+
+        return on_ranks(2, work)
+
+    plain, shares = held(0), held(1)
+    moments = 2 * 4 * (8 * 4 + 8 + 8 + 8 + 3 * 8)  # of body.weight, .bias, .scale and .shift, and head.weight; head.bias is small
+    assert plain[0] == plain[1] > moments
+    assert max(shares) <= plain[0] - moments / 2 + 2 * 4 * 32
+    assert sum(shares) == 2 * plain[0] - moments
+
+
+def _is_nothing(value):
+    return isinstance(value, np.ndarray) and value.ndim > 0 and not any(value.strides)
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("name", ["sync", "sync, sharding 1", "sync, sharding 2"])
+def test_a_checkpoint_resumes_on_another_number_of_ranks(tmp_path, name, accumulate):
+    """Eight steps alone; three on 2 ranks, three on 4, which is in the middle of an update, and two on one"""
+    rows, options = data(), {**normalising(STRATEGIES[name]), "accumulate": accumulate, "schedule": "cosine"}
+    batches = [{k: v[a : a + 5] for k, v in rows.items()} for a in range(0, 40, 5)]
+    alone = trainer(**options)
+    for batch in batches:
+        alone.step(batch)
+
+    def some(first, last, source):
+        def work(transport=None):
+            t = trainer(distributed=STRATEGIES[name] if transport else False, **options)
+            if source:
+                t.load(source)
+            size, rank = (1, 0) if transport is None else (transport.world_size, transport.rank)
+            for batch in batches[first:last]:
+                t.step({k: np.array_split(v, size)[rank] for k, v in batch.items()})
+            t.save(tmp_path / f"{last}.safetensors")
+            return weights(t)
+
+        return work
+
+    on_ranks(2, some(0, 3, None))
+    on_ranks(4, some(3, 6, tmp_path / "3.safetensors"))
+    assert_close(some(6, 8, tmp_path / "6.safetensors")(), weights(alone), rtol=1e-3, atol=3e-5)
+
+
+def test_a_run_goes_on_after_a_checkpoint_as_without(tmp_path):
+    def run(saves):
+        def work(transport):
+            t = trainer(distributed=STRATEGIES["sync, sharding 1"], batch_norm="train")
+            for first in range(0, 40, 8):
+                part = slice(first + 4 * transport.rank, first + 4 * transport.rank + 4)
+                t.step({k: v[part] for k, v in data().items()})
+                if saves:
+                    t.save(tmp_path / "now.safetensors")
+            return whole(t)
+
+        return on_ranks(2, work)
+
+    for with_saves, without in zip(run(True), run(False), strict=True):
+        assert_equal(with_saves, without)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("sharding", [1, 2])
+def test_an_overflow_and_a_nan_on_one_rank_are_those_of_all(sharding, accumulate):
+    def work(transport):
+        options = {"loss": "mse", "metrics": [], "accumulate": accumulate, "distributed": Strategy(sharding=sharding)}
+        t = trainer(line(), loss_scale=1024.0, **options)
+        before = weights(t)
+        x = np.full((1, 2), 1e18 if transport.rank else 1.0, "f4")
+        t.step({"x": x, "target": np.zeros((1, 1), "f4")})  # the gradient is 5e38, the loss on that rank 6e34
+        after = whole(t)
+        (scale,) = [value for name, value in after.items() if name.startswith("loss_scaling")]
+        if accumulate == 1:
+            assert_equal({name: after[name] for name in "wb"}, {name: before[name] for name in "wb"})
+        t = trainer(line("y = Log(k)"), **options)
+        before = weights(t)
+        x = np.array([[3.0, 0.0] if transport.rank else [-3.0, 0.0]], "f4")
+        with pytest.raises(TrainingError, match="loss is nan at step 1"):
+            t.step({"x": x, "target": np.ones((1, 1), "f4")})
+        assert_equal(weights(t), before)
+        return float(scale[0])
+
+    assert on_ranks(2, work) == [512.0, 512.0]
+
+
+def test_what_does_not_fit_is_refused_by_name():
+    def work(transport):
+        with pytest.raises(ArgumentError, match="Pass batch_norm='sync'"):
+            trainer(distributed=Strategy(sharding=1), batch_norm="train")
+        with pytest.raises(ArgumentError, match="batch_norm='sync'"):
+            trainer(distributed=Strategy(batch_norm="frozen"), batch_norm="train")
+        with pytest.raises(ArgumentError, match="Leave ema or sharding out"):
+            trainer(distributed=Strategy(sharding=1), ema=0.9)
+        with pytest.raises(ArgumentError, match="Leave compress out"):
+            trainer(distributed=Strategy(batch_norm="sync", compress="float16"), batch_norm="train")
+
+    on_ranks(2, work)
+    with pytest.raises(ArgumentError, match="sharding is 0, 1 or 2, not 3"):
+        Strategy(sharding=3)
+    with pytest.raises(ArgumentError, match="whole gradients"):
+        Strategy(sharding=1, compress="float16")
