@@ -88,6 +88,43 @@ def test_parts_of_any_size_give_the_weights_of_the_whole_batch(formula, count, c
             np.testing.assert_allclose(found[1][name], value, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
+def test_a_decorated_optimizer_scales_the_loss_as_one_process_does():
+    """The scale is raised after two good steps, so it changes on the way; in 16 bits parts round otherwise than the whole"""
+
+    def optimizer():
+        options = {"init_loss_scaling": 256.0, "incr_every_n_steps": 2, "incr_ratio": 4.0, "dtype": "float16", "level": "O1"}
+        return static.amp.decorate(paddle.optimizer.Adam(0.01), use_dynamic_loss_scaling=True, **options)
+
+    losses, state, _ = trained(optimizer=optimizer)
+    ranks = on_ranks(2, lambda transport: trained(transport, optimizer=optimizer))
+    scales = [name for name in state if "loss_scaling" in name]
+    assert scales
+    for found, values, _ in ranks:
+        np.testing.assert_allclose(found, losses, rtol=5e-3)
+        for name, value in values.items():
+            np.testing.assert_array_equal(value, ranks[0][1][name], name)
+            np.testing.assert_allclose(value, state[name], rtol=0.02, atol=5e-3, err_msg=name)
+        assert values[scales[0]].item() == state[scales[0]].item() == 256.0 * 16
+
+
+def test_a_decorated_optimizer_leaves_out_a_step_that_overflows_on_one_rank(monkeypatch):
+    """The first gradient of the last example, which the last rank has, is about 2^133: more than float32 holds"""
+
+    def optimizer():
+        options = {"init_loss_scaling": 2.0**120, "decr_every_n_nan_or_inf": 1, "decr_ratio": 0.5, "dtype": "float16"}
+        return static.amp.decorate(paddle.optimizer.SGD(0.1), use_dynamic_loss_scaling=True, level="O1", **options)
+
+    large = X.copy()
+    large[0, 7] *= 1e5
+    monkeypatch.setitem(globals(), "X", large)
+    _, state, _ = trained(optimizer=optimizer)
+    for _, values, _ in on_ranks(2, lambda transport: trained(transport, optimizer=optimizer)):
+        for name, value in state.items():
+            np.testing.assert_allclose(values[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
+        (scale,) = [value for name, value in values.items() if "loss_scaling" in name]
+        assert scale.item() == 2.0**119
+
+
 def test_gradients_are_not_copied_on_their_way(monkeypatch):
     """They are computed into a bucket, reduced there, and read from there by what applies them"""
     read = []

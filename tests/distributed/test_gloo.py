@@ -1,0 +1,83 @@
+"""The transport of torch's gloo, between real processes; wherever torch is installed."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.distributed.ranks import FOLDER, ROOT
+
+pytest.importorskip("torch", reason="gloo is a part of torch")
+
+_TRANSPORT = """
+import ml_dtypes, numpy as np
+from onnxgrad import distributed
+from tests.distributed.ranks import answer
+t = distributed.init("gloo", watched=False)
+found = {"rank": t.rank}
+for dtype in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int64, np.uint8):
+    for op in ("sum", "max", "min"):
+        b = np.array([t.rank, 1, 3 - t.rank], dtype)
+        t.all_reduce_(b, op)
+        found[f"{op} {np.dtype(dtype)}"] = b.astype(float).tolist()
+b = np.full(2, t.rank, ml_dtypes.bfloat16)
+t.broadcast_(b, 2)
+found["root"] = b.astype(float).tolist()
+t.barrier()
+answer(found)
+"""
+
+_STEPS = """
+import hashlib, numpy as np
+from onnxgrad import distributed
+from onnxgrad.training import Trainer
+from tests.distributed.ranks import answer
+from tests.training.small import data, model, weights
+distributed.init("gloo", timeout=60)
+t = Trainer(model(), loss="cross_entropy", learning_rate=0.02, batch_norm="frozen", distributed=True)
+history = t.fit(data(), 2, batch_size=9)
+digest = hashlib.sha256(b"".join(np.asarray(v).tobytes() for _, v in sorted(weights(t).items()))).hexdigest()
+answer({"rank": distributed.rank(), "loss": history[-1]["loss"], "weights": digest})
+"""
+
+
+def answers(count, script, folder):
+    """What each rank answers, in the order of ranks."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), FOLDER: str(folder)}
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", script], env={**os.environ, **shared, "RANK": str(rank), "PYTHONPATH": path})
+        for rank in range(count)
+    ]
+    try:
+        assert [one.wait(timeout=120) for one in ranks] == [0] * count
+    finally:
+        for one in ranks:
+            one.kill()
+            one.wait()
+    return [json.loads((folder / str(rank)).read_text()) for rank in range(count)]
+
+
+def test_gloo_does_what_the_transport_of_threads_does(tmp_path):
+    expected = {"sum": [3, 3, 6], "max": [2, 1, 3], "min": [0, 1, 1], "root": [2, 2]}
+    for found in answers(3, _TRANSPORT, tmp_path):
+        del found["rank"]
+        assert len(found) == 19
+        for name, value in found.items():
+            assert value == expected[name.split()[0]], name
+
+
+def test_a_trainer_takes_the_steps_of_one_process(tmp_path):
+    from onnxgrad.training import Trainer
+    from tests.training.small import data, model
+
+    first, second = answers(2, _STEPS, tmp_path)
+    assert first["weights"] == second["weights"]
+    alone = Trainer(model(), loss="cross_entropy", learning_rate=0.02, batch_norm="frozen")
+    np.testing.assert_allclose(first["loss"], alone.fit(data(), 2, batch_size=9)[-1]["loss"], rtol=1e-4)
