@@ -16,7 +16,7 @@ from onnxgrad.training.text import Text
 
 __all__ = ["PATHS", "add_data", "data_named", "opened_inputs", "resolved"]
 
-PATHS = ("model", "data", "val", "tokenizer", "teacher")
+PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters")
 _IMAGES = ("image_size", "image_mean", "image_std", "image_order", "flip", "crop", "color")
 
 

@@ -25,6 +25,7 @@ from onnxgrad.training.distillation import Distillation
 from onnxgrad.training.folder import BEST, LAST, RunFolder, write_atomically
 from onnxgrad.training.lora import add_lora
 from onnxgrad.training.losses import Term
+from onnxgrad.training.sources.spelling import KEY
 from onnxgrad.training.surgery import insert_dropout, replace_head
 from onnxgrad.training.ties import tie, untie
 from onnxgrad.training.trainer import Trainer
@@ -103,6 +104,8 @@ def checkpoint_of(folder: Path, name: str) -> Path:
 def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     """The trainer that the settings describe."""
     program: Program = from_onnx(_model_path(settings, folder), expand=settings["expand"])
+    if settings.get("characters") is not None:
+        program.metadata[KEY] = read_whole(Path(settings["characters"])).decode()
     chosen = settings["train"]
     for name in settings["untie"]:
         untie(program, name)

@@ -117,6 +117,11 @@ def _add_loss(group: Any) -> None:
         choices=LAYOUTS,
         help="axes of the output for ctc and cross_entropy: N batch, T steps, C classes",
     )
+    group.add_argument(
+        "--characters",
+        metavar="FILE.txt",
+        help="for ctc with text as targets: a character on each line, of class 1 and so on (default: those that the model lists)",
+    )
     group.add_argument("--label-smoothing", type=float, default=0.0, metavar="SHARE", help="share of a label given to all classes")
     group.add_argument("--class-weights", nargs="+", metavar="W", help="balanced, or a weight for each class")
     group.add_argument("--sample-weight", metavar="COLUMN", help="column with a weight for each example")

@@ -46,6 +46,7 @@ from onnxgrad.training.loop import Loop
 from onnxgrad.training.loss_scale import LossScale
 from onnxgrad.training.losses import Term, as_terms, attach
 from onnxgrad.training.metrics import check_metrics, classes_second, is_whole, metric_named
+from onnxgrad.training.open_batch import open_batch
 from onnxgrad.training.optimizers import clipping, grouped, make_optimizer
 from onnxgrad.training.position import check_position, check_schedule, position_of, present_position
 from onnxgrad.training.quantization import prepare_quantized
@@ -170,6 +171,7 @@ class Trainer(TrainingSteps):
         if accumulate < 1:
             raise ArgumentError(f"accumulate counts micro-batches; it is at least 1, not {accumulate}.")
         self.program = model if isinstance(model, Program) else from_onnx(model)
+        opened = open_batch(self.program)
         self.inputs = list(self.program.inputs)
         self.program.random_seed = seed
         rounded = prepare_quantized(self.program, quantized)
@@ -200,7 +202,7 @@ class Trainer(TrainingSteps):
         self._reads = self.outputs if metrics or any(self._doubts) else []
         words = {term.target for term in self.terms if term.loss == "causal_lm"}
         self._following = Following(self.program, [v for v in self.targets if v.name in words])
-        self.remarks += [*rounded, *said, *kept_tables(self.program), *self._following.remarks]
+        self.remarks += [*opened, *rounded, *said, *kept_tables(self.program), *self._following.remarks]
         self.executor = Executor(place, threads=self.ranks.threads(threads), memory=memory, precision=precision)
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
         self._begin()
@@ -358,7 +360,8 @@ class Trainer(TrainingSteps):
 
     @property
     def _wanted(self) -> Wanted:
-        return Wanted.of(self.inputs, self._labels, self._following.names, self.inference)
+        spelled = [term.target for term in self.terms if term.loss == "ctc"]
+        return Wanted.of(self.inputs, self._labels, self._following.names, self.inference, spelled=spelled)
 
     def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
         """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.

@@ -11,6 +11,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import DataError
 from onnxgrad.training.data import Batch
+from onnxgrad.training.sources.spelling import PADDING, spelled
 from onnxgrad.training.sources.wanted import Wanted
 
 __all__ = ["Arrangement", "Numbering", "arranged", "remarks_on", "stacked"]
@@ -18,8 +19,6 @@ __all__ = ["Arrangement", "Numbering", "arranged", "remarks_on", "stacked"]
 Array = np.ndarray[Any, Any]
 TARGETS = ("label", "labels", "class", "target", "y")
 """Names that people give to the column of targets; one of them is taken where the name that was asked for is missing."""
-PADDING = -1
-"""What fills up label sequences of unequal length; ``ctc`` does not count it."""
 
 
 class Arrangement(NamedTuple):
@@ -108,10 +107,16 @@ def _width(v: Variable | None) -> int | None:
 class Numbering:
     """Numbers for labels that are words, by target column: in the order of the alphabet, unless the classes are given."""
 
-    def __init__(self, classes: Mapping[str, Sequence[str]]) -> None:
-        self.classes = {name: list(words) for name, words in classes.items()}
+    def __init__(self, classes: Mapping[str, Sequence[str]], wanted: Wanted | None = None) -> None:
+        self.wanted = wanted or Wanted(())
+        self.classes = {name: list(words) for name, words in classes.items() if name not in self.wanted.spelled}
+        self.remarks: list[str] = []
 
     def __call__(self, name: str, values: Sequence[str], where: str) -> Array:
+        if name in self.wanted.spelled:
+            labels, said = spelled(self.wanted.program, name, values, where)
+            self.remarks = [said]
+            return labels
         if name not in self.classes:
             self.classes[name] = sorted(set(values))
         number = {word: i for i, word in enumerate(self.classes[name])}

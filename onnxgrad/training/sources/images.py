@@ -77,8 +77,11 @@ class Images:
             DataError: if the folder holds no images, a file is missing, or the model takes no images.
             OnnxGradError: if Pillow is missing.
         """
-        paths, columns, found, unused = self._listed(wanted, Numbering(classes or {}))
-        return opened_pictures(self, wanted, _Files(paths), columns, found, unused, self.path.name)
+        numbering = Numbering(classes or {}, wanted)
+        paths, columns, found, unused = self._listed(wanted, numbering)
+        made = opened_pictures(self, wanted, _Files(paths), columns, found, unused, self.path.name)
+        made.remarks += numbering.remarks
+        return made
 
     def _listed(self, wanted: Wanted, numbering: Numbering) -> _Listed:
         path = self.path
@@ -296,7 +299,7 @@ def _labels(cells: list[str], name: str, column: str, numbering: Numbering, wher
     for row, cell in enumerate(cells, 1):
         if not (cell or "").strip():
             raise DataError(f"{where}, row {row}, column {column!r} is empty. Fill it in, or leave the row out.")
-    for kind in (int, float) if name not in numbering.classes else ():
+    for kind in (int, float) if name not in (*numbering.classes, *numbering.wanted.spelled) else ():
         with suppress(ValueError):
             return np.array([kind(cell) for cell in cells])
     return numbering(name, cells, where)

@@ -98,7 +98,7 @@ def opened_dataset(data: Any, wanted: Wanted, classes: Mapping[str, Sequence[str
     numeric = [name for name, feature in features.items() if _is_numeric(feature)]
     header = list(features) or list(next(iter(data)))
     plan = arranged(header, numeric, wanted, where)
-    numbering = Numbering(classes or {})
+    numbering = Numbering(classes or {}, wanted)
     found: Rows | Stream
     if hasattr(data, "__len__"):
         found = DatasetRows(data, plan, wanted, numbering)

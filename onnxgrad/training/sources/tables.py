@@ -58,7 +58,7 @@ class Table:
         """
         if not self.path.is_file():
             raise DataError(f"there is no file {str(self.path)!r}.")
-        numbering = Numbering(classes or {})
+        numbering = Numbering(classes or {}, wanted)
         streams = self.stream if self.stream is not None else self.path.stat().st_size > _LARGE
         reader = reader_of(self.path)
         where = self.path.name
@@ -71,7 +71,7 @@ class Table:
             columns = stacked(plan, reader.columns(plan.read), wanted, numbering, where)
             found = Columns(columns)
         found.classes, found.unused = numbering.classes, plan.unused
-        found.remarks = [*plan.remarks, *remarks_on(numbering.classes)]
+        found.remarks = [*plan.remarks, *remarks_on(numbering.classes), *numbering.remarks]
         return found
 
     def _learn(self, reader: _Arrow | _Lines, plan: Arrangement, wanted: Wanted, numbering: Numbering) -> None:
@@ -83,6 +83,10 @@ class Table:
             for name, part in parts.items():
                 words[name].update(cell for cell in columns[part] if isinstance(cell, str))
         for name, seen in words.items():
+            if seen and name in wanted.spelled:
+                raise DataError(
+                    f"column {name!r} of {self.path.name} holds text for ctc, which is read at once. Leave out buffer (--buffer)."
+                )
             if seen and not all(_is_number(word) for word in seen):
                 numbering.classes[name] = sorted(seen)
 

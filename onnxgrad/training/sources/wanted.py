@@ -21,6 +21,7 @@ class Wanted:
         targets: names of those that only the loss reads.
         optional: names of columns that are taken where the data has them.
         beside: names of columns that are no inputs, and that the data may have.
+        spelled: names of targets whose words are sequences of characters.
         program: the model for inference, which sources look at to learn how images are prepared; None where it does not matter.
     """
 
@@ -30,6 +31,7 @@ class Wanted:
     optional: Sequence[str] = ()
     program: Program | None = None
     beside: Sequence[str] = ()
+    spelled: Sequence[str] = ()
 
     @classmethod
     def of(
@@ -39,8 +41,9 @@ class Wanted:
         optional: Sequence[str] = (),
         program: Program | None = None,
         beside: Sequence[str] = (),
+        spelled: Sequence[str] = (),
     ) -> Wanted:
         """For these variables, without those that are optional."""
         every = {v.name: v for v in [*inputs, *targets]}
         names = [name for name in every if name not in optional]
-        return cls(names, every, [v.name for v in targets], optional, program, beside)
+        return cls(names, every, [v.name for v in targets], optional, program, beside, spelled)

@@ -1,0 +1,96 @@
+"""A batch of one that a file declares, opened where the file computes each example for itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.interop.onnx_export import to_onnx
+from onnxgrad.core.ir.infer import infer_with_bodies
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.types import TensorType
+
+__all__ = ["open_batch"]
+
+_TRIED = 3
+
+
+def open_batch(program: Program) -> list[str]:
+    """Let a program whose inputs all have a first axis of 1, and else known sizes, take any number of examples.
+
+    It is done if several random examples at once give what each gives alone, in every output; else nothing is changed.
+
+    Args:
+        program: a loaded program without a backward pass.
+
+    Returns:
+        A line that says so; none where the program is as it was.
+
+    Example:
+        >>> import onnx
+        >>> from onnxgrad import from_onnx
+        >>> file = '<ir_version: 8, opset_import: ["": 17]> m (float[1, 3] x) => (float[1, 3] y) { y = Tanh(x) }'
+        >>> program = from_onnx(onnx.parser.parse_model(file))
+        >>> open_batch(program), program.inputs[0].shape
+        (['the file takes one example at a time (x); here it takes any number, as each gives what it gives alone.'], (-1, 3))
+    """
+    inputs = program.inputs
+    if any(list(op.blocks()) for op in program.global_block().ops):
+        return []  # a branch is taken for all examples at once
+    if not inputs or any(not v.dims or v.dims[0] != 1 or not all(isinstance(d, int) for d in v.dims) for v in inputs):
+        return []
+    trial = program.clone(for_test=True)
+    _open(trial)
+    if not _is_separate(program.clone(for_test=True), trial):
+        return []
+    _open(program)
+    names = ", ".join(v.name for v in inputs)
+    return [f"the file takes one example at a time ({names}); here it takes any number, as each gives what it gives alone."]
+
+
+def _open(program: Program) -> None:
+    block = program.global_block()
+    for v in block.vars.values():
+        if v.value is None and isinstance(v.type, TensorType):
+            v.declared = None
+    for v in program.inputs:
+        assert v.dims is not None
+        v.type = TensorType(v.dtype, (None, *v.dims[1:]))
+    for op in block.ops:
+        for v in op.outputs:
+            if v is not None:
+                v.type = TensorType(v.type.dtype, None) if isinstance(v.type, TensorType) else None
+        infer_with_bodies(op)
+
+
+def _is_separate(single: Program, several: Program) -> bool:
+    rng = np.random.default_rng(0)
+    feed: dict[str, Any] = {}
+    for v in single.inputs:
+        assert v.dims is not None
+        shape = (_TRIED, *(int(d) for d in v.dims[1:] if isinstance(d, int)))
+        values = rng.normal(size=shape) if v.dtype.is_float else rng.integers(0, 2, shape)
+        feed[v.name] = values.astype(v.dtype.numpy)
+    try:
+        together = _session(several).run(None, feed)
+        session = _session(single)
+        alone = [session.run(None, {name: x[i : i + 1] for name, x in feed.items()}) for i in range(_TRIED)]
+    except Exception:  # onnxruntime's own types: the file cannot take several examples
+        return False
+    return all(_agree(found, [row[k] for row in alone]) for k, found in enumerate(together))
+
+
+def _session(program: Program) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # that it fails is an answer
+    return onnxruntime.InferenceSession(to_onnx(program).SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _agree(together: Any, alone: list[Any]) -> bool:
+    found, expected = np.asarray(together), np.concatenate([np.atleast_1d(np.asarray(one)) for one in alone])
+    if found.shape != expected.shape:
+        return False
+    return bool(np.allclose(found.astype(np.float64), expected.astype(np.float64), rtol=1e-4, atol=1e-5, equal_nan=True))
