@@ -280,7 +280,8 @@ class Optimizer(EagerSteps):
 
     def _update(self, op: Builder, p: Variable, g: Variable, scale: Any) -> Variable:
         """Append the update of one parameter and return its new value; ``_present(p)`` is the value to start from."""
-        raise ArgumentError(f"{type(self).__name__} evaluates the loss many times in a step, which no program does. Use another one.")
+        name = type(self).__name__
+        raise ArgumentError(f"{name} evaluates the loss many times in a step, which no program does. Use another optimizer.")
 
     # State -------------------------------------------------------------------------------------------------------------
 
