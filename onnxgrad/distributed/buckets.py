@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -59,9 +59,18 @@ class Buckets:
         self.flat = [aligned(size, dtype) for dtype, size in sizes]
         self.slots = {v: value_on(self._view(slot)) for v, slot in places.items()}
         self.bucket_of = {v: slot.bucket for v, slot in places.items()}
+        self._places = places
+
+    def views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
+        """By name, where a tensor would lie in other arrays that are as long as some of the buckets."""
+        return {v.name: _part(flat[slot.bucket], slot) for v, slot in self._places.items() if slot.bucket in flat}
 
     def _view(self, slot: _Slot) -> Array:
-        return self.flat[slot.bucket][slot.start : slot.start + prod(slot.shape)].reshape(slot.shape)
+        return _part(self.flat[slot.bucket], slot)
+
+
+def _part(flat: Array, slot: _Slot) -> Array:
+    return flat[slot.start : slot.start + prod(slot.shape)].reshape(slot.shape)
 
 
 def aligned(size: int, dtype: Any) -> Array:

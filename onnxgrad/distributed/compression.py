@@ -19,16 +19,30 @@ __all__ = ["Narrow", "TopK", "compression_of"]
 Array = np.ndarray[Any, Any]
 
 
-class Narrow:
-    """A bucket as 16-bit numbers.
+class _Rests:
+    """What is kept of earlier gradients.
 
     Attributes:
-        rest: what rounding has left of earlier gradients, an array for each bucket.
+        rest: an array for each bucket.
     """
 
-    def __init__(self, dtype: Any) -> None:
-        self.dtype = np.dtype(dtype)
+    def __init__(self) -> None:
         self.rest: dict[int, Array] = {}
+
+    def keep_on_first(self, transport: Transport) -> None:
+        """Let rank 0 hold what all ranks have kept: the next sums are those of before, whatever the number of ranks then."""
+        for number in sorted(self.rest):
+            transport.all_reduce_(self.rest[number])
+            if transport.rank:
+                self.rest[number].fill(0)
+
+
+class Narrow(_Rests):
+    """A bucket as 16-bit numbers."""
+
+    def __init__(self, dtype: Any) -> None:
+        super().__init__()
+        self.dtype = np.dtype(dtype)
 
     def reduce(self, transport: Transport, number: int, bucket: Array) -> int:
         """Replace a bucket by its sum over ranks; gives the bytes that were sent.
@@ -53,17 +67,16 @@ class Narrow:
         return sent.nbytes
 
 
-class TopK:
+class TopK(_Rests):
     """The largest elements of a bucket, as numbers and positions.
 
     Attributes:
         share: of the elements that are sent.
-        rest: what was not sent of earlier gradients, an array for each bucket.
     """
 
     def __init__(self, share: float) -> None:
+        super().__init__()
         self.share = share
-        self.rest: dict[int, Array] = {}
 
     def reduce(self, transport: Transport, number: int, bucket: Array) -> int:
         """Replace a bucket by the sum of what ranks send of theirs; gives the bytes that were sent."""

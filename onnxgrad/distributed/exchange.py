@@ -25,10 +25,10 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
 from onnxgrad.distributed.buckets import Buckets
-from onnxgrad.distributed.compression import compression_of
+from onnxgrad.distributed.compression import Narrow, TopK, compression_of
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
-from onnxgrad.errors import ArgumentError, FeedError
+from onnxgrad.errors import ArgumentError, FeedError, TrainingError
 
 __all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute", "gathered_part"]
 
@@ -73,7 +73,51 @@ class Traffic:
     copied: int = 0
 
 
-class GradientExchange:
+class _Keeps:
+    """An exchange that may keep what compression has left of earlier gradients: the part of it that a checkpoint holds."""
+
+    transport: Transport
+    _compression: Narrow | TopK | None
+    _resumed: Mapping[str, Array] | None = None
+
+    def rests(self) -> dict[str, Array]:
+        """What is kept on this rank, by the name of the gradient; nothing before the first exchange, or without compression.
+
+        In a checkpoint that rank 0 writes, call ``keep_on_first`` on all ranks before.
+        """
+        return {} if self._compression is None else self._views(self._compression.rest)
+
+    def set_rests(self, found: Mapping[str, Array]) -> None:
+        """Go on from what a checkpoint holds, which every rank has read: rank 0 keeps it, the others nothing."""
+        if self._compression is not None:
+            self._compression.rest.clear()
+            self._resumed = dict(found)
+
+    def keep_on_first(self, scope: Scope) -> None:
+        """Before a checkpoint, on all ranks: let rank 0 alone hold what was kept, so that any number of ranks can go on."""
+        if self._compression is not None:
+            self._compression.keep_on_first(self.transport)
+
+    def _resume(self, flat: Mapping[int, Array]) -> None:
+        """Take what ``set_rests`` was given, now that it is known which buckets there are."""
+        if self._compression is None or self._resumed is None:
+            return
+        found, self._resumed = self._resumed, None
+        rest = {number: np.zeros_like(bucket) for number, bucket in flat.items()}
+        views = self._views(rest)
+        for name, value in found.items():
+            if name not in views or views[name].shape != value.shape:
+                raise TrainingError(f"the checkpoint keeps a rest of {name}, which is not exchanged here. Use the model of then.")
+            if self.transport.rank == 0:
+                views[name][...] = value
+        if found:
+            self._compression.rest.update(rest)
+
+    def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
+        raise NotImplementedError
+
+
+class GradientExchange(_Keeps):
     """``Program.exchange`` of a program that each rank runs on its part of the batch.
 
     Args:
@@ -106,7 +150,7 @@ class GradientExchange:
         self.reads = [loss] if share.weight is None else list(dict.fromkeys([loss, share.weight]))
         self._given: list[int] | None = None
         self._buckets, self._statistics = Buckets([], 1), Buckets([], 1)
-        self._compression = compression_of(strategy)
+        self._compression = compression_of(strategy) if sends else None
         self._begun: WeakSet[Scope] = WeakSet()
         self.own: set[str] = set()
 
@@ -153,6 +197,8 @@ class GradientExchange:
         loss, share = self._weigh(fetched)
         # Of a loss that is a sum, the gradients are added up as they are.
         factor = share if self._share.reduction == "mean" or share is None else 1.0
+        if self._sends:
+            self._resume({number: flat for number, flat in enumerate(self._buckets.flat) if _is_compressed(flat)})
         for number, bucket in enumerate(self._buckets.flat):
             self._reduce_bucket(number, bucket, factor)
         if self._sends:
@@ -193,12 +239,15 @@ class GradientExchange:
             np.multiply(bucket, bucket.dtype.type(factor), out=bucket)
         if not self._sends:
             return
-        if self._compression is not None and bucket.itemsize > 2:
+        if self._compression is not None and _is_compressed(bucket):
             self.traffic.bytes += self._compression.reduce(self.transport, number, bucket)
             self.traffic.copied += bucket.nbytes
         else:
             self.transport.all_reduce_(bucket)
             self.traffic.bytes += bucket.nbytes
+
+    def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
+        return self._buckets.views(flat)
 
     def _average(self, statistics: Sequence[Array], share: float | None) -> None:
         """The weighted mean of what running statistics become; they are small, and travel together."""
@@ -213,12 +262,16 @@ class GradientExchange:
             at += flat.size
 
 
+def _is_compressed(flat: Array) -> bool:
+    return flat.dtype.kind != "b" and flat.itemsize > 2
+
+
 def _is_statistic(v: Variable) -> bool:
     """Whether an optimizer reads what running statistics become, to keep them where gradients overflow."""
     return v.op is not None and v.op.role is Role.FORWARD and v.op.type == "BatchNormalization"
 
 
-class StateExchange:
+class StateExchange(_Keeps):
     """``Program.exchange`` of a program that applies what was added up over micro-batches: the sums are sent, once.
 
     Args:
@@ -257,23 +310,43 @@ class StateExchange:
 
     def together(self, scope: Scope) -> None:
         """Add up the sums of all ranks: large ones where they lie, the others in one buffer."""
-        small = [v for v in self.sums if is_small(v)]
-        for number, v in enumerate(v for v in self.sums if not is_small(v)):
-            self._send(number, view_of(_own(scope, v).value).reshape(-1))
-        kinds = {v.dtype.numpy for v in small}
-        for kind in sorted(kinds, key=str):
-            members = [v for v in small if v.dtype.numpy == kind]
+        if self._resumed is not None:
+            sizes = {number: sum(map(_size, members)) for number, members in self._members().items()}
+            kinds = {number: members[0].dtype.numpy for number, members in self._members().items()}
+            flats = {number: np.zeros(size, kinds[number]) for number, size in sizes.items()}
+            self._resume({number: flat for number, flat in flats.items() if _is_compressed(flat)})
+        for number, members in self._members().items():
+            if number >= 0:
+                self._send(number, view_of(_own(scope, members[0]).value).reshape(-1))
+                continue
             flat = np.concatenate([np.asarray(v.get_value(scope)).reshape(-1) for v in members])
-            self._send(-1 - sorted(map(str, kinds)).index(str(kind)), flat)
+            self._send(number, flat)
             self.traffic.copied += 2 * flat.nbytes
             at = 0
             for v in members:
-                size = int(np.prod(v.static_shape or (), dtype=np.int64))
+                size = _size(v)
                 v.set_value(flat[at : at + size].reshape(v.static_shape or ()), scope)
                 at += size
 
+    def _members(self) -> dict[int, list[Variable]]:
+        """What travels together: large sums alone, numbered from 0, and the small ones of each element type, numbered below."""
+        found = {number: [v] for number, v in enumerate(v for v in self.sums if not is_small(v))}
+        small = [v for v in self.sums if is_small(v)]
+        for number, kind in enumerate(sorted({str(v.dtype.numpy) for v in small}), start=1):
+            found[-number] = [v for v in small if str(v.dtype.numpy) == kind]
+        return found
+
+    def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
+        found: dict[str, Array] = {}
+        for number, members in self._members().items():
+            at = 0
+            for v in members if number in flat else ():
+                found[v.name] = flat[number][at : at + _size(v)].reshape(v.static_shape or ())
+                at += _size(v)
+        return found
+
     def _send(self, number: int, flat: Array) -> None:
-        if self._compression is not None and flat.itemsize > 2:
+        if self._compression is not None and _is_compressed(flat):
             self.traffic.bytes += self._compression.reduce(self.transport, number, flat)
         else:
             self.transport.all_reduce_(flat)
@@ -283,12 +356,17 @@ class StateExchange:
         """Let rank 0 alone hold the sums, for a checkpoint, which is then one of all ranks."""
         self.together(scope)
         self.drop_on_others(scope)
+        super().keep_on_first(scope)
 
     def drop_on_others(self, scope: Scope) -> None:
         """Forget the sums on all ranks but the first."""
         if self.transport.rank:
             for v in self.sums:
                 v.set_value(np.zeros(v.static_shape or (), v.dtype.numpy), scope)
+
+
+def _size(v: Variable) -> int:
+    return int(np.prod(v.static_shape or (), dtype=np.int64))
 
 
 def _own(scope: Scope, v: Variable) -> Buffer:

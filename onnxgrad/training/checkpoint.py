@@ -21,6 +21,9 @@ __all__ = ["check_tensors", "graph_hash", "load_checkpoint", "save_checkpoint", 
 
 Programs: TypeAlias = "Program | Sequence[Program]"
 
+_REST = "rest of "
+"""In front of the name of a gradient: what an exchange between ranks has kept of it."""
+
 
 def save_checkpoint(
     program: Programs, path: str | Path, scope: Scope | None = None, metadata: dict[str, str] | None = None
@@ -47,16 +50,17 @@ class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
 
     def __init__(self, program: Programs, scope: Scope | None) -> None:
         self._state = {v.name: v for v in _state(program)}
+        self._rests = {_REST + name: rest for one in _exchanges(program) for name, rest in one.rests().items()}
         self._now = (scope or _as_list(program)[0].active_scope()).copy()
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        return np.asarray(self._state[name].get_value(self._now))
+        return self._rests[name] if name in self._rests else np.asarray(self._state[name].get_value(self._now))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._state)
+        return iter([*self._state, *self._rests])
 
     def __len__(self) -> int:
-        return len(self._state)
+        return len(self._state) + len(self._rests)
 
 
 def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = None) -> None:
@@ -74,7 +78,7 @@ def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = N
 def check_tensors(program: Programs, found: TensorFile) -> None:
     """Raise UnknownName unless a file holds exactly the variables of a program, in their shapes and dtypes."""
     variables = {v.name: v for v in _state(program)}
-    foreign = sorted(set(found.arrays) ^ set(variables))
+    foreign = sorted({name for name in found.arrays if not name.startswith(_REST)} ^ set(variables))
     if foreign:
         raise UnknownName(f"{found.path!r} belongs to another program: {foreign[0]!r} is only on one side.")
     for name, v in variables.items():
@@ -89,6 +93,9 @@ def set_tensors(program: Programs, found: TensorFile, scope: Scope | None = None
     """Set the variables of a program to what ``check_tensors`` has seen."""
     for v in _state(program):
         v.set_value(found.arrays[v.name], scope)
+    for exchange in _exchanges(program):
+        rests = {name.removeprefix(_REST): array for name, array in found.arrays.items() if name.startswith(_REST)}
+        exchange.set_rests(rests)
 
 
 def graph_hash(program: Programs) -> str:
@@ -107,6 +114,10 @@ def graph_hash(program: Programs) -> str:
 
 def _as_list(program: Programs) -> list[Program]:
     return [program] if isinstance(program, Program) else list(program)
+
+
+def _exchanges(program: Programs) -> list[Any]:
+    return [one.exchange for one in _as_list(program) if hasattr(one.exchange, "rests")]
 
 
 def _state(program: Programs) -> list[Any]:

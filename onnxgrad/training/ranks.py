@@ -236,9 +236,13 @@ class Ranks:
         return RunFolder(out, keep) if self.is_first else _Unwritten(out, keep)
 
     def gather(self, program: Program) -> None:
-        """Before a checkpoint: what was added up since the last update goes to rank 0, and what other ranks hold."""
+        """Before a checkpoint: what was added up since the last update, what compression has kept and what other ranks hold
+        goes to rank 0.
+        """
         if self.shared is not None:
             self.shared.gather()
+        if self.exchange is not None:
+            self.exchange.keep_on_first(program.active_scope())
         if self.sums is not None:
             self.sums.keep_on_first(program.active_scope())
 

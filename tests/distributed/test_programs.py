@@ -13,6 +13,7 @@ from onnxgrad.distributed import DistributedBatchSampler, Strategy, fleet, run_l
 from onnxgrad.distributed.buckets import ALIGNMENT, Buckets
 from onnxgrad.distributed.monitor import Standing, verdict
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.training import load_checkpoint, save_checkpoint
 
 F = paddle.nn.functional
 _BUILDING = threading.Lock()
@@ -123,6 +124,43 @@ def test_a_decorated_optimizer_leaves_out_a_step_that_overflows_on_one_rank(monk
             np.testing.assert_allclose(values[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
         (scale,) = [value for name, value in values.items() if "loss_scaling" in name]
         assert scale.item() == 2.0**119
+
+
+@pytest.mark.parametrize("compress", ["float16", "top-k"])
+def test_what_compression_has_kept_goes_on_in_another_program(tmp_path, compress):
+    def step(transport, program, loss, numbers):
+        mine, executor = slice(4 * transport.rank, 4 * transport.rank + 4), paddle.Executor(threads=1)
+        for number in numbers:
+            executor.run(program, {"x": X[number][mine], "y": Y[number][mine]}, [loss])
+
+    def made():
+        strategy = Strategy(compress=compress, top_k=0.2, bucket_megabytes=0.0006)
+        return build("mean", lambda: fleet.distributed_optimizer(paddle.optimizer.Adam(0.05), strategy))
+
+    def state(program):
+        return {v.name: np.asarray(v.get_value()) for v in program.list_vars() if v.persistable}
+
+    def work(transport):
+        program, loss = made()
+        step(transport, program, loss, range(3))
+        program.exchange.keep_on_first(program.active_scope())
+        if transport.rank == 0:
+            save_checkpoint(program, tmp_path / "rests")
+        transport.barrier()
+        step(transport, program, loss, [3, 4])
+        again, loss = made()
+        load_checkpoint(again, tmp_path / "rests")
+        step(transport, again, loss, [3, 4])
+        lost, loss = made()
+        load_checkpoint(lost, tmp_path / "rests")
+        lost.exchange.set_rests({})
+        step(transport, lost, loss, [3, 4])
+        return state(program), state(again), state(lost)
+
+    for wanted, found, lost in on_ranks(2, work):
+        assert any((lost[name] != value).any() for name, value in wanted.items())
+        for name, value in wanted.items():
+            np.testing.assert_array_equal(found[name], value, name)
 
 
 def test_gradients_are_not_copied_on_their_way(monkeypatch):

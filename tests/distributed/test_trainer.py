@@ -10,6 +10,7 @@ from onnxgrad.core.runtime import application
 from onnxgrad.distributed import Strategy, run_local
 from onnxgrad.distributed.environment import using
 from onnxgrad.errors import ArgumentError, TrainingError
+from onnxgrad.tensor_file import read_tensors
 from onnxgrad.training import Report, Trainer
 from onnxgrad.training.optimizers import optimizer_names
 from tests.training.small import assert_equal, data, line, model, weights
@@ -271,6 +272,33 @@ def test_fewer_bytes_reach_the_loss_of_one_process(compress):
     assert_equal(ranks[0][1], ranks[1][1])
     assert ranks[0][0] == pytest.approx(expected, rel=0.02 if compress != "top-k" else 0.2)
     assert plain[0].keys() == ranks[0][1].keys()
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("compress", ["bfloat16", "top-k"])
+@pytest.mark.filterwarnings("ignore:scores is taken as logits")  # by chance, in some part of a batch
+def test_what_compression_has_kept_is_part_of_a_checkpoint(tmp_path, compress, accumulate):
+    """With 5 batches an epoch and 3 micro-batches an update, the checkpoint is written in the middle of an update"""
+
+    def part(epochs, folder, resume=False):
+        def work(transport):
+            t = trainer(distributed=Strategy(compress=compress, top_k=0.2), accumulate=accumulate)
+            t.fit(data(), total_epochs=epochs, batch_size=8, out=tmp_path / folder, resume=resume)
+            return weights(t)
+
+        return work
+
+    expected = on_ranks(2, part(3, "whole"))
+    on_ranks(2, part(2, "parts"))
+    kept = [name for name in read_tensors(tmp_path / "parts" / "last.safetensors").arrays if name.startswith("rest of ")]
+    found = on_ranks(2, part(3, "parts", resume=True))
+    assert kept
+    for state, wanted in zip(found, expected, strict=True):
+        assert_equal(state, wanted)
+    on_ranks(3, part(4, "parts", resume=True))  # any number of ranks, one of them too
+    alone = trainer(accumulate=accumulate)
+    alone.fit(data(), total_epochs=5, batch_size=8, out=tmp_path / "parts", resume=True)
+    assert alone.epoch == 5
 
 
 @pytest.mark.parametrize("more", [{}, {"accumulate": 2}], ids=str)
