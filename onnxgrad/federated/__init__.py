@@ -1,7 +1,8 @@
 """Federated training with Flower: each participant keeps its data and its optimizer, weights and statistics travel.
 
 McMahan, Moore, Ramage, Hampson and Agüera y Arcas, "Communication-efficient learning of deep networks from decentralized data",
-AISTATS 2017. ``client``, ``strategy`` and ``run`` need the extra ``federated``, ``epsilon`` the extra ``privacy``; the rest needs onnxruntime alone.
+AISTATS 2017. ``client``, ``strategy`` and ``run`` need the extra ``federated``, ``epsilon`` the extra ``privacy``; the rest needs
+onnxruntime alone.
 """
 
 from onnxgrad.federated.accountant import epsilon
