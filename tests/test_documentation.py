@@ -72,6 +72,7 @@ def python_blocks(page):
 def run_python(code, folder):
     """Run code where the models of this repository are, in a folder of its own."""
     (folder / "models").symlink_to(ROOT / "models")
+    (folder / "out").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=folder, env=environment, check=False
@@ -98,12 +99,11 @@ def test_readme_commands_run(tmp_path):
         block for block in re.findall(r"```\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL) if "onnxgrad info" in block
     )
     (tmp_path / "models").symlink_to(ROOT / "models")
-    for name in ("train", "val"):
-        np.savez(tmp_path / f"{name}.npz", image=np.random.rand(70, 1, 8, 8), label=np.arange(70) % 10)
     for line in text.replace("\\\n", " ").splitlines():
         arguments = shlex.split(line, comments=True)
+        arguments = arguments[1:] if arguments[0] == "python" else ["-m", *arguments]
         done = subprocess.run(
-            [sys.executable, "-m", *arguments],
+            [sys.executable, *arguments],
             capture_output=True,
             text=True,
             cwd=tmp_path,
@@ -111,6 +111,7 @@ def test_readme_commands_run(tmp_path):
             check=False,
         )
         assert done.returncode == 0, line + done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["models", "out"]  # which git ignores
 
 
 @pytest.mark.skipif(onnx_opset_version() < NEWEST, reason="this onnx declares older operators only")

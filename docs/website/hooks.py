@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
+from nbconvert import MarkdownExporter
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOB = "https://github.com/onnxgrad/onnxgrad/blob/main/"
@@ -23,7 +24,15 @@ PAGES = {
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that docs/ does not hold."""
+    """Add the pages that docs/ does not hold, and the notebooks as pages."""
+    for path in sorted((ROOT / "docs" / "tutorials").glob("*.ipynb")):
+        page = f"tutorials/{path.stem}.md"
+        body, resources = MarkdownExporter().from_filename(str(path), resources={"unique_key": path.stem})
+        files.remove(files.get_file_from_path(f"tutorials/{path.name}"))
+        link = f"[This notebook in the repository]({BLOB}docs/tutorials/{path.name})\n"
+        files.append(File.generated(config, page, content=f"{body}\n{link}"))
+        for name, content in resources["outputs"].items():
+            files.append(File.generated(config, f"tutorials/{name}", content=content))
     for name, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
     return files
@@ -35,6 +44,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
     def address(link: str) -> str:
         path, _, anchor = link.removeprefix(BLOB).partition("#")
+        if path.endswith(".ipynb") and not link.startswith(BLOB):
+            return path.removesuffix("ipynb") + "md"
         if here in PAGES.values() or link.startswith(BLOB):
             name = PAGES.get(path, path.removeprefix("docs/"))
             if files.get_file_from_path(name) is not None:
