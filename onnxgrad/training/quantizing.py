@@ -17,6 +17,7 @@ from onnxgrad.errors import ArgumentError, DataError, ModelError
 from onnxgrad.training.batch_norm import fold_batch_norm
 from onnxgrad.training.feed import checked_batch
 from onnxgrad.training.inputs import Following
+from onnxgrad.training.open_batch import open_batch
 from onnxgrad.training.sources.opening import open_data
 from onnxgrad.training.sources.wanted import Wanted
 
@@ -53,6 +54,7 @@ def quantize(model: Any, path: str | Path, data: Any, *, examples: int = 256, be
     if examples < 1:
         raise ArgumentError(f"examples to calibrate with are at least 1, not {examples}.")
     program: Program = model.clone(for_test=True) if isinstance(model, Program) else from_onnx(model)
+    open_batch(program)
     fold_batch_norm(program)
     following = Following(program)
     opened = open_data(data, Wanted.of(program.inputs, (), following.names, program, beside)).plain()
