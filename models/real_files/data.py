@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 RATE = 16000
-WORDS = (
+WORDS = "time year people way day man thing woman life child world school state family student group country problem hand part"
     "time year people way day man thing woman life child " + "world school state family student group country hand part"
 ).split()
 
@@ -27,7 +27,7 @@ def font(rng, size):
 
 
 def sentence(rng, count):
-    return " ".join(rng.choice(WORDS, count))
+    return " ".join(rng.choice(WORDS.split(), count))
 
 
 def page(rng, kind, size=320):
