@@ -23,11 +23,21 @@ _MOVES = ("Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "F
 def activation_before(y: Variable, kinds: Collection[str]) -> tuple[Operator | None, list[Operator]]:
     """The operator of one of these types that made ``y``, if one did, and what has moved its elements since."""
     moves: list[Operator] = []
-    at = y.op
+    at = _unrounded(y.op)
     while at is not None and at.domain == "" and at.type in _MOVES and _real(at.inputs[0]) and _real(at.outputs[0]):
         moves.insert(0, at)
-        at = None if at.inputs[0] is None else at.inputs[0].op
+        at = None if at.inputs[0] is None else _unrounded(at.inputs[0].op)
     return at if at is not None and at.domain == "" and at.type in kinds else None, moves
+
+
+def _unrounded(at: Operator | None) -> Operator | None:
+    """What made the real numbers that QuantizeLinear and DequantizeLinear round"""
+    if at is None or at.domain != "" or at.type != "DequantizeLinear" or at.inputs[0] is None:
+        return at
+    before = at.inputs[0].op
+    if before is None or before.domain != "" or before.type != "QuantizeLinear" or before.inputs[0] is None:
+        return at
+    return _unrounded(before.inputs[0].op)
 
 
 class Activation:

@@ -17,17 +17,21 @@ from onnxgrad.errors import ArgumentError, DataError, ModelError
 from onnxgrad.training.batch_norm import fold_batch_norm
 from onnxgrad.training.feed import checked_batch
 from onnxgrad.training.inputs import Following
+from onnxgrad.training.open_batch import open_batch
 from onnxgrad.training.sources.opening import open_data
 from onnxgrad.training.sources.wanted import Wanted
 
 __all__ = ["quantize"]
 
 _OLDEST = 13
+_IN_FLOAT = frozenset({"Softmax", "LayerNormalization", "InstanceNormalization", "EmbedLayerNormalization"})
+"""Operators whose results 8 bits would spoil: probabilities and what is divided by a deviation"""
 
 
 def quantize(model: Any, path: str | Path, data: Any, *, examples: int = 256, beside: Sequence[str] = ()) -> int:
     """Write a model with weights and activations in 8-bit integers, in QDQ form: scales of each channel for weights, of each tensor
-    for activations, by the least and largest values that some data gives. BatchNormalization is folded before.
+    for activations, by the least and largest values that some data gives. BatchNormalization is folded before; Softmax and
+    LayerNormalization stay in float.
 
     Args:
         model: path of an .onnx file, its bytes, a message or a Program, in float32.
@@ -45,10 +49,12 @@ def quantize(model: Any, path: str | Path, data: Any, *, examples: int = 256, be
         ModelError: if onnxruntime cannot quantise the model, or finds nothing to quantise.
     """
     from onnxruntime import quantization
+    from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
     if examples < 1:
         raise ArgumentError(f"examples to calibrate with are at least 1, not {examples}.")
     program: Program = model.clone(for_test=True) if isinstance(model, Program) else from_onnx(model)
+    open_batch(program)
     fold_batch_norm(program)
     following = Following(program)
     opened = open_data(data, Wanted.of(program.inputs, (), following.names, program, beside)).plain()
@@ -86,6 +92,7 @@ def quantize(model: Any, path: str | Path, data: Any, *, examples: int = 256, be
                 activation_type=quantization.QuantType.QUInt8,
                 weight_type=quantization.QuantType.QInt8,
                 calibrate_method=quantization.CalibrationMethod.MinMax,
+                op_types_to_quantize=sorted({*QDQRegistry, *QLinearOpsRegistry} - _IN_FLOAT),
             )
         except Exception as error:
             said = " ".join(str(error).split())[:200]

@@ -10,6 +10,7 @@ import onnxgrad as og
 from onnxgrad.errors import DataError
 from onnxgrad.training import Trainer
 from onnxgrad.training.open_batch import open_batch
+from onnxgrad.training.quantizing import quantize
 from tests.training.small import weights
 
 
@@ -79,3 +80,8 @@ def test_an_open_batch_and_a_state_are_left_alone():
     assert open_batch(og.from_onnx(onnx.parser.parse_model(text))) == []
     text = '<ir_version: 8, opset_import: ["": 17]> m (float[1, 3] x, float[2, 3] h) => (float[2, 3] y) { y = Add(x, h) }'
     assert open_batch(og.from_onnx(onnx.parser.parse_model(text))) == []
+
+
+def test_it_is_quantised_in_batches(tmp_path):
+    quantize(file(FLAT).SerializeToString(), tmp_path / "q.onnx", {"x": data(40)["x"]})
+    assert onnxruntime.InferenceSession(tmp_path / "q.onnx").run(None, {"x": data(5)["x"]})[0].shape == (5, 1)
