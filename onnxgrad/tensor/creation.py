@@ -13,7 +13,7 @@ from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
 from onnxgrad.tensor.axes import axes_moved, dim
 from onnxgrad.tensor.common import Shape, float_dtype, index_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
 
 __all__ = [
     "arange", "assign", "block_diag", "cartesian_prod", "clone", "combinations", "diag", "diag_embed", "diagflat", "diagonal",
@@ -126,8 +126,8 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
 def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = None, name: str | None = None) -> Variable:
     """``base`` to the powers of ``linspace(start, stop, num)``."""
     exponents = linspace(start, stop, num)
-    layer = LayerHelper("logspace", exponents, name=name)
-    powers = layer.op.Pow(layer.op.constant(np.float32(base)), exponents)
+    layer, op = open_layer("logspace", exponents, name=name)
+    powers = op.Pow(scalar(op, base, dtype_of("float32")), op.Cast(exponents, to=1))
     return layer.result("Cast", powers, to=float_dtype(dtype).number)
 
 
@@ -340,6 +340,7 @@ def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | Non
         >>> paddle.diag(static.data("v", [3]), offset=1).shape
         (4, 4)
     """
+    require_variables("diag", x)
     if x.ndim == 2:
         return diagonal(x, offset, name=name)
     if x.ndim != 1:

@@ -39,6 +39,7 @@ ELEMENT_TYPES = {
     "unique": lambda: paddle.unique(of("float32", 3), dtype="int16"),
     "no flag": lambda: paddle.unique(of("float32", 3), return_index=0),
     "no element type": lambda: paddle.full([1], 5, "uint4"),
+    "no tensor of diag": lambda: paddle.diag([1.0, 2.0]),
     "no tensor": lambda: paddle.is_integer(np.ones(3)),
     "two tensors": lambda: paddle.hypot(of("float32", 3), 3.8),
     "two tensors of ldexp": lambda: paddle.ldexp(np.ones(3), of("int32", 3)),
@@ -308,6 +309,7 @@ def test_diagonals_are_filled_with_a_number():
 def test_sequences_with_defaults():
     np.testing.assert_array_equal(paddle.tril_indices(4, None, 1).numpy(), np.tril_indices(4, 1))
     assert paddle.combinations(paddle.ones([3]), 0).shape == [0]
+    assert paddle.logspace(0, 2, 3, paddle.to_tensor(2)).tolist() == [1.0, 2.0, 4.0]
     assert paddle.randint_like(paddle.ones([3], "float64"), 5).dtype == paddle.float64
 
 
