@@ -58,9 +58,9 @@ def _open(program: Program) -> None:
         assert v.dims is not None
         v.type = TensorType(v.dtype, (None, *v.dims[1:]))
     for op in block.ops:
-        for v in op.outputs:
-            if v is not None:
-                v.type = TensorType(v.type.dtype, None) if isinstance(v.type, TensorType) else None
+        for result in op.outputs:
+            if result is not None:
+                result.type = TensorType(result.type.dtype, None) if isinstance(result.type, TensorType) else None
         infer_with_bodies(op)
 
 

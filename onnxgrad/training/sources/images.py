@@ -80,7 +80,7 @@ class Images:
         numbering = Numbering(classes or {}, wanted)
         paths, columns, found, unused = self._listed(wanted, numbering)
         made = opened_pictures(self, wanted, _Files(paths), columns, found, unused, self.path.name)
-        made.remarks += numbering.remarks
+        made.remarks = [*made.remarks, *numbering.remarks]
         return made
 
     def _listed(self, wanted: Wanted, numbering: Numbering) -> _Listed:
