@@ -227,9 +227,8 @@ class Trainer(TrainingSteps):
         self.update: Program | None = None
         self.average: ExponentialMovingAverage | None = None
         attached = attach(self.program, self.terms)
-        unneeded: list[str] = []
-        if self._teacher is None:  # a teacher may need all of them
-            self.inputs, unneeded = read_by_loss(self.inputs, attached.loss)
+        # A teacher may need all of them.
+        self.inputs, unneeded = (self.inputs, []) if self._teacher else read_by_loss(self.inputs, attached.loss)
         self.loss, self.targets, self.remarks = attached.loss, attached.targets, attached.remarks
         self.remarks += [f"the loss does not need the input {name!r}: the data may leave it out." for name in unneeded]
         self.outputs, self._layouts, self._doubts = attached.outputs, attached.layouts, attached.as_logits
