@@ -14,9 +14,28 @@ from pathlib import Path
 import numpy as np
 
 RATE = 16000
-WORDS = "time year people way day man thing woman life child world school state family student group country problem hand part"
-    "time year people way day man thing woman life child " + "world school state family student group country hand part"
-).split()
+WORDS = [
+    "time",
+    "year",
+    "people",
+    "way",
+    "day",
+    "man",
+    "thing",
+    "woman",
+    "life",
+    "child",
+    "world",
+    "school",
+    "state",
+    "family",
+    "student",
+    "group",
+    "country",
+    "problem",
+    "hand",
+    "part",
+]
 
 
 def font(rng, size):
