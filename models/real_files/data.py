@@ -15,8 +15,6 @@ import numpy as np
 
 RATE = 16000
 WORDS = "time year people way day man thing woman life child world school state family student group country problem hand part"
-    "time year people way day man thing woman life child " + "world school state family student group country hand part"
-).split()
 
 
 def font(rng, size):
