@@ -14,28 +14,7 @@ from pathlib import Path
 import numpy as np
 
 RATE = 16000
-WORDS = [
-    "time",
-    "year",
-    "people",
-    "way",
-    "day",
-    "man",
-    "thing",
-    "woman",
-    "life",
-    "child",
-    "world",
-    "school",
-    "state",
-    "family",
-    "student",
-    "group",
-    "country",
-    "problem",
-    "hand",
-    "part",
-]
+WORDS = "time year people way day man thing woman life child world school state family student group country problem hand part"
 
 
 def font(rng, size):
