@@ -14,7 +14,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["Activation", "activation_before"]
+__all__ = ["Activation", "activation_before", "hidden_activation"]
 
 _ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid")
 _MOVES = ("Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Dropout")
@@ -22,12 +22,35 @@ _MOVES = ("Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "F
 
 def activation_before(y: Variable, kinds: Collection[str]) -> tuple[Operator | None, list[Operator]]:
     """The operator of one of these types that made ``y``, if one did, and what has moved its elements since."""
+    at, moves = _before_moves(y)
+    return at if at is not None and at.domain == "" and at.type in kinds else None, moves
+
+
+def _before_moves(y: Variable) -> tuple[Operator | None, list[Operator]]:
     moves: list[Operator] = []
     at = _unrounded(y.op)
     while at is not None and at.domain == "" and at.type in _MOVES and _real(at.inputs[0]) and _real(at.outputs[0]):
         moves.insert(0, at)
         at = None if at.inputs[0] is None else _unrounded(at.inputs[0].op)
-    return at if at is not None and at.domain == "" and at.type in kinds else None, moves
+    return at, moves
+
+
+def hidden_activation(y: Variable) -> tuple[Operator, str] | None:
+    """An If, Loop or Scan that made ``y``, and the type of the activation that makes it inside; None if there is none."""
+    at, moves = _before_moves(y)
+    made = moves[0].inputs[0] if moves else y
+    if at is None or made is None:
+        return None
+    place = next((i for i, v in enumerate(reversed(at.outputs)) if v is made), 0)
+    for body in at.blocks():
+        inner = body.outputs[-1 - place]
+        kind = Activation(inner).kind
+        if kind:
+            return at, kind
+        deeper = hidden_activation(inner)
+        if deeper is not None:
+            return at, deeper[1]
+    return None
 
 
 def _unrounded(at: Operator | None) -> Operator | None:

@@ -25,7 +25,7 @@ from onnxgrad.losses import (
     kl_divergence,
     squared_error,
 )
-from onnxgrad.training.activations import Activation
+from onnxgrad.training.activations import Activation, hidden_activation
 from onnxgrad.training.weighing import Weighing
 
 __all__ = ["LAYOUTS", "LOSSES", "alignment_loss", "class_loss", "takes_logits"]
@@ -113,7 +113,13 @@ def _made_by(y: Variable, loss: str, axis: int) -> Activation:
     Raises:
         ArgumentError: if the loss does not fit it, or the probabilities do not lie along this axis.
     """
-    made = Activation(y)
+    made, hidden = Activation(y), hidden_activation(y)
+    if hidden is not None:
+        inside, kind = hidden
+        raise ArgumentError(
+            f"{y.name} holds what {kind} makes within the body of {inside.type}, and {loss} would take it for logits. "
+            f"Use the loss mse, or a file without that {inside.type}."
+        )
     if not made.kind:
         return made
     name = f"or name the tensor before {made.kind}, {made.before.name!r}, as the output of the loss."
