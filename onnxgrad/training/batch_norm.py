@@ -29,7 +29,15 @@ from onnxgrad.training.sources import open_data
 from onnxgrad.training.sources.wanted import Wanted
 from onnxgrad.training.surgery import insert_after
 
-__all__ = ["MODES", "fold_added_batch_norm", "fold_batch_norm", "has_statistics", "insert_batch_norm", "prepare_batch_norm"]
+__all__ = [
+    "MODES",
+    "fold_added_batch_norm",
+    "fold_batch_norm",
+    "has_statistics",
+    "insert_batch_norm",
+    "leave_training_mode",
+    "prepare_batch_norm",
+]
 
 Array = np.ndarray[Any, Any]
 _LAYERS = ("Conv", "ConvTranspose", "Gemm")
@@ -58,6 +66,7 @@ def prepare_batch_norm(program: Program, mode: str | None, sample: Data | None) 
     """
     if mode is not None and mode not in MODES:
         raise ArgumentError(f"batch_norm is one of {', '.join(map(repr, MODES))}, not {mode!r}.")
+    was_training = leave_training_mode(program)
     if mode == "insert":
         if sample is None:
             raise ArgumentError("batch_norm='insert' computes statistics. Give sample=..., inputs of the model as for predict.")
@@ -71,13 +80,39 @@ def prepare_batch_norm(program: Program, mode: str | None, sample: Data | None) 
     if not own:
         return mode or "train", said
     stored = has_statistics(program)
-    chosen = mode or ("frozen" if stored else "train")
+    chosen = mode or ("frozen" if stored and not was_training else "train")
     if chosen == "frozen":
         text = "normalises by the statistics of the file (batch_norm 'frozen'); 'train' normalises by batch and learns them anew."
     else:
-        why = "" if stored else ", since the file has none of its own"
+        why = ", as the file says, which was exported in training mode" if was_training and mode is None else ""
+        why = why if stored or why else ", since the file has none of its own"
         text = f"normalises by batch and learns new statistics{why} (batch_norm 'train'); 'frozen' keeps those of the file."
     return chosen, [f"BatchNormalization ({len(own)} operators) {text}", *said]
+
+
+def leave_training_mode(program: Program) -> bool:
+    """Let operators of a file that was exported in training mode do what they do in inference; ``Program.train`` trains them.
+
+    ``torch.onnx.export(training=TRAINING)`` writes such files. As they stand, an answer depends on the other examples of its batch.
+
+    Returns:
+        Whether BatchNormalization was among them.
+    """
+    read = {v for op in all_operators_of(program.global_block()) for v in op.operands()} | set(program.outputs)
+    found = False
+    for op in all_operators_of(program.global_block()):
+        if op.domain or op.replaces is not None or program.imported is None:
+            continue
+        if op.type == "Dropout" and len(op.inputs) > 2:
+            op.inputs = op.inputs[:2]
+        elif op.type == "BatchNormalization" and (op.attrs.get("training_mode") or len(op.outputs) > 1):
+            statistics = {v for v in op.outputs[1:] if v is not None}
+            if not statistics & read:
+                op.attrs.pop("training_mode", None)
+                op.outputs = op.outputs[:1]
+                op.block.vars = {name: v for name, v in op.block.vars.items() if v not in statistics}
+                found = True
+    return found
 
 
 def has_statistics(program: Program) -> bool:

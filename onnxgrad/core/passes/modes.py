@@ -107,21 +107,32 @@ def is_added(op: Operator) -> bool:
 def split_statistics(program: Program) -> None:
     """Give each BatchNormalization of a loaded program running statistics of its own.
 
-    Exporters store equal tensors once, and before the first training all means are 0. Clones share values by name, so this comes
-    before a clone that shall see what training makes of them.
+    Exporters store equal tensors once, perhaps as the Identity of another, and before the first training all means are 0. Clones
+    share values by name, so this comes before a clone that shall see what training makes of them.
     """
     seen: set[Variable] = set()
-    for op in all_operators_of(program.global_block()) if program.imported is not None else []:
+    copies: dict[Operator, None] = {}
+    block = program.global_block()
+    for op in all_operators_of(block) if program.imported is not None else []:
         if op.type != "BatchNormalization" or op.domain or op.replaces is not None:
             continue
         for index in (3, 4):
             v = op.inputs[index]
-            if v is None or not v.is_leaf or v.value is None:
+            stored = v
+            while stored is not None and stored.op is not None and stored.op.type == "Identity" and not stored.op.domain:
+                copies[stored.op] = None
+                stored = stored.op.inputs[0]
+            if v is None or stored is None or not stored.is_leaf or stored.value is None:
                 continue
-            if v in seen:
-                twin = program.create_global_var(v.name, np.array(v.get_value()))
+            if v in seen or stored is not v:
+                twin = program.create_global_var(v.name, np.array(stored.get_value()))
                 op.inputs = [*op.inputs[:index], twin, *op.inputs[index + 1 :]]
             seen.add(v)
+    for op in copies:
+        read = {v for other in block.ops for v in other.operands()} | set(program.outputs)
+        if op in block.ops and not read.intersection(op.outputs):
+            block.ops = [other for other in block.ops if other is not op]
+            block.vars = {name: v for name, v in block.vars.items() if v not in set(op.outputs)}
 
 
 def detach_training(op: Operator) -> None:
