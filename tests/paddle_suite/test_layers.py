@@ -189,6 +189,20 @@ def test_ctc_loss_sums_over_all_alignments(blank):
     np.testing.assert_allclose(float(mean), (found.numpy() / words).mean(), rtol=1e-5)
 
 
+def test_ctc_loss_is_0_where_no_alignment_fits():
+    logits, steps, words = RNG.normal(size=(3, 3, 4)).astype("float32"), np.array([3, 3, 1]), np.array([2, 2, 2])
+    labels = np.array([[1, 2], [1, 1], [2, 3]])
+    given = [paddle.to_tensor(v) for v in (logits, labels, steps, words)]
+    given[0].stop_gradient = False
+    found = F.ctc_loss(*given, reduction="none")
+    np.testing.assert_allclose(found.numpy()[:2], alignments(logits[:, :2], labels[:2], steps, words, 0), rtol=1e-5)
+    assert found.numpy()[2] == 0
+    F.ctc_loss(*given, reduction="sum").backward()
+    assert np.isfinite(given[0].grad.numpy()).all()
+    assert not given[0].grad.numpy()[:, 2].any()
+    assert np.abs(given[0].grad.numpy()[:, :2]).max() > 0.1
+
+
 def differences(function, x, step=1e-5):
     found = np.zeros_like(x)
     for at in np.ndindex(x.shape):

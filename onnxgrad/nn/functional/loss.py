@@ -468,7 +468,7 @@ def ctc_loss(
     reduction: str = "mean",
     norm_by_times: bool = False,
 ) -> Variable:
-    """-log of the summed probability of all alignments of the labels with the steps. Graves et al. 2006.
+    """-log of the summed probability of all alignments of the labels with the steps, 0 if none fits. Graves et al. 2006.
 
     Args:
         log_probs: logits [steps, batch, classes]; softmax is applied here.
@@ -497,6 +497,7 @@ def ctc_loss(
     places = op.CumSum(op.Add(op.Mul(labels, np.array(0)), np.array(1)), np.array(1), exclusive=1)
     labels = op.Where(op.Less(places, op.Unsqueeze(counts, [1])), labels, np.array(-1))
     loss = op.Squeeze(ctc(op, scores, labels, steps), [1])
+    loss = op.Where(op.IsInf(loss), op.constant(0.0, loss.dtype), loss)
     if norm_by_times:
         part = op.Div(loss, op.Cast(steps, to=loss.dtype.number))
         loss = op.Add(part, op.Sub(loss, part).detach())
