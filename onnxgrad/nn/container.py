@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.errors import Mismatch
 from onnxgrad.nn.layer import Layer
 
 __all__ = ["LayerDict", "LayerList", "ParameterDict", "ParameterList", "Sequential"]
@@ -142,7 +142,7 @@ class _Named(Layer):
     def update(self, sublayers: Any) -> None:
         """Add or replace members, from a mapping or from pairs."""
         if not isinstance(sublayers, (Mapping, Iterable)):
-            raise ArgumentTypeError(f"{type(self).__name__} takes a mapping or pairs, not {type(sublayers).__name__}.")
+            raise Mismatch(f"{type(self).__name__} takes a mapping or pairs, not {type(sublayers).__name__}.")
         self._members.update(sublayers.items() if hasattr(sublayers, "items") else sublayers)
 
     def __getitem__(self, key: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.functional.layout import channels_last
 from onnxgrad.nn.layer import Layer
@@ -134,7 +134,7 @@ class Softmax2D(Layer):
 
     def forward(self, x: Any) -> Any:
         if x.ndim not in (3, 4):
-            raise ArgumentError(f"Softmax2D takes 3 or 4 axes, not {x.ndim}.")
+            raise Mismatch(f"Softmax2D takes 3 or 4 axes, not {x.ndim}.")
         return F.softmax(x, axis=-3)
 
 

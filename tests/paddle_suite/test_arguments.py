@@ -5,6 +5,7 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
+from onnxgrad.nn import functional as F
 from onnxgrad.tensor import accepted
 
 RNG = np.random.default_rng(3)
@@ -330,3 +331,31 @@ def test_a_retained_gradient_is_that_of_the_value_before_it_was_changed_in_place
         assert y.grad.tolist() == [expected] * 3 and y.name == name
         y.clear_gradient()
         assert y.grad.tolist() == [0.0] * 3
+
+
+LAYERS_REFUSE = {
+    "softmax of integers": (TypeError, lambda: F.softmax(paddle.to_tensor([1, 2]))),
+    "log_softmax in integers": (TypeError, lambda: F.log_softmax(paddle.ones([3]), dtype="int32")),
+    "an axis of normalize": (ValueError, lambda: F.normalize(paddle.ones([3]))),
+    "lengths of ctc_loss": (ValueError, lambda: F.ctc_loss(paddle.ones([2, 1, 3]), paddle.ones([1, 1], "int64"), None, None)),
+    "shapes of cosine_embedding_loss": (
+        ValueError,
+        lambda: F.cosine_embedding_loss(paddle.ones([3]), paddle.ones([2, 3]), paddle.ones([1])),
+    ),
+    "axes of Softmax2D": (AssertionError, lambda: paddle.nn.Softmax2D()(paddle.ones([2, 3]))),
+    "members of a LayerDict": (AssertionError, lambda: paddle.nn.LayerDict().update(1)),
+    "layout of prelu": (ValueError, lambda: static.nn.prelu(static.data("x", [2, 3, 4, 5]), "channel", data_format="N")),
+    "dim of spectral_norm": (ValueError, lambda: static.nn.spectral_norm(static.data("w", [2, 4]), dim=5)),
+}
+
+
+@pytest.mark.parametrize(("expected", "call"), LAYERS_REFUSE.values(), ids=LAYERS_REFUSE)
+def test_what_layers_refuse(expected, call):
+    before = len(static.default_main_program().global_block().ops)
+    with pytest.raises(expected):
+        call()
+    assert len(static.default_main_program().global_block().ops) == before
+
+
+def test_softmax_of_integers_in_a_type():
+    np.testing.assert_allclose(F.softmax(paddle.to_tensor([1, 1]), dtype="float32").numpy(), [0.5, 0.5])

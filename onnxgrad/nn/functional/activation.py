@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import as_dtype, floating, normal_axis, positive, shape_of, unary
+from onnxgrad.errors import ArgumentError, IllTyped
+from onnxgrad.tensor.common import as_dtype, normal_axis, positive, shape_of, unary
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.random import next_seed
 
@@ -242,7 +242,9 @@ def log_softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None
 
 def _normalised(kind: str, op_type: str, x: Variable, axis: int, dtype: Any, name: str | None) -> Variable:
     layer = LayerHelper(kind, x, name=name)
-    x = floating(layer.op, as_dtype(layer.op, x, dtype))
+    x = as_dtype(layer.op, x, dtype)
+    if not x.is_float:
+        raise IllTyped(f"{kind} computes in a floating-point type, not {x.dtype.name}. Give dtype='float32', or cast it first.")
     if x.rank == 0:
         whole = getattr(layer.op, op_type)(layer.op.Reshape(x, np.array([1])), axis=0)
         return layer.result("Reshape", whole, np.empty(0, np.int64))

@@ -316,6 +316,7 @@ def cosine_embedding_loss(
     """
     layer = _layer("cosine_embedding_loss", reduction, input1, input2, label, name=name)
     op = layer.op
+    _alike("cosine_embedding_loss", input1, input2)
     if label.ndim != input1.ndim - 1 and (input1.ndim, tuple(label.shape)) != (1, (1,)):
         raise ArgumentError(f"cosine_embedding_loss: the label has {label.ndim} axes; it needs {input1.ndim - 1}.")
     product, first, second = cosine_parts(op, input1, input2, -1)
@@ -483,6 +484,8 @@ def ctc_loss(
         >>> F.ctc_loss(static.data("y", [5, 2, 4]), static.data("labels", [2, 3], "int64"), *lengths, reduction="none").shape
         (2,)
     """
+    if input_lengths is None or label_lengths is None:
+        raise ArgumentError("ctc_loss: give input_lengths and label_lengths, one integer for each row.")
     layer = _layer("ctc_loss", reduction, log_probs, labels, input_lengths, label_lengths)
     op = layer.op
     classes = known_dim(log_probs, 2, "ctc_loss")

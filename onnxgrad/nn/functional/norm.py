@@ -229,7 +229,7 @@ def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, 
         (-1, 3)
     """
     layer = LayerHelper("normalize", x, name=name)
-    length = vector_norm(x, float(p), axis if x.ndim > 1 else 0, keepdim=True)
+    length = vector_norm(x, float(p), axis, keepdim=True)
     return layer.result("Div", x, layer.op.Max(length, float(epsilon)))
 
 

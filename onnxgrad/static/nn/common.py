@@ -156,6 +156,8 @@ def prelu(x: Variable, mode: str, param_attr: Attr = None, data_format: str = "N
     """
     if mode not in ("all", "channel", "element"):
         raise ArgumentError(f"prelu: mode is 'all', 'channel' or 'element', not {mode!r}.")
+    if data_format not in ("NC", "NCL", "NCHW", "NCDHW", "NLC", "NHWC", "NDHWC"):
+        raise ArgumentError(f"prelu: data_format is NC, NCL, NCHW, NCDHW, NLC, NHWC or NDHWC, not {data_format!r}.")
     layer = LayerHelper("prelu", x, name=name)
     rank = x.ndim
     shape, spread = [1], [1]

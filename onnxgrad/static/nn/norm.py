@@ -209,6 +209,8 @@ def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: flo
         power_iters: how often both vectors are multiplied by the matrix; they count as constant in the gradient.
         eps: added to norms.
     """
+    if dim not in (0, 1):
+        raise ArgumentError(f"spectral_norm: dim is 0 or 1, not {dim}.")
     layer = LayerHelper("spectral_norm", weight, name=name)
     shape = weight.static_shape
     if shape is None:
