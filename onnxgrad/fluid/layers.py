@@ -355,18 +355,7 @@ def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ig
     return F.cross_entropy(input, label, None, ignore_index, "none", soft_label, use_softmax=False)
 
 
-def softmax_with_cross_entropy(
-    logits: Variable,
-    label: Variable,
-    soft_label: bool = False,
-    ignore_index: int = -100,
-    numeric_stable_mode: bool = True,
-    return_softmax: bool = False,
-    axis: int = -1,
-) -> Any:
-    """-log softmax of the label, one value per row; with ``return_softmax`` also the softmax."""
-    loss = F.cross_entropy(logits, label, ignore_index=ignore_index, reduction="none", soft_label=soft_label, axis=axis)
-    return (loss, F.softmax(logits, axis)) if return_softmax else loss
+softmax_with_cross_entropy = F.softmax_with_cross_entropy
 
 
 def sigmoid_cross_entropy_with_logits(

@@ -65,7 +65,6 @@ class SharedStep:
                     "statistics of the whole batch and for accumulated gradients. Pass drop_last=True, or another batch size."
                 )
         step.part = part
-        step.part = part
         given = step.compute(feed)
         return [given[v.name] for v in fetches]
 
