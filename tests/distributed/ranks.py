@@ -57,3 +57,36 @@ def answers(count, script):
 def answer(found):
     """Say something, in a rank. Lines of several ranks may be mixed on their way through mpiexec."""
     Path(os.environ[FOLDER], str(found["rank"])).write_text(json.dumps(found))
+
+
+_TRANSPORT = """
+import ml_dtypes, numpy as np
+from onnxgrad import distributed
+from tests.distributed.ranks import answer
+t = distributed.init(KIND, watched=False)
+found = {"rank": t.rank}
+for dtype in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int64, np.uint8):
+    for op in ("sum", "max", "min"):
+        b = np.array([t.rank, 1, 3 - t.rank], dtype)
+        t.all_reduce_(b, op)
+        found[f"{op} {np.dtype(dtype)}"] = b.astype(float).tolist()
+b = np.full(2, t.rank, ml_dtypes.bfloat16)
+t.broadcast_(b, 2)
+found["root"] = b.astype(float).tolist()
+t.barrier()
+answer(found)
+"""
+
+
+def transport(kind=None):
+    """A script that says what a transport makes of each element type and operation"""
+    return _TRANSPORT.replace("KIND", repr(kind))
+
+
+def check_transport(found):
+    """Whether what one of three ranks said is right"""
+    expected = {"sum": [3, 3, 6], "max": [2, 1, 3], "min": [0, 1, 1], "root": [2, 2]}
+    del found["rank"]
+    assert len(found) == 19
+    for name, value in found.items():
+        assert value == expected[name.split()[0]], name
