@@ -32,6 +32,10 @@ from onnxgrad.errors import ExecutionError
 __all__ = ["Application", "Part", "Rooms", "make_parts"]
 
 
+_FEW = 8
+"""Operators up to which a piece gains little by staying in the cache, and more by costing one run in place of several."""
+
+
 class Part(NamedTuple):
     """How one part of the state is replaced.
 
@@ -43,6 +47,7 @@ class Part(NamedTuple):
         replaces: places of outputs, and names of the state whose new values they are.
         whole: inputs that are bound whole, where the others are bound in pieces.
         size: elements of the tensors that are bound in pieces; None if all are bound whole.
+        times: how many times as long as PIECE its pieces are.
     """
 
     session: Any
@@ -52,6 +57,16 @@ class Part(NamedTuple):
     replaces: list[tuple[int, str]]
     whole: frozenset[str]
     size: int | None
+    times: int
+
+    @property
+    def length(self) -> int:
+        """Elements of a piece"""
+        return PIECE * self.times
+
+    @property
+    def pieces(self) -> int:
+        return 1 if self.size is None else -(-self.size // self.length)
 
 
 def make_parts(program: Program, cut: Cut, provider: str | None, open_message: Callable[[ModelProto, bool], Any]) -> list[Part]:
@@ -88,6 +103,7 @@ def make_parts(program: Program, cut: Cut, provider: str | None, open_message: C
                 [(places[graph.name(program.updates[v])], v.name) for v in states],
                 whole,
                 size,
+                1 if len(graph.operators) > _FEW else 4,
             )
         )
     return found
@@ -163,12 +179,12 @@ class Rooms:
         self.desks = [_Desk() for _ in range(threads)]
         self._pieces: weakref.WeakKeyDictionary[Buffer, list[Any]] = weakref.WeakKeyDictionary()
 
-    def pieces(self, buffer: Buffer) -> list[Any]:
+    def pieces(self, buffer: Buffer, length: int) -> list[Any]:
         """The pieces of a state, each as a value of its own on the same memory."""
         found = self._pieces.get(buffer)
         if found is None:
             flat = view_of(buffer.value).reshape(-1)
-            found = [value_on(flat[start : start + PIECE]) for start in range(0, flat.size, PIECE)]
+            found = [value_on(flat[start : start + length]) for start in range(0, flat.size, length)]
             self._pieces[buffer] = found
         return found
 
@@ -246,7 +262,7 @@ class Application:
     ) -> None:
         self._parts, self._buffers, self._values, self._others = parts, buffers, values, others
         self._scope, self._rooms = scope, rooms
-        places = [(part, piece) for part in parts for piece in range(1 if part.size is None else -(-part.size // PIECE))]
+        places = [(part, piece) for part in parts for piece in range(part.pieces)]
         self._units = [_Unit(number, *place) for number, place in enumerate(places)]
         self._done = bytearray(len(self._units))
         # For each thread the unit that it has computed, and its new values and what they belong to, until they are in place.
@@ -339,7 +355,7 @@ class Application:
             return
         unit, (arrays, _) = new
         self.has_begun = True
-        start = unit.piece * PIECE
+        start = unit.piece * unit.part.length
         for output, name in unit.part.replaces:
             np.copyto(self._written[name][start : start + arrays[output].size], arrays[output])
         self._done[unit.number] = True
@@ -374,16 +390,16 @@ class Application:
             part.session.run_with_iobinding(binding)
             values = binding.get_outputs()
             return _Arrays([view_of(value).reshape(-1) for value in values], values)
-        start = piece * PIECE
+        start = piece * part.length
         for name, state in part.state:
             if name not in part.whole:
-                binding.bind_ortvalue_input(name, self._rooms.pieces(self._buffers[state])[piece])
+                binding.bind_ortvalue_input(name, self._rooms.pieces(self._buffers[state], part.length)[piece])
         for name, v in part.values:
             if name not in part.whole:
                 if v not in self._read:
                     self._read[v] = view_of(self._values[v]).reshape(-1)
-                binding.bind_ortvalue_input(name, value_on(self._read[v][start : start + PIECE]))
-        made = desk.outputs(part, min(PIECE, part.size - start))
+                binding.bind_ortvalue_input(name, value_on(self._read[v][start : start + part.length]))
+        made = desk.outputs(part, min(part.length, part.size - start))
         for (name, _), value in zip(part.outputs, made.values, strict=True):
             binding.bind_ortvalue_output(name, value)
         part.session.run_with_iobinding(binding)
