@@ -34,8 +34,8 @@ ELEMENTWISE = frozenset({
     "Sigmoid", "Sign", "Sqrt", "Sub", "Sum", "Tanh", "Where", "Xor",
 })  # fmt: skip
 
-_LARGE = 2**20
 _FEW = 4
+"""Rows, and operators of a chain, below which nothing is gained."""
 
 
 def is_single(v: Variable) -> bool:
@@ -58,7 +58,7 @@ class _Chain:
 
 
 def update_in_chunks(graph: Graph, length: int) -> None:
-    """Write chains of at least 4 elementwise operators that end in new state of 2^20 elements or more as Scans.
+    """Write chains of at least 4 elementwise operators that end in new state of 4 rows or more as Scans.
 
     Inputs and outputs that hold such state are then [rows, columns]; ``graph.own_shapes`` has what the state's own shape is.
 
@@ -73,7 +73,7 @@ def update_in_chunks(graph: Graph, length: int) -> None:
         size = prod(chain.shape)
         columns = _divisor(size, length)
         outside = [v for v in chain.read() if v.op is None]
-        is_worth = size >= max(_LARGE, 2 * length) and len(chain.operators) >= _FEW
+        is_worth = size >= _FEW * length and len(chain.operators) >= _FEW
         if is_worth and columns and not fetched.intersection(outside) and inputs.issuperset(outside):
             written += _write(graph, chain, (size // columns, columns), new, whole)
     if written:

@@ -9,17 +9,12 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
-from onnxgrad.core.compile import chunks, compile
+from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.runtime import session_cache
 from tests.peak_memory import PEAK
 
 ROWS, WIDE = 24, 40
-
-
-@pytest.fixture(autouse=True)
-def states_are_large(monkeypatch):
-    monkeypatch.setattr(chunks, "_LARGE", 512)
 
 
 def build(optimizer, wide=WIDE):
