@@ -163,6 +163,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
             compress=settings.get("compress"),
             batch_norm=settings.get("rank_batch_norm"),
             sharding=settings.get("sharding") or 0,
+            overlap=settings.get("overlap"),
         ),
     )
 

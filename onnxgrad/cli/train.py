@@ -267,6 +267,13 @@ def _add_ranks(group: Any) -> None:
         help="ZeRO: 1 shares out the optimizer's state over ranks, 2 sends each gradient to the rank that reads it alone",
     )
     group.add_argument(
+        "--overlap",
+        type=int,
+        metavar="N",
+        help="compute the backward pass in so many sessions, so that gradients travel while others are computed (default: 4 where "
+        "ranks are on several machines, else 1)",
+    )
+    group.add_argument(
         "--rank-timeout", type=float, default=600, metavar="SECONDS", help="end all if a rank waits so long (default %(default)s)"
     )
 

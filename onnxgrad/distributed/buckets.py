@@ -30,35 +30,41 @@ class Buckets:
     """A slot for each of some tensors, in flat arrays of one element type each.
 
     Args:
-        tensors: in the order in which slots are given out: the same on all ranks.
+        groups: tensors in the order in which slots are given out, the same on all ranks; no array is shared by two groups.
         limit: bytes of a bucket, which a larger tensor has for itself.
 
     Attributes:
         flat: the arrays.
         slots: an OrtValue on the memory of each tensor's slot.
+        of_group: numbers of the arrays of each group.
 
     Raises:
         ArgumentError: if a shape is unknown.
     """
 
-    def __init__(self, tensors: Sequence[Variable], limit: int) -> None:
+    def __init__(self, groups: Sequence[Sequence[Variable]], limit: int) -> None:
         sizes: list[tuple[Any, int]] = []
         places: dict[Variable, _Slot] = {}
-        filling: dict[Any, int] = {}
-        for v in tensors:
-            shape, dtype = v.static_shape, np.dtype(v.dtype.numpy)
-            if shape is None:
-                raise ArgumentError(f"ranks cannot exchange {v.name}: its shape is unknown. Give the parameter known dimensions.")
-            room = -(-prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT // dtype.itemsize
-            at = filling.get(dtype)
-            if at is None or (sizes[at][1] + room) * dtype.itemsize > limit:
-                at = filling[dtype] = len(sizes)
-                sizes.append((dtype, 0))
-            places[v] = _Slot(at, sizes[at][1], shape)
-            sizes[at] = (dtype, sizes[at][1] + room)
+        self.of_group: list[range] = []
+        for group in groups:
+            filling: dict[Any, int] = {}
+            first = len(sizes)
+            for v in group:
+                shape, dtype = v.static_shape, np.dtype(v.dtype.numpy)
+                if shape is None:
+                    raise ArgumentError(
+                        f"ranks cannot exchange {v.name}: its shape is unknown. Give the parameter known dimensions."
+                    )
+                room = -(-prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT // dtype.itemsize
+                at = filling.get(dtype)
+                if at is None or (sizes[at][1] + room) * dtype.itemsize > limit:
+                    at = filling[dtype] = len(sizes)
+                    sizes.append((dtype, 0))
+                places[v] = _Slot(at, sizes[at][1], shape)
+                sizes[at] = (dtype, sizes[at][1] + room)
+            self.of_group.append(range(first, len(sizes)))
         self.flat = [aligned(size, dtype) for dtype, size in sizes]
         self.slots = {v: value_on(self._view(slot)) for v, slot in places.items()}
-        self.bucket_of = {v: slot.bucket for v, slot in places.items()}
         self._places = places
 
     def views(self, flat: Mapping[int, Array]) -> dict[str, Array]:

@@ -6,8 +6,11 @@ loss of a part was divided by (``core.interop.loss_share``); of a loss that is a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 from weakref import WeakSet
 
@@ -26,7 +29,7 @@ from onnxgrad.core.passes.modes import PART
 from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
 from onnxgrad.distributed.buckets import Buckets
 from onnxgrad.distributed.compression import Narrow, TopK, compression_of
-from onnxgrad.distributed.strategy import Strategy
+from onnxgrad.distributed.strategy import Strategy, stages_of
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
 
@@ -150,6 +153,8 @@ class GradientExchange(_Keeps):
         self.reads = [loss] if share.weight is None else list(dict.fromkeys([loss, share.weight]))
         self._given: list[int] | None = None
         self._buckets, self._statistics = Buckets([], 1), Buckets([], 1)
+        self._groups: list[list[Variable]] = []
+        self._under_way: _UnderWay | None = None
         self._compression = compression_of(strategy) if sends else None
         self._begun: WeakSet[Scope] = WeakSet()
         self.own: set[str] = set()
@@ -181,31 +186,63 @@ class GradientExchange(_Keeps):
         share_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
         self._begun.add(scope)
 
+    def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]:
+        """Gradients in the order of the backward pass, in groups of about as many bytes, of which the first travel on the way."""
+        self._allot(gradients)
+        return self._groups
+
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         """Memory of the gradients, the same for all sessions of the program."""
-        if self._given != list(map(id, gradients)):
-            self._given = list(map(id, gradients))
-            # Counters, which an optimizer may read too, are the same on all ranks.
-            numbers = [v for v in gradients if v.is_float or v.dtype.name == "bool"]
-            limit = int(self.strategy.bucket_megabytes * 1e6)
-            self._buckets = Buckets([v for v in numbers if not _is_statistic(v)], limit)
-            self._statistics = Buckets([v for v in numbers if _is_statistic(v)], limit)
+        self._allot(gradients)
         return {**self._buckets.slots, **self._statistics.slots}
 
+    def _allot(self, gradients: Sequence[Variable]) -> None:
+        if self._given == list(map(id, gradients)):
+            return
+        self._given = list(map(id, gradients))
+        # Counters, which an optimizer may read too, are the same on all ranks.
+        numbers = [v for v in gradients if v.is_float or v.dtype.name == "bool"]
+        limit = int(self.strategy.bucket_megabytes * 1e6)
+        count = stages_of(self.strategy, self.transport) if self._sends else 1
+        self._groups = _in_groups([v for v in numbers if not _is_statistic(v)], count)
+        self._buckets = Buckets(self._groups, limit)
+        self._statistics = Buckets([[v for v in numbers if _is_statistic(v)]], limit)
+
+    def send(self, number: int, fetched: Mapping[Variable, Any]) -> None:
+        """Weigh the first group's gradients, and let each group travel while the next is computed."""
+        if number == 0:
+            if self._under_way is not None:
+                self._under_way.end()  # of a step that has failed
+            loss, share = self._begun_with(fetched)
+            self._under_way = _UnderWay(loss, share, partial(self._reduce_bucket, factor=self._factor(share)))
+        assert self._under_way is not None
+        self._under_way.send(self._buckets.of_group[number])
+
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
-        """Exchange what is in the slots, and average running statistics."""
-        loss, share = self._weigh(fetched)
-        # Of a loss that is a sum, the gradients are added up as they are.
-        factor = share if self._share.reduction == "mean" or share is None else 1.0
-        if self._sends:
-            self._resume({number: flat for number, flat in enumerate(self._buckets.flat) if _is_compressed(flat)})
-        for number, bucket in enumerate(self._buckets.flat):
-            self._reduce_bucket(number, bucket, factor)
+        """Exchange what is in the slots and does not travel yet, and average running statistics."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is None:
+            loss, share = self._begun_with(fetched)
+            for number in range(len(self._buckets.flat)):
+                self._reduce_bucket(number, self._factor(share))
+        else:
+            loss, share = under_way.loss, under_way.share
+            under_way.finish(self._buckets.of_group[-1])
         if self._sends:
             self.traffic.steps += 1
         self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], share)
         given = fetched[self._loss]
         return {self._loss: np.full(given.shape, loss, given.dtype)}
+
+    def _begun_with(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
+        """What ``_weigh`` says, before the first bucket of a step travels."""
+        if self._sends:
+            self._resume({number: flat for number, flat in enumerate(self._buckets.flat) if _is_compressed(flat)})
+        return self._weigh(fetched)
+
+    def _factor(self, share: float | None) -> float | None:
+        """On this part's gradients; of a loss that is a sum, they are added up as they are."""
+        return share if self._share.reduction == "mean" or share is None else 1.0
 
     def _weigh(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
         """The loss of the whole batch, and this part's share of the weight; None if it does not count."""
@@ -229,7 +266,8 @@ class GradientExchange(_Keeps):
     def _flat(self) -> list[Array]:
         return [flat for flat in self._buckets.flat if flat.dtype.kind != "b"]
 
-    def _reduce_bucket(self, number: int, bucket: Array, factor: float | None) -> None:
+    def _reduce_bucket(self, number: int, factor: float | None) -> None:
+        bucket = self._buckets.flat[number]
         if bucket.dtype.kind == "b":
             self.transport.all_reduce_(bucket, "max")
             return
@@ -260,6 +298,58 @@ class GradientExchange(_Keeps):
         for flat in statistics:
             flat[:] = together[at : at + flat.size]
             at += flat.size
+
+
+def _in_groups(gradients: list[Variable], count: int) -> list[list[Variable]]:
+    """As many groups as said, or fewer, of about as many bytes, in the order in which the program computes them."""
+    if count < 2 or not gradients:
+        return [gradients]
+    places = {op: i for i, op in enumerate(gradients[0].block.program.global_block().ops)}
+    ordered = sorted(gradients, key=lambda v: places.get(v.op, len(places)) if v.op is not None else -1)
+    sizes = np.cumsum([_size(v) * v.dtype.bits for v in ordered])
+    group = np.minimum((sizes - 1) * count // sizes[-1], count - 1)
+    found = [[v for v, at in zip(ordered, group, strict=True) if at == number] for number in range(count)]
+    return [one for one in found if one]
+
+
+class _UnderWay:
+    """Buckets of one step that a thread exchanges in turn, while the step goes on.
+
+    Args:
+        loss, share: of the step.
+        exchange: what is done with a bucket, by its number.
+    """
+
+    def __init__(self, loss: float, share: float | None, exchange: Callable[[int], None]) -> None:
+        self.loss, self.share, self._exchange = loss, share, exchange
+        self._buckets: SimpleQueue[int | None] = SimpleQueue()
+        self._error: BaseException | None = None
+        # A rank that ends by an error does not wait for others that do not come any more.
+        self._thread = Thread(target=self._work, daemon=True, name="onnxgrad-exchange")
+        self._thread.start()
+
+    def send(self, buckets: Iterable[int]) -> None:
+        for number in buckets:
+            self._buckets.put(number)
+
+    def end(self) -> None:
+        """Let the thread end when it has exchanged what it was given."""
+        self._buckets.put(None)
+
+    def finish(self, buckets: Iterable[int]) -> None:
+        """Exchange these too, and wait for all."""
+        self.send(buckets)
+        self.end()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        try:
+            while (number := self._buckets.get()) is not None:
+                self._exchange(number)
+        except BaseException as error:
+            self._error = error
 
 
 def _is_compressed(flat: Array) -> bool:
@@ -296,6 +386,12 @@ class StateExchange(_Keeps):
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
+
+    def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]:
+        return ()
+
+    def send(self, number: int, fetched: Mapping[Variable, Any]) -> None:
+        """Nothing travels while gradients are computed."""
 
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         if gradients:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from onnxgrad.distributed.transport import Transport, hosts
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["COMPRESSIONS", "Strategy"]
+__all__ = ["COMPRESSIONS", "Strategy", "stages_of"]
+
+_STAGES = 4
 
 COMPRESSIONS = (None, "bfloat16", "float16", "top-k")
 
@@ -27,6 +30,10 @@ class Strategy:
         sharding: of a Trainer, 1 if each rank holds a share of the optimizer's state (ZeRO stage 1), 2 if it is sent the gradients
             of its share alone as well (stage 2); 0 if all hold all.
 
+        overlap: in how many sessions the backward pass is computed, so that gradients travel while others are computed; 1 for one,
+            and no overlap. None for 4 where the ranks are on several machines, and 1 where they share one, whose processors
+            the exchange would take from the computation. Sums over micro-batches and shares travel when all is computed.
+
     Raises:
         ArgumentError: if a value makes no sense.
     """
@@ -36,6 +43,7 @@ class Strategy:
     top_k: float = 0.01
     batch_norm: str | None = None
     sharding: int = 0
+    overlap: int | None = None
 
     def __post_init__(self) -> None:
         if self.compress not in COMPRESSIONS:
@@ -48,6 +56,8 @@ class Strategy:
             raise ArgumentError(f"sharding is 0, 1 or 2, not {self.sharding!r}.")
         if self.sharding and self.compress is not None:
             raise ArgumentError("shares of the optimizer's state take whole gradients. Pass sharding=0 or compress=None.")
+        if self.overlap is not None and (self.overlap < 1 or isinstance(self.overlap, bool)):
+            raise ArgumentError(f"overlap is a number of sessions from 1, or None, not {self.overlap!r}.")
         if self.bucket_megabytes <= 0:
             raise ArgumentError(f"bucket_megabytes is more than 0, not {self.bucket_megabytes}.")
 
@@ -58,3 +68,11 @@ class Strategy:
 
         if current().world_size > 1:
             distribute(loss.block.program, loss, current(), self)
+
+
+def stages_of(strategy: Strategy, transport: Transport) -> int:
+    """``overlap``, or what None stands for; called by all ranks."""
+    if strategy.overlap is not None or transport.world_size == 1:
+        return strategy.overlap or 1
+    names = hosts(transport)
+    return 1 if (names == names[0]).all() else _STAGES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError, TrainingError
 
-__all__ = ["OPERATIONS", "Alone", "LocalTransport", "PointToPoint", "ReduceOp", "Transport", "checked", "run_local"]
+__all__ = ["OPERATIONS", "Alone", "LocalTransport", "PointToPoint", "ReduceOp", "Transport", "checked", "hosts", "run_local"]
 
 T = TypeVar("T")
 
@@ -76,6 +77,15 @@ def checked(buffer: np.ndarray[Any, Any], op: str = "sum") -> np.ndarray[Any, An
     if buffer.ndim != 1 or not buffer.flags.c_contiguous or not buffer.flags.writeable:
         raise ArgumentError("a transport works in place: give a flat, contiguous array that may be written to.")
     return buffer
+
+
+def hosts(transport: Transport) -> np.ndarray[Any, Any]:
+    """The name of each rank's machine: 64 bytes, filled up with 0; called by all ranks."""
+    names = np.zeros((transport.world_size, 64), np.uint8)
+    own = socket.gethostname().encode()[:64]
+    names[transport.rank, : len(own)] = np.frombuffer(own, np.uint8)
+    transport.all_reduce_(names.reshape(-1))
+    return names
 
 
 class Alone:

@@ -20,7 +20,7 @@ import numpy as np
 
 from onnxgrad.distributed import monitor
 from onnxgrad.distributed.monitor import BEAT, BYE, FAILED, HELLO, LEFT, MESSAGE
-from onnxgrad.distributed.transport import Transport
+from onnxgrad.distributed.transport import Transport, hosts
 from onnxgrad.errors import ArgumentError, TrainingError
 
 __all__ = ["Watch", "Watched"]
@@ -54,10 +54,7 @@ class Watch:
         self._excepthook, sys.excepthook = sys.excepthook, self._report
 
     def _connected(self, transport: Transport) -> socket.socket:
-        names = np.zeros((self.world_size, 64), np.uint8)
-        own = socket.gethostname().encode()[:64]
-        names[self.rank, : len(own)] = np.frombuffer(own, np.uint8)
-        transport.all_reduce_(names.reshape(-1))
+        names = hosts(transport)
         is_one_machine = bool((names == names[0]).all())
         key = np.frombuffer(secrets.token_bytes(16), np.uint8).copy()
         port = np.zeros(1, np.int64)

@@ -40,6 +40,12 @@ def test_ranks_are_equal_to_the_bit_after_50_steps_and_so_is_a_second_run():
     assert answers(1, _STEPS)[0]["loss"] == pytest.approx(first[0]["loss"], rel=1e-4)
 
 
+def test_gradients_that_travel_while_others_are_computed_change_nothing():
+    """With two ranks there is one order of a sum"""
+    overlapped = answers(2, _STEPS.replace("distributed=True", "distributed=distributed.Strategy(overlap=3)"))
+    assert {line["weights"] for line in overlapped} == {line["weights"] for line in answers(2, _STEPS)}
+
+
 # The command -----------------------------------------------------------------------------------------------------------
 
 

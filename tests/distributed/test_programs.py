@@ -186,7 +186,7 @@ def test_gradients_are_not_copied_on_their_way(monkeypatch):
 def test_slots_are_aligned_and_buckets_have_a_limit():
     program = static.Program()
     made = [program.create_global_var(f"v{size}", np.zeros(size, np.float32)) for size in (3, 17, 100, 5)]
-    buckets = Buckets(made, 256)
+    buckets = Buckets([made], 256)
     assert all(value.data_ptr() % ALIGNMENT == 0 for value in buckets.slots.values())
     assert [bucket.nbytes for bucket in buckets.flat] == [64 + 128, 448, 64]
 

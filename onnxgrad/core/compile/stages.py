@@ -11,9 +11,10 @@ from typing import NamedTuple
 from onnxgrad.core.compile.graph import Graph, compile
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["Reduction", "Stage", "crossing", "make_stages", "reduced", "stage_numbers"]
+__all__ = ["Reduction", "Stage", "crossing", "in_steps", "make_stages", "reduced", "stage_numbers"]
 
 _MARK = ("reduce", "sum")
 
@@ -101,3 +102,32 @@ def crossing(operators: Sequence[Operator], level: Mapping[Variable, int], numbe
         at = next(level[v] for v in op.outputs if v is not None)
         found.update(dict.fromkeys(v for v in op.operands() if v is not None and level.get(v) == number and at > number))
     return list(found)
+
+
+def in_steps(graph: Graph, steps: Sequence[Sequence[Variable]]) -> list[Graph]:
+    """Cut a graph that is lowered already so that some outputs are there before the others are begun.
+
+    Args:
+        graph: is not changed.
+        steps: outputs that the first graph computes, the second, and so on.
+
+    Returns:
+        For each step a graph, and one for what is left if anything is. Inputs of a graph are those of the whole, and what earlier
+        graphs give; names are those of the whole graph.
+    """
+    level: dict[Variable, int] = {}
+    for number, wanted in enumerate([*steps, [v for _, v in graph.outputs]]):
+        for op in needed_operators(graph.operators, wanted):
+            for v in op.outputs:
+                if v is not None:
+                    level.setdefault(v, number)
+    outputs = dict.fromkeys(v for _, v in graph.outputs)
+    found = []
+    for number in range(len(steps) + 1):
+        results = [v for v in outputs if level.get(v, len(steps)) == number] + crossing(graph.operators, level, number)
+        given = [v for v, at in level.items() if at < number]
+        if results:
+            found.append(
+                compile(graph.program, list(dict.fromkeys(results)), given=given, state_as_inputs=True, updates=False, ordered=True)
+            )
+    return found

@@ -30,6 +30,18 @@ class Exchange(Protocol):
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         """The OrtValues that gradients are computed into, in each run."""
 
+    def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]:
+        """Those that are exchanged while the next ones are computed, in order; the last group, of what is left, after the run.
+
+        Fewer than two groups to compute everything in one session."""
+
+    def send(self, number: int, fetched: Mapping[Variable, Any]) -> None:
+        """The gradients of a group, which is not the last, are in their slots; called while the run goes on.
+
+        Args:
+            fetched: with the first group, arrays of ``reads``.
+        """
+
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
         """Make of what is in the slots what it is for the whole batch, in place; likewise of floating-point state that the passes
         replace.

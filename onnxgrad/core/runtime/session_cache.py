@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import count
@@ -19,8 +20,10 @@ from onnx import ModelProto
 from onnxgrad.core.compile import Graph, compile, refusal
 from onnxgrad.core.compile.chunks import PIECE
 from onnxgrad.core.compile.cut import Cut, cut_step, saves_much
+from onnxgrad.core.compile.stages import in_steps
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.limits import bytes_needed
+from onnxgrad.core.ir.memory import array_of
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
@@ -35,6 +38,7 @@ from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.processor import has_integer_products
 from onnxgrad.core.runtime.saved import open_session
+from onnxgrad.core.runtime.staged import StagedSession, share_arena
 from onnxgrad.core.runtime.unsafe import unsafe_passes
 from onnxgrad.errors import ArgumentError, ExecutionError, ProviderError
 
@@ -202,11 +206,12 @@ def prepare(
                 if not isinstance(found, str):
                     return Prepared(found, graph, fetches, place, captures=True)
                 warnings.warn(f"this step is not replayed as a CUDA graph: {found}. It runs plainly.", stacklevel=2)
-            session = (
-                _open(graph, place.plain(), threads, saved, stops_spinning=bool(shapes) or rest is not None)
-                if graph.outputs
-                else None
+            opened = partial(
+                _open, place=place.plain(), threads=threads, saved=saved, stops_spinning=bool(shapes) or rest is not None
             )
+            session = None
+            if graph.outputs:
+                session = opened(graph) if rest is None or rest.exchange is None else _staged(graph, rest, rest.exchange, opened)
             return Prepared(session, graph, fetches, place, rest)
         except ExecutionError as error:
             if not place.leaves or all(v.static_shape is not None for v in graph.inputs):
@@ -239,6 +244,21 @@ class CutStep:
 
     def rooms(self, scope: Scope) -> Rooms:
         return self._rooms.setdefault(scope, Rooms(self._threads))
+
+
+def _staged(graph: Graph, rest: CutStep, exchange: Exchange, opened: Callable[..., Any]) -> Any:
+    """One session, or several where gradients travel while others are computed; what the exchange reads is in the first."""
+    groups = exchange.groups(rest.cut.gradients)
+    if len(groups) < 2:
+        return opened(graph)
+    names = {v: graph.name(v) for v in exchange.reads}
+    first, *others = [[graph.of(v) for v in group] for group in groups[:-1]]
+    stages = in_steps(graph, [[*first, *map(graph.of, names)], *others])
+
+    def between(number: int, values: Mapping[str, Any]) -> None:
+        exchange.send(number, {v: array_of(values[name]) for v, name in names.items()} if number == 0 else {})
+
+    return StagedSession([opened(stage, shares_memory=True) for stage in stages], [name for name, _ in graph.outputs], between)
 
 
 def _open_message(place: Place, threads: int | None, message: ModelProto, in_pieces: bool) -> Any:
@@ -275,10 +295,14 @@ def _open_captured(graph: Graph, place: Place, threads: int | None) -> Any:
     return f"{on_host[0]} runs on the host" if on_host else session
 
 
-def _open(graph: Graph, place: Place, threads: int | None, saved: Path | None, stops_spinning: bool) -> Any:
+def _open(
+    graph: Graph, place: Place, threads: int | None, saved: Path | None, stops_spinning: bool, shares_memory: bool = False
+) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    if shares_memory:
+        share_arena(options)
     if place.captures:
         options.add_session_config_entry(RECORDS, "1")
     providers = place.add_to(options, threads, saved)

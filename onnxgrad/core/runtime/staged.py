@@ -1,0 +1,110 @@
+"""Sessions that compute one graph step by step, behind the interface of one: what one gives the next reads as it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+__all__ = ["StagedSession", "share_arena"]
+
+
+def share_arena(options: Any) -> None:
+    """Let a session take its memory from one arena of the process, so that one reuses what another has given back."""
+    _register_arena()
+    options.add_session_config_entry("session.use_env_allocators", "1")
+
+
+@cache
+def _register_arena() -> None:
+    import onnxruntime as ort
+
+    memory = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    with suppress(RuntimeError):  # somebody has registered one
+        ort.create_and_register_allocator(memory, None)
+
+
+class StagedSession:
+    """Sessions in the order in which they run, as what ``DoubleBinding`` binds and runs.
+
+    Args:
+        sessions: of onnxruntime; an input that an earlier one gives under this name is that.
+        outputs: names of what the whole gives; everything else that is computed is dropped when it has been read.
+        between: called after each session but the last, with its number and what has been computed by then and not dropped.
+    """
+
+    def __init__(self, sessions: Sequence[Any], outputs: Sequence[str], between: Callable[[int, Mapping[str, Any]], None]) -> None:
+        self.sessions, self.between = sessions, between
+        self.reads = [{v.name for v in session.get_inputs()} for session in sessions]
+        self.makes = [[v.name for v in session.get_outputs()] for session in sessions]
+        self.whole = set(outputs)
+        made = {name for names in self.makes for name in names}
+        self.crosses = [sorted(names & made) for names in self.reads]
+        self.last = {name: number for number, names in enumerate(self.crosses) for name in names}
+
+    def get_outputs(self) -> list[Any]:
+        return [v for session in self.sessions for v in session.get_outputs() if v.name in self.whole]
+
+    def io_binding(self) -> _Binding:
+        return _Binding(self)
+
+    def run_with_iobinding(self, binding: _Binding, options: Any = None) -> None:
+        binding.run(options)
+
+
+class _Binding:
+    """What is bound, by name, to whichever sessions read or give it."""
+
+    def __init__(self, staged: StagedSession) -> None:
+        self._staged = staged
+        self._stages = [session.io_binding() for session in staged.sessions]
+        self._bound: list[dict[str, None]] = [{} for _ in self._stages]
+        self._order: dict[str, None] = {}
+        self._values: dict[str, Any] = {}
+
+    def bind_cpu_input(self, name: str, array: Any) -> None:
+        for stage in self._readers(name):
+            stage.bind_cpu_input(name, array)
+
+    def bind_ortvalue_input(self, name: str, value: Any) -> None:
+        for stage in self._readers(name):
+            stage.bind_ortvalue_input(name, value)
+
+    def bind_output(self, name: str, *device: Any) -> None:
+        self._maker(name).bind_output(name, *device)
+
+    def bind_ortvalue_output(self, name: str, value: Any) -> None:
+        self._maker(name).bind_ortvalue_output(name, value)
+
+    def get_outputs(self) -> list[Any]:
+        """What the whole gave, in the order in which it was bound."""
+        return [self._values[name] for name in self._order]
+
+    def _readers(self, name: str) -> list[Any]:
+        return [stage for stage, names in zip(self._stages, self._staged.reads, strict=True) if name in names]
+
+    def _maker(self, name: str) -> Any:
+        number = next(number for number, names in enumerate(self._staged.makes) if name in names)
+        self._bound[number][name] = self._order[name] = None
+        return self._stages[number]
+
+    def run(self, options: Any) -> None:
+        staged, values = self._staged, self._values
+        values.clear()
+        for number, (session, stage, bound) in enumerate(zip(staged.sessions, self._stages, self._bound, strict=True)):
+            for name in staged.crosses[number]:
+                stage.bind_ortvalue_input(name, values[name])
+            for name in staged.makes[number]:
+                if name not in bound:
+                    stage.bind_output(name)
+                    bound[name] = None
+            session.run_with_iobinding(stage, options)
+            values.update(zip(bound, stage.get_outputs(), strict=True))
+            # Nothing keeps what crosses but ``values``, so that it goes when the last session that reads it is through.
+            stage.clear_binding_inputs()
+            stage.clear_binding_outputs()
+            for name in [name for name in values if name not in staged.whole and staged.last[name] <= number]:
+                del values[name]
+            if number < len(staged.sessions) - 1:
+                staged.between(number, values)
