@@ -15,11 +15,14 @@ def signature_of(text: str) -> tuple[str, inspect.Signature]:
     """The name and the arguments of a definition such as ``power(base, factor=2)``; defaults are literals."""
     (definition,) = ast.parse(f"def {text}: ...").body
     assert isinstance(definition, ast.FunctionDef)
-    names = [argument.arg for argument in definition.args.args]
-    defaults = [ast.literal_eval(default) for default in definition.args.defaults]
-    defaults = [inspect.Parameter.empty] * (len(names) - len(defaults)) + defaults
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return definition.name, inspect.Signature([inspect.Parameter(n, kind, default=d) for n, d in zip(names, defaults, strict=True)])
+    given = definition.args
+    defaults = [None] * (len(given.args) - len(given.defaults)) + given.defaults + given.kw_defaults
+    kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD] * len(given.args) + [inspect.Parameter.KEYWORD_ONLY] * len(given.kwonlyargs)
+    parameters = []
+    for argument, kind, default in zip(given.args + given.kwonlyargs, kinds, defaults, strict=True):
+        value = inspect.Parameter.empty if default is None else ast.literal_eval(default)
+        parameters.append(inspect.Parameter(argument.arg, kind, default=value))
+    return definition.name, inspect.Signature(parameters)
 
 
 def bound(name: str, signature: inspect.Signature, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
