@@ -13,7 +13,7 @@ PACKAGE = ROOT / "onnxgrad"
 # Packages and modules, each allowed to use what stands before it. Those of one line may not use each other.
 FLOORS = """
     errors  late  version
-    dtypes  reasons  refusals  state  files
+    dtypes  reasons  refusals  signatures  state  files
     tensor_file
     core.ir
     core.passes

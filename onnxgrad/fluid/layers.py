@@ -294,11 +294,9 @@ def pool2d(
     if global_pooling:
         kind = "GlobalMaxPool" if pool_type == "max" else "GlobalAveragePool"
         return LayerHelper("pool2d", input, name=name).result(kind, input)
-    window = (input, pool_size, pool_stride, pool_padding)
-    if pool_type == "avg":
-        return F.avg_pool2d(*window, ceil_mode, exclusive, name=name)
-    largest: Variable = F.max_pool2d(*window, ceil_mode=ceil_mode, name=name)
-    return largest
+    kinds = {"max": F.max_pool2d, "avg": partial(F.avg_pool2d, exclusive=exclusive)}
+    found: Variable = kinds[pool_type](input, pool_size, pool_stride, pool_padding, ceil_mode=ceil_mode, name=name)
+    return found
 
 
 def dropout(

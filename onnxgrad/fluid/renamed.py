@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Callable
 from typing import Any
+
+from onnxgrad.signatures import bound, signature_of
 
 __all__ = ["renamed"]
 
@@ -24,31 +25,16 @@ def renamed(signature: str, function: Callable[..., Any], about: str = "", /, **
         >>> power(3), power(base=3, factor=3)
         (9, 27)
     """
-    name, arguments = _read(signature)
+    name, arguments = signature_of(signature)
     new_names = {old: new for new, old in old_names.items()}
     taken = inspect.signature(function).parameters
     assert old_names.keys() <= taken.keys() and new_names.keys() <= arguments.parameters.keys(), signature
 
     def old(*args: Any, **kwargs: Any) -> Any:
-        try:
-            given = arguments.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{name}(): {error}") from None
-        given.apply_defaults()
-        values = {new_names.get(key, key): value for key, value in given.arguments.items()}
+        values = {new_names.get(key, key): value for key, value in bound(name, arguments, args, kwargs).items()}
         return function(**{key: value for key, value in values.items() if key in taken})
 
     old.__name__ = old.__qualname__ = name
     old.__doc__ = about or (inspect.getdoc(function) or "").partition("\n\n")[0]
     old.__signature__ = arguments  # type: ignore[attr-defined]
     return old
-
-
-def _read(signature: str) -> tuple[str, inspect.Signature]:
-    (definition,) = ast.parse(f"def {signature}: ...").body
-    assert isinstance(definition, ast.FunctionDef)
-    names = [argument.arg for argument in definition.args.args]
-    defaults = [ast.literal_eval(default) for default in definition.args.defaults]
-    defaults = [inspect.Parameter.empty] * (len(names) - len(defaults)) + defaults
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return definition.name, inspect.Signature([inspect.Parameter(n, kind, default=d) for n, d in zip(names, defaults, strict=True)])

@@ -13,6 +13,7 @@ import numpy as np
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.layer import Layer
+from onnxgrad.signatures import Taken
 from onnxgrad.tensor.creation import full, zeros
 from onnxgrad.tensor.initializer import Uniform
 from onnxgrad.tensor.joining import concat, split, stack
@@ -20,6 +21,17 @@ from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.search import where
 
 __all__ = ["GRU", "LSTM", "RNN", "BiRNN", "GRUCell", "LSTMCell", "RNNCellBase", "SimpleRNN", "SimpleRNNCell"]
+
+
+_ATTRS = "weight_ih_attr=None, weight_hh_attr=None, bias_ih_attr=None, bias_hh_attr=None, name=None"
+_CELL = f"input_size, hidden_size, {_ATTRS}"
+_LAYERS = f"input_size, hidden_size, num_layers=1, direction='forward', time_major=False, dropout=0.0, {_ATTRS}"
+
+
+def _known_activation(layer: Layer, activation: str) -> str:
+    if activation not in ("tanh", "relu"):
+        raise ArgumentError(f"{type(layer).__name__}: the activation is 'tanh' or 'relu', not {activation!r}.")
+    return activation
 
 
 class RNNCellBase(Layer):
@@ -45,31 +57,24 @@ class RNNCellBase(Layer):
         return op.Expand(op.constant(np.array(init_value), batch_ref.dtype), sizes)
 
 
-class _Cell(RNNCellBase):
+class _Cell(Taken, RNNCellBase):
     """A cell with ``gates`` gates on [batch, hidden_size] states."""
 
     gates = 1
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        weight_ih_attr: Any = None,
-        weight_hh_attr: Any = None,
-        bias_ih_attr: Any = None,
-        bias_hh_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        if hidden_size <= 0:
-            raise ArgumentError(f"{type(self).__name__}: hidden_size is {hidden_size}; it is at least 1.")
-        self.input_size, self.hidden_size = input_size, hidden_size
-        bound = Uniform(-1 / math.sqrt(hidden_size), 1 / math.sqrt(hidden_size))
-        rows = self.gates * hidden_size
-        self.weight_ih = self.create_parameter([rows, input_size], weight_ih_attr, default_initializer=bound)
-        self.weight_hh = self.create_parameter([rows, hidden_size], weight_hh_attr, default_initializer=bound)
-        self.bias_ih = self.create_parameter([rows], bias_ih_attr, is_bias=True, default_initializer=bound)
-        self.bias_hh = self.create_parameter([rows], bias_hh_attr, is_bias=True, default_initializer=bound)
+    takes = _CELL
+
+    def _begin(self, given: Any) -> None:
+        Layer.__init__(self)
+        size, hidden = given.input_size, given.hidden_size
+        if hidden <= 0:
+            raise ArgumentError(f"{type(self).__name__}: hidden_size is {hidden}; it is at least 1.")
+        self.input_size, self.hidden_size = size, hidden
+        bound, rows = Uniform(-1 / math.sqrt(hidden), 1 / math.sqrt(hidden)), self.gates * hidden
+        self.weight_ih = self.create_parameter([rows, size], given.weight_ih_attr, default_initializer=bound)
+        self.weight_hh = self.create_parameter([rows, hidden], given.weight_hh_attr, default_initializer=bound)
+        self.bias_ih = self.create_parameter([rows], given.bias_ih_attr, is_bias=True, default_initializer=bound)
+        self.bias_hh = self.create_parameter([rows], given.bias_hh_attr, is_bias=True, default_initializer=bound)
 
     @property
     def state_shape(self) -> Any:
@@ -89,11 +94,11 @@ class _Cell(RNNCellBase):
 class SimpleRNNCell(_Cell):
     """h = act(W x + U h + b). Elman 1990."""
 
-    def __init__(self, input_size: int, hidden_size: int, activation: str = "tanh", *args: Any, **kwargs: Any) -> None:
-        super().__init__(input_size, hidden_size, *args, **kwargs)
-        if activation not in ("tanh", "relu"):
-            raise ArgumentError(f"SimpleRNNCell: the activation is 'tanh' or 'relu', not {activation!r}.")
-        self.activation = activation
+    takes = _CELL.replace("hidden_size", "hidden_size, activation='tanh'")
+
+    def _begin(self, given: Any) -> None:
+        super()._begin(given)
+        self.activation = _known_activation(self, given.activation)
 
     def forward(self, inputs: Any, states: Any = None) -> tuple[Any, Any]:
         h = self.get_initial_states(inputs) if states is None else states
@@ -183,7 +188,7 @@ class BiRNN(Layer):
         return concat([ahead, back], -1), (last, begin)
 
 
-class _Recurrent(Layer):
+class _Recurrent(Taken, Layer):
     """Layers of one kind over a whole sequence, by ONNX's operator."""
 
     cell: Any = None
@@ -192,33 +197,21 @@ class _Recurrent(Layer):
     """The gates of ONNX's weights, by their number in Paddle's."""
     attributes: ClassVar[dict[str, Any]] = {}
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        direction: str = "forward",
-        time_major: bool = False,
-        dropout: float = 0.0,
-        weight_ih_attr: Any = None,
-        weight_hh_attr: Any = None,
-        bias_ih_attr: Any = None,
-        bias_hh_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        if direction not in ("forward", "bidirect", "bidirectional"):
-            raise ArgumentError(f"{type(self).__name__}: the direction is 'forward' or 'bidirect', not {direction!r}.")
-        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.time_major, self.dropout = time_major, dropout
-        self.num_directions = 1 if direction == "forward" else 2
+    takes = _LAYERS
+
+    def _begin(self, given: Any) -> None:
+        Layer.__init__(self)
+        if given.direction not in ("forward", "bidirect", "bidirectional"):
+            raise ArgumentError(f"{type(self).__name__}: the direction is 'forward' or 'bidirect', not {given.direction!r}.")
+        self.input_size, self.hidden_size, self.num_layers = given.input_size, given.hidden_size, given.num_layers
+        self.time_major, self.dropout = given.time_major, given.dropout
+        self.num_directions = 1 if given.direction == "forward" else 2
         self._more = dict(self.attributes)
-        names = ("weight_ih_attr", "weight_hh_attr", "bias_ih_attr", "bias_hh_attr")
-        attrs = dict(zip(names, (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr), strict=True))
-        for layer in range(num_layers):
-            size = input_size if layer == 0 else hidden_size * self.num_directions
+        attrs = {key: value for key, value in vars(given).items() if key.endswith("_attr")}
+        for layer in range(self.num_layers):
+            size = self.input_size if layer == 0 else self.hidden_size * self.num_directions
             for suffix in ("", "_reverse")[: self.num_directions]:
-                made = self.cell(size, hidden_size, **attrs)
+                made = self.cell(size, self.hidden_size, **attrs)
                 for kind, parameter in made._parameters.items():
                     self._parameters[f"{kind}_l{layer}{suffix}"] = parameter
 
@@ -281,22 +274,11 @@ class SimpleRNN(_Recurrent):
 
     cell, op_type, order = SimpleRNNCell, "RNN", (0,)
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        direction: str = "forward",
-        time_major: bool = False,
-        dropout: float = 0.0,
-        activation: str = "tanh",
-        *args: Any,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, *args, **kwargs)
-        if activation not in ("tanh", "relu"):
-            raise ArgumentError(f"SimpleRNN: the activation is 'tanh' or 'relu', not {activation!r}.")
-        self._more = {"activations": [activation.capitalize()]}
+    takes = _LAYERS.replace("dropout=0.0", "dropout=0.0, activation='tanh'")
+
+    def _begin(self, given: Any) -> None:
+        super()._begin(given)
+        self._more = {"activations": [_known_activation(self, given.activation).capitalize()]}
 
 
 class LSTM(_Recurrent):

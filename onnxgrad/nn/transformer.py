@@ -14,6 +14,7 @@ from onnxgrad.nn.container import LayerList
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.layers import Dropout  # type: ignore[attr-defined]
 from onnxgrad.nn.weighted import LayerNorm, Linear
+from onnxgrad.signatures import Taken
 from onnxgrad.tensor.creation import zeros
 from onnxgrad.tensor.joining import concat
 
@@ -23,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class MultiHeadAttention(Layer):
+class MultiHeadAttention(Taken, Layer):
     """Attention of several heads on [batch, length, embed_dim].
 
     A mask is added to the scores; a boolean one says where to look.
@@ -32,26 +33,19 @@ class MultiHeadAttention(Layer):
     Cache = namedtuple("Cache", ["k", "v"])
     StaticCache = namedtuple("StaticCache", ["k", "v"])
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        dropout: float = 0.0,
-        kdim: int | None = None,
-        vdim: int | None = None,
-        need_weights: bool = False,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-    ) -> None:
-        super().__init__()
-        if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
-            raise ArgumentError(f"MultiHeadAttention: {num_heads} heads do not divide embed_dim {embed_dim}.")
-        self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
-        self.dropout, self.need_weights = dropout, need_weights
-        self.q_proj = Linear(embed_dim, embed_dim, weight_attr, bias_attr)
-        self.k_proj = Linear(kdim or embed_dim, embed_dim, weight_attr, bias_attr)
-        self.v_proj = Linear(vdim or embed_dim, embed_dim, weight_attr, bias_attr)
-        self.out_proj = Linear(embed_dim, embed_dim, weight_attr, bias_attr)
+    takes = "embed_dim, num_heads, dropout=0.0, kdim=None, vdim=None, need_weights=False, weight_attr=None, bias_attr=None"
+
+    def _begin(self, given: Any) -> None:
+        Layer.__init__(self)
+        width, heads, attrs = given.embed_dim, given.num_heads, (given.weight_attr, given.bias_attr)
+        if heads < 1 or width < 1 or width % heads:
+            raise ArgumentError(f"MultiHeadAttention: {heads} heads do not divide embed_dim {width}.")
+        self.embed_dim, self.num_heads, self.head_dim = width, heads, width // heads
+        self.dropout, self.need_weights = given.dropout, given.need_weights
+        self.q_proj = Linear(width, width, *attrs)
+        self.k_proj = Linear(given.kdim or width, width, *attrs)
+        self.v_proj = Linear(given.vdim or width, width, *attrs)
+        self.out_proj = Linear(width, width, *attrs)
 
     def _heads(self, x: Any) -> Any:
         return x.reshape([0, 0, self.num_heads, self.head_dim]).transpose([0, 2, 1, 3])
@@ -98,40 +92,32 @@ def _no_mask(mask: Any, dtype: Any) -> Any:
     return None if mask is None else _added(mask, dtype)
 
 
-class _Block(Layer):
+class _Block(Taken, Layer):
     """What layers of encoders and decoders share: attentions and a feed-forward part, each with its norm and residual."""
 
     attentions: tuple[str, ...] = ("self_attn",)
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int,
-        dropout: float = 0.1,
-        activation: str = "relu",
-        attn_dropout: float | None = None,
-        act_dropout: float | None = None,
-        normalize_before: bool = False,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        layer_norm_eps: float = 1e-05,
-    ) -> None:
-        super().__init__()
-        self._config = {key: value for key, value in locals().items() if key not in ("self", "__class__")}
-        self.normalize_before = normalize_before
+    takes = (
+        "d_model, nhead, dim_feedforward, dropout=0.1, activation='relu', attn_dropout=None, act_dropout=None, "
+        "normalize_before=False, weight_attr=None, bias_attr=None, layer_norm_eps=1e-05"
+    )
+
+    def _begin(self, given: Any) -> None:
+        Layer.__init__(self)
+        self._config, width, dropout = vars(given), given.d_model, given.dropout
+        self.normalize_before = given.normalize_before
         parts = len(self.attentions) + 1
-        weights, biases = _each(weight_attr, parts), _each(bias_attr, parts)
-        of_scores = dropout if attn_dropout is None else attn_dropout
+        weights, biases = _each(given.weight_attr, parts), _each(given.bias_attr, parts)
+        of_scores = dropout if given.attn_dropout is None else given.attn_dropout
         for name, weight, bias in zip(self.attentions, weights, biases, strict=False):
-            self.add_sublayer(name, MultiHeadAttention(d_model, nhead, of_scores, weight_attr=weight, bias_attr=bias))
-        self.linear1 = Linear(d_model, dim_feedforward, weights[-1], biases[-1])
-        self.dropout = Dropout(dropout if act_dropout is None else act_dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, weights[-1], biases[-1])
+            self.add_sublayer(name, MultiHeadAttention(width, given.nhead, of_scores, weight_attr=weight, bias_attr=bias))
+        self.linear1 = Linear(width, given.dim_feedforward, weights[-1], biases[-1])
+        self.dropout = Dropout(dropout if given.act_dropout is None else given.act_dropout)
+        self.linear2 = Linear(given.dim_feedforward, width, weights[-1], biases[-1])
         for at in range(1, parts + 1):
-            self.add_sublayer(f"norm{at}", LayerNorm(d_model, layer_norm_eps))
+            self.add_sublayer(f"norm{at}", LayerNorm(width, given.layer_norm_eps))
             self.add_sublayer(f"dropout{at}", Dropout(dropout))
-        self.activation = getattr(F, activation)
+        self.activation = getattr(F, given.activation)
 
     def _residual(self, at: int, x: Any, part: Any) -> tuple[Any, list[Any]]:
         """x plus a part of it, with the norm before or after; and what else the part gives."""
@@ -187,11 +173,12 @@ class TransformerDecoderLayer(_Block):
         return self.self_attn.gen_cache(memory), self.cross_attn.gen_cache(memory, memory, MultiHeadAttention.StaticCache)
 
 
-class _Stack(Layer):
-    def __init__(self, layer: Any, num_layers: int, norm: Any = None) -> None:
-        super().__init__()
-        self.layers = LayerList([layer, *(layer.again() for _ in range(num_layers - 1))])
-        self.num_layers, self.norm = num_layers, norm
+class _Stack(Taken, Layer):
+    def _begin(self, given: Any) -> None:
+        Layer.__init__(self)
+        layer, *_ = vars(given).values()
+        self.layers = LayerList([layer, *(layer.again() for _ in range(given.num_layers - 1))])
+        self.num_layers, self.norm = given.num_layers, given.norm
 
     def _through(self, x: Any, cache: Any, *operands: Any) -> Any:
         caches = []
@@ -208,8 +195,7 @@ class _Stack(Layer):
 class TransformerEncoder(_Stack):
     """Several encoder layers, the given one and others like it, then a norm."""
 
-    def __init__(self, encoder_layer: Any, num_layers: int, norm: Any = None) -> None:
-        super().__init__(encoder_layer, num_layers, norm)
+    takes = "encoder_layer, num_layers, norm=None"
 
     def forward(self, src: Any, src_mask: Any = None, cache: Any = None) -> Any:
         return self._through(src, cache, _no_mask(src_mask, src.dtype))
@@ -222,8 +208,7 @@ class TransformerEncoder(_Stack):
 class TransformerDecoder(_Stack):
     """Several decoder layers, the given one and others like it, then a norm."""
 
-    def __init__(self, decoder_layer: Any, num_layers: int, norm: Any = None) -> None:
-        super().__init__(decoder_layer, num_layers, norm)
+    takes = "decoder_layer, num_layers, norm=None"
 
     def forward(self, tgt: Any, memory: Any, tgt_mask: Any = None, memory_mask: Any = None, cache: Any = None) -> Any:
         return self._through(tgt, cache, memory, _no_mask(tgt_mask, tgt.dtype), _no_mask(memory_mask, memory.dtype))
@@ -234,46 +219,31 @@ class TransformerDecoder(_Stack):
         return list(zip(*found, strict=True)) if do_zip else found
 
 
-class Transformer(Layer):
+class Transformer(Taken, Layer):
     """An encoder and a decoder."""
 
-    def __init__(
-        self,
-        d_model: int = 512,
-        nhead: int = 8,
-        num_encoder_layers: int = 6,
-        num_decoder_layers: int = 6,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str = "relu",
-        attn_dropout: float | None = None,
-        act_dropout: float | None = None,
-        normalize_before: bool = False,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        custom_encoder: Any = None,
-        custom_decoder: Any = None,
-    ) -> None:
-        super().__init__()
-        names = ("dropout", "activation", "attn_dropout", "act_dropout", "normalize_before")
-        values = (dropout, activation, attn_dropout, act_dropout, normalize_before)
-        common: dict[str, Any] = dict(zip(names, values, strict=True))
-        sizes = (d_model, nhead, dim_feedforward)
-        weights, biases = _each(weight_attr, 3), _each(bias_attr, 3)
-        if len(weights) == 2:
-            weights = [weights[0], *weights]
-        if len(biases) == 2:
-            biases = [biases[0], *biases]
-        first: list[Any] = [[attrs[0], attrs[-1]] for attrs in (weights, biases)]
-        self.encoder = custom_encoder or TransformerEncoder(
-            TransformerEncoderLayer(*sizes, weight_attr=first[0], bias_attr=first[1], **common),
-            num_encoder_layers,
-            LayerNorm(d_model),
+    takes = (
+        "d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048, dropout=0.1, "
+        "activation='relu', attn_dropout=None, act_dropout=None, normalize_before=False, weight_attr=None, bias_attr=None, "
+        "custom_encoder=None, custom_decoder=None"
+    )
+
+    def _begin(self, given: Any) -> None:
+        Layer.__init__(self)
+        shared = ("d_model", "nhead", "dim_feedforward", "dropout", "activation", "attn_dropout", "act_dropout", "normalize_before")
+        common = {key: getattr(given, key) for key in shared}
+        weights, biases = (_each(attr, 3) for attr in (given.weight_attr, given.bias_attr))
+        weights, biases = ([each[0], *each] if len(each) == 2 else each for each in (weights, biases))
+        first = {"weight_attr": [weights[0], weights[-1]], "bias_attr": [biases[0], biases[-1]]}
+        self.encoder = given.custom_encoder or TransformerEncoder(
+            TransformerEncoderLayer(**common, **first), given.num_encoder_layers, LayerNorm(given.d_model)
         )
-        self.decoder = custom_decoder or TransformerDecoder(
-            TransformerDecoderLayer(*sizes, weight_attr=weights, bias_attr=biases, **common), num_decoder_layers, LayerNorm(d_model)
+        self.decoder = given.custom_decoder or TransformerDecoder(
+            TransformerDecoderLayer(**common, weight_attr=weights, bias_attr=biases),
+            given.num_decoder_layers,
+            LayerNorm(given.d_model),
         )
-        self.d_model, self.nhead = d_model, nhead
+        self.d_model, self.nhead = given.d_model, given.nhead
 
     def forward(self, src: Any, tgt: Any, src_mask: Any = None, tgt_mask: Any = None, memory_mask: Any = None) -> Any:
         return self.decoder(tgt, self.encoder(src, src_mask), tgt_mask, memory_mask)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.functional.norm import divided_by_spectral_norm
 from onnxgrad.nn.layer import Layer
+from onnxgrad.signatures import Taken
 from onnxgrad.tensor.initializer import Constant, Normal
 
 __all__ = [
@@ -24,7 +24,18 @@ __all__ = [
 _FORMATS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
 
 
-class Linear(Layer):
+class _Weighted(Taken, Layer):
+    """Base of these layers, which ``_make`` their parameters from what they are given."""
+
+    def _begin(self, given: Any) -> None:
+        Layer.__init__(self)
+        self._make(given)
+
+    def _make(self, given: Any) -> None:
+        raise NotImplementedError
+
+
+class Linear(_Weighted):
     """``x @ weight + bias`` with a weight of shape [in_features, out_features].
 
     Example:
@@ -32,13 +43,12 @@ class Linear(Layer):
         [2, 4]
     """
 
-    def __init__(
-        self, in_features: int, out_features: int, weight_attr: Any = None, bias_attr: Any = None, name: str | None = None
-    ) -> None:
-        super().__init__()
-        self.in_features, self.out_features = in_features, out_features
-        self.weight = self.create_parameter([in_features, out_features], weight_attr)
-        self.bias = self.create_parameter([out_features], bias_attr, is_bias=True)
+    takes = "in_features, out_features, weight_attr=None, bias_attr=None, name=None"
+
+    def _make(self, given: Any) -> None:
+        self.in_features, self.out_features = given.in_features, given.out_features
+        self.weight = self.create_parameter([self.in_features, self.out_features], given.weight_attr)
+        self.bias = self.create_parameter([self.out_features], given.bias_attr, is_bias=True)
 
     def forward(self, input: Any) -> Any:
         return F.linear(input, self.weight, self.bias)
@@ -47,40 +57,35 @@ class Linear(Layer):
         return f"in_features={self.in_features}, out_features={self.out_features}, dtype={self._dtype}"
 
 
-class _Conv(Layer):
+class _Conv(_Weighted):
     """Convolution with filters of shape [out_channels, in_channels / groups, *kernel]."""
 
     axes = 2
+    transposed = False
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int | Sequence[int],
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        padding_mode: str = "zeros",
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str | None = None,
-    ) -> None:
-        super().__init__()
-        if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
-            raise ArgumentError(f"padding_mode is 'zeros', 'reflect', 'replicate' or 'circular', not {padding_mode!r}.")
-        kernel = self._kernel(in_channels, out_channels, kernel_size, groups)
-        self._options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        self._options["data_format"] = data_format or _FORMATS[self.axes]
-        self._border = None if padding_mode == "zeros" else padding_mode
-        normal = Normal(0.0, math.sqrt(2.0 / (math.prod(kernel) * in_channels)))
-        self.weight = self.create_parameter([out_channels, in_channels // groups, *kernel], weight_attr, default_initializer=normal)
-        self.bias = self.create_parameter([out_channels], bias_attr, is_bias=True)
+    takes = (
+        "in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, padding_mode='zeros', "
+        "weight_attr=None, bias_attr=None, data_format=None"
+    )
 
-    def _kernel(self, in_channels: int, out_channels: int, size: Any, groups: int) -> list[int]:
-        if groups < 1 or in_channels % groups or out_channels % groups:
-            raise ArgumentError(f"{in_channels} and {out_channels} channels cannot be cut into {groups} groups.")
-        return [size] * self.axes if isinstance(size, int) else list(size)
+    def _make(self, given: Any) -> None:
+        if given.padding_mode not in ("zeros", "reflect", "replicate", "circular"):
+            raise ArgumentError(f"padding_mode is 'zeros', 'reflect', 'replicate' or 'circular', not {given.padding_mode!r}.")
+        self._border = None if given.padding_mode == "zeros" else given.padding_mode
+        self._filters(given, "stride padding dilation groups")
+
+    def _filters(self, given: Any, options: str) -> None:
+        """Filters, which start normal unless transposed, a bias, and the options of the function."""
+        inputs, filters, size, groups = given.in_channels, given.out_channels, given.kernel_size, given.groups
+        if groups < 1 or inputs % groups or filters % groups:
+            raise ArgumentError(f"{inputs} and {filters} channels cannot be cut into {groups} groups.")
+        kernel = [size] * self.axes if isinstance(size, int) else list(size)
+        self._options = {key: getattr(given, key) for key in options.split()}
+        self._options["data_format"] = given.data_format or _FORMATS[self.axes]
+        normal = None if self.transposed else Normal(0.0, math.sqrt(2.0 / (math.prod(kernel) * inputs)))
+        channels = [inputs, filters // groups] if self.transposed else [filters, inputs // groups]
+        self.weight = self.create_parameter([*channels, *kernel], given.weight_attr, default_initializer=normal)
+        self.bias = self.create_parameter([filters], given.bias_attr, is_bias=True)
 
     def forward(self, x: Any) -> Any:
         options = self._options
@@ -114,26 +119,14 @@ class Conv3D(_Conv):
 class _ConvTranspose(_Conv):
     """Transposed convolution with filters of shape [in_channels, out_channels / groups, *kernel]."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int | Sequence[int],
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str | None = None,
-    ) -> None:
-        Layer.__init__(self)
-        kernel = self._kernel(in_channels, out_channels, kernel_size, groups)
-        self._options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        self._options |= {"output_padding": output_padding, "data_format": data_format or _FORMATS[self.axes]}
-        self.weight = self.create_parameter([in_channels, out_channels // groups, *kernel], weight_attr)
-        self.bias = self.create_parameter([out_channels], bias_attr, is_bias=True)
+    transposed = True
+    takes = (
+        "in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, dilation=1, groups=1, "
+        "weight_attr=None, bias_attr=None, data_format=None"
+    )
+
+    def _make(self, given: Any) -> None:
+        self._filters(given, "stride padding dilation groups output_padding")
 
     def forward(self, x: Any, output_size: Any = None) -> Any:
         options = self._options if output_size is None else {**self._options, "output_padding": 0, "output_size": output_size}
@@ -155,49 +148,31 @@ class Conv1DTranspose(_ConvTranspose):
 
     axes = 1
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int | Sequence[int],
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        dilation: Any = 1,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str = "NCL",
-    ) -> None:
-        given = (in_channels, out_channels, kernel_size, stride, padding, output_padding)
-        super().__init__(*given, dilation, groups, weight_attr, bias_attr, data_format)
+    takes = (
+        "in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, dilation=1, "
+        "weight_attr=None, bias_attr=None, data_format='NCL'"
+    )
 
 
-class Embedding(Layer):
+class Embedding(_Weighted):
     """Rows of an embedding, looked up by integer."""
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        sparse: bool = False,
-        weight_attr: Any = None,
-        name: str | None = None,
-        *,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-    ) -> None:
-        super().__init__()
-        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise ArgumentError(f"Embedding: padding_idx {padding_idx} lies outside the {num_embeddings} rows.")
-        self._options: dict[str, Any] = {"max_norm": max_norm, "norm_type": norm_type, "sparse": sparse}
-        self._options["padding_idx"] = padding_idx if padding_idx is None else padding_idx % num_embeddings
-        self._sizes = (num_embeddings, embedding_dim)
-        self.weight = self.create_parameter([num_embeddings, embedding_dim], weight_attr)
-        if padding_idx is not None:
+    takes = (
+        "num_embeddings, embedding_dim, padding_idx=None, sparse=False, weight_attr=None, name=None, *, "
+        "max_norm=None, norm_type=2.0"
+    )
+
+    def _make(self, given: Any) -> None:
+        count, at = given.num_embeddings, given.padding_idx
+        if at is not None and not -count <= at < count:
+            raise ArgumentError(f"Embedding: padding_idx {at} lies outside the {count} rows.")
+        self._options = {"max_norm": given.max_norm, "norm_type": given.norm_type, "sparse": given.sparse}
+        self._options["padding_idx"] = at if at is None else at % count
+        self._sizes = (count, given.embedding_dim)
+        self.weight = self.create_parameter(list(self._sizes), given.weight_attr)
+        if at is not None:
             rows = self.weight.numpy()
-            rows[padding_idx] = 0
+            rows[at] = 0
             self.weight.set_value(rows)
 
     def forward(self, x: Any) -> Any:
@@ -207,65 +182,48 @@ class Embedding(Layer):
         return f"{self._sizes[0]}, {self._sizes[1]}, sparse={self._options['sparse']}"
 
 
-class Bilinear(Layer):
+class Bilinear(_Weighted):
     """``x1[b, i] weight[o, i, j] x2[b, j] + bias[o]``."""
 
-    def __init__(
-        self,
-        in1_features: int,
-        in2_features: int,
-        out_features: int,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self.weight = self.create_parameter([out_features, in1_features, in2_features], weight_attr)
-        self.bias = self.create_parameter([1, out_features], bias_attr, is_bias=True)
+    takes = "in1_features, in2_features, out_features, weight_attr=None, bias_attr=None, name=None"
+
+    def _make(self, given: Any) -> None:
+        shape = [given.out_features, given.in1_features, given.in2_features]
+        self.weight = self.create_parameter(shape, given.weight_attr)
+        self.bias = self.create_parameter([1, given.out_features], given.bias_attr, is_bias=True)
 
     def forward(self, x1: Any, x2: Any) -> Any:
         return F.bilinear(x1, x2, self.weight, self.bias)
 
 
-class PReLU(Layer):
+class PReLU(_Weighted):
     """max(x, 0) + weight * min(x, 0). He et al. 2015."""
 
-    def __init__(
-        self,
-        num_parameters: int = 1,
-        init: float = 0.25,
-        weight_attr: Any = None,
-        data_format: str = "NCHW",
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self._data_format = data_format
-        self._weight = self.create_parameter([num_parameters], weight_attr, default_initializer=Constant(init))
+    takes = "num_parameters=1, init=0.25, weight_attr=None, data_format='NCHW', name=None"
+
+    def _make(self, given: Any) -> None:
+        self._data_format, initial = given.data_format, Constant(given.init)
+        self._weight = self.create_parameter([given.num_parameters], given.weight_attr, default_initializer=initial)
 
     def forward(self, x: Any) -> Any:
         return F.prelu(x, self._weight, data_format=self._data_format)
 
 
-class LayerNorm(Layer):
+class LayerNorm(_Weighted):
     """Normalise over the last axes, then scale and shift. Ba, Kiros and Hinton 2016."""
 
-    def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        epsilon: float = 1e-05,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self._normalized_shape = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
-        self._epsilon = epsilon
-        self._scaled([math.prod(self._normalized_shape)], weight_attr, bias_attr)
+    takes = "normalized_shape, epsilon=1e-05, weight_attr=None, bias_attr=None, name=None"
 
-    def _scaled(self, shape: list[int], weight_attr: Any, bias_attr: Any) -> None:
+    def _make(self, given: Any) -> None:
+        shape = given.normalized_shape
+        self._normalized_shape = [shape] if isinstance(shape, int) else list(shape)
+        self._epsilon = given.epsilon
+        self._scaled([math.prod(self._normalized_shape)], given)
+
+    def _scaled(self, shape: list[int], given: Any, scale: str = "weight") -> None:
         """Make a scale that starts as 1 and a shift that starts as 0."""
-        self.weight = self.create_parameter(shape, weight_attr, default_initializer=Constant(1.0))
-        self.bias = self.create_parameter(shape, bias_attr, is_bias=True)
+        setattr(self, scale, self.create_parameter(shape, given.weight_attr, default_initializer=Constant(1.0)))
+        self.bias = self.create_parameter(shape, given.bias_attr, is_bias=True)
 
     def forward(self, input: Any) -> Any:
         return F.layer_norm(input, self._normalized_shape, self.weight, self.bias, self._epsilon)
@@ -277,21 +235,13 @@ class LayerNorm(Layer):
 class GroupNorm(LayerNorm):
     """Normalise each group of channels of each sample. Wu and He 2018."""
 
-    def __init__(
-        self,
-        num_groups: int,
-        num_channels: int,
-        epsilon: float = 1e-05,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str = "NCHW",
-        name: str | None = None,
-    ) -> None:
-        Layer.__init__(self)
-        if num_groups < 1 or num_channels % num_groups:
-            raise ArgumentError(f"GroupNorm: {num_channels} channels cannot be cut into {num_groups} groups.")
-        self._num_groups, self._epsilon, self._data_format = num_groups, epsilon, data_format
-        self._scaled([num_channels], weight_attr, bias_attr)
+    takes = "num_groups, num_channels, epsilon=1e-05, weight_attr=None, bias_attr=None, data_format='NCHW', name=None"
+
+    def _make(self, given: Any) -> None:
+        self._num_groups, self._epsilon, self._data_format = given.num_groups, given.epsilon, given.data_format
+        if given.num_groups < 1 or given.num_channels % given.num_groups:
+            raise ArgumentError(f"GroupNorm: {given.num_channels} channels cannot be cut into {given.num_groups} groups.")
+        self._scaled([given.num_channels], given)
 
     def forward(self, input: Any) -> Any:
         return F.group_norm(input, self._num_groups, self._epsilon, self.weight, self.bias, self._data_format)
@@ -311,25 +261,18 @@ class _BatchNorm(LayerNorm):
     ranks: tuple[int, ...] = ()
     """How many axes an input has; empty for any number."""
 
-    def __init__(
-        self,
-        num_features: int,
-        momentum: float = 0.9,
-        epsilon: float = 1e-05,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str = "NCHW",
-        use_global_stats: bool | None = None,
-        name: str | None = None,
-    ) -> None:
-        Layer.__init__(self)
-        self._options: dict[str, Any] = {"momentum": momentum, "epsilon": epsilon, "use_global_stats": use_global_stats}
-        self._options["data_format"] = data_format
-        self._num_features = num_features
-        self._scaled([num_features], weight_attr, bias_attr)
-        kind = np.float64 if self._dtype == "float64" else np.float32
-        self.register_buffer("_mean", leaf(np.zeros(num_features, kind)))
-        self.register_buffer("_variance", leaf(np.ones(num_features, kind)))
+    takes = (
+        "num_features, momentum=0.9, epsilon=1e-05, weight_attr=None, bias_attr=None, data_format='NCHW', "
+        "use_global_stats=None, name=None"
+    )
+
+    def _make(self, given: Any) -> None:
+        count, kind = given.num_features, np.float64 if self._dtype == "float64" else np.float32
+        self._num_features = count
+        self._options = {key: getattr(given, key) for key in ("momentum", "epsilon", "use_global_stats", "data_format")}
+        self._scaled([count], given)
+        self.register_buffer("_mean", leaf(np.zeros(count, kind)))
+        self.register_buffer("_variance", leaf(np.ones(count, kind)))
 
     def forward(self, input: Any) -> Any:
         _check_rank(self, input)
@@ -369,27 +312,17 @@ class SyncBatchNorm(_BatchNorm):
 class BatchNorm(_BatchNorm):
     """Batch normalisation of any number of axes, with Paddle 1's arguments, followed by an activation."""
 
-    def __init__(
-        self,
-        num_channels: int,
-        act: str | None = None,
-        is_test: bool = False,
-        momentum: float = 0.9,
-        epsilon: float = 1e-05,
-        param_attr: Any = None,
-        bias_attr: Any = None,
-        dtype: str = "float32",
-        data_layout: str = "NCHW",
-        in_place: bool = False,
-        moving_mean_name: str | None = None,
-        moving_variance_name: str | None = None,
-        do_model_average_for_mean_and_var: bool = True,
-        use_global_stats: bool = False,
-        trainable_statistics: bool = False,
-    ) -> None:
-        super().__init__(num_channels, momentum, epsilon, param_attr, bias_attr, data_layout, use_global_stats)
-        self._act = act
-        if is_test:
+    takes = (
+        "num_channels, act=None, is_test=False, momentum=0.9, epsilon=1e-05, param_attr=None, bias_attr=None, dtype='float32', "
+        "data_layout='NCHW', in_place=False, moving_mean_name=None, moving_variance_name=None, "
+        "do_model_average_for_mean_and_var=True, use_global_stats=False, trainable_statistics=False"
+    )
+
+    def _make(self, given: Any) -> None:
+        given.num_features, given.weight_attr, given.data_format = given.num_channels, given.param_attr, given.data_layout
+        super()._make(given)
+        self._act = given.act
+        if given.is_test:
             self.eval()
 
     def forward(self, input: Any) -> Any:
@@ -402,23 +335,14 @@ class _InstanceNorm(LayerNorm):
 
     ranks: tuple[int, ...] = ()
 
-    def __init__(
-        self,
-        num_features: int,
-        epsilon: float = 1e-05,
-        momentum: float = 0.9,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str = "NCHW",
-        name: str | None = None,
-    ) -> None:
-        Layer.__init__(self)
-        if (weight_attr is False) != (bias_attr is False):
+    takes = "num_features, epsilon=1e-05, momentum=0.9, weight_attr=None, bias_attr=None, data_format='NCHW', name=None"
+
+    def _make(self, given: Any) -> None:
+        if (given.weight_attr is False) != (given.bias_attr is False):
             raise ArgumentError("weight_attr and bias_attr of an instance norm are both False, or neither is.")
-        self._num_features = num_features
-        self._options: dict[str, Any] = {"eps": epsilon, "momentum": momentum, "data_format": data_format}
-        self.scale = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
-        self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)
+        self._num_features = given.num_features
+        self._options = {"eps": given.epsilon, "momentum": given.momentum, "data_format": given.data_format}
+        self._scaled([given.num_features], given, "scale")
 
     def forward(self, input: Any) -> Any:
         _check_rank(self, input)
@@ -446,27 +370,20 @@ class InstanceNorm3D(_InstanceNorm):
     ranks = (5,)
 
 
-class SpectralNorm(Layer):
+class SpectralNorm(_Weighted):
     """A weight divided by its largest singular value, by power iteration. Miyato et al. 2018.
 
     Each call moves the two vectors by ``power_iters`` steps.
     """
 
-    def __init__(
-        self,
-        weight_shape: Sequence[int],
-        dim: int = 0,
-        power_iters: int = 1,
-        epsilon: float = 1e-12,
-        dtype: str = "float32",
-        name: str | None = None,
-    ) -> None:
-        super().__init__(dtype=dtype)
-        self._dim, self._power_iters, self._epsilon = dim, power_iters, epsilon
-        height = weight_shape[dim]
-        normal = Normal(0.0, 1.0)
+    takes = "weight_shape, dim=0, power_iters=1, epsilon=1e-12, dtype='float32', name=None"
+
+    def _make(self, given: Any) -> None:
+        self._dtype, self._dim = given.dtype, given.dim
+        self._power_iters, self._epsilon = given.power_iters, given.epsilon
+        height, normal = given.weight_shape[given.dim], Normal(0.0, 1.0)
         self.weight_u = self.create_parameter([height], default_initializer=normal)
-        self.weight_v = self.create_parameter([math.prod(weight_shape) // height], default_initializer=normal)
+        self.weight_v = self.create_parameter([math.prod(given.weight_shape) // height], default_initializer=normal)
         self.weight_u.stop_gradient = self.weight_v.stop_gradient = True
 
     def forward(self, x: Any) -> Any:

@@ -2,52 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.optimizer.clip import GradientClip
-from onnxgrad.optimizer.lr import LRScheduler
-from onnxgrad.optimizer.optimizer import Optimizer, Parameters
+from onnxgrad.optimizer.optimizer import Optimizer
 from onnxgrad.optimizer.rows import ALL, Rows, looked_up
 
 __all__ = ["Adam", "AdamW", "Adamax", "Lamb", "NAdam", "RAdam"]
 
 
 class _Moments(Optimizer):
-    """Base of those that average the gradient (beta1) and its square (beta2).
-
-    A beta or epsilon that is a Variable counts with the value that it has when the optimizer is made.
-    """
-
-    _beta1: float
-    _beta2: float
-    _epsilon: float
+    """Base of those that average the gradient (beta1) and its square (beta2)."""
 
     _powers = 2
     """How many of the betas have their power corrected for."""
 
-    def __init__(
-        self,
-        learning_rate: float | LRScheduler = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-08,
-        parameters: Parameters = None,
-        weight_decay: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
-        for label, value in (("beta1", beta1), ("beta2", beta2), ("epsilon", epsilon)):
-            if value is None:
-                raise ArgumentError(f"{label} is missing. Give a number.")
-            number = float(value.get_value().item() if isinstance(value, Variable) else value)
+    takes = (
+        "learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, parameters=None, weight_decay=None, grad_clip=None, name=None"
+    )
+
+    def _begin(self, given: Any) -> None:
+        super()._begin(given)
+        for label in ("beta1", "beta2", "epsilon"):
+            number = getattr(self, f"_{label}")
             if not number >= 0 or (number >= 1 and label != "epsilon"):
                 raise ArgumentError(f"{label} must lie in [0, 1), not {number}.")
-            setattr(self, f"_{label}", number)
 
     def _averages(self, op: Builder, m: Variable, v: Variable, g: Variable, rows: Rows = ALL) -> tuple[Variable, Variable]:
         """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2, by the square of (1 - b1) g, which a product can give as it is"""
@@ -137,23 +118,10 @@ class Adam(_Moments):
     clipping or regularization. Other parameters, and eager ones, are updated as a whole. AdamW decays the same rows.
     """
 
-    def __init__(
-        self,
-        learning_rate: float | LRScheduler = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-08,
-        parameters: Parameters = None,
-        weight_decay: Any = None,
-        grad_clip: GradientClip | None = None,
-        lazy_mode: bool = False,
-        multi_precision: bool = False,
-        use_multi_tensor: bool = False,
-        amsgrad: bool = False,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip, name)
-        self._lazy, self._amsgrad = lazy_mode, amsgrad
+    takes = (
+        "learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, parameters=None, weight_decay=None, grad_clip=None, "
+        "lazy_mode=False, multi_precision=False, use_multi_tensor=False, amsgrad=False, name=None"
+    )
 
     def _scales(self, op: Builder, parameters: list[Variable], rate: Variable) -> list[_Scale]:
         return self._corrected(op, parameters, rate, "moment1", "moment2", *["moment2_max"] * self._amsgrad)
@@ -164,7 +132,7 @@ class Adam(_Moments):
 
     def _update(self, op: Builder, p: Variable, g: Variable, scale: _Scale) -> Variable:
         value = self._present(p)
-        rows = looked_up(op, p, value, g) if self._lazy else ALL
+        rows = looked_up(op, p, value, g) if self._lazy_mode else ALL
         m, v = self._averages(op, scale.state[0], scale.state[1], g if rows.gradient is None else rows.gradient, rows)
         if self._amsgrad:
             v = op.Max(rows.take(op, scale.state[2]), v)
@@ -185,39 +153,27 @@ class AdamW(Adam):
     a factor on its learning rate.
     """
 
-    def __init__(
-        self,
-        learning_rate: float | LRScheduler = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-08,
-        parameters: Parameters = None,
-        weight_decay: float = 0.01,
-        lr_ratio: Callable[[Variable], float] | None = None,
-        apply_decay_param_fun: Callable[[str], bool] | None = None,
-        grad_clip: GradientClip | None = None,
-        lazy_mode: bool = False,
-        multi_precision: bool = False,
-        amsgrad: bool = False,
-        name: str | None = None,
-    ) -> None:
-        if not isinstance(weight_decay, (int, float)):
-            raise ArgumentTypeError(f"AdamW: weight_decay is a number, not {type(weight_decay).__name__}.")
-        super().__init__(
-            learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip, lazy_mode, amsgrad=amsgrad, name=name
-        )
-        self._decays, self._ratio = apply_decay_param_fun, lr_ratio
+    takes = (
+        "learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, parameters=None, weight_decay=0.01, lr_ratio=None, "
+        "apply_decay_param_fun=None, grad_clip=None, lazy_mode=False, multi_precision=False, amsgrad=False, name=None"
+    )
+
+    def _begin(self, given: Any) -> None:
+        if not isinstance(given.weight_decay, (int, float)):
+            raise ArgumentTypeError(f"AdamW: weight_decay is a number, not {type(given.weight_decay).__name__}.")
+        super()._begin(given)
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
         return g
 
     def _factor(self, p: Variable) -> float:
-        return super()._factor(p) * (1.0 if self._ratio is None else float(self._ratio(self._owner(p))))
+        return super()._factor(p) * (1.0 if self._lr_ratio is None else float(self._lr_ratio(self._owner(p))))
 
     def _shrunk(self, op: Builder, p: Variable, value: Variable, rate: Variable) -> Variable:
         group = self._group(p)
         decay = self._decay if group is None else group.decay
-        if decay is None or decay.coeff == 0.0 or (self._decays is not None and not self._decays(self._owner(p).name)):
+        decays = self._apply_decay_param_fun
+        if decay is None or decay.coeff == 0.0 or (decays is not None and not decays(self._owner(p).name)):
             return value
         return op.Mul(value, op.Sub(1.0, op.Mul(rate, decay.coeff)))
 
@@ -251,22 +207,10 @@ class Lamb(_Moments):
         always_adapt: use the ratio without decay too.
     """
 
-    def __init__(
-        self,
-        learning_rate: float | LRScheduler = 0.001,
-        lamb_weight_decay: float = 0.01,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-06,
-        parameters: Parameters = None,
-        grad_clip: GradientClip | None = None,
-        exclude_from_weight_decay_fn: Callable[[Variable], bool] | None = None,
-        multi_precision: bool = False,
-        always_adapt: bool = False,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, epsilon, parameters, None, grad_clip, name)
-        self._coefficient, self._excluded, self._always = float(lamb_weight_decay), exclude_from_weight_decay_fn, always_adapt
+    takes = (
+        "learning_rate=0.001, lamb_weight_decay=0.01, beta1=0.9, beta2=0.999, epsilon=1e-06, parameters=None, grad_clip=None, "
+        "exclude_from_weight_decay_fn=None, multi_precision=False, always_adapt=False, name=None"
+    )
 
     def _scales(self, op: Builder, parameters: list[Variable], rate: Variable) -> list[_Scale]:
         return self._corrected(op, parameters, rate, "moment1", "moment2")
@@ -280,11 +224,11 @@ class Lamb(_Moments):
         root = op.Add(op.Sqrt(op.Div(v, correction2)), self._epsilon)
         direction = op.Div(op.Div(m, correction1), root)
         present = self._present(p)
-        excluded = self._excluded is not None and self._excluded(self._owner(p))
-        decay = 0.0 if excluded else self._coefficient
+        excludes = self._exclude_from_weight_decay_fn
+        decay = 0.0 if excludes is not None and excludes(self._owner(p)) else self._lamb_weight_decay
         if decay:
             direction = op.Add(direction, op.Mul(present, decay))
-        if decay or self._always:
+        if decay or self._always_adapt:
             rate = op.Mul(rate, _trust_ratio(op, present, direction))
         return op.Sub(present, op.Mul(direction, rate))
 
@@ -301,20 +245,10 @@ class NAdam(_Moments):
     """Adam with Nesterov's momentum: with mu_t = b1 (1 - 0.5 * 0.96^(momentum_decay t)) and M_t their product,
     p -= lr (mu_{t+1} m / (1 - M_{t+1}) + (1 - mu_t) g / (1 - M_t)) / (sqrt(v / (1 - b2^t)) + eps). Dozat 2016."""
 
-    def __init__(
-        self,
-        learning_rate: float | LRScheduler = 0.002,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1.0e-8,
-        momentum_decay: float = 0.004,
-        parameters: Parameters = None,
-        weight_decay: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip, name)
-        self._momentum_decay = float(momentum_decay)
+    takes = (
+        "learning_rate=0.002, beta1=0.9, beta2=0.999, epsilon=1e-08, momentum_decay=0.004, parameters=None, weight_decay=None, "
+        "grad_clip=None, name=None"
+    )
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
         decay, b1 = self._momentum_decay, self._beta1

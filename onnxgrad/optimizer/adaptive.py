@@ -7,9 +7,7 @@ from typing import Any
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.optimizer.clip import GradientClip
-from onnxgrad.optimizer.lr import LRScheduler
-from onnxgrad.optimizer.optimizer import Optimizer, Parameters
+from onnxgrad.optimizer.optimizer import Optimizer
 
 __all__ = ["Adadelta", "Adagrad", "RMSProp"]
 
@@ -17,21 +15,13 @@ __all__ = ["Adadelta", "Adagrad", "RMSProp"]
 class Adagrad(Optimizer):
     """m += g^2;  p -= lr g / (sqrt(m) + eps). Duchi, Hazan and Singer 2011."""
 
-    def __init__(
-        self,
-        learning_rate: float | LRScheduler,
-        epsilon: float = 1.0e-6,
-        parameters: Parameters = None,
-        weight_decay: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-        initial_accumulator_value: float = 0.0,
-    ) -> None:
-        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
-        self._epsilon, self._initial = float(epsilon), float(initial_accumulator_value)
+    takes = (
+        "learning_rate, epsilon=1.0e-6, parameters=None, weight_decay=None, grad_clip=None, name=None, "
+        "initial_accumulator_value=0.0"
+    )
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
-        m = self._filled(p, "moment", self._initial)
+        m = self._filled(p, "moment", self._initial_accumulator_value)
         new = op.Add(m, op.Mul(g, g))
         self._replace(m, new)
         step = op.Div(g, op.Add(op.Sqrt(new), self._epsilon))
@@ -41,20 +31,7 @@ class Adagrad(Optimizer):
 class Adadelta(Optimizer):
     """a = rho a + (1 - rho) g^2;  u = sqrt((d + eps) / (a + eps)) g;  d = rho d + (1 - rho) u^2;  p -= lr u. Zeiler 2012."""
 
-    def __init__(
-        self,
-        learning_rate: float | LRScheduler = 0.001,
-        epsilon: float = 1.0e-6,
-        rho: float = 0.95,
-        parameters: Parameters = None,
-        weight_decay: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
-        if epsilon is None or rho is None:
-            raise ArgumentError("Adadelta: epsilon and rho are numbers.")
-        self._epsilon, self._rho = float(epsilon), float(rho)
+    takes = "learning_rate=0.001, epsilon=1.0e-6, rho=0.95, parameters=None, weight_decay=None, grad_clip=None, name=None"
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
         squares, updates = self._filled(p, "_avg_squared_grad"), self._filled(p, "_avg_squared_update")
@@ -72,25 +49,16 @@ class RMSProp(Optimizer):
     ``centered`` takes the square of the average gradient off s. Graves 2013.
     """
 
-    def __init__(
-        self,
-        learning_rate: float | LRScheduler,
-        rho: float = 0.95,
-        epsilon: float = 1.0e-6,
-        momentum: float = 0.0,
-        centered: bool = False,
-        parameters: Parameters = None,
-        weight_decay: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
-        for label, value in (("rho", rho), ("epsilon", epsilon), ("momentum", momentum)):
-            if value is None:
-                raise ArgumentError(f"RMSProp: {label} is missing. Give a number.")
+    takes = (
+        "learning_rate, rho=0.95, epsilon=1.0e-6, momentum=0.0, centered=False, parameters=None, weight_decay=None, "
+        "grad_clip=None, name=None"
+    )
+
+    def _begin(self, given: Any) -> None:
+        super()._begin(given)
+        for label, value in (("rho", self._rho), ("epsilon", self._epsilon), ("momentum", self._momentum)):
             if not value >= 0.0:
                 raise ArgumentError(f"RMSProp: {label} is at least 0, not {value}.")
-        self._rho, self._epsilon, self._momentum, self._centered = float(rho), float(epsilon), float(momentum), centered
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
         momentum, squares, average = (self._filled(p, kind) for kind in ("momentum", "mean_square", "mean_grad"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.signatures import Taken
 
 __all__ = [
     "CosineAnnealingDecay", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialDecay", "InverseTimeDecay", "LRScheduler",
@@ -16,7 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class LRScheduler:
+class LRScheduler(Taken):
     """Base: subclasses give ``get_lr`` from ``base_lr`` and ``last_epoch``, which starts at 0.
 
     Args:
@@ -28,18 +28,26 @@ class LRScheduler:
     """
 
     _keys: tuple[str, ...] = ("last_epoch", "last_lr")
+    last_epoch: int
     steps_by_itself = False
 
-    def __init__(self, learning_rate: float = 0.1, last_epoch: int = -1, verbose: bool = False) -> None:
+    takes = "learning_rate=0.1, last_epoch=-1, verbose=False"
+
+    def _begin(self, given: Any) -> None:
+        vars(self).update(vars(given))
+        learning_rate = self._start()
         if not isinstance(learning_rate, (int, float)):
             raise ArgumentTypeError(f"the learning rate is a number, not {type(learning_rate).__name__}.")
         if learning_rate < 0:
             raise ArgumentError(f"the learning rate is at least 0, not {learning_rate}.")
         self.base_lr = float(learning_rate)
         self.last_lr = float(learning_rate)
-        self.last_epoch = last_epoch
-        self.verbose = verbose
         self.step()
+
+    def _start(self) -> float:
+        """The rate to start from; here subclasses look whether their arguments make sense."""
+        found: float = self.learning_rate
+        return found
 
     def __call__(self) -> float:
         return self.last_lr
@@ -75,13 +83,12 @@ class LRScheduler:
 class NoamDecay(LRScheduler):
     """d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), 0 at step 0. Vaswani et al. 2017."""
 
-    def __init__(
-        self, d_model: int, warmup_steps: int, learning_rate: float = 1.0, last_epoch: int = -1, verbose: bool = False
-    ) -> None:
-        if d_model <= 0:
-            raise ArgumentError(f"NoamDecay: d_model is positive, not {d_model}.")
-        self.d_model, self.warmup_steps = d_model, warmup_steps
-        super().__init__(learning_rate, last_epoch, verbose)
+    takes = "d_model, warmup_steps, learning_rate=1.0, last_epoch=-1, verbose=False"
+
+    def _start(self) -> float:
+        if self.d_model <= 0:
+            raise ArgumentError(f"NoamDecay: d_model is positive, not {self.d_model}.")
+        return super()._start()
 
     def get_lr(self) -> float:
         first = 1.0 if self.last_epoch == 0 else self.last_epoch**-0.5
@@ -91,22 +98,22 @@ class NoamDecay(LRScheduler):
 class PiecewiseDecay(LRScheduler):
     """``values[i]`` until step ``boundaries[i]``."""
 
-    def __init__(self, boundaries: Sequence[int], values: Sequence[float], last_epoch: int = -1, verbose: bool = False) -> None:
-        if len(values) != len(boundaries) + 1:
-            raise ArgumentError(f"PiecewiseDecay: {len(boundaries)} boundaries need {len(boundaries) + 1} values.")
-        self.boundaries, self.values = list(boundaries), list(values)
-        super().__init__(values[0], last_epoch, verbose)
+    takes = "boundaries, values, last_epoch=-1, verbose=False"
+
+    def _start(self) -> float:
+        count = len(self.boundaries) + 1
+        if len(self.values) != count:
+            raise ArgumentError(f"PiecewiseDecay: {count - 1} boundaries need {count} values.")
+        return float(self.values[0])
 
     def get_lr(self) -> float:
-        return self.values[bisect_right(self.boundaries, self.last_epoch)]
+        return float(self.values[bisect_right(self.boundaries, self.last_epoch)])
 
 
 class NaturalExpDecay(LRScheduler):
     """rate * exp(-gamma * step)."""
 
-    def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
-        self.gamma = gamma
-        super().__init__(learning_rate, last_epoch, verbose)
+    takes = "learning_rate, gamma, last_epoch=-1, verbose=False"
 
     def get_lr(self) -> float:
         return self.base_lr * math.exp(-self.gamma * self.last_epoch)
@@ -115,29 +122,16 @@ class NaturalExpDecay(LRScheduler):
 class InverseTimeDecay(LRScheduler):
     """rate / (1 + gamma * step)."""
 
-    def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
-        self.gamma = gamma
-        super().__init__(learning_rate, last_epoch, verbose)
+    takes = "learning_rate, gamma, last_epoch=-1, verbose=False"
 
     def get_lr(self) -> float:
-        return self.base_lr / (1 + self.gamma * self.last_epoch)
+        return float(self.base_lr / (1 + self.gamma * self.last_epoch))
 
 
 class PolynomialDecay(LRScheduler):
     """From the start to ``end_lr`` along (1 - step / decay_steps)^power; ``cycle`` stretches ``decay_steps`` again and again."""
 
-    def __init__(
-        self,
-        learning_rate: float,
-        decay_steps: int,
-        end_lr: float = 0.0001,
-        power: float = 1.0,
-        cycle: bool = False,
-        last_epoch: int = -1,
-        verbose: bool = False,
-    ) -> None:
-        self.decay_steps, self.end_lr, self.power, self.cycle = decay_steps, end_lr, power, cycle
-        super().__init__(learning_rate, last_epoch, verbose)
+    takes = "learning_rate, decay_steps, end_lr=0.0001, power=1.0, cycle=False, last_epoch=-1, verbose=False"
 
     def get_lr(self) -> float:
         steps, at = float(self.decay_steps), self.last_epoch
@@ -150,25 +144,19 @@ class PolynomialDecay(LRScheduler):
 class LinearWarmup(LRScheduler):
     """From ``start_lr`` to ``end_lr`` over ``warmup_steps`` steps, then another rate or schedule."""
 
-    def __init__(
-        self,
-        learning_rate: float | LRScheduler,
-        warmup_steps: int,
-        start_lr: float,
-        end_lr: float,
-        last_epoch: int = -1,
-        verbose: bool = False,
-    ) -> None:
-        if not isinstance(learning_rate, (int, float, LRScheduler)):
-            raise ArgumentTypeError(f"LinearWarmup: learning_rate is a number or a schedule, not {type(learning_rate).__name__}.")
-        if end_lr < start_lr:
-            raise ArgumentError(f"LinearWarmup: end_lr {end_lr} is below start_lr {start_lr}.")
-        self.learning_rate, self.warmup_steps, self.start_lr, self.end_lr = learning_rate, warmup_steps, start_lr, end_lr
-        super().__init__(start_lr, last_epoch, verbose)
+    takes = "learning_rate, warmup_steps, start_lr, end_lr, last_epoch=-1, verbose=False"
+
+    def _start(self) -> float:
+        if not isinstance(self.learning_rate, (int, float, LRScheduler)):
+            kind = type(self.learning_rate).__name__
+            raise ArgumentTypeError(f"LinearWarmup: learning_rate is a number or a schedule, not {kind}.")
+        if self.end_lr < self.start_lr:
+            raise ArgumentError(f"LinearWarmup: end_lr {self.end_lr} is below start_lr {self.start_lr}.")
+        return float(self.start_lr)
 
     def get_lr(self) -> float:
         if self.last_epoch < self.warmup_steps:
-            return (self.end_lr - self.start_lr) * self.last_epoch / self.warmup_steps + self.start_lr
+            return float((self.end_lr - self.start_lr) * self.last_epoch / self.warmup_steps + self.start_lr)
         if isinstance(self.learning_rate, LRScheduler):
             self.learning_rate.step(self.last_epoch - self.warmup_steps)
             return self.learning_rate()
@@ -189,76 +177,75 @@ class LinearWarmup(LRScheduler):
 class ExponentialDecay(LRScheduler):
     """Multiply by ``gamma`` at every step."""
 
-    def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
-        if not 0.0 < gamma < 1.0:
-            raise ArgumentError(f"ExponentialDecay: gamma lies between 0 and 1, not {gamma}.")
-        self.gamma = gamma
-        super().__init__(learning_rate, last_epoch, verbose)
+    takes = "learning_rate, gamma, last_epoch=-1, verbose=False"
+
+    def _start(self) -> float:
+        if not 0.0 < self.gamma < 1.0:
+            raise ArgumentError(f"ExponentialDecay: gamma lies between 0 and 1, not {self.gamma}.")
+        return super()._start()
 
     def get_lr(self) -> float:
-        return self.base_lr * self.gamma**self.last_epoch
+        return float(self.base_lr * self.gamma**self.last_epoch)
 
 
 class MultiStepDecay(LRScheduler):
     """Multiply by ``gamma`` at each of the ``milestones``."""
 
-    def __init__(
-        self, learning_rate: float, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1, verbose: bool = False
-    ) -> None:
+    takes = "learning_rate, milestones, gamma=0.1, last_epoch=-1, verbose=False"
+
+    def _start(self) -> float:
+        milestones = self.milestones
         if not isinstance(milestones, (list, tuple)):
             raise ArgumentTypeError(f"MultiStepDecay: milestones is a list or tuple, not {type(milestones).__name__}.")
         if sorted(set(milestones)) != list(milestones):
             raise ArgumentError(f"MultiStepDecay: the milestones must increase: {list(milestones)}.")
-        if gamma >= 1.0:
-            raise ArgumentError(f"MultiStepDecay: gamma is below 1, not {gamma}.")
-        self.milestones, self.gamma = list(milestones), gamma
-        super().__init__(learning_rate, last_epoch, verbose)
+        if self.gamma >= 1.0:
+            raise ArgumentError(f"{type(self).__name__}: gamma is below 1, not {self.gamma}.")
+        return super()._start()
 
     def get_lr(self) -> float:
-        return self.base_lr * self.gamma ** bisect_right(self.milestones, self.last_epoch)
+        return float(self.base_lr * self.gamma ** bisect_right(self.milestones, self.last_epoch))
 
 
 class StepDecay(LRScheduler):
     """Multiply by ``gamma`` every ``step_size`` steps."""
 
-    def __init__(
-        self, learning_rate: float, step_size: int, gamma: float = 0.1, last_epoch: int = -1, verbose: bool = False
-    ) -> None:
-        if not isinstance(step_size, int):
-            raise ArgumentTypeError(f"StepDecay: step_size is an int, not {type(step_size).__name__}.")
-        if gamma >= 1.0:
-            raise ArgumentError(f"StepDecay: gamma is below 1, not {gamma}.")
-        self.step_size, self.gamma = step_size, gamma
-        super().__init__(learning_rate, last_epoch, verbose)
+    takes = "learning_rate, step_size, gamma=0.1, last_epoch=-1, verbose=False"
+
+    def _start(self) -> float:
+        if not isinstance(self.step_size, int):
+            raise ArgumentTypeError(f"StepDecay: step_size is an int, not {type(self.step_size).__name__}.")
+        if self.gamma >= 1.0:
+            raise ArgumentError(f"{type(self).__name__}: gamma is below 1, not {self.gamma}.")
+        return super()._start()
 
     def get_lr(self) -> float:
-        return self.base_lr * self.gamma ** (self.last_epoch // self.step_size)
+        return float(self.base_lr * self.gamma ** (self.last_epoch // self.step_size))
 
 
 class _OfFunction(LRScheduler):
     """Base of those that multiply the rate by what a function of the step gives."""
 
-    def __init__(
-        self, learning_rate: float, lr_lambda: Callable[[int], float], last_epoch: int = -1, verbose: bool = False
-    ) -> None:
-        if not callable(lr_lambda):
-            raise ArgumentTypeError(f"{type(self).__name__}: lr_lambda is a function, not {type(lr_lambda).__name__}.")
-        self.lr_lambda = lr_lambda
-        super().__init__(learning_rate, last_epoch, verbose)
+    takes = "learning_rate, lr_lambda, last_epoch=-1, verbose=False"
+
+    def _start(self) -> float:
+        if not callable(self.lr_lambda):
+            raise ArgumentTypeError(f"{type(self).__name__}: lr_lambda is a function, not {type(self.lr_lambda).__name__}.")
+        return super()._start()
 
 
 class LambdaDecay(_OfFunction):
     """rate * lr_lambda(step)."""
 
     def get_lr(self) -> float:
-        return self.base_lr * self.lr_lambda(self.last_epoch)
+        return float(self.base_lr * self.lr_lambda(self.last_epoch))
 
 
 class MultiplicativeDecay(_OfFunction):
     """rate * lr_lambda(1) * ... * lr_lambda(step)."""
 
     def get_lr(self) -> float:
-        return self.base_lr * math.prod(self.lr_lambda(epoch) for epoch in range(1, self.last_epoch + 1))
+        return float(self.base_lr * math.prod(self.lr_lambda(epoch) for epoch in range(1, self.last_epoch + 1)))
 
 
 class ReduceOnPlateau(LRScheduler):
@@ -278,31 +265,23 @@ class ReduceOnPlateau(LRScheduler):
 
     _keys = ("cooldown_counter", "best", "num_bad_epochs", "last_epoch", "last_lr")
 
-    def __init__(
-        self,
-        learning_rate: float,
-        mode: str = "min",
-        factor: float = 0.1,
-        patience: int = 10,
-        threshold: float = 1e-4,
-        threshold_mode: str = "rel",
-        cooldown: int = 0,
-        min_lr: float = 0,
-        epsilon: float = 1e-8,
-        verbose: bool = False,
-    ) -> None:
-        if mode.lower() not in ("min", "max") or threshold_mode.lower() not in ("rel", "abs"):
+    takes = (
+        "learning_rate, mode='min', factor=0.1, patience=10, threshold=1e-4, threshold_mode='rel', cooldown=0, min_lr=0, "
+        "epsilon=1e-8, verbose=False"
+    )
+
+    def _begin(self, given: Any) -> None:
+        given.mode, given.threshold_mode = given.mode.lower(), given.threshold_mode.lower()
+        if given.mode not in ("min", "max") or given.threshold_mode not in ("rel", "abs"):
             raise ArgumentError("ReduceOnPlateau: mode is 'min' or 'max', threshold_mode is 'rel' or 'abs'.")
-        if factor >= 1.0:
-            raise ArgumentError(f"ReduceOnPlateau: factor is below 1, not {factor}.")
-        if not isinstance(learning_rate, (int, float)):
-            raise ArgumentTypeError(f"ReduceOnPlateau: the learning rate is a number, not {type(learning_rate).__name__}.")
-        self.mode, self.factor, self.patience = mode.lower(), factor, patience
-        self.threshold, self.threshold_mode = threshold, threshold_mode.lower()
-        self.cooldown, self.min_lr, self.epsilon, self.verbose = cooldown, min_lr, epsilon, verbose
+        if given.factor >= 1.0:
+            raise ArgumentError(f"ReduceOnPlateau: factor is below 1, not {given.factor}.")
+        if not isinstance(given.learning_rate, (int, float)):
+            raise ArgumentTypeError(f"ReduceOnPlateau: the learning rate is a number, not {type(given.learning_rate).__name__}.")
+        vars(self).update(vars(given))
         self.cooldown_counter = self.num_bad_epochs = 0
         self.best: float | None = None
-        self.base_lr = self.last_lr = float(learning_rate)
+        self.base_lr = self.last_lr = float(given.learning_rate)
         self.last_epoch = 0
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
@@ -329,52 +308,42 @@ class ReduceOnPlateau(LRScheduler):
 
     def _better(self, value: float, best: float) -> bool:
         margin = best * self.threshold if self.threshold_mode == "rel" else self.threshold
-        return value < best - margin if self.mode == "min" else value > best + margin
+        return bool(value < best - margin if self.mode == "min" else value > best + margin)
 
 
 class CosineAnnealingDecay(LRScheduler):
     """From the start to ``eta_min`` along half a cosine of ``T_max`` steps. Loshchilov and Hutter 2017."""
 
-    def __init__(
-        self,
-        learning_rate: float,
-        T_max: int,  # noqa: N803
-        eta_min: float = 0.0,
-        last_epoch: int = -1,
-        verbose: bool = False,
-    ) -> None:
-        if not isinstance(T_max, int):
-            raise ArgumentTypeError(f"CosineAnnealingDecay: T_max is an int, not {type(T_max).__name__}.")
-        self.T_max, self.eta_min = T_max, float(eta_min)
-        super().__init__(learning_rate, last_epoch, verbose)
+    takes = "learning_rate, T_max, eta_min=0.0, last_epoch=-1, verbose=False"
+
+    def _start(self) -> float:
+        if not isinstance(self.T_max, int):
+            raise ArgumentTypeError(f"CosineAnnealingDecay: T_max is an int, not {type(self.T_max).__name__}.")
+        return super()._start()
 
     def get_lr(self) -> float:
-        return self.eta_min + (self.base_lr - self.eta_min) * (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return float(self.eta_min + (self.base_lr - self.eta_min) * (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2)
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Half cosines of T_0, T_0 * T_mult, ... steps, each from the start to ``eta_min``. Loshchilov and Hutter 2017."""
 
-    def __init__(
-        self,
-        learning_rate: float,
-        T_0: int,  # noqa: N803
-        T_mult: int = 1,  # noqa: N803
-        eta_min: float = 0.0,
-        last_epoch: int = -1,
-        verbose: bool = False,
-    ) -> None:
-        if T_0 <= 0 or T_mult < 1 or not (isinstance(T_0, int) and isinstance(T_mult, int)):
-            raise ArgumentError(f"CosineAnnealingWarmRestarts: T_0 is an int above 0, T_mult one above 0, not {T_0} and {T_mult}.")
-        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, float(eta_min)
-        super().__init__(learning_rate, last_epoch, verbose)
+    takes = "learning_rate, T_0, T_mult=1, eta_min=0.0, last_epoch=-1, verbose=False"
+
+    def _start(self) -> float:
+        first, factor = self.T_0, self.T_mult
+        if first <= 0 or factor < 1 or not (isinstance(first, int) and isinstance(factor, int)):
+            raise ArgumentError(
+                f"CosineAnnealingWarmRestarts: T_0 is an int above 0, T_mult one above 0, not {first} and {factor}."
+            )
+        return super()._start()
 
     def get_lr(self) -> float:
         length, at = self.T_0, self.last_epoch
         while at >= length:
             at -= length
             length *= self.T_mult
-        return self.eta_min + (self.base_lr - self.eta_min) * (1 + math.cos(math.pi * at / length)) / 2
+        return float(self.eta_min + (self.base_lr - self.eta_min) * (1 + math.cos(math.pi * at / length)) / 2)
 
 
 class OneCycleLR(LRScheduler):
@@ -390,27 +359,21 @@ class OneCycleLR(LRScheduler):
         three_phase: down to the start first, as fast as it went up, and then to the end.
     """
 
-    def __init__(
-        self,
-        max_learning_rate: float,
-        total_steps: int,
-        divide_factor: float = 25.0,
-        end_learning_rate: float = 0.0001,
-        phase_pct: float = 0.3,
-        anneal_strategy: str = "cos",
-        three_phase: bool = False,
-        last_epoch: int = -1,
-        verbose: bool = False,
-    ) -> None:
-        if not isinstance(max_learning_rate, (int, float)) or not isinstance(total_steps, int):
+    takes = (
+        "max_learning_rate, total_steps, divide_factor=25.0, end_learning_rate=0.0001, phase_pct=0.3, anneal_strategy='cos', "
+        "three_phase=False, last_epoch=-1, verbose=False"
+    )
+
+    def _start(self) -> float:
+        total_steps, phase_pct, top, end = self.total_steps, self.phase_pct, self.max_learning_rate, self.end_learning_rate
+        if not isinstance(top, (int, float)) or not isinstance(total_steps, int):
             raise ArgumentTypeError("OneCycleLR: max_learning_rate is a number and total_steps an int.")
-        if max_learning_rate < 0 or end_learning_rate < 0 or total_steps <= 0 or not 0 <= phase_pct <= 1:
+        if top < 0 or end < 0 or total_steps <= 0 or not 0 <= phase_pct <= 1:
             raise ArgumentError("OneCycleLR: rates are not negative, total_steps is positive, phase_pct lies in [0, 1].")
-        if anneal_strategy not in ("cos", "linear"):
-            raise ArgumentError(f"OneCycleLR: anneal_strategy is 'cos' or 'linear', not {anneal_strategy!r}.")
-        self.total_steps, self.anneal_strategy = total_steps, anneal_strategy
-        start, top, end = max_learning_rate / float(divide_factor), float(max_learning_rate), float(end_learning_rate)
-        if three_phase:
+        if self.anneal_strategy not in ("cos", "linear"):
+            raise ArgumentError(f"OneCycleLR: anneal_strategy is 'cos' or 'linear', not {self.anneal_strategy!r}.")
+        start = top / float(self.divide_factor)
+        if self.three_phase:
             if phase_pct >= 0.5:
                 raise ArgumentError(f"OneCycleLR: phase_pct is below 0.5 with three phases, not {phase_pct}.")
             points = [0, phase_pct * total_steps - 1, 2 * phase_pct * total_steps - 2, total_steps - 1, total_steps - 1]
@@ -418,8 +381,8 @@ class OneCycleLR(LRScheduler):
         else:
             points = [0, phase_pct * total_steps - 1, total_steps - 1, total_steps - 1]
             rates = [start, top, end]
-        self._points, self._rates = [float(point) for point in points], rates
-        super().__init__(start, last_epoch, verbose)
+        self._points, self._rates = [float(point) for point in points], [float(rate) for rate in rates]
+        return start
 
     def get_lr(self) -> float:
         at = self.last_epoch
@@ -449,37 +412,31 @@ class CyclicLR(LRScheduler):
         scale_mode: whether ``scale_fn`` takes the number of the 'cycle' or of the step ('iterations').
     """
 
-    def __init__(
-        self,
-        base_learning_rate: float,
-        max_learning_rate: float,
-        step_size_up: int,
-        step_size_down: int | None = None,
-        mode: str = "triangular",
-        exp_gamma: float = 1.0,
-        scale_fn: Callable[[float], float] | None = None,
-        scale_mode: str = "cycle",
-        last_epoch: int = -1,
-        verbose: bool = False,
-    ) -> None:
-        if not isinstance(max_learning_rate, (int, float)):
-            raise ArgumentTypeError(f"CyclicLR: max_learning_rate is a number, not {max_learning_rate!r}.")
-        if not (isinstance(step_size_up, int) and isinstance(step_size_down, int | None)):
-            raise ArgumentTypeError(f"CyclicLR: step sizes are ints, not {step_size_up!r} and {step_size_down!r}.")
-        if max_learning_rate < 0:
-            raise ArgumentError(f"CyclicLR: max_learning_rate is at least 0, not {max_learning_rate}.")
-        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
-            raise ArgumentError(f"CyclicLR: mode is 'triangular', 'triangular2' or 'exp_range', not {mode!r}.")
-        if scale_mode not in ("cycle", "iterations"):
-            raise ArgumentError(f"CyclicLR: scale_mode is 'cycle' or 'iterations', not {scale_mode!r}.")
-        down = step_size_up if step_size_down is None else step_size_down
-        if step_size_up <= 0 or down <= 0:
+    takes = (
+        "base_learning_rate, max_learning_rate, step_size_up, step_size_down=None, mode='triangular', exp_gamma=1.0, "
+        "scale_fn=None, scale_mode='cycle', last_epoch=-1, verbose=False"
+    )
+
+    def _start(self) -> float:
+        top, up, down = self.max_learning_rate, self.step_size_up, self.step_size_down
+        if not isinstance(top, (int, float)):
+            raise ArgumentTypeError(f"CyclicLR: max_learning_rate is a number, not {top!r}.")
+        if not (isinstance(up, int) and isinstance(down, int | None)):
+            raise ArgumentTypeError(f"CyclicLR: step sizes are ints, not {up!r} and {down!r}.")
+        if top < 0:
+            raise ArgumentError(f"CyclicLR: max_learning_rate is at least 0, not {top}.")
+        if self.mode not in ("triangular", "triangular2", "exp_range") and self.scale_fn is None:
+            raise ArgumentError(f"CyclicLR: mode is 'triangular', 'triangular2' or 'exp_range', not {self.mode!r}.")
+        if self.scale_mode not in ("cycle", "iterations"):
+            raise ArgumentError(f"CyclicLR: scale_mode is 'cycle' or 'iterations', not {self.scale_mode!r}.")
+        down = up if down is None else down
+        if up <= 0 or down <= 0:
             raise ArgumentError("CyclicLR: step_size_up and step_size_down are positive.")
-        self.cycle_size = float(step_size_up + down)
-        self.step_up_pct = step_size_up / self.cycle_size
-        self.max_lr, self.mode, self.exp_gamma = float(max_learning_rate), mode, exp_gamma
-        self.scale_fn, self.scale_mode = scale_fn, scale_mode
-        super().__init__(base_learning_rate, last_epoch, verbose)
+        self.cycle_size = float(up + down)
+        self.step_up_pct = up / self.cycle_size
+        self.max_lr = float(top)
+        found: float = self.base_learning_rate
+        return found
 
     def get_lr(self) -> float:
         cycle = 1 + self.last_epoch // self.cycle_size
@@ -489,7 +446,7 @@ class CyclicLR(LRScheduler):
 
     def _scale(self, cycle: float) -> float:
         if self.scale_fn is not None:
-            return self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
+            return float(self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch))
         if self.mode == "triangular2":
             return float(1 / 2.0 ** (cycle - 1))
         return float(self.exp_gamma**self.last_epoch) if self.mode == "exp_range" else 1.0
@@ -498,22 +455,15 @@ class CyclicLR(LRScheduler):
 class LinearLR(LRScheduler):
     """rate times a factor that moves from ``start_factor`` to ``end_factor`` within ``total_steps`` steps."""
 
-    def __init__(
-        self,
-        learning_rate: float,
-        total_steps: int,
-        start_factor: float = 1.0 / 3,
-        end_factor: float = 1.0,
-        last_epoch: int = -1,
-        verbose: bool = False,
-    ) -> None:
-        if not 0 < start_factor <= 1.0 or not 0 <= end_factor <= 1.0:
+    takes = "learning_rate, total_steps, start_factor=0.3333333333333333, end_factor=1.0, last_epoch=-1, verbose=False"
+
+    def _start(self) -> float:
+        if not 0 < self.start_factor <= 1.0 or not 0 <= self.end_factor <= 1.0:
             raise ArgumentError("LinearLR: start_factor lies in (0, 1], end_factor in [0, 1].")
-        if total_steps <= 0:
-            raise ArgumentError(f"LinearLR: total_steps is positive, not {total_steps}.")
-        self.total_steps, self.start_factor, self.end_factor = total_steps, start_factor, end_factor
-        super().__init__(learning_rate, last_epoch, verbose)
+        if self.total_steps <= 0:
+            raise ArgumentError(f"LinearLR: total_steps is positive, not {self.total_steps}.")
+        return super()._start()
 
     def get_lr(self) -> float:
         share = min(self.last_epoch, self.total_steps) / self.total_steps
-        return self.base_lr * (self.start_factor + (self.end_factor - self.start_factor) * share)
+        return float(self.base_lr * (self.start_factor + (self.end_factor - self.start_factor) * share))

@@ -24,6 +24,7 @@ from onnxgrad.optimizer.groups import Group, own_group, read_groups
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.master import MASTER, Master, is_narrow, master_of, master_value, widened
 from onnxgrad.optimizer.regularizer import as_decay
+from onnxgrad.signatures import Taken, signature_of
 
 __all__ = ["Optimizer", "Parameters"]
 
@@ -31,7 +32,7 @@ Pairs: TypeAlias = "list[tuple[Variable, Variable]]"
 Parameters: TypeAlias = "Sequence[Variable | str | dict[str, Any]] | None"
 
 
-class Optimizer(EagerSteps):
+class Optimizer(EagerSteps, Taken):
     """Base of the optimizers.
 
     Args:
@@ -46,30 +47,38 @@ class Optimizer(EagerSteps):
         ArgumentError, ArgumentTypeError: if an argument makes no sense.
     """
 
-    def __init__(
-        self,
-        learning_rate: float | LRScheduler = 0.001,
-        parameters: Parameters = None,
-        weight_decay: Any = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
+    takes = "learning_rate=0.001, parameters=None, weight_decay=None, grad_clip=None, name=None"
+
+    def _begin(self, given: Any) -> None:
+        """Options that not all optimizers have become attributes, such as ``_beta1``: where the usual value is a number, a Variable
+        counts with the value that it has now.
+        """
+        learning_rate, grad_clip = given.learning_rate, given.grad_clip
         if learning_rate is None:
             raise ArgumentError("the learning rate is missing. Give a number or a scheduler.")
         if not isinstance(learning_rate, (int, float, LRScheduler)):
             raise ArgumentTypeError(f"the learning rate is a number or a scheduler, not {type(learning_rate).__name__}.")
         if grad_clip is not None and not isinstance(grad_clip, GradientClip):
             raise ArgumentTypeError(f"grad_clip is a ClipGradBy... object, not {type(grad_clip).__name__}.")
-        self._learning_rate = learning_rate
-        self._decay = as_decay(weight_decay)
+        self._learning_rate: float | LRScheduler = learning_rate
+        self._decay = as_decay(vars(given).get("weight_decay"))
         self._clip = grad_clip
-        self._parameters, self._groups = read_groups(parameters, self._decay, grad_clip, self._own_options())
+        self._parameters, self._groups = read_groups(given.parameters, self._decay, grad_clip, self._own_options())
         self._rates: dict[Program, Variable] = {}
         self._accumulators: dict[Program, list[Variable]] = {}
         self._masters: dict[Variable, Master] = {}
         self.in_transaction = False
         self._startup: Program | None = None
-        self.name = name
+        self.name = given.name
+        for key, usual in signature_of(f"options({self.takes})")[1].parameters.items():
+            value, number = getattr(given, key), type(usual.default)
+            if key in inspect.signature(Optimizer).parameters:
+                continue
+            if number in (int, float):
+                if value is None:
+                    raise ArgumentError(f"{type(self).__name__}: {key} is missing. Give a number.")
+                value = number(value.get_value().item() if isinstance(value, Variable) else value)
+            setattr(self, f"_{key}", value)
 
     # Learning rate -----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from onnxgrad.tensor.common import positive
 __all__ = ["conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]
 
 
-def conv2d(
+def _conv_nd(
+    axes: int,
     x: Variable,
     weight: Variable,
     bias: Variable | None = None,
@@ -44,21 +45,6 @@ def conv2d(
         >>> F.conv2d(x, w, padding=1, stride=2).shape
         (-1, 4, 4, 4)
     """
-    return _conv(2, x, weight, bias, stride, padding, dilation, groups, data_format, name)
-
-
-def _conv(
-    axes: int,
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    data_format: str,
-    name: str | None,
-) -> Variable:
     kind = f"conv{axes}d"
     window = Window(kind, axes, x, data_format, weight, bias, name=name)
     strides, dilations = numbers(stride, axes, f"{kind}: stride"), numbers(dilation, axes, f"{kind}: dilation")
@@ -74,7 +60,7 @@ def _conv(
     return window.result("Conv", window.x, *window.operands, dilations=dilations, **attrs)
 
 
-conv1d, conv3d = (over_axes(axes, conv2d, _conv) for axes in (1, 3))
+conv1d, conv2d, conv3d = over_axes(_conv_nd, 1, 2, 3)
 
 
 def _groups(kind: str, filters: int, groups: int) -> int:
@@ -94,7 +80,8 @@ def _kernel(kind: str, weight: Variable) -> list[int]:
 # Transposed convolutions ---------------------------------------------------------------------------------------------
 
 
-def conv2d_transpose(
+def _conv_nd_transpose(
+    axes: int,
     x: Variable,
     weight: Variable,
     bias: Variable | None = None,
@@ -125,23 +112,6 @@ def conv2d_transpose(
         >>> F.conv2d_transpose(x, w, stride=2, padding=1, output_size=[8, 8]).shape
         (-1, 2, 8, 8)
     """
-    return _transposed(2, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
-
-
-def _transposed(
-    axes: int,
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    dilation: Any,
-    groups: int,
-    output_size: Any,
-    data_format: str,
-    name: str | None,
-) -> Variable:
     kind = f"conv{axes}d_transpose"
     window = Window(kind, axes, x, data_format, weight, bias, name=name)
     x = window.x
@@ -165,7 +135,8 @@ def _transposed(
 
 
 _GROUPS_FIRST = "x weight bias stride padding output_padding groups dilation output_size data_format name"
-conv1d_transpose, conv3d_transpose = (over_axes(axes, conv2d_transpose, _transposed, _GROUPS_FIRST) for axes in (1, 3))
+conv1d_transpose, conv3d_transpose = over_axes(_conv_nd_transpose, 1, 3, arguments=_GROUPS_FIRST)
+conv2d_transpose = over_axes(_conv_nd_transpose, 2)
 
 
 def _missing(

@@ -26,7 +26,8 @@ __all__ = [
 # Largest element -----------------------------------------------------------------------------------------------------
 
 
-def max_pool2d(
+def _max_pool_nd(
+    axes: int,
     x: Variable,
     kernel_size: Numbers,
     stride: Numbers | None = None,
@@ -54,20 +55,6 @@ def max_pool2d(
         >>> F.max_pool2d(static.data("x", [None, 3, 8, 8]), 2).shape
         (-1, 3, 4, 4)
     """
-    return _max_pool(2, x, kernel_size, stride, padding, return_mask, ceil_mode, data_format, name)
-
-
-def _max_pool(
-    axes: int,
-    x: Variable,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    return_mask: bool,
-    ceil_mode: bool,
-    data_format: str,
-    name: str | None,
-) -> Any:
     if return_mask and channels_last(data_format, axes):
         raise ArgumentError(f"max_pool{axes}d: return_mask needs channels first. Transpose before.")
     window = Window("max_pool2d_with_index" if return_mask else f"pool{axes}d", axes, x, data_format, name=name)
@@ -78,7 +65,8 @@ def _max_pool(
 
 
 _WITHOUT_LAYOUT = "x kernel_size stride padding return_mask ceil_mode name"
-max_pool1d, max_pool3d = over_axes(1, max_pool2d, _max_pool, _WITHOUT_LAYOUT), over_axes(3, max_pool2d, _max_pool)
+max_pool1d = over_axes(_max_pool_nd, 1, arguments=_WITHOUT_LAYOUT)
+max_pool2d, max_pool3d = over_axes(_max_pool_nd, 2, 3)
 
 
 def _with_indices(layer: LayerHelper, x: Variable, axes: int, attrs: dict[str, Any]) -> tuple[Variable, Variable]:
@@ -93,7 +81,8 @@ def _with_indices(layer: LayerHelper, x: Variable, axes: int, attrs: dict[str, A
     return layer.result("Identity", y), layer.result("Cast", op.Mod(indices, plane), to=6)
 
 
-def max_unpool2d(
+def _max_unpool_nd(
+    axes: int,
     x: Variable,
     indices: Variable,
     kernel_size: Numbers,
@@ -116,20 +105,6 @@ def max_unpool2d(
         >>> F.max_unpool2d(x, i, 2).shape
         (1, 1, 4, 4)
     """
-    return _max_unpool(2, x, indices, kernel_size, stride, padding, data_format, output_size, name)
-
-
-def _max_unpool(
-    axes: int,
-    x: Variable,
-    indices: Variable,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    data_format: str,
-    output_size: Sequence[int] | None,
-    name: str | None,
-) -> Variable:
     layer = LayerHelper("unpool", x, indices, name=name)
     op = layer.op
     if channels_last(data_format, axes):
@@ -150,13 +125,14 @@ def _max_unpool(
     return layer.result("Reshape", filled, np.array([0, 0, *image]))
 
 
-max_unpool1d, max_unpool3d = (over_axes(axes, max_unpool2d, _max_unpool) for axes in (1, 3))
+max_unpool1d, max_unpool2d, max_unpool3d = over_axes(_max_unpool_nd, 1, 2, 3)
 
 
 # Mean and norm -------------------------------------------------------------------------------------------------------
 
 
-def avg_pool2d(
+def _avg_pool_nd(
+    axes: int,
     x: Variable,
     kernel_size: Numbers,
     stride: Numbers | None = None,
@@ -182,21 +158,6 @@ def avg_pool2d(
         >>> F.avg_pool2d(static.data("x", [None, 3, 8, 8]), 2).shape
         (-1, 3, 4, 4)
     """
-    return _avg_pool(2, x, kernel_size, stride, padding, ceil_mode, exclusive, divisor_override, data_format, name)
-
-
-def _avg_pool(
-    axes: int,
-    x: Variable,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    exclusive: bool,
-    divisor_override: int | None = None,
-    data_format: str = "NCL",
-    name: str | None = None,
-) -> Variable:
     window = Window(f"pool{axes}d", axes, x, data_format, name=name)
     attrs = window.pool(kernel_size, stride, padding, ceil_mode)
     if divisor_override is None:
@@ -207,11 +168,12 @@ def _avg_pool(
     return window.result("Mul", mean, math.prod(attrs["kernel_shape"]) / divisor_override)
 
 
-avg_pool1d = over_axes(1, avg_pool2d, _avg_pool, "x kernel_size stride padding exclusive ceil_mode name")
-avg_pool3d = over_axes(3, avg_pool2d, _avg_pool)
+avg_pool1d = over_axes(_avg_pool_nd, 1, arguments="x kernel_size stride padding exclusive ceil_mode name")
+avg_pool2d, avg_pool3d = over_axes(_avg_pool_nd, 2, 3)
 
 
-def lp_pool2d(
+def _lp_pool_nd(
+    axes: int,
     x: Variable,
     norm_type: float,
     kernel_size: Numbers,
@@ -226,23 +188,9 @@ def lp_pool2d(
     Raises:
         NotOffered: with ``ceil_mode``, where windows hold fewer elements at the end.
     """
-    return _lp_pool(2, x, norm_type, kernel_size, stride, padding, ceil_mode, data_format, name)
-
-
-def _lp_pool(
-    axes: int,
-    x: Variable,
-    norm_type: float,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    data_format: str,
-    name: str | None,
-) -> Variable:
     p = norm_type
     if math.isinf(p):
-        found: Variable = _max_pool(axes, x, kernel_size, stride, padding, False, ceil_mode, data_format, name)
+        found: Variable = _max_pool_nd(axes, x, kernel_size, stride, padding, False, ceil_mode, data_format, name)
         return found
     if ceil_mode:
         raise NotOffered(f"lp_pool{axes}d with ceil_mode is not offered. Pad the input instead.")
@@ -253,13 +201,20 @@ def _lp_pool(
     return window.result("Pow", total, op.constant(1.0 / p, x.dtype))
 
 
-lp_pool1d = over_axes(1, lp_pool2d, _lp_pool)
+lp_pool1d, lp_pool2d = over_axes(_lp_pool_nd, 1, 2)
 
 
 # Adaptive pools ------------------------------------------------------------------------------------------------------
 
 
-def adaptive_avg_pool2d(x: Variable, output_size: Any, data_format: str = "NCHW", name: str | None = None) -> Variable:
+def _sizes(value: Any, axes: int) -> list[int | None]:
+    found = [value] * axes if value is None or isinstance(value, int) else list(value)
+    if len(found) != axes:
+        raise ArgumentError(f"output_size takes one number or {axes}, not {value}.")
+    return found
+
+
+def _adaptive_avg_pool_nd(axes: int, x: Variable, output_size: Any, data_format: str = "NCHW", name: str | None = None) -> Variable:
     """Means of windows that lead to a given size: window i reaches from floor(i n / m) to ceil((i + 1) n / m).
 
     Args:
@@ -270,17 +225,6 @@ def adaptive_avg_pool2d(x: Variable, output_size: Any, data_format: str = "NCHW"
         >>> F.adaptive_avg_pool2d(static.data("x", [None, 3, 5, 6]), [3, None]).shape
         (-1, 3, 3, 6)
     """
-    return _adaptive_avg(2, x, output_size, data_format, name)
-
-
-def _sizes(value: Any, axes: int) -> list[int | None]:
-    found = [value] * axes if value is None or isinstance(value, int) else list(value)
-    if len(found) != axes:
-        raise ArgumentError(f"output_size takes one number or {axes}, not {value}.")
-    return found
-
-
-def _adaptive_avg(axes: int, x: Variable, output_size: Any, data_format: str, name: str | None) -> Variable:
     window = Window("adaptive_pool2d", axes, x, data_format, name=name)
     y = window.x
     wanted = _sizes(output_size, axes)
@@ -296,8 +240,8 @@ def _adaptive_avg(axes: int, x: Variable, output_size: Any, data_format: str, na
     return window.result("Identity", y)
 
 
-adaptive_avg_pool1d = over_axes(1, adaptive_avg_pool2d, _adaptive_avg, "x output_size name")
-adaptive_avg_pool3d = over_axes(3, adaptive_avg_pool2d, _adaptive_avg)
+adaptive_avg_pool1d = over_axes(_adaptive_avg_pool_nd, 1, arguments="x output_size name")
+adaptive_avg_pool2d, adaptive_avg_pool3d = over_axes(_adaptive_avg_pool_nd, 2, 3)
 
 
 def _bounds(n: int, m: int) -> list[tuple[int, int]]:
@@ -320,7 +264,7 @@ def _means_along(layer: LayerHelper, x: Variable, axis: int, size: int) -> Any:
     return op.Transpose(op.MatMul(op.Transpose(x, perm=order), matrix), perm=back)
 
 
-def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
+def _adaptive_max_pool_nd(axes: int, x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
     """Largest elements of windows that lead to a given size, as for ``adaptive_avg_pool2d``.
 
     Args:
@@ -332,10 +276,6 @@ def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False
         >>> F.adaptive_max_pool2d(static.data("x", [None, 3, 5, 6]), [2, 4]).shape
         (-1, 3, 2, 4)
     """
-    return _adaptive_max(2, x, output_size, return_mask, name)
-
-
-def _adaptive_max(axes: int, x: Variable, output_size: Any, return_mask: bool, name: str | None) -> Any:
     layer = LayerHelper("adaptive_pool2d", x, name=name)
     op = layer.op
     image = [known_dim(x, 2 + i, f"adaptive_max_pool{axes}d") for i in range(axes)]
@@ -357,7 +297,7 @@ def _adaptive_max(axes: int, x: Variable, output_size: Any, return_mask: bool, n
     return y, layer.result("Reshape", op.Cast(where, to=6), np.array([0, 0, *sizes]))
 
 
-adaptive_max_pool1d, adaptive_max_pool3d = (over_axes(axes, adaptive_max_pool2d, _adaptive_max) for axes in (1, 3))
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = over_axes(_adaptive_max_pool_nd, 1, 2, 3)
 
 
 def _window_indices(image: list[int], sizes: list[int]) -> np.ndarray[Any, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
+from onnxgrad.signatures import bound
 from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = ["Numbers", "Padding", "Window", "numbers", "over_axes", "pads_of", "window_pads"]
@@ -111,32 +112,35 @@ class Window:
         return in_layout(self.layer, self.layer.result(op_type, *operands, **attrs), self.last)
 
 
-def over_axes(axes: int, like: Callable[..., Any], core: Callable[..., Any], arguments: str = "") -> Callable[..., Any]:
-    """A function of windows over one or three axes, by the one over two: ``conv2d`` lends ``conv1d`` its arguments.
+def over_axes(core: Callable[..., Any], *axes: int, arguments: str = "") -> Any:
+    """Functions of windows over one, two or three axes from what computes them all: ``_conv_nd`` becomes ``conv2d``.
 
     Args:
-        axes: 1 or 3.
-        like: the function over two axes.
-        core: what both compute; takes ``axes`` and the arguments of ``like`` by name.
+        core: takes the number of axes and then the arguments of the function over two axes, whose docstring it has.
+        axes: for each function its number of axes.
         arguments: the names of the arguments where they are other ones, or in another order.
+
+    Returns:
+        The function, or a list of them.
     """
-    known = inspect.signature(like).parameters
-    layout = {1: "NCL", 3: "NCDHW"}[axes]
+    made = [_over(core, count, arguments) for count in axes]
+    return made if len(made) > 1 else made[0]
+
+
+def _over(core: Callable[..., Any], axes: int, arguments: str) -> Callable[..., Any]:
+    _, *accepted = inspect.signature(core).parameters.values()
+    known = {p.name: p for p in accepted}
+    layout = {1: "NCL", 2: "NCHW", 3: "NCDHW"}[axes]
     chosen = [known[key] for key in arguments.split() or known]
     signature = inspect.Signature([p.replace(default=layout) if p.name == "data_format" else p for p in chosen])
     hidden = {"data_format": layout} if "data_format" in known and "data_format" not in signature.parameters else {}
-    name = like.__name__.replace("2d", f"{axes}d")
+    name, as_two = (core.__name__.strip("_").replace("_nd", f"{count}d") for count in (axes, 2))
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        try:
-            given = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{name}(): {error}") from None
-        given.apply_defaults()
-        return core(axes, **hidden, **given.arguments)
+        return core(axes, **hidden, **bound(name, signature, args, kwargs))
 
     function.__name__ = function.__qualname__ = name
-    function.__module__ = like.__module__
-    function.__doc__ = f"``{like.__name__}`` along {'one axis' if axes == 1 else 'three axes'}."
+    function.__module__ = core.__module__
+    function.__doc__ = core.__doc__ if axes == 2 else f"``{as_two}`` along {'one axis' if axes == 1 else 'three axes'}."
     function.__signature__ = signature  # type: ignore[attr-defined]
     return function

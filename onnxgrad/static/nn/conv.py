@@ -18,7 +18,8 @@ from onnxgrad.tensor.layer import LayerHelper
 __all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "deform_conv2d"]
 
 
-def conv2d(
+def _conv_nd(
+    axes: int,
     input: Variable,
     num_filters: int,
     filter_size: Numbers,
@@ -56,18 +57,16 @@ def conv2d(
         >>> static.nn.conv2d(static.data("x", [None, 3, 8, 8]), num_filters=4, filter_size=3).shape
         (-1, 4, 6, 6)
     """
-    return _conv(2, **locals())
+    kind, options = f"conv{axes}d", {"stride": stride, "padding": padding, "dilation": dilation}
+    kernel = numbers(filter_size, axes, f"{kind}: filter_size")
+    return _layer(kind, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
 
 
-def _conv(axes: int, /, filter_size: Any, stride: Any, padding: Any, dilation: Any, **given: Any) -> Variable:
-    kernel = numbers(filter_size, axes, f"conv{axes}d: filter_size")
-    return _layer(f"conv{axes}d", axes, kernel, {"stride": stride, "padding": padding, "dilation": dilation}, **given)
+conv2d, conv3d = over_axes(_conv_nd, 2, 3)
 
 
-conv3d = over_axes(3, conv2d, _conv)
-
-
-def conv2d_transpose(
+def _conv_nd_transpose(
+    axes: int,
     input: Variable,
     num_filters: int,
     output_size: Numbers | None = None,
@@ -100,20 +99,15 @@ def conv2d_transpose(
         >>> static.nn.conv2d_transpose(static.data("x", [None, 3, 4, 4]), num_filters=2, filter_size=3, stride=2).shape
         (-1, 2, 9, 9)
     """
-    return _conv_transpose(2, **locals())
-
-
-def _conv_transpose(
-    axes: int, /, output_size: Any, filter_size: Any, padding: Any, stride: Any, dilation: Any, **given: Any
-) -> Variable:
     kind = f"conv{axes}d_transpose"
     options = {"stride": stride, "padding": padding, "dilation": dilation, "output_size": output_size}
     if filter_size is None:
-        filter_size = _size_for(kind, axes, given["input"], given["data_format"], **options)
-    return _layer(kind, axes, numbers(filter_size, axes, f"{kind}: filter_size"), options, **given)
+        filter_size = _size_for(kind, axes, input, data_format, **options)
+    kernel = numbers(filter_size, axes, f"{kind}: filter_size")
+    return _layer(kind, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
 
 
-conv3d_transpose = over_axes(3, conv2d_transpose, _conv_transpose)
+conv2d_transpose, conv3d_transpose = over_axes(_conv_nd_transpose, 2, 3)
 
 
 def deform_conv2d(
@@ -155,13 +149,11 @@ def _layer(
     axes: int,
     kernel: list[int],
     options: dict[str, Any],
-    *,
     input: Variable,
     num_filters: int,
     groups: int | None,
     param_attr: Attr,
     bias_attr: Attr,
-    use_cudnn: bool,
     act: str | None,
     name: str | None,
     data_format: str,
