@@ -266,7 +266,8 @@ def cast(x: Variable, dtype: Any) -> Variable:
         >>> paddle.cast(static.data("x", [2]), "int64").dtype
         onnxgrad.int64
     """
-    return LayerHelper("cast", x).result("Cast", x, to=dtype_of(dtype).number)
+    layer = LayerHelper("cast", x)
+    return x.astype(dtype) if x.is_eager else layer.result("Cast", x, to=dtype_of(dtype).number)
 
 
 def shape(input: Variable) -> Variable:
