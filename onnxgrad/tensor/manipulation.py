@@ -417,6 +417,8 @@ reverse = flip
 def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Variable:
     """A plane rotated ``k`` times by 90 degrees, from the first axis towards the second."""
     first, second = (normal_axis(a, x.ndim, "rot90") for a in axes)
+    if first == second:
+        raise ArgumentError(f"rot90 turns a plane of two axes, not axis {first} alone.")
     turns = k % 4
     if turns == 0:
         return LayerHelper("rot90", x, name=name).result("Identity", x)

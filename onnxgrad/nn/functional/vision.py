@@ -19,6 +19,7 @@ __all__ = [
     "upsample",
 ]  # fmt: skip
 
+_LAYOUTS = {3: ("NCW", "NWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 _RANKS = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,), "nearest": (3, 4, 5), "area": (3, 4, 5)}
 
 
@@ -52,6 +53,8 @@ def interpolate(
     """
     if x.ndim not in _RANKS.get(mode.lower(), ()):
         raise ArgumentError(f"interpolate: mode {mode!r} does not fit the {x.ndim} axes of {x!r}. Modes: {sorted(_RANKS)}.")
+    if data_format not in (None, *_LAYOUTS[x.ndim]):
+        raise ArgumentError(f"interpolate: data_format of {x.ndim} axes is one of {_LAYOUTS[x.ndim]}, not {data_format!r}.")
     if (size is None) == (scale_factor is None):
         raise ArgumentError("interpolate: give either size or scale_factor.")
     if align_corners and mode in ("nearest", "area"):
