@@ -45,7 +45,12 @@ def add(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
 
 
 subtract = of_two("subtract", "Sub", "``x - y``.", kind="elementwise_sub")
-multiply = of_two("multiply", "Mul", "``x * y``, element by element.", kind="elementwise_mul")
+multiply = of_two(
+    "multiply",
+    lambda layer, a, b: layer.result("And" if a.dtype.name == "bool" else "Mul", a, b),
+    "``x * y``, element by element; of Booleans whether both are True.",
+    kind="elementwise_mul",
+)
 divide = of_two("divide", "Div", "``x / y``; integers are divided as float32.", floats=True, kind="elementwise_div")
 pow = of_two("pow", "Pow", "``x`` to the power ``y``.")
 maximum = of_two("maximum", "Max", "The larger of two elements, NaN if one is; a tie shares the gradient.", kind="elementwise_max")

@@ -57,6 +57,8 @@ def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     layer = LayerHelper("reshape2", x, name=name)
     target = shape_operand(layer.op, shape)
     empty = x.static_shape is not None and 0 in x.static_shape
+    if empty and isinstance(target, np.ndarray) and target.all() and -1 not in target:
+        raise ArgumentError(f"reshape: {x!r} has no elements, and the shape {target.tolist()} has. Write 0 for a size.")
     if empty and isinstance(target, np.ndarray) and -1 not in target and not target.all():
         return layer.result("Reshape", x, target, allowzero=1)
     return layer.result("Reshape", x, target)

@@ -131,6 +131,9 @@ def _median(kind: str, x: Variable, axis: Axes, keepdim: bool, mode: str, name: 
         above = pick(values, high, axis=last)
         # Halves first, or the sum overflows; and not of two that are infinite.
         middle = op.Where(op.Equal(middle, above), middle, op.Add(op.Mul(middle, 0.5), op.Mul(above, 0.5)))
+    if kind == "nanmedian":
+        # No gradient flows where there is nothing but NaN.
+        middle = op.Where(op.Equal(counted, np.array(0)), op.constant(np.nan, flat.dtype), middle)
     if kind == "median":
         middle = _nan_where_one_is(op, flat, middle, keepdims=1)
     found = [middle] if mode == "avg" or not isinstance(axis, int) else [middle, pick(order, low, axis=last)]

@@ -132,6 +132,7 @@ VALUES = {
     "indices of max_unpool3d": lambda: F.max_unpool3d(of("float32", 1, 1, 3, 3, 3), of("int32", 1, 1, 3, 3, 4), 2, 2),
     "reduction of identity_loss": lambda: paddle.incubate.identity_loss(of("float32", 3), 3),
     "numbers of where_": lambda: paddle.where_(of("bool", 2), 1, 2),
+    "elements of nothing": lambda: paddle.reshape(of("float32", 0, 2, 3), [2, 3]),
     "r of combinations": lambda: paddle.combinations(of("float32", 3), -1),
 }
 ASSERTED = {

@@ -158,6 +158,69 @@ def test_minlength_as_a_tensor():
     np.testing.assert_array_equal(found, [0, 2, 0, 1, 0])
 
 
+@pytest.mark.parametrize("dtype", ["int16", "int64", "float64", "bool", "float32"])
+@pytest.mark.parametrize("sizes", [{"size": [5, 3]}, {"scale_factor": [2.0, 1.5]}, {"scale_factor": paddle.to_tensor([2.0, 1.5])}])
+def test_nearest_elements_of_every_type(dtype, sizes):
+    x = (np.arange(2 * 3 * 3 * 2).reshape(2, 3, 3, 2) % 7 > 2) * np.arange(36).reshape(2, 3, 3, 2)
+    for layout, array in (("NCHW", x), ("NHWC", x.transpose(0, 2, 3, 1))):
+        found = F.interpolate(paddle.to_tensor(array.astype(dtype)), mode="nearest", data_format=layout, **sizes).numpy()
+        found = found if layout == "NCHW" else found.transpose(0, 3, 1, 2)
+        rows, columns = (np.arange(n) * old // n for n, old in zip(found.shape[2:], x.shape[2:], strict=True))
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, x.astype(dtype)[:, :, rows][:, :, :, columns])
+
+
+def test_nearest_elements_in_float64_have_gradients():
+    x = paddle.to_tensor(np.arange(6.0).reshape(1, 1, 2, 3), stop_gradient=False)
+    F.interpolate(x, size=[4, 3]).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), np.full((1, 1, 2, 3), 2.0))
+
+
+def test_products_of_booleans():
+    x, y = paddle.to_tensor([True, True, False]), paddle.to_tensor([True, False, False])
+    np.testing.assert_array_equal(paddle.multiply(x, y).numpy(), [True, False, False])
+
+
+def test_the_median_of_nothing_but_nan_has_no_gradient():
+    x = paddle.to_tensor([[np.nan, np.nan], [1.0, np.nan]], stop_gradient=False)
+    for mode in ("avg", "min"):
+        found = paddle.nanmedian(x, axis=1, mode=mode)
+        found = found if mode == "avg" else found[0]
+        np.testing.assert_array_equal(found.numpy(), [np.nan, 1.0])
+        (gradient,) = paddle.grad(found, x)
+        np.testing.assert_array_equal(gradient.numpy(), [[0, 0], [1, 0]])
+
+
+def test_prelu_without_axes():
+    assert F.prelu(paddle.to_tensor(-2.0), paddle.to_tensor([0.25])).numpy() == np.float32(-0.5)
+    with static.program_guard(static.Program()):
+        y = F.prelu(paddle.full([], -2.0), paddle.full([1], 0.25))
+        (found,) = static.Executor().run(fetch_list=[y])
+    assert found.shape == () and found == -0.5
+
+
+def test_what_is_fed_to_a_persistable_variable_is_its_value():
+    with static.program_guard(main := static.Program(), startup := static.Program()):
+        state = static.create_global_var([2], 0.0, "float32", persistable=True)
+        doubled = state * 2
+    with static.scope_guard(static.Scope()):
+        executor = static.Executor()
+        executor.run(startup)
+        for feed in ({state.name: np.array([1.0, 3.0], np.float32)}, {}):
+            (found,) = executor.run(main, feed=feed, fetch_list=[doubled])
+            np.testing.assert_array_equal(found, [2.0, 6.0])
+        with pytest.raises(paddle.errors.FeedError):
+            executor.run(main, feed={state.name: np.ones(3, np.float32)}, fetch_list=[doubled])
+
+
+def test_the_name_of_a_layer_names_its_results():
+    with static.program_guard(static.Program()):
+        x = static.data("x", [2, 3])
+        layer = paddle.nn.Sigmoid(name="gate")
+        assert [layer(x).name for _ in range(2)] == ["gate.tmp_0", "gate.tmp_1"]
+        assert paddle.nn.L1Loss("none", name="far")(x, x).name == "far.tmp_0"
+
+
 def test_more_values_than_indices():
     x, values = np.zeros((3, 5), np.float32), np.arange(1, 11, dtype=np.float32).reshape(2, 5)
     index = np.array([[0, 1, 2, 0]])
