@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -141,7 +141,7 @@ def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], made
     evaluate([item._node for item in made])
     kinds = [item._node.kind for item in made]
 
-    def backward(call: Call, arrived: dict[int, Tensor]) -> list[tuple[Node, Tensor]]:
+    def backward(call: Call, arrived: dict[int, Tensor]) -> list[tuple[Node, Tensor | None]]:
         gradients = [arrived.get(at) for at in range(len(kinds))]
         if ctx.materialize_grads:
             gradients = [g if g is not None else _zeros(kind) for g, kind in zip(gradients, kinds, strict=True)]
@@ -149,7 +149,7 @@ def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], made
         results = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         if len(results) != len(call.inputs):
             raise ArgumentError(f"{cls.__name__}.backward returns {len(results)} gradients for {len(call.inputs)} tensors.")
-        return [(node, _checked(cls, node, g)) for node, g in zip(call.inputs, results, strict=True) if node and g is not None]
+        return [(node, g if g is None else _checked(cls, node, g)) for node, g in zip(call.inputs, results, strict=True) if node]
 
     signature = Signature(PYTHON, "", {"backward": backward, "name": cls.__name__}, tuple(kinds))
     return Call(signature, tuple([item._node for item in taken]), next_serial())
@@ -157,7 +157,7 @@ def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], made
 
 def _output(ctx: PyLayerContext, call: Call, at: int, made: Tensor) -> Tensor:
     node = made._node
-    stop = not node.kind.is_float or any(made is item for item in ctx._fixed)
+    stop = any(made is item for item in ctx._fixed)
     found: Tensor = wrap(Node(node.kind, node.array, call, at, stop))
     return found
 
@@ -165,11 +165,12 @@ def _output(ctx: PyLayerContext, call: Call, at: int, made: Tensor) -> Tensor:
 def _checked(cls: type[PyLayer], node: Node, gradient: Any) -> Tensor:
     if not isinstance(gradient, Tensor):
         raise ArgumentError(f"{cls.__name__}.backward returns {type(gradient).__name__}; a gradient is a Tensor or None.")
-    if gradient.type != node.kind.type and not node.stop:
+    taken: Any = node.kind.type
+    if gradient.dims != taken.dims and not node.stop:
         raise ArgumentError(
-            f"{cls.__name__}.backward returns a gradient of shape {gradient.shape} for a tensor of type {node.kind.type}."
+            f"{cls.__name__}.backward returns a gradient of shape {gradient.shape} for a tensor of shape {list(taken.dims)}."
         )
-    return gradient
+    return gradient if gradient.dtype == taken.dtype or node.stop else cast("Tensor", gradient.astype(taken.dtype))
 
 
 def _zeros(kind: Any) -> Tensor:

@@ -21,6 +21,7 @@ from onnxgrad.core.ir.tensor import Tensor as Array
 from onnxgrad.core.ir.traverse import captured
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.eager.integers import carries
 from onnxgrad.eager.node import (
     Call,
     Kind,
@@ -37,7 +38,7 @@ from onnxgrad.errors import ArgumentTypeError
 if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor
 
-__all__ = ["BLOCK", "EAGER", "Fragment", "record", "record_binary", "record_call", "record_unary", "wrap"]
+__all__ = ["BLOCK", "EAGER", "Fragment", "added", "record", "record_binary", "record_call", "record_unary", "wrap"]
 
 _LONGEST_CHAIN = 400
 _MEMO_LIMIT = 50_000
@@ -213,10 +214,11 @@ def record_call(signature: Signature, inputs: tuple[Node | None, ...]) -> list[A
         depth = _shorten(inputs)
     call = Call(signature, inputs, next(_serials))
     call.stack = () if stop else user_stack()
-    made = [
-        None if kind is None else Node(kind, None, call, index, stop or not kind.is_float, depth + 1)
-        for index, kind in enumerate(signature.kinds)
-    ]
+    made: list[Any] = [None] * len(signature.kinds)
+    for index, kind in enumerate(signature.kinds):
+        if kind is not None:
+            ends = stop or not (kind.is_float or carries(signature, index, inputs))
+            made[index] = Node(kind, None, call, index, ends, depth + 1)
     if len(made) > 1:
         call.others = [_ref(node) for node in made if node is not None]
     if not all(kind is None or kind.is_known for kind in signature.kinds):
@@ -239,7 +241,7 @@ def record_one(signature: Signature, inputs: tuple[Any, ...]) -> Any:
         depth = _shorten(inputs)
     call = Call(signature, inputs, next(_serials))
     call.stack = () if stop else user_stack()
-    node = Node(kind, None, call, 0, stop or not kind.is_float, depth + 1)
+    node = Node(kind, None, call, 0, stop or not (kind.is_float or carries(signature, 0, inputs)), depth + 1)
     tensor = _new(_tensor_class)
     tensor._node = node
     node.handle = _ref(tensor)
@@ -277,6 +279,12 @@ def record_binary(op_type: str, x: Any, y: Any) -> Any:
     if signature is None:
         return _first_time(op_type, (x, y), (op_type, first.kind, second.kind))
     return record_one(signature, (first, second))
+
+
+def added(x: Tensor, y: Tensor) -> Tensor:
+    """The sum of two gradients; of Booleans, whether either is True."""
+    found: Tensor = record_binary("Or" if x.dtype.name == "bool" else "Add", x, y)
+    return found
 
 
 _short: dict[Any, Signature] = {}

@@ -18,10 +18,12 @@ from onnxgrad import state
 from onnxgrad.core.autodiff.api import gradients
 from onnxgrad.core.compile.plan import make_plan
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.evaluate import Structures, Writer, counts, evaluate
+from onnxgrad.eager.integers import OpenWriter, returned
 from onnxgrad.eager.node import FREED, Call, Kind, Meta, Node, Signature, kind_of
-from onnxgrad.eager.record import Fragment, record_binary, record_call, wrap
+from onnxgrad.eager.record import Fragment, added, record_call, wrap
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentTypeError, FreedGraph
 
@@ -58,7 +60,7 @@ def _accumulate(node: Node, gradient: Tensor) -> Tensor:
     meta = node.meta
     if meta is None:
         meta = node.meta = Meta()
-    meta.grad = gradient.detach() if meta.grad is None else record_binary("Add", meta.grad, gradient)
+    meta.grad = gradient.detach() if meta.grad is None else added(meta.grad, gradient)
     found: Tensor = meta.grad
     return found
 
@@ -83,6 +85,7 @@ class Backward:
         self._found: dict[Any, tuple[Node, Tensor]] = {}
         self._arrived: dict[Any, tuple[Node, Tensor]] = {}
         self._cuts: dict[Any, Node] = {}
+        self._absent: set[Any] = set()
         self._stores = False
         """Whether gradients are stored in tensors, and not returned."""
 
@@ -106,6 +109,7 @@ class Backward:
             while self._arrived:
                 self._pass_cut(sought)
             reached = {_key(node) for node in [*inner, *self.leaves]}
+            reached -= {key for key in self._absent if key not in self._found and isinstance(key, Node)}
             return [(node, self._hooked(node, self._gradient(node))) for node in wanted if _key(node) in reached]
 
     def free(self) -> None:
@@ -150,7 +154,7 @@ class Backward:
     def _arrive(self, node: Node, gradient: Tensor) -> None:
         store = self._arrived if _key(node) in self._cuts else self._found
         present = store.get(_key(node))
-        total = gradient if present is None else record_binary("Add", present[1], gradient)
+        total = gradient if present is None else added(present[1], gradient)
         store[_key(node)] = (node, total)
 
     def _gradient(self, node: Node) -> Tensor:
@@ -176,7 +180,9 @@ class Backward:
         if call.signature.type == PYTHON:
             onward: list[tuple[Node, Tensor | None]] = []
             for node, gradient in call.signature.attrs["backward"](call, outputs):
-                if _key(node) in self._cuts:
+                if gradient is None:
+                    self._absent.add(_key(node))
+                elif _key(node) in self._cuts:
                     self._arrive(node, gradient)
                 else:
                     onward.append((node, gradient))
@@ -354,7 +360,7 @@ class _Path:
         return made
 
     def _template(self, fed: set[Node]) -> _Template:
-        writer = Writer()
+        writer = OpenWriter([node for call in self.calls for node in call.inputs] + [node for node, _ in self.seeds])
         for node in self.leaves:
             if node.kind.array is None or node in fed:
                 writer.feed(node, as_it_is=True)
@@ -363,15 +369,17 @@ class _Path:
         for call in self.calls:
             writer.write(call)
         variables = [
-            writer.variables[self.leaves[index]] if at < 0 else writer.output(self.calls[at], index) for _, at, index in self.wanted
+            writer.differentiable(node, writer.variables[self.leaves[index]] if at < 0 else writer.output(self.calls[at], index))
+            for node, at, index in self.wanted
         ]
         for v in variables:
             if v.is_leaf:
                 v._stop = False
-        targets = [writer.output(node.call, node.index) for node, _ in self.seeds]  # type: ignore[arg-type]
+        targets = [writer.differentiable(node, writer.output(node.call, node.index)) for node, _ in self.seeds]  # type: ignore[arg-type]
         given = [None if seed is None else writer.feed(Node(kind_of(seed.type), None), as_it_is=True) for _, seed in self.seeds]
+        cotangents = [None if g is None else returned(writer.block.build, g, v.dtype) for g, v in zip(given, targets, strict=True)]
         with _plain_names():
-            found = gradients(targets, variables, given)
+            found = gradients(targets, variables, cotangents)
         return self._fragment(writer, found, given)
 
     def _fragment(self, writer: Writer, found: list[Variable | None], given: list[Variable | None]) -> _Template:
@@ -387,7 +395,7 @@ class _Path:
                     origin[writer.output(call, index)] = ("call", at, index)
             if call.signature.fragment is None:
                 extensions += self._extensions(writer.operators[call][0], at, origin)
-        outputs = [self._own(writer, g, origin) for g in (found[at] for at in present) if g is not None]
+        outputs = [self._own(writer, found[at], self.wanted[at][0].kind, origin) for at in present]  # type: ignore[arg-type]
         operators = _up_to(origin, make_plan(writer.program, outputs).operators, outputs)
         inside = {v for op in operators for v in op.outputs if v is not None}
         read: dict[Variable, None] = {}
@@ -410,8 +418,10 @@ class _Path:
                     origin[v] = ("call", at, index)
         return added
 
-    def _own(self, writer: Writer, g: Variable, origin: dict[Variable, Any]) -> Variable:
-        """A gradient that an operator of the backward pass computes."""
+    def _own(self, writer: Writer, g: Variable, kind: Kind, origin: dict[Variable, Any]) -> Variable:
+        """A gradient that an operator of the backward pass computes, in the element type of the value."""
+        if isinstance(kind.type, TensorType):
+            g = returned(writer.block.build, g, kind.type.dtype)
         if g in origin or g.op is None:
             return writer.block.build.Identity(g)
         return g

@@ -177,7 +177,7 @@ class Tensor(Variable):
         """Whether gradients stop here. The result of an operator stops them when all its operands do.
 
         Set False on a tensor that no gradient leads to, such as ``ones([3])`` or a cast array, it becomes a leaf, whose ``grad``
-        backward passes fill.
+        backward passes fill: of its own type, for integers rounded towards zero.
         """
         return self._node.stop
 
@@ -418,7 +418,12 @@ class Tensor(Variable):
         return super()._binary(op_type, other, swap, force_float)
 
     def _unary(self, op_type: str, **attrs: Any) -> Any:
-        return record(op_type, (self,), attrs) if attrs else record_unary(op_type, self)
+        if not attrs:
+            return record_unary(op_type, self)
+        made = record(op_type, (self,), attrs)
+        if op_type == "Cast" and not self._node.stop and made._node.call is not None and state.current.gradients:
+            made._node.stop = False  # What the user casts carries gradients, to integers too.
+        return made
 
     # Changing --------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,29 @@
 """Names that Paddle keeps under incubate."""
 
-from onnxgrad.incubate import autograd
+from typing import Any
 
-__all__ = ["autograd"]
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentError
+from onnxgrad.incubate import autograd
+from onnxgrad.tensor.layer import LayerHelper
+
+__all__ = ["autograd", "identity_loss"]
+
+
+def identity_loss(x: Variable, reduction: Any = "none") -> Variable:
+    """The variable that a program minimises: ``x`` itself, or what ``reduction`` makes of it.
+
+    Args:
+        x: a variable of float32 or float64.
+        reduction: 'sum' or 0, 'mean' or 1, 'none' or 2.
+
+    Example:
+        >>> paddle.incubate.identity_loss(paddle.to_tensor([1.0, 3.0]), reduction="mean").item()
+        2.0
+    """
+    forms = {0: "ReduceSum", "sum": "ReduceSum", 1: "ReduceMean", "mean": "ReduceMean", 2: "Identity", "none": "Identity"}
+    if reduction not in forms:
+        raise ArgumentError(f"identity_loss: reduction is 'sum', 'mean' or 'none', not {reduction!r}.")
+    form = forms[reduction]
+    layer = LayerHelper("identity_loss", x)
+    return layer.result(form, x) if form == "Identity" else layer.result(form, x, keepdims=0)

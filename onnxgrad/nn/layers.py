@@ -84,6 +84,8 @@ def _made(entry: str, tensors: int) -> type[Layer]:
         given = {argument: getattr(self, option) for option, argument in arguments.items()}
         if switches:
             given["training"] = self.training
+        if self._given_name is not None and "name" in known:
+            given["name"] = self._given_name
         return function(*inputs, **given, **constants, **kwargs)
 
     def extra_repr(self: Layer) -> str:

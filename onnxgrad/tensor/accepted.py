@@ -1,13 +1,13 @@
-"""Which element types functions take. What Paddle refuses is refused here too, before anything is appended."""
+"""Which element types, numbers of axes and sizes functions take. What Paddle refuses is refused before anything is appended."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import IllTyped
+from onnxgrad.errors import ArgumentError, IllTyped
 
-__all__ = ["check_types"]
+__all__ = ["check_operands"]
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _TYPES = {
@@ -21,10 +21,12 @@ _TYPES = {
 }
 # Layers, each by the name it is made with, whose operands are all of one kind.
 _ALL = {
-    "a floating-point type": "isclose allclose logsumexp logcumsumexp nanmean p_norm inner addmm corrcoef renorm lerp var std",
+    "a floating-point type": "isclose allclose logsumexp logcumsumexp nanmean p_norm inner addmm corrcoef renorm lerp var std "
+    "sgn digamma logit selu rrelu",
     "float32 or float64": "inverse solve triangular_solve cholesky cholesky_solve qr householder_product matrix_power determinant "
-    "slogdet",
-    "a floating-point type, int32 or int64": "clip dot frac trunc cross kron outer unique",
+    "slogdet npair_loss identity_loss",
+    "a floating-point type, int32 or int64": "clip dot frac trunc cross kron outer unique histogram is_empty "
+    "nanmedian pad3d searchsorted",
     "bool, a floating-point type, int32 or int64": "expand_as flip diagonal tile broadcast_tensors",
     "an integer type": "shard_index gcd lcm",
 }
@@ -33,18 +35,28 @@ _BEHIND = {
     "an integer type": "gather gather_nd index_select index_sample take",
     "bool": "masked_select",
 }
-_TAKEN: dict[str, tuple[str | None, str]] = {
+_TAKEN: dict[str, tuple[str | None, str | None]] = {
     **{kind: (types, types) for types, kinds in _ALL.items() for kind in kinds.split()},
     **{kind: (None, types) for types, kinds in _BEHIND.items() for kind in kinds.split()},
+    "bincount": ("an integer type", None),
 }
+# How many axes operands have, and the layers that need elements.
+_AXES = {"accuracy": (2,), "bincount": (1,), "fold": (3,), "mv": (2, 1)}
+_FILLED = ("logsumexp", "mode", "normalize", "p_norm")
 
 
-def check_types(kind: str, operands: Sequence[Variable]) -> None:
-    """Refuse operands of a layer whose element types it does not take.
+def check_operands(kind: str, operands: Sequence[Variable]) -> None:
+    """Refuse operands of a layer that it does not take.
 
     Raises:
         IllTyped: naming the layer, the operand and the types.
+        ArgumentError: for another number of axes, or no elements.
     """
+    for at, (operand, rank) in enumerate(zip(operands, _AXES.get(kind, ()))):
+        if operand.dims is not None and operand.ndim != rank:
+            raise ArgumentError(f"{kind}: operand {at + 1} has {rank} axes, not those of {operand!r}. Reshape it first.")
+    if kind in _FILLED and operands[0].dims is not None and 0 in operands[0].dims:
+        raise ArgumentError(f"{kind}: {operands[0]!r} has no elements. Leave it out.")
     taken = _TAKEN.get(kind)
     if taken is None:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -170,7 +171,7 @@ def integers(value: Any, function: str) -> list[int]:
     if is_variable(value):
         raise ArgumentTypeError(f"{function}: this argument must be known when the program is built, not a Variable.")
     try:
-        return [int(n) for n in np.asarray(value).reshape(-1)]
+        return [operator.index(n) for n in np.asarray(value).reshape(-1).tolist()]
     except (TypeError, ValueError) as error:
         raise ArgumentTypeError(f"{function} takes ints here, not {value!r}.") from error
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped, Mismatch, NotOffered
 from onnxgrad.tensor.axes import axes_moved, dim
 from onnxgrad.tensor.common import Shape, float_dtype, index_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
@@ -53,6 +53,8 @@ def empty(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
 
 
 def _filled(kind: str, shape: Any, value: Any, dtype: Any, name: str | None) -> Variable:
+    if isinstance(shape, (int, np.integer)):
+        raise ArgumentTypeError(f"{kind}: shape is a list or a Variable, not the int {shape}. Write [{shape}].")
     listed = list(shape) if isinstance(shape, (list, tuple)) else [shape]
     layer = LayerHelper(kind, *(item for item in [*listed, value] if is_variable(item)), name=name)
     element = value.dtype if dtype is None and is_variable(value) else float_dtype(dtype)
@@ -112,7 +114,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
     """
     given = [start, stop, num]
     layer = LayerHelper("linspace", *(item for item in given if is_variable(item)), name=name)
-    op, element = layer.op, float_dtype(dtype)
+    op, element = layer.op, _of_a_line("linspace", dtype)
     if not any(is_variable(item) for item in given):
         return layer.result("Identity", op.constant(np.linspace(start, stop, num), element))
     first, last = (scalar(op, item, dtype_of("float32")) for item in (start, stop))
@@ -128,7 +130,14 @@ def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = N
     exponents = linspace(start, stop, num)
     layer, op = open_layer("logspace", exponents, name=name)
     powers = op.Pow(scalar(op, base, dtype_of("float32")), op.Cast(exponents, to=1))
-    return layer.result("Cast", powers, to=float_dtype(dtype).number)
+    return layer.result("Cast", powers, to=_of_a_line("logspace", dtype).number)
+
+
+def _of_a_line(function: str, dtype: Any) -> DType:
+    element = float_dtype(dtype)
+    if not element.is_float and element.name not in ("int32", "int64"):
+        raise IllTyped(f"{function}: dtype is a floating-point type, int32 or int64, not {element.name}. Cast the result.")
+    return element
 
 
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
@@ -243,12 +252,18 @@ def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
         >>> paddle.tril(static.data("x", [None, 4, 4])).shape
         (-1, 4, 4)
     """
-    return LayerHelper("tril", x, name=name).result("Trilu", x, np.array(diagonal), upper=0)
+    return _cut("tril", x, diagonal, 0, name)
 
 
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The upper triangle of the last two axes, from the ``diagonal``-th diagonal on; zeros below."""
-    return LayerHelper("triu", x, name=name).result("Trilu", x, np.array(diagonal), upper=1)
+    return _cut("triu", x, diagonal, 1, name)
+
+
+def _cut(kind: str, x: Variable, diagonal: Any, upper: int, name: str | None) -> Variable:
+    if not isinstance(diagonal, (int, np.integer)):
+        raise ArgumentTypeError(f"{kind}: diagonal is an int, not {type(diagonal).__name__}.")
+    return LayerHelper(kind, x, name=name).result("Trilu", x, np.array(diagonal), upper=upper)
 
 
 def tril_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
@@ -306,13 +321,18 @@ def diagonal_scatter(
         >>> paddle.diagonal_scatter(x, y, offset=1).shape
         (2, 3, 4)
     """
-    first, second = (normal_axis(axis, x.ndim, "diagonal_scatter") for axis in (axis1, axis2))
+    if x.ndim < 2 or not all(-x.ndim <= axis < x.ndim for axis in (axis1, axis2)) or (axis1 - axis2) % x.ndim == 0:
+        raise Mismatch(f"diagonal_scatter: axes {axis1} and {axis2} are not two different ones of the {x.ndim} of {x!r}.")
+    first, second = axis1 % x.ndim, axis2 % x.ndim
     rows, columns = x.shape[first], x.shape[second]
     if rows < 0 or columns < 0:
         raise ArgumentError("diagonal_scatter: the sizes of both axes must be known. Reshape first.")
     row, column = max(-offset, 0), max(offset, 0)
     steps = np.arange(max(min(rows - row, columns - column), 0))
     order = axes_moved(x, [first, second], [0, 1])
+    wanted = [*(x.shape[axis] for axis in order[2:]), len(steps)]
+    if len(wanted) != y.ndim or any(a != b and min(a, b) >= 0 for a, b in zip(wanted, y.shape, strict=True)):
+        raise Mismatch(f"diagonal_scatter: the diagonal has shape {wanted}, not that of {y!r}.")
     layer, op = open_layer("diagonal_scatter", x, y, name=name)
     lines = op.Transpose(y, perm=[y.ndim - 1, *range(y.ndim - 1)])
     written = op.ScatterND(op.Transpose(x, perm=order), np.stack([steps + row, steps + column], axis=1), lines)
@@ -341,6 +361,8 @@ def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | Non
         (4, 4)
     """
     require_variables("diag", x)
+    if not isinstance(offset, (int, np.integer)) or not isinstance(padding_value, (int, float, np.number)):
+        raise ArgumentTypeError(f"diag: offset is an int and padding_value a number, not {offset!r} and {padding_value!r}.")
     if x.ndim == 2:
         return diagonal(x, offset, name=name)
     if x.ndim != 1:

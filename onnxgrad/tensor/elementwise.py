@@ -14,8 +14,8 @@ from onnxgrad.core.ir.bodies import loop_times
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import as_dtype, binary, log_add_exp, open_layer_for, promoted
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
+from onnxgrad.tensor.common import as_dtype, binary, floating, log_add_exp, open_layer_for, promoted
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
 from onnxgrad.tensor.tables import of_two
 
 __all__ = [
@@ -45,7 +45,12 @@ def add(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
 
 
 subtract = of_two("subtract", "Sub", "``x - y``.", kind="elementwise_sub")
-multiply = of_two("multiply", "Mul", "``x * y``, element by element.", kind="elementwise_mul")
+multiply = of_two(
+    "multiply",
+    lambda layer, a, b: layer.result("And" if a.dtype.name == "bool" else "Mul", a, b),
+    "``x * y``, element by element; of Booleans whether both are True.",
+    kind="elementwise_mul",
+)
 divide = of_two("divide", "Div", "``x / y``; integers are divided as float32.", floats=True, kind="elementwise_div")
 pow = of_two("pow", "Pow", "``x`` to the power ``y``.")
 maximum = of_two("maximum", "Max", "The larger of two elements, NaN if one is; a tie shares the gradient.", kind="elementwise_max")
@@ -87,6 +92,7 @@ fmin = of_two("fmin", _known_extreme("LessOrEqual"), "The smaller that is not Na
 
 def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """0 where ``x`` is negative, 1 where it is positive, ``y`` where it is 0."""
+    require_variables("heaviside", x, y)
     layer, op = open_layer_for("elementwise_heaviside", x, y, name=name)
     a, b = promoted(op, x, y)
     zero = op.constant(0, a.dtype)
@@ -96,10 +102,12 @@ def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Vari
 
 def _copysign(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
     op = layer.op
+    kind, a, b = a.dtype, floating(op, a), floating(op, b)
     zero = op.constant(0.0, b.dtype)
     minus = op.Or(op.Less(b, zero), op.And(op.Equal(b, zero), op.Less(op.Reciprocal(b), zero)))
     size = op.Abs(a)
-    return layer.result("Where", minus, op.Neg(size), size)
+    signed = op.Where(minus, op.Neg(size), size)
+    return layer.result("Cast", signed, to=kind.number)
 
 
 def _hypot(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
@@ -122,7 +130,7 @@ def _atan2(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
 
 
 atan2 = of_two("atan2", _atan2, "The angle of the point with height ``x`` and width ``y``, in (-pi, pi].", floats=True)
-copysign = of_two("copysign", _copysign, "The size of ``x`` with the sign of ``y``.", floats=True)
+copysign = of_two("copysign", _copysign, "The size of ``x`` with the sign of ``y``, in their element type.")
 hypot = of_two("hypot", _hypot, "sqrt(x^2 + y^2).", floats=True, numbers=False)
 ldexp = of_two("ldexp", _ldexp, "``x`` times 2 to the power ``y``.", floats=True, numbers=False)
 logaddexp = of_two(
@@ -194,6 +202,8 @@ def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = No
         >>> paddle.multiplex([a, b], static.data("index", [4, 1], "int64")).shape
         (4, 2)
     """
+    if len(inputs) < 2:
+        raise ArgumentError(f"multiplex chooses between at least 2 inputs, not {len(inputs)}.")
     layer, op = open_layer("multiplex", *inputs, index, name=name)
     stacked = op.Concat(*(op.Unsqueeze(item, [0]) for item in inputs), axis=0)
     chosen = op.Reshape(as_dtype(op, index, "int64"), np.array([-1, 1]))

@@ -24,7 +24,7 @@ from onnxgrad.tensor.common import (
     shape_of,
     shape_operand,
 )
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
 from onnxgrad.tensor.rows import summed_at, written_at
 
 __all__ = [
@@ -138,7 +138,7 @@ def put_along_axis(
     Args:
         arr: variable of any shape.
         indices: along ``axis``; of the same rank.
-        values: a number, or a variable that broadcasts to the shape of ``indices``.
+        values: a number, or a variable that broadcasts to the shape of ``indices``; without ``broadcast`` it may be larger.
         reduce: 'assign' (of several values at one index the last remains), or what happens to the element that is there: 'add',
             'mul', 'amax', 'amin'. 'mean' divides the sum.
         include_self: False to leave the former element out of the reduction.
@@ -163,6 +163,8 @@ def put_along_axis(
         else:
             size = op.ScatterElements(size, np.array([axis]), one)
         positions = op.Expand(positions, size)
+    elif is_variable(values) and any(a > b >= 0 for a, b in zip(values.shape, positions.shape)):
+        values = op.Slice(values, [0] * arr.ndim, shape_of(op, positions))
     updates = op.Expand(values if is_variable(values) else op.constant(values, arr.dtype), shape_of(op, positions))
     if reduce == "assign":
         return layer.result("ScatterElements", arr, positions, updates, axis=axis)
@@ -235,6 +237,7 @@ def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: st
 
 def index_fill(x: Variable, index: Variable, axis: int, value: Any, name: str | None = None) -> Variable:
     """``x`` with one value in all slices along ``axis`` at a vector of indices."""
+    require_variables("index_fill", x, index)
     layer, op = open_layer_for("index_fill", x, index, value, name=name)
     axis = normal_axis(axis, x.ndim, "index_fill")
     slices = op.Gather(x, _position(op, index), axis=axis)
@@ -360,7 +363,7 @@ def masked_scatter(x: Variable, mask: Variable, value: Variable, name: str | Non
     layer, op = open_layer("masked_scatter", x, mask, value, name=name)
     if mask.dtype != "bool" or x.dtype != value.dtype:
         raise Mismatch(f"masked_scatter takes a bool mask and values of one element type, not {x!r}, {mask!r}, {value!r}.")
-    wanted = known(op.ReduceSum(op.Cast(mask, to=7), keepdims=0)) if mask.is_eager else None
+    wanted = known(op.ReduceSum(op.Cast(op.Expand(mask, shape_of(op, x)), to=7), keepdims=0)) if mask.is_eager else None
     if wanted is not None and value.static_shape is not None and wanted > math.prod(value.static_shape):
         raise Mismatch(f"masked_scatter: the mask asks for {wanted} values, of which there are {math.prod(value.static_shape)}.")
     x, mask = _both_expanded(op, x, mask)

@@ -6,6 +6,7 @@ Made from the functions of the other modules, whose arguments they take.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.tensor import creation, elementwise, indexing, linalg, logic, manipulation, math, random, reduction, search, special
-from onnxgrad.tensor.layer import overwritten
+from onnxgrad.tensor.layer import overwritten, require_variables
 
 _FORMS = {
     math: "abs acos acosh asin asinh atan atanh ceil clip cos cosh erf exp expm1 floor frac increment log log10 log1p log2 logit "
@@ -34,11 +35,14 @@ _FORMS = {
 def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     """The form of a function that writes its result into its first argument."""
     name = f"{function.__name__}_"
-    reshapes = function.__module__ == manipulation.__name__
+    reshapes = function.__module__ == manipulation.__name__ or name in ("cumprod_", "cumsum_")
+
+    first = next(iter(inspect.signature(function).parameters))
 
     @functools.wraps(function)
-    def form(x: Any, *args: Any, **kwargs: Any) -> Any:
-        return overwritten(name, x, function(x, *args, **kwargs), reshapes)
+    def form(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        return overwritten(name, args[0] if args else kwargs[first], result, reshapes)
 
     form.__name__ = form.__qualname__ = name
     form.__doc__ = f"In-place form of ``{function.__name__}``."
@@ -47,6 +51,7 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def where_(condition: Any, x: Any, y: Any, name: str | None = None) -> Any:
     """In-place form of ``where``, on ``x``."""
+    require_variables("where_", condition, x, y)
     return overwritten("where_", x, search.where(condition, x, y, name))
 
 

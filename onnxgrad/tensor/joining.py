@@ -39,6 +39,8 @@ def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Vari
         >>> paddle.stack([static.data("x", [None, 2]), static.data("y", [None, 2])], axis=1).shape
         (-1, 2, 2)
     """
+    if is_variable(x):
+        raise ArgumentTypeError("stack takes a list of Variables, not one. Write [x].")
     layer = LayerHelper("stack", *x, name=name)
     return layer.result("Concat", *(layer.op.Unsqueeze(item, [axis]) for item in x), axis=axis)
 
@@ -204,6 +206,9 @@ def crop(x: Variable, shape: Shape | None = None, offsets: Any = None, name: str
         (2, 3)
     """
     layer, op = open_layer("crop_tensor", x, name=name)
+    for what in (shape, offsets):
+        if isinstance(what, (int, float)) or (isinstance(what, (list, tuple)) and any(isinstance(n, float) for n in what)):
+            raise ArgumentTypeError(f"crop: shape and offsets are lists of ints, not {what!r}.")
     rank = x.ndim
     start = shape_operand(op, [0] * rank if offsets is None else offsets)
     if isinstance(start, np.ndarray) and (start < 0).any():

@@ -23,7 +23,7 @@ from onnxgrad.core.runtime.session_cache import prepare
 from onnxgrad.dtypes import DType
 from onnxgrad.eager.record import BLOCK, EAGER
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped, NotAVariable
-from onnxgrad.tensor.accepted import check_types
+from onnxgrad.tensor.accepted import check_operands
 
 if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor as EagerTensor
@@ -98,7 +98,7 @@ class LayerHelper:
 
     def __init__(self, kind: str, *variables: Any, name: str | None = None, static: bool = False) -> None:
         require_variables(kind, *variables)
-        check_types(kind, variables)
+        check_operands(kind, variables)
         if name is not None and not isinstance(name, str):
             raise ArgumentTypeError(f"{kind}: name is a str, not {type(name).__name__}.")
         self.program: Program = program_of(variables, static)

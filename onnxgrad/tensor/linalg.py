@@ -91,6 +91,10 @@ def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return layer.result("ReduceSum", layer.op.Mul(*promoted(layer.op, x, y)), [-1], keepdims=0)
 
 
+def _listed(axes: Any) -> Any:
+    return np.asarray(axes).tolist() if is_variable(axes) and axes.is_eager else axes
+
+
 def vecdot(x: Variable, y: Variable, axis: int = -1, name: str | None = None) -> Variable:
     """Sum of products along ``axis``; the other axes broadcast."""
     layer = LayerHelper("vecdot", x, y, name=name)
@@ -136,6 +140,8 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
         (2, 5)
     """
     layer = LayerHelper("tensordot", x, y, name=name)
+    axes = _listed(axes)
+    axes = [_listed(item) for item in axes] if isinstance(axes, (list, tuple)) else axes
     if isinstance(axes, (int, np.integer)):
         if not 0 <= axes <= min(x.ndim, y.ndim):
             raise ArgumentError(f"tensordot: axes={axes} of variables with {x.ndim} and {y.ndim} axes. Give fewer.")

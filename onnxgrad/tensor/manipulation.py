@@ -57,6 +57,8 @@ def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     layer = LayerHelper("reshape2", x, name=name)
     target = shape_operand(layer.op, shape)
     empty = x.static_shape is not None and 0 in x.static_shape
+    if empty and isinstance(target, np.ndarray) and target.all() and -1 not in target:
+        raise ArgumentError(f"reshape: {x!r} has no elements, and the shape {target.tolist()} has. Write 0 for a size.")
     if empty and isinstance(target, np.ndarray) and -1 not in target and not target.all():
         return layer.result("Reshape", x, target, allowzero=1)
     return layer.result("Reshape", x, target)
@@ -266,7 +268,8 @@ def cast(x: Variable, dtype: Any) -> Variable:
         >>> paddle.cast(static.data("x", [2]), "int64").dtype
         onnxgrad.int64
     """
-    return LayerHelper("cast", x).result("Cast", x, to=dtype_of(dtype).number)
+    layer = LayerHelper("cast", x)
+    return x.astype(dtype) if x.is_eager else layer.result("Cast", x, to=dtype_of(dtype).number)
 
 
 def shape(input: Variable) -> Variable:
@@ -416,6 +419,8 @@ reverse = flip
 def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Variable:
     """A plane rotated ``k`` times by 90 degrees, from the first axis towards the second."""
     first, second = (normal_axis(a, x.ndim, "rot90") for a in axes)
+    if first == second:
+        raise ArgumentError(f"rot90 turns a plane of two axes, not axis {first} alone.")
     turns = k % 4
     if turns == 0:
         return LayerHelper("rot90", x, name=name).result("Identity", x)

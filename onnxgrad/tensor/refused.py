@@ -12,7 +12,7 @@ _SERIES = "no ONNX operator computes it, and no series for it is written"
 TENSOR: dict[str, str] = {
     **dict.fromkeys(("as_complex", "as_real", "complex", "imag", "polar", "view_as_complex", "view_as_real"), _COMPLEX),
     **dict.fromkeys(("frexp", "nextafter"), _BITS),
-    **dict.fromkeys(("gammainc", "gammaincc", "i0", "i0e", "i1", "i1e"), _SERIES),
+    **dict.fromkeys(("gammainc", "gammainc_", "gammaincc", "gammaincc_", "i0", "i0_", "i0e", "i1", "i1e"), _SERIES),
     **dict.fromkeys(("lu", "lu_unpack", "pinv", "matrix_rank", "eigvals", "svd", "eig", "eigh", "lstsq"), _ITERATIVE),
     "as_strided": "it depends on how elements lie in memory; use reshape, transpose and slices",
     "histogram_bin_edges": "use linspace between the two bounds",

@@ -10,10 +10,10 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.tensor.axes import count, neighbours
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, known_dim, normal_axis
-from onnxgrad.tensor.layer import LayerHelper, given, open_layer
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, known, known_dim, normal_axis
+from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer
 
 __all__ = [
     "bincount", "cumulative_trapezoid", "histogram", "median", "nanmedian", "nanquantile", "quantile", "std", "trapezoid",
@@ -131,6 +131,9 @@ def _median(kind: str, x: Variable, axis: Axes, keepdim: bool, mode: str, name: 
         above = pick(values, high, axis=last)
         # Halves first, or the sum overflows; and not of two that are infinite.
         middle = op.Where(op.Equal(middle, above), middle, op.Add(op.Mul(middle, 0.5), op.Mul(above, 0.5)))
+    if kind == "nanmedian":
+        # No gradient flows where there is nothing but NaN.
+        middle = op.Where(op.Equal(counted, np.array(0)), op.constant(np.nan, flat.dtype), middle)
     if kind == "median":
         middle = _nan_where_one_is(op, flat, middle, keepdims=1)
     found = [middle] if mode == "avg" or not isinstance(axis, int) else [middle, pick(order, low, axis=last)]
@@ -237,6 +240,10 @@ def histogram(
         int64 counts; float32 with ``weight`` or ``density``.
     """
     layer, op = open_layer("histogram", input, *given(weight), name=name)
+    if not (math.isfinite(min) and math.isfinite(max)):
+        raise ArgumentTypeError(f"histogram: min and max are finite numbers, not {min} and {max}.")
+    if bins < 1 or max < min:
+        raise ArgumentError(f"histogram: {bins} bins from {min} to {max} hold nothing. Give at least 1, and min below max.")
     x = as_dtype(op, op.Reshape(input, np.array([-1])), "float32")
     if min == max == 0:
         low, high = op.ReduceMin(x, keepdims=0), op.ReduceMax(x, keepdims=0)
@@ -261,8 +268,16 @@ def histogram(
 def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, name: str | None = None) -> Variable:
     """How often each integer from 0 up to the largest occurs in a vector; with weights, the sum of theirs."""
     layer, op = open_layer("bincount", x, *given(weights), name=name)
+    minlength = known(minlength)
+    if not is_variable(minlength) and minlength < 0:
+        raise ArgumentError(f"bincount: minlength is at least 0, not {minlength}.")
+    if weights is not None and weights.shape != x.shape:
+        raise ArgumentError(f"bincount: {weights!r} does not have the shape of {x!r}.")
     indices = as_dtype(op, x, "int64")
-    size = op.Max(op.Add(op.ReduceMax(indices, keepdims=1), np.array([1])), np.array([minlength]))
+    if x.is_eager and 0 not in x.shape and known(op.ReduceMin(indices, keepdims=0)) < 0:
+        raise ArgumentError("bincount counts integers from 0 on; one is negative.")
+    least = op.Reshape(as_dtype(op, minlength, "int64"), np.array([1])) if is_variable(minlength) else np.array([minlength])
+    size = op.Max(op.Add(op.ReduceMax(indices, keepdims=1), np.array([1])), least)
     values = op.Expand(np.array(1), op.Shape(indices)) if weights is None else weights
     zeros = op.Expand(op.constant(0, values.dtype), size)
     return layer.result("ScatterElements", zeros, indices, values, axis=0, reduction="add")

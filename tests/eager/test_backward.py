@@ -530,7 +530,7 @@ class TestPyLayerDetails:
 
         x = leaf([2.0])
         Given.apply(x, None).backward()
-        assert x.grad.tolist() == [0.0]
+        assert x.grad is None
         with pytest.raises(ValueError, match="int"):
             Given.apply(x, 1).backward()
 

@@ -51,6 +51,33 @@ ELEMENT_TYPES = {
     "type of randperm": lambda: paddle.randperm(10, "int8"),
     "columns": lambda: paddle.tril_indices(4, -1),
     "sections": lambda: paddle.split(of("float32", 4), 2.1, 3),
+    "sgn": lambda: paddle.sgn(of("int32", 3)),
+    "digamma": lambda: paddle.digamma(of("int32", 3)),
+    "logit": lambda: paddle.logit(of("int32", 3)),
+    "selu": lambda: F.selu(of("int32", 3)),
+    "rrelu": lambda: F.rrelu(of("int32", 3)),
+    "bincount": lambda: paddle.bincount(of("float32", 3)),
+    "histogram": lambda: paddle.histogram(of("bool", 3), 4),
+    "range of histogram": lambda: paddle.histogram(of("float32", 3), 4, min=-np.inf, max=3),
+    "is_empty": lambda: paddle.is_empty(of("bool", 3)),
+    "searchsorted": lambda: paddle.searchsorted(of("int16", 3), of("int16", 3)),
+    "nanmedian": lambda: paddle.nanmedian(of("bool", 3)),
+    "zeropad2d": lambda: F.zeropad2d(of("int8", 1, 1, 2, 2), 1),
+    "npair_loss": lambda: F.npair_loss(of("float32", 2, 3), of("float32", 2, 3), of("int32", 2)),
+    "identity_loss": lambda: paddle.incubate.identity_loss(of("int32", 3)),
+    "linspace": lambda: paddle.linspace(0, 10, 2, "int8"),
+    "logspace": lambda: paddle.logspace(0, 10, 2, dtype="int8"),
+    "shape of zeros": lambda: paddle.zeros(10),
+    "shape of full": lambda: paddle.full(1, 2.0),
+    "diagonal of tril": lambda: paddle.tril(of("float32", 3, 3), 1.5),
+    "diagonal of triu": lambda: paddle.triu(of("float32", 3, 3), [1]),
+    "offset of diag": lambda: paddle.diag(of("float32", 3), offset=2.5),
+    "padding of diag": lambda: paddle.diag(of("float32", 3), padding_value=[9]),
+    "no list of stack": lambda: paddle.stack(of("float32", 3)),
+    "shape of crop": lambda: paddle.crop(of("float32", 3), 3),
+    "sizes of crop": lambda: paddle.crop(of("float32", 3), [2.0]),
+    "axis of unsqueeze": lambda: paddle.unsqueeze(of("float32", 3), 2.1),
+    "no tensor of is_complex": lambda: paddle.is_complex(np.ones(2)),
     "types to broadcast": lambda: paddle.broadcast_tensors([of("float32", 3), of("float64", 3)]),
 }
 VALUES = {
@@ -80,6 +107,32 @@ VALUES = {
     "weights of 0": lambda: paddle.linalg.cov(of("float32", 2, 3), fweights=paddle.to_tensor([0, 0, 0])),
     "order of norm": lambda: paddle.norm(of("float32", 2), [2]),
     "row of scatter": lambda: paddle.scatter(of("float32", 3), paddle.to_tensor(1), of("float32", 1)),
+    "logsumexp of nothing": lambda: paddle.logsumexp(of("float32", 0, 0), 1),
+    "norm of nothing": lambda: paddle.linalg.norm(of("float32", 0, 2), axis=0),
+    "mode of nothing": lambda: paddle.mode(of("float32", 0, 2), 0),
+    "normalize nothing": lambda: F.normalize(of("float32", 1, 1, 0)),
+    "axes of fold": lambda: F.fold(of("float32", 2, 3, 6, 7), [2, 3], [2, 2]),
+    "axes of mv": lambda: paddle.mv(of("float32", 5, 10), of("float32", 10, 2)),
+    "axes of accuracy": lambda: paddle.metric.accuracy(of("float32", 1), of("int32", 1, 1)),
+    "negative bincount": lambda: paddle.bincount(paddle.to_tensor([1, -5])),
+    "negative minlength": lambda: paddle.bincount(of("int32", 3), minlength=-1),
+    "weights of bincount": lambda: paddle.bincount(of("int32", 3), weights=of("int32", 4)),
+    "bins": lambda: paddle.histogram(of("float32", 3), bins=-1, min=1, max=5),
+    "bounds": lambda: paddle.histogram(of("float32", 3), bins=1, min=5, max=1),
+    "one input of multiplex": lambda: paddle.multiplex([of("float32", 2, 2)], of("int32", 2, 1)),
+    "plane of rot90": lambda: paddle.rot90(of("float32", 2, 3), 1, [0, 0]),
+    "numbers of heaviside": lambda: paddle.heaviside(1, of("float32", 3)),
+    "index of index_fill": lambda: paddle.index_fill(of("float32", 3, 3), [0, 2], 0, -1),
+    "negative variance": lambda: F.gaussian_nll_loss(of("float32", 3), of("float32", 3), -of("float32", 3)),
+    "type of labels": lambda: F.cosine_embedding_loss(of("float32", 2, 3), of("float32", 2, 3), of("int16", 2)),
+    "wide reflection": lambda: F.pad(of("float32", 1, 2, 3, 4, 5), [1, 1, 1, 1, 2, 3], "reflect", data_format="NCDHW"),
+    "wide circle": lambda: F.pad(of("float32", 1, 2, 3), [4, 0], "circular", data_format="NCL"),
+    "replicas of nothing": lambda: F.pad(of("float32", 1, 2, 0), [1, 1], "replicate", data_format="NCL"),
+    "layout of interpolate": lambda: F.interpolate(of("float32", 1, 3, 8), [16], mode="linear", data_format="NHWCD"),
+    "indices of max_unpool3d": lambda: F.max_unpool3d(of("float32", 1, 1, 3, 3, 3), of("int32", 1, 1, 3, 3, 4), 2, 2),
+    "reduction of identity_loss": lambda: paddle.incubate.identity_loss(of("float32", 3), 3),
+    "numbers of where_": lambda: paddle.where_(of("bool", 2), 1, 2),
+    "elements of nothing": lambda: paddle.reshape(of("float32", 0, 2, 3), [2, 3]),
     "r of combinations": lambda: paddle.combinations(of("float32", 3), -1),
 }
 ASSERTED = {
@@ -93,6 +146,10 @@ ASSERTED = {
     "wide matrix": lambda: paddle.linalg.householder_product(of("float32", 3, 6), of("float32", 6)),
     "too many factors": lambda: paddle.linalg.householder_product(of("float32", 6, 3), of("float32", 4)),
     "batches": lambda: paddle.linalg.householder_product(of("float32", 2, 2, 5, 4), of("float32", 2, 3, 4)),
+    "axes of diagonal_scatter": lambda: paddle.diagonal_scatter(of("float32", 3, 3), of("float32", 3), 0, 0, 0),
+    "far axis of diagonal_scatter": lambda: paddle.diagonal_scatter(of("float32", 3, 3), of("float32", 3), 0, 1000, 0),
+    "length of diagonal_scatter": lambda: paddle.diagonal_scatter(of("float32", 3, 3), of("float32", 1)),
+    "number of values for a mask to repeat": lambda: paddle.masked_scatter(of("float32", 6, 3), of("bool", 3), of("float32", 5)),
     "vector": lambda: paddle.linalg.householder_product(of("float32", 1), of("float32", 0)),
 }
 
@@ -118,10 +175,11 @@ def test_what_paddle_asserts_is_an_assertion_error(call):
 def test_the_table_of_element_types_names_layers_that_there_are():
     import pathlib
 
-    sources = "".join(
-        path.read_text() for path in pathlib.Path(accepted.__file__).parent.glob("*.py") if path.name != "accepted.py"
-    )
-    for kind in accepted._TAKEN:
+    root = pathlib.Path(accepted.__file__).parents[1]
+    folders = ["tensor", "nn/functional", "static", "incubate"]
+    paths = [path for folder in folders for path in (root / folder).glob("*.py") if path.name != "accepted.py"]
+    sources = "".join(path.read_text() for path in paths)
+    for kind in (*accepted._TAKEN, *accepted._AXES, *accepted._FILLED):
         assert f'"{kind}"' in sources, kind
 
 

@@ -110,6 +110,125 @@ def test_in_place_sums_may_not():
         paddle.ones([4]).add_(paddle.ones([2, 4]))
 
 
+def test_sums_of_all_elements_in_place_are_a_vector():
+    x = scalar() * paddle.to_tensor(X)
+    assert paddle.cumsum_(x).shape == [8]
+    np.testing.assert_array_equal(x.numpy(), np.cumsum(2 * X))
+
+
+def test_the_first_argument_of_a_function_in_place_has_its_name():
+    x, y = paddle.to_tensor(X), paddle.to_tensor(np.eye(4, dtype=np.float32))
+    paddle.addmm_(x, x=paddle.to_tensor(X), y=y)
+    np.testing.assert_array_equal(x.numpy(), 2 * X)
+    paddle.abs_(x=x)
+    with pytest.raises(paddle.errors.NotOffered, match="no series"):
+        paddle.i0_(x)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float64"])
+def test_copysign_keeps_the_element_type(dtype):
+    x, y = (np.arange(-3, 3).astype(dtype), np.array([1, -1, 2, -2, 0, -3]).astype(dtype))
+    found = paddle.copysign(paddle.to_tensor(x), paddle.to_tensor(y)).numpy()
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(found, np.copysign(x, y).astype(dtype))
+
+
+def test_axes_of_tensordot_as_tensors():
+    x, y = np.arange(24.0).reshape(2, 3, 4), np.arange(24.0).reshape(3, 4, 2)
+    pair = [paddle.to_tensor([1, 2]), paddle.to_tensor([0, 1])]
+    for axes in (pair, tuple(pair), paddle.to_tensor([[1, 2], [0, 1]])):
+        found = paddle.tensordot(paddle.to_tensor(x), paddle.to_tensor(y), axes)
+        np.testing.assert_array_equal(found.numpy(), np.tensordot(x, y, [[1, 2], [0, 1]]))
+    square = paddle.to_tensor(np.arange(9.0).reshape(3, 3))
+    np.testing.assert_array_equal(
+        paddle.tensordot(square, square, paddle.to_tensor([1])).numpy(), square.numpy() @ square.numpy().T
+    )
+
+
+def test_a_label_without_axes_is_one_row():
+    np.testing.assert_array_equal(F.one_hot(paddle.full([], 2, "int64"), 4).numpy(), [0, 0, 1, 0])
+
+
+def test_minlength_as_a_tensor():
+    for least in (5, paddle.to_tensor([5], "int32"), paddle.to_tensor(5)):
+        np.testing.assert_array_equal(paddle.bincount(paddle.to_tensor([1, 1, 3]), minlength=least).numpy(), [0, 2, 0, 1, 0])
+    with static.program_guard(static.Program()):
+        counts = paddle.bincount(static.data("x", [3], "int64"), minlength=paddle.full([1], 5, "int32"))
+        (found,) = static.Executor().run(feed={"x": np.array([1, 1, 3])}, fetch_list=[counts])
+    np.testing.assert_array_equal(found, [0, 2, 0, 1, 0])
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int64", "float64", "bool", "float32"])
+@pytest.mark.parametrize("sizes", [{"size": [5, 3]}, {"scale_factor": [2.0, 1.5]}, {"scale_factor": paddle.to_tensor([2.0, 1.5])}])
+def test_nearest_elements_of_every_type(dtype, sizes):
+    x = (np.arange(2 * 3 * 3 * 2).reshape(2, 3, 3, 2) % 7 > 2) * np.arange(36).reshape(2, 3, 3, 2)
+    for layout, array in (("NCHW", x), ("NHWC", x.transpose(0, 2, 3, 1))):
+        found = F.interpolate(paddle.to_tensor(array.astype(dtype)), mode="nearest", data_format=layout, **sizes).numpy()
+        found = found if layout == "NCHW" else found.transpose(0, 3, 1, 2)
+        rows, columns = (np.arange(n) * old // n for n, old in zip(found.shape[2:], x.shape[2:], strict=True))
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, x.astype(dtype)[:, :, rows][:, :, :, columns])
+
+
+def test_nearest_elements_in_float64_have_gradients():
+    x = paddle.to_tensor(np.arange(6.0).reshape(1, 1, 2, 3), stop_gradient=False)
+    F.interpolate(x, size=[4, 3]).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), np.full((1, 1, 2, 3), 2.0))
+
+
+def test_products_of_booleans():
+    x, y = paddle.to_tensor([True, True, False]), paddle.to_tensor([True, False, False])
+    np.testing.assert_array_equal(paddle.multiply(x, y).numpy(), [True, False, False])
+
+
+def test_the_median_of_nothing_but_nan_has_no_gradient():
+    x = paddle.to_tensor([[np.nan, np.nan], [1.0, np.nan]], stop_gradient=False)
+    for mode in ("avg", "min"):
+        found = paddle.nanmedian(x, axis=1, mode=mode)
+        found = found if mode == "avg" else found[0]
+        np.testing.assert_array_equal(found.numpy(), [np.nan, 1.0])
+        (gradient,) = paddle.grad(found, x)
+        np.testing.assert_array_equal(gradient.numpy(), [[0, 0], [1, 0]])
+
+
+def test_prelu_without_axes():
+    assert F.prelu(paddle.to_tensor(-2.0), paddle.to_tensor([0.25])).numpy() == np.float32(-0.5)
+    with static.program_guard(static.Program()):
+        y = F.prelu(paddle.full([], -2.0), paddle.full([1], 0.25))
+        (found,) = static.Executor().run(fetch_list=[y])
+    assert found.shape == () and found == -0.5
+
+
+def test_what_is_fed_to_a_persistable_variable_is_its_value():
+    with static.program_guard(main := static.Program(), startup := static.Program()):
+        state = static.create_global_var([2], 0.0, "float32", persistable=True)
+        doubled = state * 2
+    with static.scope_guard(static.Scope()):
+        executor = static.Executor()
+        executor.run(startup)
+        for feed in ({state.name: np.array([1.0, 3.0], np.float32)}, {}):
+            (found,) = executor.run(main, feed=feed, fetch_list=[doubled])
+            np.testing.assert_array_equal(found, [2.0, 6.0])
+        with pytest.raises(paddle.errors.FeedError):
+            executor.run(main, feed={state.name: np.ones(3, np.float32)}, fetch_list=[doubled])
+
+
+def test_the_name_of_a_layer_names_its_results():
+    with static.program_guard(static.Program()):
+        x = static.data("x", [2, 3])
+        layer = paddle.nn.Sigmoid(name="gate")
+        assert [layer(x).name for _ in range(2)] == ["gate.tmp_0", "gate.tmp_1"]
+        assert paddle.nn.L1Loss("none", name="far")(x, x).name == "far.tmp_0"
+
+
+def test_more_values_than_indices():
+    x, values = np.zeros((3, 5), np.float32), np.arange(1, 11, dtype=np.float32).reshape(2, 5)
+    index = np.array([[0, 1, 2, 0]])
+    found = paddle.put_along_axis(paddle.to_tensor(x), paddle.to_tensor(index), paddle.to_tensor(values), 0, broadcast=False)
+    np.put_along_axis(x[:, :4], index, values[:1, :4], 0)
+    np.testing.assert_array_equal(found.numpy(), x)
+
+
 def test_einsum_with_ellipses_of_different_rank():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 3, 4)).astype("float32"), rng.normal(size=(4, 5)).astype("float32")

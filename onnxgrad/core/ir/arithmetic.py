@@ -33,7 +33,7 @@ def promote(x: DType, y: DType) -> DType:
 
 
 class Arithmetic:
-    """Operators of a Variable. A Python number takes the tensor's dtype; an int tensor with a float becomes float32."""
+    """Operators of a Variable. A Python number takes the tensor's dtype; integers become float32 for a float, Booleans int64."""
 
     __slots__ = ()
     __array_ufunc__ = None
@@ -52,6 +52,8 @@ class Arithmetic:
             target = x.dtype
             if isinstance(other, (float, np.floating)) and not x.dtype.is_float:
                 target = dtype_of("float32")
+            elif x.dtype.name == "bool" and op_type in ("Add", "Mul", "Pow", "Sub"):
+                target = dtype_of("int64")
             y = None
         else:
             raise ArgumentTypeError(f"{op_type} takes a Variable, an array or a number, not {type(other).__name__}.")

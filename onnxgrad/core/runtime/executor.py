@@ -98,8 +98,8 @@ class Executor:
 
         Args:
             program: default: the default main program. A startup program initialises parameters and accumulators.
-            feed: arrays by input name, in the dtype of the input; lists are converted, and OrtValues read where they lie. Names
-                it does not know are ignored.
+            feed: arrays by input name, in the dtype of the input; lists are converted, and OrtValues read where they lie. What
+                is fed to a persistable variable is its value from then on. Names it does not know are ignored.
             fetch_list: variables or names (one or several). A fetched parameter is given as it is after the run.
             scope: where state is read and written; default the program's own, else the global scope.
             return_numpy: False for OrtValues that stay on the device.
@@ -126,6 +126,10 @@ class Executor:
         scope = scope or program.active_scope()
         for variable, scheduler in program.schedulers:
             scope.set(variable.name, np.float32(scheduler()))
+        for name in feed or ():
+            state = program.global_block().vars.get(name)
+            if state is not None and state.persistable and not state.is_data:
+                scope.set(name, _checked_feed(state, feed or {}))
         computed = [v for v in [*fetches, *(v for v, _ in program.printers)] if not v.persistable]
         if computed or program.updates or program.training_pending:
             results = self._compute(program, feed or {}, computed, scope, return_numpy)

@@ -186,6 +186,8 @@ def prelu(x: Variable, weight: Variable, data_format: str = "NCHW", name: str | 
     layer = LayerHelper("prelu", x, weight, name=name)
     if weight.shape != (1,) and data_format[1] == "C" and x.ndim > 2:
         weight = layer.op.Reshape(weight, np.array([-1] + [1] * (x.ndim - 2)))
+    if x.ndim == 0 and weight.ndim:
+        weight = layer.op.Squeeze(weight, [0])
     return layer.result("PRelu", x, weight)
 
 

@@ -212,6 +212,10 @@ def pad(
     if len(axes) != len(pairs):
         raise ArgumentError(f"pad: {widths} does not fit the {x.ndim} axes of {x!r}.")
     ordered = sorted(zip(axes, pairs, strict=True))
+    for axis, pair in ordered if given is None and mode != "constant" else []:
+        most = x.shape[axis] - (mode == "reflect")
+        if x.shape[axis] >= 0 and max(pair) > 0 and (most < 1 or (mode != "replicate" and max(pair) > most)):
+            raise ArgumentError(f"pad: mode {mode!r} cannot add {max(pair)} to axis {axis} of {x!r}. Add fewer.")
     pads: Any = np.array([start for _, (start, _) in ordered] + [end for _, (_, end) in ordered])
     if given is not None:
         # The numbers so far are places in it.
@@ -292,6 +296,9 @@ def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
     if num_classes == -1 and not is_variable(num_classes):
         num_classes = op.Add(op.ReduceMax(as_dtype(op, x, "int64"), keepdims=0), np.array(1))
     depth = as_dtype(op, num_classes, "int64") if is_variable(num_classes) else np.array(int(num_classes))
+    if x.ndim == 0:
+        rows = op.OneHot(op.Unsqueeze(x, [0]), depth, np.array([0.0, 1.0], np.float32), axis=-1)
+        return layer.result("Squeeze", rows, [0])
     return layer.result("OneHot", x, depth, np.array([0.0, 1.0], np.float32), axis=-1)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.losses import absolute_error, cosine_parts, ctc, huber, kl_of_positive, logistic, squared_error
-from onnxgrad.tensor.common import as_dtype, known_dim
+from onnxgrad.tensor.common import as_dtype, known, known_dim
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.linalg import vector_norm
 
@@ -276,6 +276,8 @@ def gaussian_nll_loss(
     """
     layer = _layer("gaussian_nll_loss", reduction, input, label, variance, name=name)
     op = layer.op
+    if variance.is_eager and 0 not in variance.shape and known(op.ReduceMin(variance, keepdims=0)) < 0:
+        raise ArgumentError("gaussian_nll_loss: a variance is negative.")
     if variance.ndim == input.ndim - 1:
         variance = op.Unsqueeze(variance, [-1])
     v = op.Clip(variance, float(epsilon))
@@ -319,6 +321,8 @@ def cosine_embedding_loss(
     _alike("cosine_embedding_loss", input1, input2)
     if label.ndim != input1.ndim - 1 and (input1.ndim, tuple(label.shape)) != (1, (1,)):
         raise ArgumentError(f"cosine_embedding_loss: the label has {label.ndim} axes; it needs {input1.ndim - 1}.")
+    if label.dtype.name not in ("int32", "int64", "float32", "float64"):
+        raise ArgumentError(f"cosine_embedding_loss: a label is int32, int64, float32 or float64, not {label.dtype.name}. Cast it.")
     product, first, second = cosine_parts(op, input1, input2, -1)
     cosine = op.Div(product, op.Sqrt(op.Mul(op.Add(first, 1e-12), op.Add(second, 1e-12))))
     zero = op.constant(0.0, input1.dtype)

@@ -109,6 +109,8 @@ def _max_unpool_nd(
     op = layer.op
     if channels_last(data_format, axes):
         raise ArgumentError(f"max_unpool{axes}d needs channels first. Transpose before and after.")
+    if x.ndim != axes + 2 or indices.shape != x.shape:
+        raise ArgumentError(f"max_unpool{axes}d takes {axes + 2} axes and an index for each element, not {x!r} and {indices!r}.")
     sizes, pads = numbers(kernel_size, axes), pads_of(padding, axes)
     strides = sizes if stride is None else numbers(stride, axes)
     if isinstance(pads, str):

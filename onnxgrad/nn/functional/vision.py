@@ -19,6 +19,8 @@ __all__ = [
     "upsample",
 ]  # fmt: skip
 
+_RESIZED = ("float16", "bfloat16", "float32", "int8", "int32", "uint8")
+_LAYOUTS = {3: ("NCW", "NWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 _RANKS = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,), "nearest": (3, 4, 5), "area": (3, 4, 5)}
 
 
@@ -52,6 +54,8 @@ def interpolate(
     """
     if x.ndim not in _RANKS.get(mode.lower(), ()):
         raise ArgumentError(f"interpolate: mode {mode!r} does not fit the {x.ndim} axes of {x!r}. Modes: {sorted(_RANKS)}.")
+    if data_format not in (None, *_LAYOUTS[x.ndim]):
+        raise ArgumentError(f"interpolate: data_format of {x.ndim} axes is one of {_LAYOUTS[x.ndim]}, not {data_format!r}.")
     if (size is None) == (scale_factor is None):
         raise ArgumentError("interpolate: give either size or scale_factor.")
     if align_corners and mode in ("nearest", "area"):
@@ -75,6 +79,8 @@ def _resized(
             raise ArgumentError("interpolate: mode 'area' needs a size, or known sizes of its input.")
         pools: list[Callable[..., Variable]] = [adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d]
         return pools[len(axes) - 1](x, integers(size, "interpolate"))
+    if mode == "nearest" and x.dtype.name not in _RESIZED:
+        return _picked(layer, x, size, scale, align_mode)
     attrs = _coordinates(mode, align_corners, align_mode)
     # onnxruntime moves a Transpose through Resize and then loses the operand if it has fewer entries than axes.
     attrs["axes"] = None if all_axes else axes
@@ -90,6 +96,15 @@ def _resized(
     if all_axes:
         sizes = op.Concat(op.Shape(x, start=0, end=2), as_operand(op, sizes), axis=0)
     return layer.result("Resize", x, None, None, sizes, **attrs)
+
+
+def _picked(layer: LayerHelper, x: Variable, size: Any, scale: Any, align_mode: int) -> Variable:
+    """Nearest elements of a type that no Resize of onnxruntime takes: what is resized are their places."""
+    op, spatial = layer.op, layer.op.Shape(x, start=2)
+    places = op.Range(np.array(0), op.ReduceProd(spatial, keepdims=0), np.array(1))
+    image = op.Reshape(op.Cast(places, to=6), op.Concat(np.array([1, 1]), spatial, axis=0))
+    chosen = _resized(layer, image, size, scale, "nearest", False, align_mode, all_axes=False)
+    return layer.result("Squeeze", op.Gather(op.Reshape(x, np.array([0, 0, -1])), chosen, axis=2), [2, 3])
 
 
 def _exact_size(x: Variable, factors: list[float], rounds: bool) -> list[int] | None:
