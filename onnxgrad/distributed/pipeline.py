@@ -152,7 +152,7 @@ class PipelineStep:
     def _go_forward(self, feed: Mapping[str, Array]) -> Values:
         """One micro-batch; gives what its backward pass will read"""
         stage, transport = self.stage, self.transport
-        values = {name: value_of(np.ascontiguousarray(array)) for name, array in feed.items()}
+        values = {name: value_of(np.asarray(array, order="C")) for name, array in feed.items()}
         for v, name in stage.takes.items():
             values[name] = self._receive(transport.rank - 1, v)
         results = self._forward.run(values, self._state)

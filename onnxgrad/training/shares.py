@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from onnxgrad.core.interop.split_step import Accumulated
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
@@ -16,7 +14,7 @@ from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.sharded import ShardedStep
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
-from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.errors import ArgumentError
 from onnxgrad.training.accumulation import SUM
 
 __all__ = ["SHARDS", "SharedStep"]
@@ -56,14 +54,6 @@ class SharedStep:
     def compute(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> list[Any]:
         """Gradients of a part of the batch, and what is fetched: of the loss that of the whole batch."""
         step = self._made(executor, fetches)
-        if step.weighs_inside:
-            counted = np.array([part is None or part.counts], np.int64)
-            self.transport.all_reduce_(counted)
-            if (found := int(counted[0])) < self.transport.world_size:
-                raise DataError(
-                    f"a batch has {found} example{'s'[: found != 1]} for {self.transport.world_size} ranks, and each needs one for "
-                    "statistics of the whole batch and for accumulated gradients. Pass drop_last=True, or another batch size."
-                )
         step.part = part
         given = step.compute(feed)
         return [given[v.name] for v in fetches]
