@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -256,16 +256,17 @@ class ShardedStep:
             for v in self._application.elsewhere:
                 del self._values[v.name]
 
-    def gather(self, scope: Scope | None) -> None:
+    def gather(self, scope: Scope | None, only: Collection[str] | None = None) -> None:
         """Write the state of all ranks to a scope on each, for a checkpoint or another number of ranks; called by all.
 
-        Sums over micro-batches are those of this rank. A rank that shall hold nothing more passes None.
+        Sums over micro-batches are those of this rank. A rank that shall hold nothing more passes None. ``only`` names what is
+        wanted, if not all is.
 
         Example:
             >>> step.gather(scope)  # doctest: +SKIP
             >>> paddle.training.save_checkpoint(program, "run.safetensors", scope)  # doctest: +SKIP
         """
-        self._application.gather(self._values, scope)
+        self._application.gather(self._values, scope, only=only)
 
 
 def _scaled(value: Any, factor: float | None) -> Array:

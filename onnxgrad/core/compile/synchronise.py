@@ -35,8 +35,8 @@ def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None
     """What part of the whole batch's loss that of this rank is, in float64: exactly, and never 0.
 
     A part that weighs nothing passes on gradients of the others' losses, by way of the statistics. They are divided by its share on
-    their way in and multiplied on their way out, so its share must not be 0; 2^-30 is nothing beside what float32 holds. A part that
-    does not count passes on nothing, so the second number is 1 there, by which nothing overflows.
+    their way in and multiplied on their way out, so its share must not be 0; 2^-30 is nothing beside what float32 holds. A part
+    that does not count passes on nothing, so the second number is 1 there, by which nothing overflows.
     """
     first = needed_operators(graph.operators, [weight])
     build = stage_builder(graph, None, key="share")
