@@ -116,14 +116,21 @@ class Application:
         """Whether all ranks hold a state that one of them updates."""
         return isinstance(v, Parameter) or v.name in self._statistics
 
-    def gather(self, state: Mapping[str, Any], scope: Scope | None, places: Mapping[str, int] | None = None) -> None:
+    def gather(
+        self,
+        state: Mapping[str, Any],
+        scope: Scope | None,
+        places: Mapping[str, int] | None = None,
+        only: Collection[str] | None = None,
+    ) -> None:
         """Write the state of all ranks to a scope on each; None where a rank gives its share alone.
 
         Args:
             places: ranks that hold further state, by name.
+            only: names of what is wanted; None for all.
         """
         owners = {v.name: rank for rank, states in enumerate(self.shards.owned) for v in states}
-        for name, v in self._variables.items():
+        for name, v in self._variables.items() if only is None else ((name, self._variables[name]) for name in only):
             owner = owners.get(name, (places or {}).get(name))
             if owner is not None and self.transport.world_size > 1:
                 mine = state[name] if owner == self.transport.rank else None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from onnxgrad.core.autodiff.pipeline import PipelineStage, make_pipeline
+from onnxgrad.core.autodiff.pipeline_cuts import choose_stages
 from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.compile.cut import is_applied
+from onnxgrad.core.compile.cut import exchanged, is_applied, is_small
 from onnxgrad.core.compile.shards import make_shards
 from onnxgrad.core.compile.stages import Stage
 from onnxgrad.core.interop.loss_share import Share, share_of
@@ -21,45 +22,62 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import PART
 from onnxgrad.distributed.application import Application
+from onnxgrad.distributed.exchange import Part
+from onnxgrad.distributed.groups import grid_of
+from onnxgrad.distributed.held import HeldState
 from onnxgrad.distributed.sessions import Session
-from onnxgrad.distributed.transport import PointToPoint
+from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["PipelineStep"]
 
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]
+Cuts: TypeAlias = "int | Sequence[Variable | str | Sequence[Variable | str]]"
 
 _RANK = 8
 """Dimensions that the header of a tensor has room for."""
+
+_SCALED = ("scaled loss", "")
+"""The mark of a loss times a scale, of which gradients are taken (``optimizer.scaling``)."""
 
 
 class PipelineStep:
     """A rank's stage of the training step of a program.
 
     Each rank holds the weights and the optimizer's state of its layers, and passes activations on and gradients back. Micro-batches
-    follow each other in the order one forward, one backward, so stage k of K keeps the activations of at most K - k of them. The
-    result is that of one process with the whole batch, to rounding, but for what is computed of each micro-batch by itself:
-    statistics (``batch_norm``), and masks of Dropout, which are drawn anew for each.
+    follow each other in the order one forward, one backward, so stage k of K keeps the activations of at most K - k of them. With
+    more ranks than stages, each row of K ranks takes its part of the batch, and ranks of one stage add their gradients up. The
+    result is that of one process with the whole batch, to rounding, but for statistics (``batch_norm``), which are of each
+    micro-batch by itself. A parameter that several stages read is updated by the first of them, which gets the others' gradients.
+
+    Masks of Dropout are those of the whole batch if ``core.passes.modes.take_parts`` was called before ``minimize``; else they are
+    drawn anew for each micro-batch.
 
     Args:
-        program: that ``minimize`` was called on; it is not changed.
-        loss: what was minimized.
-        cuts: a variable, or several, for each stage but the last: what it hands on. What else later stages read goes along.
-        transport: between the ranks, one for each stage.
-        micro_batches: into how many parts each batch is cut along the first axis.
+        program: that ``minimize`` was called on; it is not changed. The loss may be scaled.
+        loss: what was minimized, without a scale.
+        cuts: a variable, or several, for each stage but the last: what it hands on. What else later stages read goes along. Or how
+            many stages there are; then cuts are chosen that need few values and balance bytes of weights and activations.
+        transport: between the ranks: one for each stage, or a multiple. Rank r has stage ``r % K``.
+        micro_batches: into how many parts the batch of a row is cut along the first axis, or fewer, if it has fewer examples.
         scope: where the first values are; None for the program's.
+        fetch: what ``compute`` gives on the last stage, of which each has the batch as its first axis.
         loss_weight, batch_norm: as for ``to_split_training_step``; not ``"sync"``.
         lowering, threads: of the graphs and their sessions.
+        in_scope: keep the state in the scope, where an Executor reads and writes the same values. What other ranks hold is zeros
+            there, which take no memory.
 
     Attributes:
         stage: the graphs of this rank.
+        grid: where it stands among the ranks.
         most_alive: the most micro-batches whose activations this rank has kept at a time.
 
     Raises:
-        ArgumentError: if the number of ranks is not that of the stages, a cut is out of place, two stages train one parameter, or
-            the optimizer reads something else than gradients of parameters, such as a scale of the loss.
+        ArgumentError: if the number of ranks is no multiple of that of the stages, a cut is out of place, or the optimizer reads
+            something of the batch that is no gradient of a parameter.
 
     Example:
         >>> from onnxgrad.distributed import run_local
@@ -82,39 +100,54 @@ class PipelineStep:
         self,
         program: Program,
         loss: Variable | str,
-        cuts: Sequence[Variable | str | Sequence[Variable | str]],
-        transport: PointToPoint,
+        cuts: Cuts,
+        transport: Transport,
         *,
         micro_batches: int,
         scope: Scope | None = None,
+        fetch: Sequence[Variable | str] = (),
         loss_weight: Variable | str | None = None,
         batch_norm: str | None = None,
         lowering: str | None = "cpu",
         threads: int | None = None,
+        in_scope: bool = False,
     ) -> None:
-        if transport.world_size != len(cuts) + 1:
-            raise ArgumentError(f"{len(cuts)} cuts make {len(cuts) + 1} stages, but there are {transport.world_size} ranks.")
+        count = cuts if isinstance(cuts, int) else len(cuts) + 1
+        if count < 1 or transport.world_size % count:
+            made = f"{count} stages were asked for" if isinstance(cuts, int) else f"{count - 1} cuts make {count} stages"
+            raise ArgumentError(f"{made}, but there are {transport.world_size} ranks, which is no multiple of that.")
         if micro_batches < 1:
             raise ArgumentError(f"micro_batches is at least 1, not {micro_batches}.")
         if check_batch_norm(program, batch_norm):
             raise ArgumentError("statistics of all micro-batches are not known when the first goes back. Pass batch_norm='local'.")
         self.program, self.transport, self.micro_batches = program, transport, micro_batches
+        self.grid = grid_of(transport, count)
         self.most_alive = 0
-        rank = transport.rank
-        self._plan = plan = _planned(program, loss, cuts, loss_weight, lowering)
-        self.stage = plan.stages[rank]
+        self._is_last = self.grid.stage == count - 1
+        self._plan = plan = _planned(program, loss, cuts, fetch, loss_weight, lowering)
+        self.stage = plan.stages[self.grid.stage]
         self._forward = Session(Stage(self.stage.forward, []), threads)
         self._backward = None if self.stage.backward is None else Session(Stage(self.stage.backward, []), threads)
-        is_last = rank == transport.world_size - 1
-        self._weigh = Session(Stage(plan.weigh, []), threads) if plan.weigh is not None and is_last else None
-        self._places = {name: number for number, stage in enumerate(plan.stages) for name in stage.parameters}
-        shards = make_shards(program, len(plan.stages), self._places)
-        self._application = Application(shards, rank, transport, lowering, threads, partial=True, spreads=False)
-        self._gradients = {v: _parameter(v, self._places) for v in shards.cut.gradients}
-        sessions = [session for session in (self._forward, self._backward, self._weigh) if session is not None]
-        names = dict.fromkeys([*(name for session in sessions for name in session.state), *self._application.state])
-        variables = {v.name: v for v in program.list_vars() if v.persistable}
-        self._state: Values = {name: value_of(np.asarray(variables[name].get_value(scope))) for name in names}
+        self._weigh = Session(Stage(plan.weigh, []), threads) if plan.weigh is not None and self._is_last else None
+        self._still = Session(Stage(plan.still, []), threads) if plan.still is not None else None
+        self._users: dict[str, list[int]] = {}
+        for number, stage in enumerate(plan.stages):
+            for name in stage.parameters:
+                self._users.setdefault(name, []).append(number)
+        self._places = {name: users[0] for name, users in self._users.items()}
+        shards = make_shards(program, count, self._places)
+        self._application = Application(shards, self.grid.stage, self.grid.pipeline, lowering, threads, partial=True, spreads=False)
+        self._gradients = {v: _parameter(v, self._places) for v in shards.cut.gradients if v not in plan.constant}
+        made = [self._forward, self._backward, self._weigh, self._still]
+        self._sessions = [session for session in made if session is not None]
+        names = dict.fromkeys([*(name for session in self._sessions for name in session.state), *self._application.state])
+        self._variables = {v.name: v for v in program.list_vars() if v.persistable}
+        self._names = list(names)
+        if in_scope:
+            self._state: MutableMapping[str, Any] = HeldState(scope or program.active_scope(), self._variables.values())
+        else:
+            self._state = {name: value_of(np.asarray(self._variables[name].get_value(scope))) for name in names}
+        self.forget()
         self._application.begin(self._state)
 
     # One step --------------------------------------------------------------------------------------------------------
@@ -125,127 +158,238 @@ class PipelineStep:
         Args:
             feed: the whole batch, by input name, of which a rank reads what its stage needs.
         """
-        parts = [dict(zip(feed, arrays, strict=True)) for arrays in zip(*map(self._cut, feed.values()), strict=True)]
+        arrays = {name: np.asarray(array) for name, array in feed.items()}
+        rows = np.array_split(np.arange(_length(arrays)), self.grid.replicas)
+        first = sum(map(len, rows[: self.grid.replica]))
+        count = len(rows[self.grid.replica])
+        found = self.compute({name: array[first : first + count] for name, array in arrays.items()}, Part(first, count))
+        self.apply()
+        return float(found[self._plan.names[0]])
+
+    def compute(self, feed: Mapping[str, Any], part: Part | None = None) -> dict[str, Array]:
+        """The first half of ``run``: gradients of this row's part of the batch; running statistics are replaced.
+
+        Args:
+            feed: the part, by input name; all ranks of a row are given the same.
+            part: which examples of the whole batch these are; None for the whole.
+
+        Returns:
+            The loss of the whole batch, and on the last stage what was fetched.
+        """
+        arrays = {name: np.asarray(array, order="C") for name, array in feed.items()}
+        part = part or Part(0, _length(arrays))
+        length = _length(arrays) if part.counts else 0
         self._sums: dict[str, Array] = {}
-        self._head = np.zeros(2)
-        count, rank = len(parts), self.transport.rank
-        ahead = min(count, self.transport.world_size - 1 - rank)
+        self._head, self._unit = np.zeros(4), 0.0
+        self._fetched: list[list[Array]] = []
+        self._scale = 1.0
+        self._steady = {} if self._still is None else self._still.run({}, self._state)
+        if self._plan.scale is not None:
+            self._scale = _number(self._steady[self._plan.scale])
+        rows = np.array_split(np.arange(length), min(self.micro_batches, length)) if length else []
+        count, ahead = len(rows), min(len(rows), len(self._plan.stages) - 1 - self.grid.stage)
         alive: list[Values] = []
         for number in range(count + ahead):
             if number < count:
-                alive.append(self._go_forward(parts[number]))
+                own = slice(rows[number][0], rows[number][-1] + 1)
+                told = {name: array[own] for name, array in arrays.items()}
+                told[PART] = np.array([part.first + own.start, own.stop - own.start], np.int64)
+                alive.append(self._go_forward(told))
                 self.most_alive = max(self.most_alive, len(alive))
             if number >= ahead:
                 self._go_back(alive.pop(0))
+        if self._plan.takes_parts:
+            self._count()
         self.transport.all_reduce_(self._head)
-        total, loss = self._head.tolist()
-        factor = 1.0 if self._plan.share.reduction == "sum" else 1.0 / total if total else 0.0
-        self._apply(factor)
-        return float(loss * factor)
+        total, loss, raw, seen = self._head.tolist()
+        loss = loss if self._plan.share.reduction == "sum" else loss / total if total else raw / max(seen, 1.0)
+        self._total = total
+        return {self._plan.names[0]: np.asarray(loss), **self._results(length)}
 
-    def _cut(self, array: Any) -> list[Array]:
-        rows = np.asarray(array)
-        if rows.ndim == 0 or len(rows) < self.micro_batches:
-            raise ArgumentError(f"a batch of {rows.shape} is not cut into {self.micro_batches} micro-batches along its first axis.")
-        return np.array_split(rows, self.micro_batches)
+    def _results(self, length: int) -> dict[str, Array]:
+        """What was fetched, of all micro-batches"""
+        if not self._is_last:
+            return {}
+        found = {}
+        for name, arrays in zip(self._plan.names[1:], zip(*self._fetched, strict=True), strict=False):
+            if any(array.ndim == 0 for array in arrays) or sum(map(len, arrays)) != length:
+                raise ArgumentError(f"{name} has not the examples along its first axis, by which micro-batches are put together.")
+            found[name] = np.concatenate(arrays)
+        return found
+
+    def _count(self) -> None:
+        """Let the state go on that does not depend on data, such as the number of the step"""
+        new = {name: self._steady[made] for name, made in self._plan.counters.items()}
+        self._state.update(new)
 
     def _go_forward(self, feed: Mapping[str, Array]) -> Values:
         """One micro-batch; gives what its backward pass will read"""
-        stage, transport = self.stage, self.transport
-        values = {name: value_of(np.ascontiguousarray(array)) for name, array in feed.items()}
+        stage = self.stage
+        values = {name: value_of(np.asarray(array, order="C")) for name, array in feed.items()}
         for v, name in stage.takes.items():
-            values[name] = self._receive(transport.rank - 1, v)
+            values[name] = self._receive(self.grid.stage - 1, v)
         results = self._forward.run(values, self._state)
         for name in stage.gives.values():
-            self._send(transport.rank + 1, results[name] if name in results else values[name])
+            self._send(self.grid.stage + 1, results[name] if name in results else values[name])
         new = {self._plan.updates[v]: results[name] for v, name in stage.results.items() if v in self._plan.updates}
         self._state.update(new)
         kept = {name: values[name] for name in (self._backward.inputs if self._backward else ()) if name in values}
         kept.update({entering: results[name] for name, entering in stage.kept.items()})
         if self._plan.loss in stage.results:
             self._weigh_loss(values, results, kept)
+            places = {**stage.takes, **stage.results}
+            found = {name: results[name] if name in results else values[name] for name in places.values()}
+            self._fetched.append([view_of(found[places[v]]).copy() for v in self._plan.fetched])
+        if self._still is not None and not self._plan.takes_parts:
+            self._count()
+            self._steady = self._still.run({}, self._state)
         return kept
 
     def _weigh_loss(self, values: Values, results: Values, kept: Values) -> None:
-        """Count a micro-batch's loss, and begin its backward pass with its weight"""
+        """Count a micro-batch's loss, and begin its backward pass with its weight, in units of those of the first micro-batches"""
         plan, loss = self._plan, results[self.stage.results[self._plan.loss]]
         weight = 1.0
         if plan.weight is not None:
             weighed = results if self._weigh is None else self._weigh.run(values, self._state)
             name = self.stage.results[plan.weight] if self._weigh is None else self._weigh.outputs[0]
             weight = _number(weighed[name])
-        self._head += np.array([weight, weight * _number(loss) if weight else 0.0])
+        raw = _number(loss)
+        self._head += np.array([weight, weight * raw if weight else 0.0, raw, 1.0])
+        self._unit = self._unit or (1.0 if plan.share.reduction == "sum" else weight * self.micro_batches)
         if self.stage.seed is not None:
-            kept[self.stage.seed] = value_of(np.full(tuple(loss.shape()), weight, view_of(loss).dtype))
+            begun = weight / self._unit * self._scale if weight else 0.0
+            kept[self.stage.seed] = value_of(np.full(tuple(loss.shape()), begun, view_of(loss).dtype))
 
     def _go_back(self, values: Values) -> None:
-        stage, transport = self.stage, self.transport
+        stage = self.stage
         for v, name in stage.receives.items():
-            values[name] = self._receive(transport.rank + 1, v)
+            values[name] = self._receive(self.grid.stage + 1, v)
         if self._backward is None:
             return
         results = self._backward.run(values, self._state)
+        # What weighs nothing may have gradients that are NaN.
+        counts = stage.seed is None or bool(view_of(values[stage.seed]).any())
         for name in stage.returns.values():
-            self._send(transport.rank - 1, results[name])
-        if stage.seed is not None and not view_of(values[stage.seed]).any():
-            return  # what weighs nothing may have gradients that are NaN
-        for parameter, name in stage.parameters.items():
+            self._send(self.grid.stage - 1, results[name] if counts else value_of(np.zeros_like(view_of(results[name]))))
+        for parameter, name in stage.parameters.items() if counts else ():
             view = view_of(results[name])
             if parameter in self._sums:
                 np.add(self._sums[parameter], view, out=self._sums[parameter])
             else:
                 self._sums[parameter] = view.copy()
 
-    def _apply(self, factor: float) -> None:
-        """Divide by the weight of the whole batch and update what this rank holds; small gradients go to all"""
-        given = {}
+    def apply(self) -> None:
+        """The second half of ``run``: gradients become those of the whole batch, and update what this rank holds."""
+        unit = np.array([self._unit])
+        self.grid.pipeline.all_reduce_(unit)  # the last stage alone knows it
+        factor = 1.0 if self._plan.share.reduction == "sum" else float(unit[0]) / self._total if self._total else 0.0
+        given = {v: self._steady[name] for v, name in self._plan.constant.items()}
         for v, parameter in self._gradients.items():
-            place = self._places[parameter]
-            mine = place == self.transport.rank
-            if mine:
-                found = self._sums.get(parameter)
-                array = np.zeros(v.static_shape or (), v.dtype.numpy) if found is None else found
-                np.multiply(array, array.dtype.type(factor), out=array)
-            elif v not in self._application.shards.owners:
-                array = np.empty(v.static_shape or (), v.dtype.numpy)
-            else:
-                continue
+            found = self._summed(v, parameter, factor)
             if v not in self._application.shards.owners:
-                self.transport.broadcast_(array.reshape(-1).view(np.uint8), place)
-            given[v] = value_of(array)
+                found = np.empty(v.static_shape or (), v.dtype.numpy) if found is None else found
+                self.grid.pipeline.broadcast_(found.reshape(-1).view(np.uint8), self._places[parameter])
+            if found is not None:
+                given[v] = value_of(found)
         self._application.run(given, self._state)
+        for v, parameter in self._gradients.items():
+            if v in self._application.shards.owners:
+                self._hand_out(parameter)
+        self._sums = {}
+
+    def _summed(self, v: Variable, parameter: str, factor: float) -> Array | None:
+        """The gradient of a parameter, on the stage that updates it; small parts go before all is added up over rows"""
+        owner, *others = self._users[parameter]
+        stage, pipeline = self.grid.stage, self.grid.pipeline
+        if stage != owner and stage not in others:
+            return None
+        array = self._sums.pop(parameter, None)
+        array = np.zeros(v.static_shape or (), v.dtype.numpy) if array is None else array
+        np.multiply(array, array.dtype.type(factor), out=array)
+        flat = array.reshape(-1)
+        if stage != owner:
+            pipeline.send(flat.view(np.uint8), owner)
+            return None
+        for other in others:
+            received = np.empty_like(flat)
+            pipeline.receive_(received.view(np.uint8), other)
+            np.add(flat, received, out=flat)
+        self.grid.beside.all_reduce_(flat)
+        return array
+
+    def _hand_out(self, parameter: str) -> None:
+        """Give what several stages read to those that do not update it"""
+        owner, *others = self._users[parameter]
+        if self.grid.stage == owner:
+            for other in others:
+                self.grid.pipeline.send(view_of(self._state[parameter]).reshape(-1).view(np.uint8), other)
+        elif self.grid.stage in others:
+            v = self._variables[parameter]
+            array = np.empty(v.static_shape or (), v.dtype.numpy)
+            self.grid.pipeline.receive_(array.reshape(-1).view(np.uint8), owner)
+            self._state[parameter] = value_of(array)
 
     # Between stages --------------------------------------------------------------------------------------------------
 
     def _send(self, to: int, value: Any) -> None:
         """A tensor, after its shape"""
         view = view_of(value)
-        self.transport.send(np.array([view.ndim, *view.shape, *[0] * (_RANK - 1 - view.ndim)], np.int64), to)
-        self.transport.send(np.ascontiguousarray(view).reshape(-1).view(np.uint8), to)
+        pipeline = self.grid.pipeline
+        pipeline.send(np.array([view.ndim, *view.shape, *[0] * (_RANK - 1 - view.ndim)], np.int64), to)
+        pipeline.send(np.ascontiguousarray(view).reshape(-1).view(np.uint8), to)
 
     def _receive(self, source: int, v: Variable) -> Any:
         header = np.empty(_RANK, np.int64)
-        self.transport.receive_(header, source)
+        self.grid.pipeline.receive_(header, source)
         array = np.empty(tuple(header[1 : 1 + header[0]]), v.dtype.numpy)
-        self.transport.receive_(array.reshape(-1).view(np.uint8), source)
+        self.grid.pipeline.receive_(array.reshape(-1).view(np.uint8), source)
         return value_of(array)
 
     # State -----------------------------------------------------------------------------------------------------------
 
     def bytes_of_state(self) -> int:
         """Bytes of weights and of the optimizer's state that this rank holds."""
-        return sum(view_of(value).nbytes for value in self._state.values())
+        return sum(view_of(self._state[name]).nbytes for name in self._names)
 
-    def gather(self, scope: Scope) -> None:
-        """Write the state of all ranks to a scope on each; called by all."""
+    @property
+    def forward_state(self) -> dict[str, int]:
+        """Names of the state that the forward pass reads, and the first stage that does."""
+        found: dict[str, int] = {}
+        for number, stage in enumerate(self._plan.stages):
+            found.update((v.name, number) for v in stage.forward.inputs if v.persistable and v.name not in found)
+        return found
+
+    def forget(self) -> None:
+        """Let go of what other ranks hold, after a checkpoint was read into the scope or written from it."""
+        if isinstance(self._state, HeldState):
+            held = set(self._names)
+            for name, v in self._variables.items():
+                if name not in held and not is_small(v):
+                    del self._state[name]
+
+    def gather(self, scope: Scope | None, only: Collection[str] | None = None) -> None:
+        """Write the state of all ranks to a scope on each; called by all. A rank that shall hold nothing more passes None.
+
+        ``only`` names what is wanted, if not all is.
+        """
         places: dict[str, int] = {}
         for number, stage in enumerate(self._plan.stages):
             for graph in (stage.forward, stage.backward):
                 for v in graph.inputs if graph is not None else ():
                     if v.persistable:
                         places.setdefault(v.name, number)
-        small = {v.name for v in self.program.list_vars() if v.name in self._application.state}
-        self._application.gather(self._state, scope, {name: rank for name, rank in places.items() if name not in small})
+        everywhere = {*self._application.state, *(() if self._still is None else self._still.state)}
+        places = {name: rank for name, rank in places.items() if name not in everywhere}
+        self._application.gather(self._state, scope, {**places, **self._places}, only)
+
+
+def _length(arrays: Mapping[str, Array]) -> int:
+    """The number of examples"""
+    lengths = {array.shape[:1] for array in arrays.values()}
+    if len(lengths) != 1 or () in lengths:
+        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+        raise ArgumentError(f"a batch is cut along its first axis, which is not one number of examples: {shapes}.")
+    return int(lengths.pop()[0])
 
 
 def _number(value: Any) -> float:
@@ -267,7 +411,9 @@ def _parameter(gradient: Variable, places: Mapping[str, int]) -> str:
 class _Plan(NamedTuple):
     """The stages of a step, and what of the graph that they were cut from is the loss, its weight, and new state, by its name.
 
-    ``weigh`` computes the weight from what is fed alone, if it can be.
+    ``weigh`` computes the weight from what is fed alone, if it can be. ``still`` computes what depends on no data: ``counters``,
+    new state by its name, ``constant``, what optimizers read, and ``scale``, the gradient that the loss's backward pass begins
+    with. ``names`` are those of the loss and of ``fetched``.
     """
 
     stages: list[PipelineStage]
@@ -276,37 +422,118 @@ class _Plan(NamedTuple):
     weight: Variable | None
     updates: dict[Variable, str]
     weigh: Graph | None
+    still: Graph | None
+    counters: dict[str, str]
+    constant: dict[Variable, str]
+    scale: str | None
+    fetched: list[Variable]
+    names: list[str]
+    takes_parts: bool
+
+
+class _Still(NamedTuple):
+    """What a step computes from state alone, by one graph; ``moving`` is new state that depends on the data, and its name."""
+
+    graph: Graph | None
+    moving: dict[Variable, str]
+    counters: dict[str, str]
+    constant: dict[Variable, str]
+    scale: str | None
+
+
+def _is_of(v: Variable, loss: Variable) -> bool:
+    """Whether a value is the loss, perhaps in another element type"""
+    return v is loss or (v.op is not None and v.op.type == "Cast" and v.op.inputs[0] is loss)
+
+
+def _still(original: Program, program: Program, twins: Mapping[Variable, Variable], loss: Variable, lowering: str | None) -> _Still:
+    new = {made: v.name for v, made in original.updates.items() if not is_applied(made)}
+    gradients = {p.grad_name for p in original.parameters}
+    applied = [made for made in original.updates.values() if is_applied(made)]
+    read = [v for v in exchanged(original, applied) if v.name.rpartition("/")[2] not in gradients]
+    scales = [op.inputs[1] for op in original.global_block().ops if op.mark == _SCALED and _is_of(op.inputs[0], loss)]
+    wanted = list(dict.fromkeys([*new, *read, *scales]))
+    if not wanted:
+        return _Still(None, {}, {}, {}, None)
+    whole = compile(program, [twins[v] for v in wanted], state_as_inputs=True, updates=False)
+    fed = [v for v in whole.inputs if not v.persistable]
+    moving = {v for op in dependent_operators(whole.operators, fed) for v in op.outputs}
+    steady = [v for v in wanted if whole.of(twins[v]) not in moving]
+    if any(v not in steady for v in scales):
+        raise ArgumentError(f"what {loss.name} is scaled by depends on the data. Name the loss that minimize was called on.")
+    options: dict[str, Any] = {"state_as_inputs": True, "updates": False, "ordered": True}
+    graph = compile(program, [twins[v] for v in steady], lowering, **options) if steady else None
+    names = {} if graph is None else {v: graph.name(twins[v]) for v in steady}
+    return _Still(
+        graph,
+        {v: name for v, name in new.items() if v not in names},
+        {name: names[v] for v, name in new.items() if v in names},
+        {v: names[v] for v in read if v in names},
+        names[scales[0]] if scales else None,
+    )
 
 
 def _planned(
     original: Program,
     loss: Variable | str,
-    cuts: Sequence[Variable | str | Sequence[Variable | str]],
+    cuts: Cuts,
+    fetch: Sequence[Variable | str],
     loss_weight: Variable | str | None,
     lowering: str | None,
 ) -> _Plan:
     program, twins = original.clone_with_variables()
-    (found,) = (twins[v] for v in as_variables(original, loss))
-    behind = [[twins[v] for v in as_variables(original, cut)] for cut in cuts]
+    (minimized,) = as_variables(original, loss)
+    found = twins[minimized]
+    behind = [] if isinstance(cuts, int) else [[twins[v] for v in as_variables(original, cut)] for cut in cuts]
+    fetched = [twins[v] for one in fetch for v in as_variables(original, one) if v is not minimized]
     if isinstance(loss_weight, Variable):
         share = Share("mean", twins[loss_weight])
     elif loss_weight == "sum":
         share = Share("sum")
     else:
         share = share_of(found, Builder(program.global_block(), key="loss_weight"))
-    new = {made: v.name for v, made in program.updates.items() if not is_applied(made)}
+    takes_parts = PART in program.global_block().vars
+    still = _still(original, program, twins, minimized, lowering)
     weights = [] if share.weight is None else [share.weight]
-    wanted = [found, *weights, *new, *(v for cut in behind for v in cut)]
+    new = {twins[v]: name for v, name in still.moving.items()}
+    wanted = [found, *weights, *new, *fetched, *(v for cut in behind for v in cut)]
     graph = compile(program, list(dict.fromkeys(wanted)), state_as_inputs=True, updates=False)
     updated = {v for v, made in program.updates.items() if is_applied(made)}
     read = set(graph.inputs)
     trained = [graph.of(p) for p in program.parameters if p in updated and graph.of(p) in read]
     weight = None if share.weight is None else graph.of(share.weight)
-    on_cuts = dependent_operators(graph.operators, [graph.of(v) for cut in behind for v in cut])
-    computed = {v for op in on_cuts for v in op.outputs}
-    results = [graph.of(v) for v in new] + ([weight] if weight is not None and weight in computed else [])
-    stages = make_pipeline(graph, graph.of(found), results, [[graph.of(v) for v in cut] for cut in behind], trained, lowering)
+    if isinstance(cuts, int):
+        chosen = choose_stages(graph, graph.of(found), cuts)
+    else:
+        chosen = [[graph.of(v) for v in cut] for cut in behind]
+    on_cuts = dependent_operators(graph.operators, [v for cut in chosen for v in cut])
+    computed = {v for op in on_cuts for v in op.outputs} if chosen else {v for op in graph.operators for v in op.outputs}
+    results = [graph.of(v) for v in (*new, *fetched)] + ([weight] if weight is not None and weight in computed else [])
+    stages = make_pipeline(graph, graph.of(found), list(dict.fromkeys(results)), chosen, trained, lowering)
     weigh = None
     if weight is not None and weight not in computed:
         weigh = compile(graph.program, [weight], lowering, state_as_inputs=True, updates=False, ordered=True)
-    return _Plan(stages, share, graph.of(found), weight, {graph.of(v): name for v, name in new.items()}, weigh)
+    held = {**stages[-1].takes, **stages[-1].results}
+    for v in fetched:
+        if graph.of(v) not in held:
+            raise ArgumentError(f"{v.name} does not reach the last stage of the pipeline, where results are fetched. Leave it out.")
+    if still.constant and not takes_parts:
+        raise ArgumentError(
+            "an optimizer that scales the loss sees the number of the step, by which Dropout draws, once a step. Call "
+            "core.passes.modes.take_parts before minimize, for the masks of the whole batch."
+        )
+    return _Plan(
+        stages,
+        share,
+        graph.of(found),
+        weight,
+        {graph.of(v): name for v, name in new.items()},
+        weigh,
+        still.graph,
+        still.counters,
+        still.constant,
+        still.scale,
+        [graph.of(v) for v in fetched],
+        [minimized.name, *(v.name for v in fetched)],
+        takes_parts,
+    )

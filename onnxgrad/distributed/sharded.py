@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.core.compile.shards import Shards, make_shards
-from onnxgrad.core.interop.split_step import Accumulated, Fetch, split_step
+from onnxgrad.core.interop.split_step import COUNTS, Accumulated, Fetch, split_step
 from onnxgrad.core.ir.memory import value_of, view_of
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
@@ -52,7 +52,6 @@ class ShardedStep:
     Attributes:
         shards: who holds what; None if all hold all.
         part: of the batch that is fed next; None to find it from what is fed.
-        weighs_inside: whether the weight of a part is computed and sent in the graphs, so that each rank needs an example.
 
     Raises:
         ArgumentError: as for ``to_split_training_step``, or if the optimizer reads what is fed.
@@ -90,7 +89,7 @@ class ShardedStep:
         accumulated: Accumulated | None = None,
         in_scope: bool = False,
     ) -> None:
-        split = split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm, accumulated)
+        split = split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm, accumulated, stands_by=True)
         self.program, self.transport, self.manifest = program, transport, split.manifest
         if shards not in ("state", "gradients", None):
             raise ArgumentError(f"shards is 'state', 'gradients' or None, not {shards!r}.")
@@ -125,7 +124,6 @@ class ShardedStep:
         self._sums = {} if accumulated is None else {v.name: held for v, held in accumulated.sums}
         self._every = 1 if accumulated is None else accumulated.micro_batches
         self._done = 0
-        self.weighs_inside = accumulated is not None or len(split.first) > 1
         given = [entry["gradient"] for entry in self.manifest["exchange"]]
         self._names = {} if accumulated else dict(zip(found.cut.gradients, given, strict=True))
         if shards == "gradients":
@@ -156,9 +154,8 @@ class ShardedStep:
     def compute(self, feed: Mapping[str, Any]) -> dict[str, Array]:
         """The first half of ``run``: gradients, which are added up where they are accumulated; statistics are replaced."""
         counts = self.part is None or self.part.counts
-        if not counts and self.weighs_inside:
-            raise ArgumentError("an example that does not count would enter statistics and sums. Feed each rank one of the batch.")
-        values = {name: value_of(np.ascontiguousarray(array)) for name, array in {**feed, **self._part_of(feed)}.items()}
+        told = {**feed, **self._part_of(feed), COUNTS: np.array(float(counts))}
+        values = {name: value_of(np.asarray(array, order="C")) for name, array in told.items()}
         for number, session in enumerate(self._first):
             values.update(session.run(values, self._values))
             reduce_stage(self.transport, session.stage, values)
@@ -172,7 +169,8 @@ class ShardedStep:
         if manifest["loss"] in fetched:
             self._together(fetched[manifest["loss"]], self._share_of(counts, manifest["reduction"], mean))
         for entry in manifest["gradients"]["state"]:
-            self._values[entry["input"]] = values[entry["output"]]
+            if counts or entry["input"] not in self._sums:
+                self._values[entry["input"]] = values[entry["output"]]
         self._gradients = {name: values[name] for name in self._names.values()}
         self._counts, self._share = counts, mean
         return fetched
@@ -215,7 +213,7 @@ class ShardedStep:
 
     def _share_of(self, counts: bool, reduction: str, mean: float) -> float | None:
         """By what a value of this part is multiplied before it is added to the others'"""
-        if not counts and not self.weighs_inside:
+        if not counts:
             return 0.0
         return mean if reduction == "mean" else None
 
@@ -258,16 +256,17 @@ class ShardedStep:
             for v in self._application.elsewhere:
                 del self._values[v.name]
 
-    def gather(self, scope: Scope | None) -> None:
+    def gather(self, scope: Scope | None, only: Collection[str] | None = None) -> None:
         """Write the state of all ranks to a scope on each, for a checkpoint or another number of ranks; called by all.
 
-        Sums over micro-batches are those of this rank. A rank that shall hold nothing more passes None.
+        Sums over micro-batches are those of this rank. A rank that shall hold nothing more passes None. ``only`` names what is
+        wanted, if not all is.
 
         Example:
             >>> step.gather(scope)  # doctest: +SKIP
             >>> paddle.training.save_checkpoint(program, "run.safetensors", scope)  # doctest: +SKIP
         """
-        self._application.gather(self._values, scope)
+        self._application.gather(self._values, scope, only=only)
 
 
 def _scaled(value: Any, factor: float | None) -> Array:

@@ -116,6 +116,8 @@ class _Room:
         self.buffers: list[Any] = [None] * world_size
         self.barrier = threading.Barrier(world_size, timeout=timeout)
         self.timeout = timeout
+        self.groups: dict[tuple[tuple[int, ...], int], _Room] = {}
+        self.lock = threading.Lock()
         self.mail: dict[tuple[int, int], queue.SimpleQueue[Any]] = {
             (source, to): queue.SimpleQueue() for source in range(world_size) for to in range(world_size)
         }
@@ -130,6 +132,22 @@ class _Room:
                 waited += _PATIENCE
         raise TrainingError("another rank has failed, or did not send within the timeout. See its message.") from _Lost()
 
+    def group(self, ranks: tuple[int, ...], made: int) -> _Room:
+        """The room of some ranks, which is the same for each that asks for it the so many-th time"""
+        with self.lock:
+            found = self.groups.setdefault((ranks, made), _Room(len(ranks), self.timeout))
+        if self.barrier.broken:
+            found.abort()
+        return found
+
+    def abort(self) -> None:
+        """Let nobody wait here, or in the rooms of groups, any more"""
+        self.barrier.abort()
+        with self.lock:
+            rooms = list(self.groups.values())
+        for room in rooms:
+            room.abort()
+
     def meet(self) -> None:
         try:
             self.barrier.wait()
@@ -142,6 +160,7 @@ class LocalTransport:
 
     def __init__(self, rank: int, room: _Room) -> None:
         self.rank, self.world_size, self._room = rank, len(room.buffers), room
+        self._groups: dict[tuple[int, ...], int] = {}
 
     def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
         operation = OPERATIONS.get(op, np.add)
@@ -165,6 +184,12 @@ class LocalTransport:
 
     def barrier(self) -> None:
         self._room.meet()
+
+    def group(self, ranks: list[int]) -> LocalTransport:
+        """The transport between some ranks, of which this is one; all of them call it."""
+        key = tuple(ranks)
+        self._groups[key] = self._groups.get(key, -1) + 1
+        return LocalTransport(ranks.index(self.rank), self._room.group(key, self._groups[key]))
 
     def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
         self._room.mail[self.rank, to].put(checked(buffer).copy())
@@ -202,7 +227,7 @@ def run_local(world_size: int, function: Callable[[Transport], T], timeout: floa
         try:
             return function(LocalTransport(rank, room))
         except BaseException:
-            room.barrier.abort()
+            room.abort()
             raise
 
     with ThreadPoolExecutor(world_size) as pool:

@@ -51,6 +51,11 @@ class ExponentialMovingAverage:
         self._rate: Variable | None = None
         self._backup: dict[str, Any] = {}
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the averages."""
+        return [average.name for _, average in self._averages]
+
     def update(self) -> None:
         """Append the update of the averages to the main program; call it once, after ``minimize``."""
         program = default_main_program()

@@ -11,7 +11,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["ScalePolicy", "keep_state", "overflow", "update_scale"]
+__all__ = ["ScalePolicy", "keep_state", "overflow", "scaled_loss", "update_scale"]
 
 _SMALLEST_SCALE = 1.0
 
@@ -23,6 +23,15 @@ class ScalePolicy(NamedTuple):
     decr_every_n_nan_or_inf: int
     incr_ratio: float
     decr_ratio: float
+
+
+def scaled_loss(op: Builder, loss: Variable, scale: Variable) -> Variable:
+    """The loss times a scale of shape [1], in 32 bits at least."""
+    wide = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
+    found: Variable = op.Mul(wide, op.Cast(op.Squeeze(scale, [0]), to=wide.dtype.number))
+    assert found.op is not None
+    found.op.mark = ("scaled loss", "")  # for who differentiates the loss itself, as stages of a pipeline do
+    return found
 
 
 def overflow(op: Builder, gradients: list[Variable]) -> Variable:

@@ -48,12 +48,13 @@ class Loop:
         if any(getattr(callback, "watches_gradients", False) for callback in self.plan.callbacks):
             self.trainer.watch_gradients()  # on all ranks, whose programs are alike
         try:
-            self.callbacks.tell("on_begin", self.trainer, told)
+            self._tell("on_begin", told)
             if self.trainer.ranks.any(self.trainer._norms is not None):
                 self.trainer.watch_gradients()  # the callbacks of rank 0 ask for it, and all ranks run one program
             self._epochs()
+            self.trainer.ranks.collect()
         finally:
-            self.callbacks.tell("on_end", self.trainer)
+            self._tell("on_end")
 
     def _epochs(self) -> None:
         trainer, plan = self.trainer, self.plan
@@ -100,7 +101,8 @@ class Loop:
                 self._write(self.folder, better, ends_epoch=True)
                 if plan.curves and trainer.ranks.is_first:
                     plot_history(trainer.history, self.folder.path / "curves.png")
-            ended = trainer.ranks.any(self.callbacks.tell("on_epoch", trainer, row) or self._stopped)
+            trainer.ranks.collect()
+            ended = trainer.ranks.any(self._tell("on_epoch", row) or self._stopped)
         return not ended and not out_of_patience(trainer.history[trainer._begun :], plan.patience, plan.monitor)
 
     def _train_on(self, batches: Iterator[Batch], progress: Progress) -> bool:
@@ -116,7 +118,7 @@ class Loop:
             trainer._means.add(values, size)
             progress.update(size, trainer._means.now())
             if self._heard:
-                self._stopped = trainer.ranks.any(self.callbacks.tell("on_step", trainer, self._step_row(size, values)))
+                self._stopped = trainer.ranks.any(self._tell("on_step", self._step_row(size, values)))
             if self._at_end():
                 self._stopped = True
             if self._evaluates(trainer.step_number):
@@ -130,6 +132,10 @@ class Loop:
         if trainer._means.count == 0:
             raise DataError("the data has no batch in this epoch. Is the iterable used up? Give a list or a function.")
         return True
+
+    def _tell(self, event: str, *what: Any) -> bool:
+        with self.trainer.ranks.alone():
+            return self.callbacks.tell(event, self.trainer, *what)
 
     def _at_end(self) -> bool:
         return self.plan.max_steps is not None and self.trainer.step_number >= self.plan.max_steps
@@ -154,7 +160,7 @@ class Loop:
         found = trainer.evaluate(self.held_out, batch_size=self.plan.batch_size)
         judged_by = {f"val_{name}": value for name, value in found.items()}
         told = {"step": trainer.step_number, "epoch": trainer.epoch + 1, **judged_by}
-        self._stopped = self.callbacks.tell("on_evaluate", trainer, told) or self._stopped
+        self._stopped = self._tell("on_evaluate", told) or self._stopped
         return judged_by
 
     def _step_row(self, examples: int, values: Row) -> Row:
@@ -186,5 +192,5 @@ class Loop:
         if ends_epoch:
             folder.write_history(self.trainer.history)
         folder.publish(path, LAST)
-        self.callbacks.tell("on_checkpoint", self.trainer, path)
+        self._tell("on_checkpoint", path)
         folder.drop_old()

@@ -12,9 +12,9 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.optimizer.master import is_narrow, widened
+from onnxgrad.optimizer.master import widened
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
-from onnxgrad.optimizer.scaling import ScalePolicy, keep_state, overflow, update_scale
+from onnxgrad.optimizer.scaling import ScalePolicy, keep_state, overflow, scaled_loss, update_scale
 
 __all__ = ["LossScale"]
 
@@ -57,9 +57,7 @@ class LossScale:
             return loss
         op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
         self.scale = self.optimizer._state(self.program, "loss_scaling", np.array([self.start], np.float32))
-        wide = op.Cast(loss, to=1) if is_narrow(loss) else loss
-        found: Variable = op.Mul(wide, op.Cast(op.Squeeze(self.scale, [0]), to=wide.dtype.number))
-        return found
+        return scaled_loss(op, loss, self.scale)
 
     def apply(self, pairs: Pairs) -> None:
         """Append the update from gradients of the scaled loss."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from onnxgrad.distributed.environment import current, init, share_of_cores
 from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute, gathered_part
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Alone, Transport
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError
+from onnxgrad.errors import ArgumentTypeError, DataError
+from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.training.accumulation import SUM
 from onnxgrad.training.data import Batch, Rows, Stream
 from onnxgrad.training.folder import RunFolder
@@ -138,7 +139,14 @@ class Ranks:
         if self.are_many:
             take_parts(program)
 
-    def attach(self, program: Program, update: Program | None, loss: Variable, is_scaled: bool, averages: bool) -> None:
+    def attach(
+        self,
+        program: Program,
+        update: Program | None,
+        loss: Variable,
+        is_scaled: bool,
+        average: ExponentialMovingAverage | None,
+    ) -> None:
         """Let the step exchange gradients; with accumulation let it weigh them, and the update exchange their sums.
 
         Raises:
@@ -147,9 +155,8 @@ class Ranks:
         if not self.are_many:
             return
         if check_batch_norm(program, self.strategy.batch_norm) or self.strategy.sharding:
-            if averages and self.strategy.sharding:
-                raise ArgumentError("ema: evaluation reads averages that other ranks would hold. Leave ema or sharding out.")
-            self.shared = SharedStep(self.transport, self.strategy, program, update, loss)
+            read = average.names if average is not None and self.strategy.sharding else []
+            self.shared = SharedStep(self.transport, self.strategy, program, update, loss, read)
             if update is not None:
                 self.sums = StateExchange(self.transport, self.shared.sums, self.strategy)
             return
@@ -219,6 +226,22 @@ class Ranks:
     def own(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Every so many-th batch, as a whole, so that its means are what one process finds."""
         return (batch for number, batch in enumerate(batches) if number % self.transport.world_size == self.transport.rank)
+
+    def collect(self) -> None:
+        """Let each rank have what evaluation reads; called by all."""
+        if self.shared is not None:
+            self.shared.collect()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While this rank does something that others do not."""
+        if self.shared is not None:
+            self.shared.is_alone = True
+        try:
+            yield
+        finally:
+            if self.shared is not None:
+                self.shared.is_alone = False
 
     def together(self, means: Means, names: list[str]) -> Means:
         """Means over what all ranks have seen."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from onnxgrad.core.interop.split_step import Accumulated
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
@@ -16,7 +14,7 @@ from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.sharded import ShardedStep
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
-from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.training.accumulation import SUM
 
 __all__ = ["SHARDS", "SharedStep"]
@@ -34,15 +32,29 @@ class SharedStep:
         program: the step.
         update: with accumulation, what applies the sums that the step has added up.
         loss: of the step.
+        read: names of state that evaluation reads, of which a rank may hold a share.
+
+    Attributes:
+        is_alone: whether this rank does something that others do not, as callbacks are called on rank 0 alone.
     """
 
-    def __init__(self, transport: Transport, strategy: Strategy, program: Program, update: Program | None, loss: Variable) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        strategy: Strategy,
+        program: Program,
+        update: Program | None,
+        loss: Variable,
+        read: Sequence[str] = (),
+    ) -> None:
         if strategy.compress is not None:
             raise ArgumentError("statistics of the whole batch are not for compressed gradients. Leave compress out.")
         if strategy.sharding == 2 and not hasattr(transport, "send"):
             raise ArgumentError("this transport cannot send from one rank to another. Use sharding=1, or MPI.")
         self.transport, self.strategy, self.program, self.update, self.loss = transport, strategy, program, update, loss
         self.sums: list[Variable] = []
+        self.is_alone = self._is_whole = False
+        self._read = list(read)
         self._accumulated: Accumulated | None = None
         if update is not None:
             self.sums = [v for v in update.updates if v.name.endswith(SUM)]
@@ -56,14 +68,9 @@ class SharedStep:
     def compute(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> list[Any]:
         """Gradients of a part of the batch, and what is fetched: of the loss that of the whole batch."""
         step = self._made(executor, fetches)
-        if step.weighs_inside:
-            counted = np.array([part is None or part.counts], np.int64)
-            self.transport.all_reduce_(counted)
-            if (found := int(counted[0])) < self.transport.world_size:
-                raise DataError(
-                    f"a batch has {found} example{'s'[: found != 1]} for {self.transport.world_size} ranks, and each needs one for "
-                    "statistics of the whole batch and for accumulated gradients. Pass drop_last=True, or another batch size."
-                )
+        if self._is_whole:
+            self._is_whole = False
+            step.forget()
         step.part = part
         given = step.compute(feed)
         return [given[v.name] for v in fetches]
@@ -110,8 +117,25 @@ class SharedStep:
         if self._step is not None:
             self._step.gather(self.program.active_scope() if self.transport.rank == 0 else None)
 
+    def collect(self) -> None:
+        """Let each rank have, until the next step, what evaluation reads.
+
+        Raises:
+            TrainingError: if a callback asks for it within an epoch, on rank 0 alone.
+        """
+        if self._step is None or self._is_whole or not self._read:
+            return
+        if self.is_alone:
+            raise TrainingError(
+                "averages of weights (ema) lie in shares on all ranks, and callbacks are called on rank 0 alone. Read them in "
+                "on_evaluate, on_epoch or on_end, before which they are collected."
+            )
+        self._step.gather(self.program.active_scope(), self._read)
+        self._is_whole = True
+
     def forget(self) -> None:
         """Let go of what other ranks hold."""
+        self._is_whole = False
         if self._step is not None:
             self._step.forget()
 

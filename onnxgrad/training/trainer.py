@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -252,7 +252,7 @@ class Trainer(TrainingSteps):
             self.average = ExponentialMovingAverage(ema)
             with program_guard(self.update or self.program, Program()):
                 self.average.update()
-        self.ranks.attach(self.program, self.update, self.loss, bool(scale.start), ema is not None)
+        self.ranks.attach(self.program, self.update, self.loss, bool(scale.start), self.average)
 
     def __repr__(self) -> str:
         losses = " + ".join(term.loss if isinstance(term.loss, str) else "a function" for term in self.terms)
@@ -483,10 +483,8 @@ class Trainer(TrainingSteps):
     @contextmanager
     def _averaged(self) -> Iterator[None]:
         """With the averages of the weights instead of the weights, if there are any"""
-        if self.average is None or self.step_number < self.accumulate:
-            yield
-            return
-        with self.average.apply():
+        self.ranks.collect()
+        with nullcontext() if self.average is None or self.step_number < self.accumulate else self.average.apply():
             yield
 
     def opened(self, data: Data, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:

@@ -7,9 +7,11 @@ import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.passes.modes import PART, take_parts
 from onnxgrad.distributed import PipelineStep, run_local
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import ClipGradByGlobalNorm
+from onnxgrad.training.loss_scale import LossScale
 
 RANDOM = np.random.default_rng(0)
 X, Y = RANDOM.normal(size=(12, 10)), RANDOM.integers(0, 9, 12)
@@ -33,7 +35,7 @@ def network(optimizer, dtype="float64", skips=False, norm=False, **loss):
     return found, hidden[1:], executor
 
 
-def trained(loss, cuts, micro_batches, feeds, steps=3, **options):
+def trained(loss, cuts, micro_batches, feeds, steps=3, rows=1, **options):
     def run(transport):
         step = PipelineStep(loss.block.program, loss, cuts, transport, micro_batches=micro_batches, threads=1, **options)
         losses = [step.run(feeds) for _ in range(steps)]
@@ -42,7 +44,7 @@ def trained(loss, cuts, micro_batches, feeds, steps=3, **options):
         state = {v.name: v.get_value(scope) for v in loss.block.program.list_vars() if v.persistable}
         return losses, state, step
 
-    return run_local(len(cuts) + 1, run)
+    return run_local(rows * (cuts if isinstance(cuts, int) else len(cuts) + 1), run)
 
 
 def check(results, loss, executor, feeds, **tolerance):
@@ -139,16 +141,141 @@ def test_a_cut_out_of_place_is_refused():
         trained(loss, [hidden[1], hidden[0]], 2, feeds)
     with pytest.raises(ArgumentError, match="1 cuts make 2 stages, but there are 3 ranks"):
         run_local(3, lambda transport: PipelineStep(loss.block.program, loss, hidden[:1], transport, micro_batches=1))
-    with pytest.raises(ArgumentError, match="13 micro-batches"):
-        trained(loss, hidden[:1], 13, feeds)
+    with pytest.raises(ArgumentError, match=r"not one number of examples: x \[12, 10\], label \[3\]"):
+        trained(loss, hidden[:1], 2, {"x": X, "label": Y[:3]})
 
 
-def test_a_parameter_of_two_stages_is_refused():
-    x = static.data("x", ["N", 10], "float64")
+@pytest.mark.parametrize("width", [10, 80], ids=["small", "large"])
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("clip", [None, ClipGradByGlobalNorm(0.1)], ids=["plain", "global norm"])
+def test_a_parameter_of_several_stages_is_one(width, rows, clip):
+    """A small tensor is updated by all ranks, of a large one the first stage has the optimizer's state"""
+    x = static.data("x", ["N", width], "float64")
     shared = paddle.ParamAttr(name="shared")
-    h = static.nn.fc(x, 10, weight_attr=shared, activation="tanh")
-    loss = paddle.mean(paddle.square(static.nn.fc(h, 10, weight_attr=shared)))
+    first = static.nn.fc(x, width, weight_attr=shared, activation="tanh")
+    second = static.nn.fc(first, width, activation="tanh")
+    loss = paddle.mean(paddle.square(static.nn.fc(second, width, weight_attr=shared)))
+    paddle.optimizer.Adam(0.01, grad_clip=clip).minimize(loss)
+    executor = static.Executor()
+    executor.run(static.default_startup_program())
+    feeds = {"x": RANDOM.normal(size=(12, width))}
+    results = trained(loss, [first, second], 2, feeds, rows=rows)
+    assert [("shared" in step.stage.parameters) for *_, step in results] == [True, False, True] * rows
+    check(results, loss, executor, feeds, **({"rtol": 1e-9, "atol": 1e-12} if clip is None else {"rtol": 1e-6, "atol": 1e-9}))
+
+
+@pytest.mark.parametrize("count", [12, 7, 3])
+@pytest.mark.parametrize(("options", "labels"), LABELS.values(), ids=LABELS)
+@pytest.mark.parametrize(("make", "close"), OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_rows_of_a_grid_share_a_batch(make, close, options, labels, count):
+    """Two rows of two stages; 7 examples are 4 and 3, in three micro-batches each, 3 are 2 and 1"""
+    loss, hidden, executor = network(make(), **options)
+    feeds = {"x": X[:count], "label": labels[:count]}
+    results = trained(loss, hidden[1:2], 3, feeds, rows=2)
+    assert [(step.grid.replica, step.grid.stage) for *_, step in results] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    check(results, loss, executor, feeds, **close)
+
+
+def test_a_row_without_an_example_stands_by():
+    loss, hidden, executor = network(paddle.optimizer.Adam(0.01))
+    feeds = {"x": X[:2], "label": Y[:2]}
+    check(trained(loss, hidden[1:2], 4, feeds, rows=3), loss, executor, feeds, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("parts", [True, False], ids=["whole batch", "each micro-batch"])
+def test_masks_of_dropout(parts, rows):
+    """Taken for parts of a batch they are the whole batch's; else each micro-batch and step has others, on every stage"""
+    x, label = static.data("x", ["N", 10], "float64"), static.data("label", ["N"], "int64")
+    program = x.block.program
+    program.random_seed = 3
+    first = F.dropout(static.nn.fc(x, 70, activation="tanh"), 0.3)
+    second = F.dropout(static.nn.fc(first, 70, activation="tanh"), 0.3)
+    loss = F.cross_entropy(static.nn.fc(second, 9), label)
+    if parts:
+        take_parts(program)
+    paddle.optimizer.SGD(0.1 if parts else 0.0).minimize(loss)
+    executor = static.Executor()
+    executor.run(static.default_startup_program())
+    feeds = {"x": X, "label": Y}
+    results = trained(loss, [first], 3, feeds, rows=rows)
+    if parts:
+        check(results, loss, executor, feeds | {PART: np.array([0, 12])}, rtol=1e-7, atol=1e-9)
+    else:
+        assert len(set(results[0][0])) == 3
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_scale_of_the_loss_moves_as_in_one_process(rows):
+    """The gradient overflows on one stage in the second step, which is undone on all"""
+    x, label = static.data("x", ["N", 10]), static.data("label", ["N"], "int64")
+    program = x.block.program
+    first = static.nn.fc(x, 70, activation="relu")
+    second = static.nn.fc(first, 70, activation="relu")
+    loss = F.mse_loss(static.nn.fc(second, 1), paddle.cast(paddle.reshape(label, [-1, 1]), "float32"))
+    make = paddle.optimizer.Momentum(0.1, 0.9, grad_clip=ClipGradByGlobalNorm(0.5))
+    scaled = LossScale(program, make, 2.0**20)
+    pairs = make.backward(scaled.of(loss))
+    scaled.apply(pairs)
+    executor = static.Executor()
+    executor.run(static.default_startup_program())
+    calm, wild = X.astype("f4"), X.astype("f4")
+    wild = np.where(np.arange(12)[:, None] == 11, np.float32(1e18), wild)
+    feeds = [{"x": given, "label": Y} for given in (calm, wild, calm)]
+    cuts = [first, second]
+
+    def run(transport):
+        step = PipelineStep(program, loss, cuts, transport, micro_batches=4, threads=1)
+        found = []
+        for feed in feeds:
+            value = step.run(feed)
+            scope = Scope()
+            step.gather(scope)
+            found.append((value, {v.name: v.get_value(scope) for v in program.list_vars() if v.persistable}))
+        return found
+
+    results = run_local(3 * rows, run)
+    before = None
+    for number, feed in enumerate(feeds):
+        (expected,) = executor.run(program, feed, [loss])
+        state = {v.name: np.array(v.get_value()) for v in program.list_vars() if v.persistable}
+        for found in results:
+            assert found[number][0] == pytest.approx(float(expected), rel=1e-5)
+            for name, value in found[number][1].items():
+                np.testing.assert_array_equal(value, results[0][number][1][name], err_msg=name)
+                np.testing.assert_allclose(value, state[name], rtol=2e-4, atol=2e-6, err_msg=name)
+        (name,) = [name for name in state if name.startswith("loss_scaling")]
+        assert float(state[name][0]) == (2.0**20 if number == 0 else 2.0**19)
+        if number == 1:
+            assert all(np.array_equal(state[p.name], before[p.name]) for p in program.parameters)
+        before = state
+
+
+def test_stages_are_chosen_by_bytes_where_one_value_crosses():
+    loss, _, executor = network(paddle.optimizer.Adam(0.01), skips=True)
+    feeds = {"x": X, "label": Y}
+    results = trained(loss, 2, 3, feeds)
+    assert [sum(name.endswith("w_0") for name in step.stage.parameters) for *_, step in results] == [3, 2]
+    check(results, loss, executor, feeds, rtol=1e-9, atol=1e-12)
+    check(trained(loss, 3, 3, feeds), loss, executor, feeds, rtol=1e-6, atol=1e-6)
+    with pytest.raises(ArgumentError, match="no 40 stages"):
+        trained(loss, 40, 1, feeds)
+
+
+def test_what_is_fetched_is_that_of_the_batch_on_the_last_stage():
+    x, label = static.data("x", ["N", 10], "float64"), static.data("label", ["N"], "int64")
+    first = static.nn.fc(x, 70, activation="tanh")
+    scores = static.nn.fc(first, 9)
+    loss = F.cross_entropy(scores, label)
     paddle.optimizer.SGD(0.1).minimize(loss)
-    static.Executor().run(static.default_startup_program())
-    with pytest.raises(ArgumentError, match="shared is trained in stages 0 and 1"):
-        trained(loss, [h], 2, {"x": X})
+    executor = static.Executor()
+    executor.run(static.default_startup_program())
+    feeds = {"x": X, "label": Y}
+
+    def run(transport):
+        return PipelineStep(loss.block.program, loss, [first], transport, micro_batches=5, fetch=[scores]).compute(feeds)
+
+    one, two = run_local(2, run)
+    value, expected = executor.run(loss.block.program, feeds, [loss, scores])
+    assert set(one) == {loss.name} and float(one[loss.name]) == pytest.approx(float(value))
+    np.testing.assert_allclose(two[scores.name], expected, rtol=1e-9, atol=1e-12)

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 from onnxgrad.core.compile import cut
+from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.distributed import Strategy
-from onnxgrad.errors import ArgumentError, DataError, TrainingError
+from onnxgrad.errors import ArgumentError, TrainingError
+from onnxgrad.training import Callback
 from tests.distributed.test_trainer import assert_close, assert_same_run, on_ranks, trainer
 from tests.training.small import assert_equal, data, line, weights
 
@@ -71,15 +73,78 @@ def test_a_rank_without_an_example_stands_by():
     assert_same_run(on_ranks(3, fitted(STRATEGIES["sharding 1"], **given)), fitted(**given)(), rtol=1e-3, atol=3e-5)
 
 
+@pytest.mark.parametrize("options", [{}, {"loss_scale": 1024.0, "clip_norm": 0.1}], ids=["plain", "scaled, clipped"])
 @pytest.mark.parametrize(
-    ("name", "accumulate"), [("sync", 1), ("sync, sharding 1", 2), ("sharding 1", 2)], ids=lambda value: str(value)
+    ("name", "accumulate"), [("sync", 1), ("sync", 2), ("sync, sharding 1", 2), ("sync, sharding 2", 1), ("sharding 1", 2)]
 )
-def test_a_batch_of_less_examples_than_ranks_is_refused_where_each_needs_one(name, accumulate):
-    def work(transport):
-        with pytest.raises(DataError, match=r"1 example for 3 ranks.*drop_last"):
-            fitted(STRATEGIES[name], **normalising(STRATEGIES[name]), accumulate=accumulate, batch_size=13)(transport)
+def test_a_rank_without_an_example_adds_nothing_to_statistics_and_sums(name, accumulate, options):
+    """40 examples in batches of 13 leave one: rank 0 has it, and the others run it too, which must not count"""
+    given = {**normalising(STRATEGIES[name]), **options, "accumulate": accumulate, "batch_size": 13}
+    given |= {"optimizer": "sgd", "learning_rate": 0.2}
+    assert_same_run(on_ranks(3, fitted(STRATEGIES[name], **given)), fitted(**given)(), rtol=1e-3, atol=3e-5)
 
-    on_ranks(3, work)
+
+@pytest.mark.parametrize(
+    "options", [{}, {"accumulate": 2}, {"loss_scale": 1024.0}], ids=lambda options: ", ".join(options) or "plain"
+)
+@pytest.mark.parametrize("name", ["sharding 1", "sync, sharding 1", "sync, sharding 2"])
+def test_averages_of_weights_are_those_of_one_process(tmp_path, name, options):
+    """The rows have losses by the averages; what is exported and predicted has them, on each rank"""
+    given = {**normalising(STRATEGIES[name]), **options, "ema": 0.8, "optimizer": "adam"}
+
+    def work(transport=None):
+        t = trainer(distributed=STRATEGIES[name] if transport else False, **given)
+        history = t.fit(data(), 2, data(10), batch_size=8)
+        predicted = t.predict({"x": data(10)["x"]})
+        path = tmp_path / f"{transport is None}.onnx"
+        t.export(path)
+        return history, {**whole(t), **predicted}, path
+
+    found, expected = on_ranks(3, work), work()
+    assert_same_run([run[:2] for run in found], expected[:2], rtol=1e-3, atol=3e-5)
+    exported = [{p.name: p.get_value() for p in from_onnx(path).parameters} for path in (found[0][2], expected[2])]
+    assert_close(*exported, rtol=1e-3, atol=3e-5)
+
+
+def test_averages_lie_in_shares_between_evaluations():
+    def work(transport):
+        t = trainer(distributed=Strategy(sharding=1), ema=0.8)
+        t.fit(data(), 1, data(10), batch_size=8)
+        scope, names = t.program.active_scope(), t.average.names
+
+        def held():
+            return [name for name in names if not _is_nothing(scope.present(name))]
+
+        collected = held()
+        t.step({k: v[:2] for k, v in data().items()})
+        return collected, held(), names
+
+    (first, mine, names), (second, other, _) = on_ranks(2, work)
+    assert first == second == names
+    assert len(names) == 6
+    assert set(mine) & set(other) == {"head.bias.ema_0"} and set(mine) | set(other) == set(names)  # three numbers are small
+
+
+@pytest.mark.parametrize("event", ["on_step", "on_evaluate", "on_epoch", "on_end"])
+def test_a_callback_reads_averages_after_an_epoch_and_is_refused_within(event):
+    """It is called on rank 0 alone, which would wait for the others for ever"""
+    read = []
+
+    class Reads(Callback):
+        pass
+
+    setattr(Reads, event, lambda self, t, *what: read.append(t.predict({"x": data(10)["x"]})))
+
+    def work(transport):
+        t = trainer(distributed=Strategy(sharding=1), ema=0.8)
+        t.fit(data(), 1, data(10) if event == "on_evaluate" else None, batch_size=8, callbacks=[Reads()])
+
+    if event == "on_step":
+        with pytest.raises(TrainingError, match=r"callbacks are called on rank 0 alone.*on_epoch"):
+            on_ranks(2, work)
+    else:
+        on_ranks(2, work)
+        assert len(read) == 1
 
 
 def test_a_rank_holds_its_share_of_the_optimizers_state():
@@ -181,8 +246,6 @@ def test_what_does_not_fit_is_refused_by_name():
             trainer(distributed=Strategy(sharding=1), batch_norm="train")
         with pytest.raises(ArgumentError, match="batch_norm='sync'"):
             trainer(distributed=Strategy(batch_norm="frozen"), batch_norm="train")
-        with pytest.raises(ArgumentError, match="Leave ema or sharding out"):
-            trainer(distributed=Strategy(sharding=1), ema=0.9)
         with pytest.raises(ArgumentError, match="Leave compress out"):
             trainer(distributed=Strategy(batch_norm="sync", compress="float16"), batch_norm="train")
 

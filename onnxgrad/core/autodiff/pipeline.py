@@ -64,11 +64,11 @@ def make_pipeline(
         loss: of the graph, a scalar.
         results: further results of the graph that are wanted: new state, the loss's weight. Each is of the stage that computes it.
         cuts: behind what each stage but the last ends. Whatever else a later stage reads crosses as well.
-        trained: the state to differentiate with respect to.
+        trained: the state to differentiate with respect to. Of what several stages read each has its part of the gradient.
         provider: whose forms the graphs take.
 
     Raises:
-        ArgumentError: if a cut is not behind the one before it, or two stages train one parameter.
+        ArgumentError: if a cut is not behind the one before it.
     """
     level = _numbered(graph, loss, results, cuts)
     given: dict[int, list[Variable]] = {}
@@ -77,20 +77,16 @@ def make_pipeline(
             last = max(_number(level, op) for op in graph.operators if any(w is v for w in op.operands()))
             for behind in range(number, last):
                 given.setdefault(behind, []).append(v)
-    owners: dict[Variable, int] = {}
-    known = set(trained)
+    readers: dict[Variable, set[int]] = {v: set() for v in trained}
     for op in graph.operators:
-        for v in (operand for operand in op.operands() if operand is not None):
-            if v in known and owners.setdefault(v, _number(level, op)) != _number(level, op):
-                raise ArgumentError(
-                    f"{v.name} is trained in stages {owners[v]} and {_number(level, op)} of the pipeline. Cut so that one stage "
-                    "has all that reads it."
-                )
+        for v in op.operands():
+            if v is not None and v in readers:
+                readers[v].add(_number(level, op))
     stages: list[PipelineStage] = []
     back: set[Variable] = set()
     for number in reversed(range(len(cuts) + 1)):
         ends = [v for v in results if level.get(v, 0) == number]
-        own = [v for v in trained if owners.get(v) == number]
+        own = [v for v in trained if number in readers[v]]
         stage = _stage(graph, level, number, given.get(number - 1, []), given.get(number, []), ends, own, back, loss, provider)
         back = set(stage.returns)
         stages.insert(0, stage)

@@ -31,40 +31,46 @@ class _Statistics(NamedTuple):
     number: Variable
 
 
-def share_of_rank(graph: Graph, weight: Variable) -> tuple[Variable, Variable]:
+def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None) -> tuple[Variable, Variable]:
     """What part of the whole batch's loss that of this rank is, in float64: exactly, and never 0.
 
     A part that weighs nothing passes on gradients of the others' losses, by way of the statistics. They are divided by its share on
-    their way in and multiplied on their way out, so its share must not be 0; 2^-30 is nothing beside what float32 holds.
+    their way in and multiplied on their way out, so its share must not be 0; 2^-30 is nothing beside what float32 holds. A part
+    that does not count passes on nothing, so the second number is 1 there, by which nothing overflows.
     """
     first = needed_operators(graph.operators, [weight])
     build = stage_builder(graph, None, key="share")
     wide = build.Cast(build.Reshape(weight, []), to=_DOUBLE)
+    if counts is not None:
+        wide = build.Where(build.Cast(counts, to=9), wide, np.float64(0))
     total = reduced(build, wide)
     exact = build.Div(wide, build.Where(build.Equal(total, np.float64(0)), np.float64(1), total))
     least = build.Max(exact, np.float64(2.0**-60 if weight.dtype.name == "float64" else 2.0**-30))
+    if counts is not None:
+        least = build.Where(build.Cast(counts, to=9), least, np.float64(1))
     name_results(graph, build.stage or [], build.key)
     known = set(first)
     graph.operators = [*first, *(build.stage or []), *(op for op in graph.operators if op not in known)]
     return exact, least
 
 
-def synchronise(graph: Graph, share: Variable | None) -> None:
+def synchronise(graph: Graph, share: Variable | None, counts: Variable | None = None) -> None:
     """Let every BatchNormalization that normalises by its batch do so by the batches of all ranks together.
 
     Args:
         share: what the gradients that the graph computes are to be multiplied by before they are added up over ranks, a scalar in
             float64; None for 1.
+        counts: 0 where the examples of a rank stand in for none, and leave statistics and gradients of others alone; else 1.
 
     Raises:
         ArgumentError: if a BatchNormalization stands in a body, is used twice, or its statistics are differentiated by themselves.
     """
-    _Pass(graph, share).run()
+    _Pass(graph, share, counts).run()
 
 
 class _Pass:
-    def __init__(self, graph: Graph, share: Variable | None) -> None:
-        self.graph, self.share = graph, share
+    def __init__(self, graph: Graph, share: Variable | None, counts: Variable | None) -> None:
+        self.graph, self.share, self.counts = graph, share, counts
         self.build: Any = None
         self.statistics: dict[str, _Statistics] = {}
 
@@ -139,7 +145,7 @@ class _Pass:
         near = build.Cast(near, to=_DOUBLE)
         around = build.Sub(build.Mul(total, np.float64(2)), build.Mul(near, count))
         squares = build.Add(build.Cast(spread, to=_DOUBLE), build.Mul(near, around))
-        whole = reduced(build, build.Concat(count, total, squares, axis=0))
+        whole = reduced(build, self.counted(build.Concat(count, total, squares, axis=0)))
         count = build.Slice(whole, [0], [1])
         sums = build.Reshape(build.Slice(whole, [1], [np.iinfo(np.int64).max]), [2, -1])
         mean, second = (build.Squeeze(v, [0]) for v in build.Split(build.Div(sums, count), axis=0, num_outputs=2, outputs=2))
@@ -152,11 +158,19 @@ class _Pass:
         local = build.Cast(total, to=_DOUBLE)
         if self.share is not None:
             local = build.Mul(local, self.share)
-        mean = build.Div(reduced(build, local), found.number)
+        mean = build.Div(reduced(build, self.counted(local)), found.number)
         if self.share is not None:
             mean = build.Div(mean, self.share)
         result: Variable = build.Cast(mean, to=like.dtype.number)
         return result
+
+    def counted(self, local: Variable) -> Variable:
+        """A sum over this rank's part; 0 if that does not count"""
+        if self.counts is None:
+            return local
+        build = self.build
+        found: Variable = build.Where(build.Cast(self.counts, to=9), local, np.float64(0))
+        return found
 
     def all_but_channels(self, x: Variable) -> Any:
         if x.rank is not None:

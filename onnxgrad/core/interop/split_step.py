@@ -29,10 +29,13 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of, substitute
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 
 __all__ = [
+    "COUNTS",
     "Accumulated",
     "Fetch",
     "Split",
@@ -43,6 +46,9 @@ __all__ = [
     "split_step",
     "to_split_training_step",
 ]
+
+
+COUNTS = "part_counts"
 
 
 def to_split_training_step(
@@ -182,8 +188,13 @@ def split_step(
     loss_weight: Variable | str | None = None,
     batch_norm: str | None = None,
     accumulated: Accumulated | None = None,
+    stands_by: bool = False,
 ) -> Split:
-    """The graphs and the manifest of ``to_split_training_step``."""
+    """The graphs and the manifest of ``to_split_training_step``.
+
+    With ``stands_by`` graphs in which parts are weighed have the input ``COUNTS``, a float64 scalar: 0 for a part whose examples
+    stand in for none. Of such a part the caller leaves out gradients and sums; all else that the graphs reduce leaves it out.
+    """
     program, twins = original.clone_with_variables()
 
     def copies(given: Fetch) -> list[Variable]:
@@ -209,14 +220,15 @@ def split_step(
     graded = [first.of(v) for v in cut.between if _is_graded(v)]
     if staged:
         least = None
+        counts = _counts(first) if stands_by else None
         if share.weight is not None:
-            exact, least = share_of_rank(first, first.of(share.weight))
+            exact, least = share_of_rank(first, first.of(share.weight), counts)
             _scale(first, [first.of(v) for v in fetched if v is known], exact, is_loss=True)
             _scale(first, [] if accumulated else graded, least)
         if accumulated is not None:
-            _scale_sums(first, graded, least)
+            _scale_sums(first, graded, least, counts)
         if synchronised:
-            synchronise(first, least)
+            synchronise(first, least, counts)
         first.settle()
     held = scope or first.scope
     _enter(first, second, cut)
@@ -302,7 +314,7 @@ def _scale(graph: Graph, given: list[Variable], share: Variable, is_loss: bool =
         graph.operators = [*graph.operators, *(build.stage or [])]
 
 
-def _scale_sums(graph: Graph, sums: list[Variable], share: Variable | None) -> None:
+def _scale_sums(graph: Graph, sums: list[Variable], share: Variable | None, counts: Variable | None) -> None:
     """Let gradients be added up by the share that they have in their micro-batch, and an overflow be that of any rank"""
     wanted = {v.op for v in sums}
     done: list[Operator] = []
@@ -316,11 +328,21 @@ def _scale_sums(graph: Graph, sums: list[Variable], share: Variable | None) -> N
         name_results(graph, build.stage or [], build.key)
         if op.mark is not None and op.mark[0] == "overflow" and op.outputs[0] is not None:
             build = stage_builder(graph, op)
-            total = reduced(build, op.outputs[0])
+            flag = op.outputs[0]
+            total = reduced(build, flag if counts is None else build.Where(build.Cast(counts, to=9), flag, np.float32(0)))
             name_results(graph, build.stage or [], build.key)
-            substitute([other for other in graph.operators if other is not total.op], {op.outputs[0]: total})
+            own = {total.op, *(build.stage or [])}
+            substitute([other for other in graph.operators if other not in own], {flag: total})
             done += build.stage or []
     graph.operators = done
+
+
+def _counts(graph: Graph) -> Variable:
+    """The input that says whether a part has examples of its own"""
+    main = graph.program.global_block()
+    v = main.register(Variable(main, COUNTS, TensorType(dtype_of("float64"), ())))
+    main.inputs.append(v)
+    return v
 
 
 def _stage_entry(stage: Stage) -> dict[str, Any]:

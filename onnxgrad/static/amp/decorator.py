@@ -20,7 +20,7 @@ from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
-from onnxgrad.optimizer.scaling import ScalePolicy, keep_state, overflow, update_scale
+from onnxgrad.optimizer.scaling import ScalePolicy, keep_state, overflow, scaled_loss, update_scale
 
 __all__ = ["OptimizerWithMixedPrecision", "decorate"]
 
@@ -125,13 +125,12 @@ class OptimizerWithMixedPrecision:
         program = loss.block.program
         to_mixed_precision(program, **self._rewriting)
         op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
-        wide = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
         self._optimizer._startup = startup_program
         self._loss_scaling = self._optimizer._state(program, "loss_scaling", np.array([self._init_loss_scaling], np.float32))
-        self._scaled_loss = wide
         if self._scales:
-            scale = op.Cast(op.Squeeze(self._loss_scaling, [0]), to=wide.dtype.number)
-            self._scaled_loss = op.Mul(wide, scale)
+            self._scaled_loss = scaled_loss(op, loss, self._loss_scaling)
+        else:
+            self._scaled_loss = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
         chosen: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         return self._optimizer.backward(self._scaled_loss, startup_program, parameter_list, no_grad_set, callbacks, **chosen)
 
