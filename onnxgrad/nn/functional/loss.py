@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.losses import absolute_error, cosine_parts, ctc, huber, kl_of_positive, logistic, squared_error
+from onnxgrad.signatures import bound
 from onnxgrad.tensor.common import as_dtype, known, known_dim
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.linalg import vector_norm
+from onnxgrad.tensor.tables import described
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "ctc_loss", "dice_loss",
@@ -44,6 +49,37 @@ def _layer(kind: str, reduction: str, *items: Any, name: str | None = None) -> L
     return LayerHelper(kind, *(item for item in items if item is not None), name=name)
 
 
+def _loss(kind: str = "", reduction_at: int | None = None, reduction: str = "mean") -> Callable[[Any], Callable[..., Variable]]:
+    """Makes a loss of a formula, which takes a builder and what the loss takes beside its ``reduction`` and its ``name``.
+
+    Args:
+        kind: what Paddle calls the layer; the name of the formula unless given.
+        reduction_at: where the reduction stands among the arguments; behind the others unless given.
+        reduction: the usual one.
+    """
+
+    def made(formula: Callable[..., Any]) -> Callable[..., Variable]:
+        _, *parameters = inspect.signature(formula).parameters.values()
+        tensors = [p.name for p in parameters if p.annotation.startswith("Variable")]
+        usual, unnamed = (
+            inspect.Parameter(key, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
+            for key, default, annotation in (("reduction", reduction, "str"), ("name", None, "str | None"))
+        )
+        at = len(parameters) if reduction_at is None else reduction_at
+        signature = inspect.Signature([*parameters[:at], usual, *parameters[at:], unnamed], return_annotation="Variable")
+
+        def function(*args: Any, **kwargs: Any) -> Variable:
+            given = bound(formula.__name__, signature, args, kwargs)
+            chosen, name = given.pop("reduction"), given.pop("name")
+            layer = _layer(kind or formula.__name__, chosen, *(given[key] for key in tensors), name=name)
+            return reduced(layer, formula(layer.op, **given), chosen)
+
+        function.__signature__ = signature  # type: ignore[attr-defined]
+        return described(function, formula.__name__, formula.__doc__ or "")  # type: ignore[no-any-return]
+
+    return made
+
+
 def _alike(kind: str, first: Variable, *others: Variable) -> None:
     """Refuse tensors of other shapes than the first, as far as these are known."""
     for other in others:
@@ -67,43 +103,34 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
     return layer.result("Mul", difference, difference)
 
 
-def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
+@_loss()
+def mse_loss(op: Builder, input: Variable, label: Variable) -> Any:
     """Squared difference."""
-    layer = _layer("mse_loss", reduction, input, label, name=name)
-    return reduced(layer, squared_error(layer.op, input, label), reduction)
+    return squared_error(op, input, label)
 
 
-def l1_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
+@_loss()
+def l1_loss(op: Builder, input: Variable, label: Variable) -> Any:
     """Absolute difference."""
-    layer = _layer("l1_loss", reduction, input, label, name=name)
-    return reduced(layer, absolute_error(layer.op, input, label), reduction)
+    return absolute_error(op, input, label)
 
 
-def smooth_l1_loss(
-    input: Variable,
-    label: Variable,
-    reduction: str = "mean",
-    delta: float = 1.0,
-    is_huber: bool = True,
-    name: str | None = None,
-) -> Variable:
+@_loss(reduction_at=2)
+def smooth_l1_loss(op: Builder, input: Variable, label: Variable, delta: float = 1.0, is_huber: bool = True) -> Variable:
     """Half the squared difference where it is below ``delta``, else delta (|difference| - delta / 2).
 
     Args:
         is_huber: False to divide by ``delta``.
     """
-    layer = _layer("smooth_l1_loss", reduction, input, label, name=name)
-    op = layer.op
     loss = huber(op, op.Sub(input, label), delta)
-    return reduced(layer, loss if is_huber else op.Div(loss, float(delta)), reduction)
+    return loss if is_huber else op.Div(loss, float(delta))
 
 
 # Binary targets ------------------------------------------------------------------------------------------------------
 
 
-def binary_cross_entropy(
-    input: Variable, label: Variable, weight: Variable | None = None, reduction: str = "mean", name: str | None = None
-) -> Variable:
+@_loss("bce_loss")
+def binary_cross_entropy(op: Builder, input: Variable, label: Variable, weight: Variable | None = None) -> Variable:
     """-label log(input) - (1 - label) log(1 - input), for probabilities; a logarithm counts as -100 at least.
 
     Args:
@@ -113,12 +140,10 @@ def binary_cross_entropy(
         >>> F.binary_cross_entropy(static.data("p", [None, 3]), static.data("t", [None, 3])).shape
         ()
     """
-    layer = _layer("bce_loss", reduction, input, label, weight, name=name)
-    op = layer.op
     hit = op.Mul(label, _bounded_log(op, input))
     miss = op.Mul(op.Sub(1.0, label), _bounded_log(op, op.Sub(1.0, input)))
     loss = op.Neg(op.Add(hit, miss))
-    return reduced(layer, loss if weight is None else op.Mul(loss, weight), reduction)
+    return loss if weight is None else op.Mul(loss, weight)
 
 
 def _bounded_log(op: Any, x: Variable) -> Any:
@@ -127,13 +152,9 @@ def _bounded_log(op: Any, x: Variable) -> Any:
     return op.Where(positive, op.Log(op.Where(positive, x, op.constant(1.0, x.dtype))), op.constant(-100.0, x.dtype))
 
 
+@_loss("sigmoid_cross_entropy_with_logits", reduction_at=3)
 def binary_cross_entropy_with_logits(
-    logit: Variable,
-    label: Variable,
-    weight: Variable | None = None,
-    reduction: str = "mean",
-    pos_weight: Variable | None = None,
-    name: str | None = None,
+    op: Builder, logit: Variable, label: Variable, weight: Variable | None = None, pos_weight: Variable | None = None
 ) -> Variable:
     """``binary_cross_entropy`` of the sigmoid of ``logit``, computed stably.
 
@@ -141,19 +162,13 @@ def binary_cross_entropy_with_logits(
         weight: a factor for each element.
         pos_weight: a factor for the part of positive labels.
     """
-    layer = _layer("sigmoid_cross_entropy_with_logits", reduction, logit, label, weight, pos_weight, name=name)
-    loss = logistic(layer.op, logit, label, pos_weight)
-    return reduced(layer, loss if weight is None else layer.op.Mul(loss, weight), reduction)
+    loss = logistic(op, logit, label, pos_weight)
+    return loss if weight is None else op.Mul(loss, weight)
 
 
+@_loss(reduction="sum")
 def sigmoid_focal_loss(
-    logit: Variable,
-    label: Variable,
-    normalizer: Variable | None = None,
-    alpha: float = 0.25,
-    gamma: float = 2.0,
-    reduction: str = "sum",
-    name: str | None = None,
+    op: Builder, logit: Variable, label: Variable, normalizer: Variable | None = None, alpha: float = 0.25, gamma: float = 2.0
 ) -> Variable:
     """Logistic loss that gives less weight to what is right already: (1 - p)^gamma. Lin et al. 2017.
 
@@ -161,14 +176,12 @@ def sigmoid_focal_loss(
         normalizer: divide by this one number.
         alpha: weight of positive labels, 1 - alpha of negative ones; 0 for none.
     """
-    layer = _layer("sigmoid_focal_loss", reduction, logit, label, normalizer, name=name)
-    op = layer.op
     p = op.Sigmoid(logit)
     wrong = op.Sub(op.Add(p, label), op.Mul(op.Mul(p, label), 2.0))
     loss = op.Mul(logistic(op, logit, label), op.Pow(wrong, op.constant(float(gamma), logit.dtype)))
     if alpha > 0:
         loss = op.Mul(loss, op.Add(op.Mul(label, 2 * alpha - 1), 1 - alpha))
-    return reduced(layer, loss if normalizer is None else op.Div(loss, normalizer), reduction)
+    return loss if normalizer is None else op.Div(loss, normalizer)
 
 
 def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
@@ -180,23 +193,19 @@ def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str 
     return layer.result("Neg", op.Add(hit, miss))
 
 
-def soft_margin_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
+@_loss()
+def soft_margin_loss(op: Builder, input: Variable, label: Variable) -> Variable:
     """log(1 + exp(-label input)), for labels 1 and -1."""
-    layer = _layer("soft_margin_loss", reduction, input, label, name=name)
-    op = layer.op
-    return reduced(layer, op.Softplus(op.Neg(op.Mul(as_dtype(op, label, input.dtype), input))), reduction)
+    return op.Softplus(op.Neg(op.Mul(as_dtype(op, label, input.dtype), input)))
 
 
-def hinge_embedding_loss(
-    input: Variable, label: Variable, margin: float = 1.0, reduction: str = "mean", name: str | None = None
-) -> Variable:
+@_loss()
+def hinge_embedding_loss(op: Builder, input: Variable, label: Variable, margin: float = 1.0) -> Variable:
     """``input`` where the label is 1, max(0, margin - input) where it is -1."""
-    layer = _layer("hinge_embedding_loss", reduction, input, label, name=name)
-    op = layer.op
     zero = op.constant(0.0, input.dtype)
     near = op.Where(op.Equal(label, op.constant(1, label.dtype)), input, zero)
     far = op.Where(op.Equal(label, op.constant(-1, label.dtype)), op.Relu(op.Sub(float(margin), input)), zero)
-    return reduced(layer, op.Add(near, far), reduction)
+    return op.Add(near, far)
 
 
 # Distributions -------------------------------------------------------------------------------------------------------
@@ -225,14 +234,9 @@ def kl_div(
     return layer.result("Div", op.ReduceSum(loss, keepdims=0), rows)
 
 
+@_loss()
 def poisson_nll_loss(
-    input: Variable,
-    label: Variable,
-    log_input: bool = True,
-    full: bool = False,
-    epsilon: float = 1e-8,
-    reduction: str = "mean",
-    name: str | None = None,
+    op: Builder, input: Variable, label: Variable, log_input: bool = True, full: bool = False, epsilon: float = 1e-8
 ) -> Variable:
     """exp(input) - label input, or input - label log(input + epsilon) if ``log_input`` is False.
 
@@ -242,10 +246,8 @@ def poisson_nll_loss(
     Raises:
         ArgumentError: if ``epsilon`` is not positive.
     """
-    layer = _layer("poisson_nll_loss", reduction, input, label, name=name)
     if epsilon <= 0:
         raise ArgumentError(f"poisson_nll_loss: epsilon is positive, not {epsilon}.")
-    op = layer.op
     label = as_dtype(op, label, input.dtype)
     if log_input:
         loss = op.Sub(op.Exp(input), op.Mul(label, input))
@@ -256,17 +258,12 @@ def poisson_nll_loss(
         safe = op.Where(large, label, op.constant(1.0, label.dtype))
         stirling = op.Add(op.Sub(op.Mul(safe, op.Log(safe)), safe), op.Mul(op.Log(op.Mul(safe, 2 * math.pi)), 0.5))
         loss = op.Add(loss, op.Where(large, stirling, op.constant(0.0, label.dtype)))
-    return reduced(layer, loss, reduction)
+    return loss
 
 
+@_loss()
 def gaussian_nll_loss(
-    input: Variable,
-    label: Variable,
-    variance: Variable,
-    full: bool = False,
-    epsilon: float = 1e-6,
-    reduction: str = "mean",
-    name: str | None = None,
+    op: Builder, input: Variable, label: Variable, variance: Variable, full: bool = False, epsilon: float = 1e-6
 ) -> Variable:
     """(log v + (input - label)^2 / v) / 2, where v is the variance or, if larger, epsilon.
 
@@ -274,50 +271,32 @@ def gaussian_nll_loss(
         variance: of the shape of ``input``, or without its last axis, or with 1 there.
         full: add log(2 pi) / 2.
     """
-    layer = _layer("gaussian_nll_loss", reduction, input, label, variance, name=name)
-    op = layer.op
     if variance.is_eager and 0 not in variance.shape and known(op.ReduceMin(variance, keepdims=0)) < 0:
         raise ArgumentError("gaussian_nll_loss: a variance is negative.")
     if variance.ndim == input.ndim - 1:
         variance = op.Unsqueeze(variance, [-1])
     v = op.Clip(variance, float(epsilon))
     loss = op.Mul(op.Add(op.Log(v), op.Div(squared_error(op, input, label), v)), 0.5)
-    return reduced(layer, op.Add(loss, 0.5 * math.log(2 * math.pi)) if full else loss, reduction)
+    return op.Add(loss, 0.5 * math.log(2 * math.pi)) if full else loss
 
 
 # Margins -------------------------------------------------------------------------------------------------------------
 
 
-def margin_ranking_loss(
-    input: Variable,
-    other: Variable,
-    label: Variable,
-    margin: float = 0.0,
-    reduction: str = "mean",
-    name: str | None = None,
-) -> Variable:
+@_loss()
+def margin_ranking_loss(op: Builder, input: Variable, other: Variable, label: Variable, margin: float = 0.0) -> Variable:
     """max(0, margin - label (input - other)): ``input`` should be larger for label 1, smaller for -1."""
-    layer = _layer("margin_ranking_loss", reduction, input, other, label, name=name)
-    op = layer.op
     ahead = op.Mul(as_dtype(op, label, input.dtype), op.Sub(other, input))
-    return reduced(layer, op.Relu(op.Add(ahead, float(margin)) if margin else ahead), reduction)
+    return op.Relu(op.Add(ahead, float(margin)) if margin else ahead)
 
 
-def cosine_embedding_loss(
-    input1: Variable,
-    input2: Variable,
-    label: Variable,
-    margin: float = 0,
-    reduction: str = "mean",
-    name: str | None = None,
-) -> Variable:
+@_loss()
+def cosine_embedding_loss(op: Builder, input1: Variable, input2: Variable, label: Variable, margin: float = 0) -> Variable:
     """1 - cos of two vectors for label 1, max(0, cos - margin) for label -1.
 
     Raises:
         ArgumentError: if the label does not have one axis less than the inputs.
     """
-    layer = _layer("cosine_embedding_loss", reduction, input1, input2, label, name=name)
-    op = layer.op
     _alike("cosine_embedding_loss", input1, input2)
     if label.ndim != input1.ndim - 1 and (input1.ndim, tuple(label.shape)) != (1, (1,)):
         raise ArgumentError(f"cosine_embedding_loss: the label has {label.ndim} axes; it needs {input1.ndim - 1}.")
@@ -328,10 +307,12 @@ def cosine_embedding_loss(
     zero = op.constant(0.0, input1.dtype)
     near = op.Where(op.Equal(label, op.constant(1, label.dtype)), op.Sub(1.0, cosine), zero)
     far = op.Where(op.Equal(label, op.constant(-1, label.dtype)), op.Relu(op.Sub(cosine, float(margin))), zero)
-    return reduced(layer, op.Add(near, far), reduction)
+    return op.Add(near, far)
 
 
+@_loss()
 def triplet_margin_loss(
+    op: Builder,
     input: Variable,
     positive: Variable,
     negative: Variable,
@@ -339,79 +320,69 @@ def triplet_margin_loss(
     p: float = 2.0,
     epsilon: float = 1e-6,
     swap: bool = False,
-    reduction: str = "mean",
-    name: str | None = None,
-) -> Variable:
+) -> Any:
     """max(0, margin + the distance to ``positive`` - the distance to ``negative``).
 
     Args:
         p, epsilon: distances are p-norms of the difference plus epsilon.
         swap: take the distance between ``positive`` and ``negative`` if it is the smaller one.
     """
-
-    def distance(a: Variable, b: Variable) -> Variable:
-        op = LayerHelper("pairwise_distance", a, b).op
-        return vector_norm(op.Add(op.Sub(a, b), float(epsilon)), float(p), -1)
-
-    return triplet_margin_with_distance_loss(input, positive, negative, distance, margin, swap, reduction, name)
+    distance = partial(_distance, p=float(p), epsilon=float(epsilon))
+    return _triplet(op, input, positive, negative, distance, margin, swap)
 
 
+@_loss("triplet_margin_loss")
 def triplet_margin_with_distance_loss(
+    op: Builder,
     input: Variable,
     positive: Variable,
     negative: Variable,
     distance_function: Callable[[Variable, Variable], Variable] | None = None,
     margin: float = 1.0,
     swap: bool = False,
-    reduction: str = "mean",
-    name: str | None = None,
-) -> Variable:
+) -> Any:
     """``triplet_margin_loss`` with any distance of two variables (Euclid's unless given)."""
-    if distance_function is None:
-        return triplet_margin_loss(input, positive, negative, margin, 2.0, 0.0, swap, reduction, name)
-    layer = _layer("triplet_margin_loss", reduction, input, positive, negative, name=name)
-    op = layer.op
+    distance = _distance if distance_function is None else distance_function
+    return _triplet(op, input, positive, negative, distance, margin, swap)
+
+
+def _distance(a: Variable, b: Variable, p: float = 2.0, epsilon: float = 0.0) -> Variable:
+    op = LayerHelper("pairwise_distance", a, b).op
+    return vector_norm(op.Add(op.Sub(a, b), epsilon), p, -1)
+
+
+def _triplet(op: Builder, input: Variable, positive: Variable, negative: Variable, distance: Any, margin: float, swap: bool) -> Any:
     _alike("triplet_margin_loss", input, positive, negative)
     if margin < 0:
         raise ArgumentError(f"triplet_margin_loss: the margin is at least 0, not {margin}.")
-    near, far = distance_function(input, positive), distance_function(input, negative)
+    near, far = distance(input, positive), distance(input, negative)
     if swap:
-        far = op.Min(far, distance_function(positive, negative))
-    return reduced(layer, op.Relu(op.Add(op.Sub(near, far), float(margin))), reduction)
+        far = op.Min(far, distance(positive, negative))
+    return op.Relu(op.Add(op.Sub(near, far), float(margin)))
 
 
-def multi_label_soft_margin_loss(
-    input: Variable, label: Variable, weight: Variable | None = None, reduction: str = "mean", name: str | None = None
-) -> Variable:
+@_loss()
+def multi_label_soft_margin_loss(op: Builder, input: Variable, label: Variable, weight: Variable | None = None) -> Variable:
     """Mean over the classes of the logistic loss of each class.
 
     Args:
         weight: a factor for each class.
     """
-    layer = _layer("multi_label_soft_margin_loss", reduction, input, label, weight, name=name)
     _alike("multi_label_soft_margin_loss", input, label)
-    op = layer.op
     loss = logistic(op, input, as_dtype(op, label, input.dtype))
     loss = loss if weight is None else op.Mul(loss, weight)
-    return reduced(layer, op.ReduceMean(loss, [-1], keepdims=0), reduction)
+    return op.ReduceMean(loss, [-1], keepdims=0)
 
 
+@_loss()
 def multi_margin_loss(
-    input: Variable,
-    label: Variable,
-    p: int = 1,
-    margin: float = 1.0,
-    weight: Variable | None = None,
-    reduction: str = "mean",
-    name: str | None = None,
+    op: Builder, input: Variable, label: Variable, p: int = 1, margin: float = 1.0, weight: Variable | None = None
 ) -> Variable:
     """Mean over the wrong classes of max(0, margin - right + wrong)^p, for [N, C] scores and integer labels.
 
     Args:
         weight: a factor for each class, inside the power.
     """
-    layer = _layer("multi_margin_loss", reduction, input, label, weight, name=name)
-    op = layer.op
     classes = known_dim(input, 1, "multi_margin_loss")
     column = op.Reshape(as_dtype(op, label, "int64"), np.array([-1, 1]))
     excess = op.Add(op.Sub(input, op.GatherElements(input, column, axis=1)), float(margin))
@@ -420,7 +391,7 @@ def multi_margin_loss(
     wrong = op.Not(op.Equal(column, op.constant(np.arange(classes))))
     powers = op.Relu(excess) if p == 1 else op.Pow(op.Relu(excess), op.constant(float(p), input.dtype))
     counted = op.Where(wrong, powers, op.constant(0.0, input.dtype))
-    return reduced(layer, op.ReduceMean(counted, [1], keepdims=0), reduction)
+    return op.ReduceMean(counted, [1], keepdims=0)
 
 
 # Others --------------------------------------------------------------------------------------------------------------
