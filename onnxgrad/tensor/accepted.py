@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError, IllTyped
+from onnxgrad.errors import ArgumentError, IllTyped, Mismatch
 
 __all__ = ["check_operands"]
 
@@ -25,7 +25,7 @@ _ALL = {
     "sgn digamma logit selu rrelu",
     "float32 or float64": "inverse solve triangular_solve cholesky cholesky_solve qr householder_product matrix_power determinant "
     "slogdet npair_loss identity_loss",
-    "a floating-point type, int32 or int64": "clip dot frac trunc cross kron outer unique histogram is_empty "
+    "a floating-point type, int32 or int64": "clip dot frac trunc cross kron outer unique histogram is_empty multiplex "
     "nanmedian pad3d searchsorted",
     "bool, a floating-point type, int32 or int64": "expand_as flip diagonal tile broadcast_tensors",
     "an integer type": "shard_index gcd lcm",
@@ -50,11 +50,12 @@ def check_operands(kind: str, operands: Sequence[Variable]) -> None:
 
     Raises:
         IllTyped: naming the layer, the operand and the types.
-        ArgumentError: for another number of axes, or no elements.
+        Mismatch: (an ArgumentError) for another number of axes.
+        ArgumentError: for no elements.
     """
     for at, (operand, rank) in enumerate(zip(operands, _AXES.get(kind, ()))):
         if operand.dims is not None and operand.ndim != rank:
-            raise ArgumentError(f"{kind}: operand {at + 1} has {rank} axes, not those of {operand!r}. Reshape it first.")
+            raise Mismatch(f"{kind}: operand {at + 1} has {rank} axes, not those of {operand!r}. Reshape it first.")
     if kind in _FILLED and operands[0].dims is not None and 0 in operands[0].dims:
         raise ArgumentError(f"{kind}: {operands[0]!r} has no elements. Leave it out.")
     taken = _TAKEN.get(kind)

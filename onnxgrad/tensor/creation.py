@@ -113,6 +113,8 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
         [5]
     """
     given = [start, stop, num]
+    if any(isinstance(item, (list, tuple)) for item in given) or isinstance(num, float):
+        raise ArgumentTypeError(f"linspace: start and stop are numbers and num an int, not {start!r}, {stop!r} and {num!r}.")
     layer = LayerHelper("linspace", *(item for item in given if is_variable(item)), name=name)
     op, element = layer.op, _of_a_line("linspace", dtype)
     if not any(is_variable(item) for item in given):
@@ -261,6 +263,9 @@ def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
 
 
 def _cut(kind: str, x: Variable, diagonal: Any, upper: int, name: str | None) -> Variable:
+    require_variables(kind, x)
+    if x.dims is not None and x.ndim < 2:
+        raise ArgumentError(f"{kind} takes two axes or more, not {x!r}.")
     if not isinstance(diagonal, (int, np.integer)):
         raise ArgumentTypeError(f"{kind}: diagonal is an int, not {type(diagonal).__name__}.")
     return LayerHelper(kind, x, name=name).result("Trilu", x, np.array(diagonal), upper=upper)

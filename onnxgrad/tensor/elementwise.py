@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -93,6 +93,8 @@ fmin = of_two("fmin", _known_extreme("LessOrEqual"), "The smaller that is not Na
 def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """0 where ``x`` is negative, 1 where it is positive, ``y`` where it is 0."""
     require_variables("heaviside", x, y)
+    if cast(Variable, y).dtype != x.dtype:
+        raise ArgumentError(f"heaviside takes one element type, not {x!r} and {y!r}. Cast one.")
     layer, op = open_layer_for("elementwise_heaviside", x, y, name=name)
     a, b = promoted(op, x, y)
     zero = op.constant(0, a.dtype)

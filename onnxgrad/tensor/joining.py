@@ -209,6 +209,8 @@ def crop(x: Variable, shape: Shape | None = None, offsets: Any = None, name: str
     for what in (shape, offsets):
         if isinstance(what, (int, float)) or (isinstance(what, (list, tuple)) and any(isinstance(n, float) for n in what)):
             raise ArgumentTypeError(f"crop: shape and offsets are lists of ints, not {what!r}.")
+    if isinstance(shape, (list, tuple)) and any(not is_variable(n) and (n < -1 or n == 0) for n in shape):
+        raise ArgumentError(f"crop: the sizes {shape!r} are above 0, or -1.")
     rank = x.ndim
     start = shape_operand(op, [0] * rank if offsets is None else offsets)
     if isinstance(start, np.ndarray) and (start < 0).any():

@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, Mismatch, NotOffered
 from onnxgrad.tensor.axes import dim
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, integers, known, known_dim, normal_axis, promoted
 from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer
@@ -91,6 +91,12 @@ def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return layer.result("ReduceSum", layer.op.Mul(*promoted(layer.op, x, y)), [-1], keepdims=0)
 
 
+def _integers(axes: Any) -> list[int]:
+    if np.ndim(axes) > 1:
+        raise ArgumentTypeError(f"tensordot: {axes!r} is not a list of ints.")
+    return integers(axes, "tensordot")
+
+
 def _listed(axes: Any) -> Any:
     return np.asarray(axes).tolist() if is_variable(axes) and axes.is_eager else axes
 
@@ -143,26 +149,28 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
     axes = _listed(axes)
     axes = [_listed(item) for item in axes] if isinstance(axes, (list, tuple)) else axes
     if isinstance(axes, (int, np.integer)):
-        if not 0 <= axes <= min(x.ndim, y.ndim):
-            raise ArgumentError(f"tensordot: axes={axes} of variables with {x.ndim} and {y.ndim} axes. Give fewer.")
+        if axes < 0:
+            raise Mismatch(f"tensordot: axes={axes} is negative. Give how many axes meet.")
+        if axes > min(x.ndim, y.ndim):
+            raise AxisError(f"tensordot: axes={axes} of variables with {x.ndim} and {y.ndim} axes. Give fewer.")
         first, second = list(range(x.ndim - axes, x.ndim)), list(range(axes))
     else:
         if not isinstance(axes, (Sequence, np.ndarray)):
             raise ArgumentTypeError(f"tensordot: axes is an int or lists of ints, not {type(axes).__name__}.")
         nested = any(isinstance(item, (Sequence, np.ndarray)) for item in axes)
-        pairs = [integers(item, "tensordot") for item in axes] if nested else [integers(axes, "tensordot")]
+        pairs = [_integers(item) for item in axes] if nested else [_integers(axes)]
         if len(pairs) > 2:
-            raise ArgumentError(f"tensordot: axes={axes!r} are more than two lists.")
+            raise Mismatch(f"tensordot: axes={axes!r} are more than two lists.")
         first, second = pairs if len(pairs) == 2 else (pairs[0], pairs[0])
         # As in Paddle, the shorter list goes on as the longer one.
         first, second = [*first, *second[len(first) :]], [*second, *first[len(second) :]]
         first = [normal_axis(a, x.ndim, "tensordot") for a in first]
         second = [normal_axis(a, y.ndim, "tensordot") for a in second]
         if len({*first}) < len(first) or len({*second}) < len(second):
-            raise ArgumentError(f"tensordot: axes={axes!r} names an axis twice.")
+            raise Mismatch(f"tensordot: axes={axes!r} names an axis twice.")
     for a, b in zip(first, second, strict=True):
         if x.shape[a] != y.shape[b] and min(x.shape[a], y.shape[b]) > 1:
-            raise ArgumentError(f"tensordot: axis {a} of {x!r} and axis {b} of {y!r} meet, but have different sizes.")
+            raise Mismatch(f"tensordot: axis {a} of {x!r} and axis {b} of {y!r} meet, but have different sizes.")
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     left, right = list(letters[: x.ndim]), list(letters[x.ndim : x.ndim + y.ndim])
     for a, b in zip(first, second, strict=True):

@@ -147,6 +147,7 @@ def _of_bits(kind: str, op_type: str, logical: str, doc: str) -> _OfBits:
     """A function of booleans, or if there is an operator for them, of integers bit by bit; without, these are true where not 0."""
 
     def function(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
+        _refuse_out(kind, out)
         layer = layer_for(kind, x, y, name=name)
         a, b = promoted(layer.op, x, y) if op_type else (as_dtype(layer.op, item, "bool") for item in (x, y))
         if a.dtype.is_float:
@@ -157,8 +158,14 @@ def _of_bits(kind: str, op_type: str, logical: str, doc: str) -> _OfBits:
     return made
 
 
+def _refuse_out(kind: str, out: Any) -> None:
+    if out is not None:
+        raise ArgumentTypeError(f"{kind}: out is None, not {type(out).__name__}: nothing is overwritten. Take the result.")
+
+
 def _of_one_bit(kind: str, op_type: str, doc: str) -> _OfOneBit:
     def function(x: Variable, out: None = None, name: str | None = None) -> Variable:
+        _refuse_out(kind, out)
         layer = LayerHelper(kind, x, name=name)
         y = x if op_type else as_dtype(layer.op, x, "bool")
         return layer.result("Not" if y.dtype == "bool" else op_type, y)

@@ -12,7 +12,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.tensor.axes import count, neighbours
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, known, known_dim, normal_axis
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, known, known_dim, layer_for, normal_axis
 from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer
 
 __all__ = [
@@ -114,6 +114,8 @@ def _median(kind: str, x: Variable, axis: Axes, keepdim: bool, mode: str, name: 
         raise ArgumentError(f"{kind}: mode is 'avg' or 'min', not {mode!r}.")
     if x.static_shape is not None and 0 in x.static_shape:
         raise ArgumentError(f"{kind}: {x!r} has no elements.")
+    if isinstance(axis, (list, tuple)) and not axis:
+        raise ArgumentError(f"{kind}: axis is an empty list. Give an axis, or None for all.")
     flat, axes, _ = _one_axis(layer, floating(op, x), axis)
     last = flat.ndim - 1
     # NaN stands behind all numbers.
@@ -283,25 +285,31 @@ def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, n
     return layer.result("ScatterElements", zeros, indices, values, axis=0, reduction="add")
 
 
-def trapezoid(y: Variable, x: Variable | None = None, dx: float | None = None, axis: int = -1, name: str | None = None) -> Variable:
+def trapezoid(
+    y: Variable, x: Variable | None = None, dx: Variable | float | None = None, axis: int = -1, name: str | None = None
+) -> Variable:
     """Integral of ``y`` along ``axis`` by the trapezoidal rule, at points ``x`` or at distances ``dx`` (1)."""
-    layer = LayerHelper("trapezoid", y, *given(x), name=name)
+    layer = layer_for("trapezoid", y, *given(x, dx), name=name)
     return layer.result("ReduceSum", _trapezoids(layer.op, y, x, dx, axis), [axis], keepdims=0)
 
 
 def cumulative_trapezoid(
-    y: Variable, x: Variable | None = None, dx: float | None = None, axis: int = -1, name: str | None = None
+    y: Variable, x: Variable | None = None, dx: Variable | float | None = None, axis: int = -1, name: str | None = None
 ) -> Variable:
     """Integrals of ``y`` from the first point up to each later one along ``axis``."""
-    layer = LayerHelper("cumulative_trapezoid", y, *given(x), name=name)
+    layer = layer_for("cumulative_trapezoid", y, *given(x, dx), name=name)
     return layer.result("CumSum", _trapezoids(layer.op, y, x, dx, axis), np.array(axis % y.ndim))
 
 
-def _trapezoids(op: Builder, y: Variable, x: Variable | None, dx: float | None, axis: int) -> Variable:
+def _trapezoids(op: Builder, y: Variable, x: Variable | None, dx: Any, axis: int) -> Variable:
     if x is not None and dx is not None:
         raise ArgumentError("trapezoid: give x or dx, not both.")
     later, earlier = neighbours(op, y, axis)
     means = op.Mul(op.Add(later, earlier), 0.5)
+    if is_variable(dx):
+        if dx.ndim > 1:
+            raise ArgumentError(f"trapezoid: dx is a number, not {dx!r}.")
+        return op.Mul(means, as_dtype(op, dx, means.dtype.name))
     if x is None:
         return op.Mul(means, 1.0 if dx is None else float(dx))
     if x.ndim == 1 and y.ndim > 1:

@@ -78,6 +78,12 @@ ELEMENT_TYPES = {
     "sizes of crop": lambda: paddle.crop(of("float32", 3), [2.0]),
     "axis of unsqueeze": lambda: paddle.unsqueeze(of("float32", 3), 2.1),
     "no tensor of is_complex": lambda: paddle.is_complex(np.ones(2)),
+    "out of logical_and": lambda: paddle.logical_and(of("bool", 3), of("bool", 3), out=1),
+    "types of multiplex": lambda: paddle.multiplex([of("int16", 2, 2)] * 2, of("int32", 2, 1)),
+    "nested axes of tensordot": lambda: paddle.tensordot(of("float32", 2, 2), of("float32", 2, 2), [[[0], [1]]]),
+    "slope of rrelu": lambda: F.rrelu(of("float32", 3), 0, 0.5),
+    "start of linspace": lambda: paddle.linspace([0], 10, 2),
+    "number of linspace": lambda: paddle.linspace(0, 10, 1.33),
     "types to broadcast": lambda: paddle.broadcast_tensors([of("float32", 3), of("float64", 3)]),
 }
 VALUES = {
@@ -133,6 +139,13 @@ VALUES = {
     "reduction of identity_loss": lambda: paddle.incubate.identity_loss(of("float32", 3), 3),
     "numbers of where_": lambda: paddle.where_(of("bool", 2), 1, 2),
     "elements of nothing": lambda: paddle.reshape(of("float32", 0, 2, 3), [2, 3]),
+    "no axis of nanmedian": lambda: paddle.nanmedian(of("float32", 3), axis=[]),
+    "size of crop": lambda: paddle.crop(of("float32", 3), [-2]),
+    "types of heaviside": lambda: paddle.heaviside(of("float32", 3), of("float64", 3)),
+    "width of trapezoid": lambda: paddle.trapezoid(of("float32", 3, 3), dx=of("float32", 3, 3)),
+    "slopes of rrelu": lambda: F.rrelu(of("float32", 3), 0.5, 0.2),
+    "wide slopes of rrelu": lambda: F.rrelu(of("float32", 3), 0.5, 2.0),
+    "axes of tril": lambda: paddle.tril(of("float32", 3), None),
     "r of combinations": lambda: paddle.combinations(of("float32", 3), -1),
 }
 ASSERTED = {
@@ -150,6 +163,9 @@ ASSERTED = {
     "far axis of diagonal_scatter": lambda: paddle.diagonal_scatter(of("float32", 3, 3), of("float32", 3), 0, 1000, 0),
     "length of diagonal_scatter": lambda: paddle.diagonal_scatter(of("float32", 3, 3), of("float32", 1)),
     "number of values for a mask to repeat": lambda: paddle.masked_scatter(of("float32", 6, 3), of("bool", 3), of("float32", 5)),
+    "negative axes of tensordot": lambda: paddle.tensordot(of("float32", 2, 2), of("float32", 2, 2), -1),
+    "sizes of tensordot": lambda: paddle.tensordot(of("float32", 2, 3), of("float32", 4, 5), [[1], [0]]),
+    "axes of fold": lambda: F.fold(of("float32", 2, 3, 6, 7), [2, 3], [2, 2]),
     "vector": lambda: paddle.linalg.householder_product(of("float32", 1), of("float32", 0)),
 }
 

@@ -221,6 +221,18 @@ def test_the_name_of_a_layer_names_its_results():
         assert paddle.nn.L1Loss("none", name="far")(x, x).name == "far.tmp_0"
 
 
+def test_the_width_of_trapezoids_as_a_tensor():
+    y, width = paddle.to_tensor([1.0, 2.0, 3.0], stop_gradient=False), paddle.to_tensor(2.0, stop_gradient=False)
+    area = paddle.trapezoid(y, dx=width)
+    area.backward()
+    assert area.item() == 8.0 and width.grad.item() == 4.0
+    np.testing.assert_array_equal(y.grad.numpy(), [1, 2, 1])
+    with static.program_guard(static.Program()):
+        areas = paddle.cumulative_trapezoid(static.data("y", [3]), dx=static.data("dx", []))
+        feed = {"y": np.array([1, 2, 3], np.float32), "dx": np.float32(2)}
+        np.testing.assert_array_equal(static.Executor().run(feed=feed, fetch_list=[areas])[0], [3, 8])
+
+
 def test_more_values_than_indices():
     x, values = np.zeros((3, 5), np.float32), np.arange(1, 11, dtype=np.float32).reshape(2, 5)
     index = np.array([[0, 1, 2, 0]])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError, IllTyped
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
 from onnxgrad.tensor.common import as_dtype, normal_axis, positive, shape_of, unary
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.random import next_seed
@@ -196,6 +196,10 @@ def rrelu(
 ) -> Variable:
     """x where positive, else x times a slope: random in [lower, upper] for each element in training, else their mean."""
     layer = LayerHelper("rrelu", x, name=name)
+    if not isinstance(lower, float) or not isinstance(upper, float):
+        raise ArgumentTypeError(f"rrelu: lower and upper are floats, not {lower!r} and {upper!r}.")
+    if not 0 <= lower <= upper <= 1:
+        raise ArgumentError(f"rrelu: slopes lie in 0 <= lower <= upper <= 1, not {lower} and {upper}.")
     op = layer.op
     if not training:
         return layer.result("LeakyRelu", x, alpha=(lower + upper) / 2.0)
