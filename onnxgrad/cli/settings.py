@@ -123,6 +123,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     if settings["lora"] is not None:
         adapters = add_lora(program, settings["lora_layers"], rank=settings["lora"], seed=settings["seed"])
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
+    stages = settings.get("pipeline") or 1
     precision = settings.get("precision") or "f32"
     place = place_named(settings.get("device") or "cpu", "f32" if precision == "fast" else precision)
     if settings.get("amp"):
@@ -164,6 +165,9 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
             batch_norm=settings.get("rank_batch_norm"),
             sharding=settings.get("sharding") or 0,
             overlap=settings.get("overlap"),
+            pipeline=stages,
+            micro_batches=settings.get("micro_batches") or (2 * stages if stages > 1 else 1),
+            cuts=tuple(settings.get("cuts") or ()),
         ),
     )
 

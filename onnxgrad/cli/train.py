@@ -274,6 +274,17 @@ def _add_ranks(group: Any) -> None:
         "ranks are on several machines, else 1)",
     )
     group.add_argument(
+        "--pipeline",
+        type=int,
+        default=1,
+        metavar="STAGES",
+        help="cut the layers into stages, one on each rank; more ranks share a batch",
+    )
+    group.add_argument(
+        "--micro-batches", type=int, default=0, metavar="N", help="of a pipeline: parts of a batch in flight (default: two a stage)"
+    )
+    group.add_argument("--cuts", nargs="+", metavar="NAME", help="of a pipeline: values of the model behind which it is cut")
+    group.add_argument(
         "--rank-timeout", type=float, default=600, metavar="SECONDS", help="end all if a rank waits so long (default %(default)s)"
     )
 

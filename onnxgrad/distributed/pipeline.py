@@ -138,9 +138,10 @@ class PipelineStep:
         shards = make_shards(program, count, self._places)
         self._application = Application(shards, self.grid.stage, self.grid.pipeline, lowering, threads, partial=True, spreads=False)
         self._gradients = {v: _parameter(v, self._places) for v in shards.cut.gradients if v not in plan.constant}
-        made = [self._forward, self._backward, self._weigh, self._still]
-        self._sessions = [session for session in made if session is not None]
-        names = dict.fromkeys([*(name for session in self._sessions for name in session.state), *self._application.state])
+        opened = [self._forward, self._backward, self._weigh, self._still]
+        names = dict.fromkeys(
+            [*(name for session in opened if session is not None for name in session.state), *self._application.state]
+        )
         self._variables = {v.name: v for v in program.list_vars() if v.persistable}
         self._names = list(names)
         if in_scope:
@@ -441,9 +442,9 @@ class _Still(NamedTuple):
     scale: str | None
 
 
-def _is_of(v: Variable, loss: Variable) -> bool:
+def _is_of(v: Variable | None, loss: Variable) -> bool:
     """Whether a value is the loss, perhaps in another element type"""
-    return v is loss or (v.op is not None and v.op.type == "Cast" and v.op.inputs[0] is loss)
+    return v is loss or (v is not None and v.op is not None and v.op.type == "Cast" and v.op.inputs[0] is loss)
 
 
 def _still(original: Program, program: Program, twins: Mapping[Variable, Variable], loss: Variable, lowering: str | None) -> _Still:
@@ -451,14 +452,15 @@ def _still(original: Program, program: Program, twins: Mapping[Variable, Variabl
     gradients = {p.grad_name for p in original.parameters}
     applied = [made for made in original.updates.values() if is_applied(made)]
     read = [v for v in exchanged(original, applied) if v.name.rpartition("/")[2] not in gradients]
-    scales = [op.inputs[1] for op in original.global_block().ops if op.mark == _SCALED and _is_of(op.inputs[0], loss)]
+    marked = [op for op in original.global_block().ops if op.mark == _SCALED and _is_of(op.inputs[0], loss)]
+    scales = [scale for op in marked if (scale := op.inputs[1]) is not None]
     wanted = list(dict.fromkeys([*new, *read, *scales]))
     if not wanted:
         return _Still(None, {}, {}, {}, None)
     whole = compile(program, [twins[v] for v in wanted], state_as_inputs=True, updates=False)
     fed = [v for v in whole.inputs if not v.persistable]
     moving = {v for op in dependent_operators(whole.operators, fed) for v in op.outputs}
-    steady = [v for v in wanted if whole.of(twins[v]) not in moving]
+    steady = dict.fromkeys(v for v in wanted if whole.of(twins[v]) not in moving)
     if any(v not in steady for v in scales):
         raise ArgumentError(f"what {loss.name} is scaled by depends on the data. Name the loss that minimize was called on.")
     options: dict[str, Any] = {"state_as_inputs": True, "updates": False, "ordered": True}

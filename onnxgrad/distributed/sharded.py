@@ -51,7 +51,6 @@ class ShardedStep:
 
     Attributes:
         shards: who holds what; None if all hold all.
-        part: of the batch that is fed next; None to find it from what is fed.
 
     Raises:
         ArgumentError: as for ``to_split_training_step``, or if the optimizer reads what is fed.
@@ -130,7 +129,7 @@ class ShardedStep:
             named = {held: held.name for held in self._sums.values()} if accumulated else self._names
             self._owners = {named[v]: owner for v, owner in found.owners.items()}
         self._last = {name: number for number, session in enumerate(self._first) for name in session.inputs}
-        self.part: Part | None = None
+        self._part: Part | None = None
         self._gradients: dict[str, Any] = {}
         self._share = 1.0
 
@@ -151,9 +150,15 @@ class ShardedStep:
             self.apply()
         return fetched
 
-    def compute(self, feed: Mapping[str, Any]) -> dict[str, Array]:
-        """The first half of ``run``: gradients, which are added up where they are accumulated; statistics are replaced."""
-        counts = self.part is None or self.part.counts
+    def compute(self, feed: Mapping[str, Any], part: Part | None = None) -> dict[str, Array]:
+        """The first half of ``run``: gradients, which are added up where they are accumulated; statistics are replaced.
+
+        Args:
+            feed: arrays by input name.
+            part: of the batch that this is; None to find it from what is fed.
+        """
+        self._part = part
+        counts = part is None or part.counts
         told = {**feed, **self._part_of(feed), COUNTS: np.array(float(counts))}
         values = {name: value_of(np.asarray(array, order="C")) for name, array in told.items()}
         for number, session in enumerate(self._first):
@@ -193,7 +198,7 @@ class ShardedStep:
         """What Dropout is told of the part that is fed"""
         if PART in feed or not any(PART in session.inputs for session in self._first):
             return {}
-        part = self.part or gathered_part(self.transport, len(next(iter(feed.values()))))
+        part = self._part or gathered_part(self.transport, len(next(iter(feed.values()))))
         return {PART: np.array([part.first, part.count], np.int64)}
 
     @property

@@ -29,7 +29,10 @@ class Strategy:
             ``ShardedStep`` has an argument for it); ``"frozen"`` says that there is none.
         sharding: of a Trainer, 1 if each rank holds a share of the optimizer's state (ZeRO stage 1), 2 if it is sent the gradients
             of its share alone as well (stage 2); 0 if all hold all.
-
+        pipeline: of a Trainer, into how many stages its layers are cut, each on a rank (``PipelineStep``); more ranks are further
+            rows of stages, which share each batch.
+        micro_batches: of a pipeline, into how many parts a row cuts its part of the batch.
+        cuts: of a pipeline, names of values of the model behind which it is cut; empty where they are to be chosen.
         overlap: in how many sessions the backward pass is computed, so that gradients travel while others are computed; 1 for one,
             and no overlap. None for 4 where the ranks are on several machines, and 1 where they share one, whose processors
             the exchange would take from the computation. Sums over micro-batches and shares travel when all is computed.
@@ -44,6 +47,9 @@ class Strategy:
     batch_norm: str | None = None
     sharding: int = 0
     overlap: int | None = None
+    pipeline: int = 1
+    micro_batches: int = 1
+    cuts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.compress not in COMPRESSIONS:
@@ -58,6 +64,17 @@ class Strategy:
             raise ArgumentError("shares of the optimizer's state take whole gradients. Pass sharding=0 or compress=None.")
         if self.overlap is not None and (self.overlap < 1 or isinstance(self.overlap, bool)):
             raise ArgumentError(f"overlap is a number of sessions from 1, or None, not {self.overlap!r}.")
+        if self.pipeline < 1 or self.micro_batches < 1:
+            raise ArgumentError(f"pipeline and micro_batches are at least 1, not {self.pipeline} and {self.micro_batches}.")
+        if self.pipeline == 1 and (self.micro_batches > 1 or self.cuts):
+            raise ArgumentError("micro_batches and cuts are those of a pipeline. Say of how many stages by pipeline=.")
+        if self.cuts and len(self.cuts) != self.pipeline - 1:
+            raise ArgumentError(f"{self.pipeline} stages have {self.pipeline - 1} cuts, not {len(self.cuts)}.")
+        if self.pipeline > 1 and (self.sharding or self.compress is not None or self.batch_norm == "sync"):
+            raise ArgumentError(
+                "a pipeline has the optimizer's state of its layers on each rank, and passes whole values on; statistics of all "
+                "micro-batches are not known when the first goes back. Leave sharding, compress and batch_norm='sync' out."
+            )
         if self.bucket_megabytes <= 0:
             raise ArgumentError(f"bucket_megabytes is more than 0, not {self.bucket_megabytes}.")
 

@@ -140,10 +140,10 @@ def _check_layout(layout: str, v: Variable, feed: Batch, labels: Array, run: Cal
 
 
 def doubted_logits(outputs: Sequence[Any], names: Sequence[str], as_logits: Sequence[bool]) -> list[str]:
-    """A sentence for each output that is taken for logits and holds what looks like probabilities."""
+    """A sentence for each output that is taken for logits and holds what looks like probabilities; None is one of another rank."""
     found = []
     for value, name, taken in zip(outputs, names, as_logits, strict=True):
-        array = np.asarray(value)
+        array = np.zeros(0) if value is None else np.asarray(value)
         if taken and array.size and 0 <= array.min() < array.max() <= 1:
             low, high = f"{array.min():.3g}", f"{array.max():.3g}"
             found.append(

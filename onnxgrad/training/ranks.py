@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,15 +18,30 @@ from onnxgrad.distributed.environment import current, init, share_of_cores
 from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute, gathered_part
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Alone, Transport
-from onnxgrad.errors import ArgumentTypeError, DataError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.training.accumulation import SUM
 from onnxgrad.training.data import Batch, Rows, Stream
 from onnxgrad.training.folder import RunFolder
 from onnxgrad.training.run import Interrupt, Means, Row
-from onnxgrad.training.shares import SharedStep
+from onnxgrad.training.shares import PipelinedStep, RankStep, SharedStep
 
 __all__ = ["PartBatch", "Ranks", "part_of", "ranks_of"]
+
+
+_REFUSED = {
+    "accumulate": "its micro-batches are added up. Pass Strategy(micro_batches=)",
+    "checkpoints": "a stage keeps the activations of few micro-batches and recomputes none. Pass more micro_batches",
+    "memory_budget": "a stage keeps the activations of few micro-batches and recomputes none. Pass more micro_batches",
+    "frozen": "each stage differentiates its own layers as they are. Leave it out",
+}
+
+
+class _Row(NamedTuple):
+    """A row of stages among the others: the number of the part of the batch, and how many parts there are."""
+
+    rank: int
+    world_size: int
 
 
 class PartBatch(dict[str, Any]):
@@ -41,7 +56,7 @@ class PartBatch(dict[str, Any]):
     part: Part
 
 
-def part_of(batch: Batch, transport: Transport) -> PartBatch:
+def part_of(batch: Batch, transport: Transport | _Row) -> PartBatch:
     """A rank's part: sizes differ by one example at most. A rank that gets none has the first one, which does not count there.
 
     Raises:
@@ -58,7 +73,7 @@ def part_of(batch: Batch, transport: Transport) -> PartBatch:
     return found
 
 
-def _rows(whole: int, transport: Transport) -> tuple[slice, Part]:
+def _rows(whole: int, transport: Transport | _Row) -> tuple[slice, Part]:
     size, more = divmod(whole, transport.world_size)
     first = transport.rank * size + min(transport.rank, more)
     count = size + (transport.rank < more)
@@ -68,7 +83,7 @@ def _rows(whole: int, transport: Transport) -> tuple[slice, Part]:
 class _Parts(Stream):
     """A rank's parts of the batches of a source."""
 
-    def __init__(self, source: Rows | Stream, transport: Transport) -> None:
+    def __init__(self, source: Rows | Stream, transport: Transport | _Row) -> None:
         self.source, self.transport, self.unused = source, transport, source.unused
 
     def count(self, batch_size: int, drop_last: bool = False) -> int | None:
@@ -129,15 +144,31 @@ class Ranks:
         self.is_first = transport.rank == 0
         self.exchange: GradientExchange | None = None
         self.sums: StateExchange | None = None
-        self.shared: SharedStep | None = None
+        self.shared: RankStep | None = None
+        self._row = _Row(transport.rank // strategy.pipeline, transport.world_size // strategy.pipeline)
         self.part: Part | None = None
 
     # The programs ----------------------------------------------------------------------------------------------------
 
-    def prepare(self, program: Program) -> None:
-        """Before training forms are attached."""
-        if self.are_many:
-            take_parts(program)
+    def prepare(self, program: Program, **options: Any) -> None:
+        """Before training forms are attached.
+
+        Args:
+            program: to be trained.
+            options: of the Trainer, that a pipeline has no place for; refused unless they are 0, 1 or None.
+
+        Raises:
+            ArgumentError: naming the option, or if the number of ranks is no multiple of that of the stages.
+        """
+        if not self.are_many:
+            return
+        stages = self.strategy.pipeline
+        for name, value in options.items() if stages > 1 else ():
+            if value not in (None, 0, 1):
+                raise ArgumentError(f"{name}= does not work in a pipeline: {_REFUSED[name]}.")
+        if self.transport.world_size % stages:
+            raise ArgumentError(f"{self.transport.world_size} ranks are no rows of {stages} stages. Start a multiple of {stages}.")
+        take_parts(program)
 
     def attach(
         self,
@@ -153,6 +184,10 @@ class Ranks:
             ArgumentError: if the strategy does not fit the program.
         """
         if not self.are_many:
+            return
+        if self.strategy.pipeline > 1:
+            read = [] if average is None else average.names
+            self.shared = PipelinedStep(self.transport, self.strategy, program, None, loss, read)
             return
         if check_batch_norm(program, self.strategy.batch_norm) or self.strategy.sharding:
             read = average.names if average is not None and self.strategy.sharding else []
@@ -175,7 +210,7 @@ class Ranks:
 
     def source(self, source: Rows | Stream) -> Rows | Stream:
         """This rank's parts of what is trained on."""
-        return _Parts(source, self.transport) if self.are_many else source
+        return _Parts(source, self._row) if self.are_many else source
 
     def feed(self, batch: Batch) -> None:
         """Say which part of the whole batch is fed next. Where the user cuts batches, ranks tell each other their sizes."""
@@ -184,9 +219,15 @@ class Ranks:
         if isinstance(batch, PartBatch):
             self.part = batch.part
         else:
-            self.part = gathered_part(self.transport, len(next(iter(batch.values()))))
+            self.part = self._gathered(len(next(iter(batch.values()))))
         if self.exchange is not None:
             self.exchange.part = self.part
+
+    def _gathered(self, count: int) -> Part:
+        """The part of a row whose ranks were each given the same examples, of this number"""
+        stage = self.transport.rank % self.strategy.pipeline
+        before = gathered_part(self.transport, 0 if stage else count).first
+        return Part(before - (count if stage else 0), count)
 
     def run(self, executor: Executor, program: Program, feed: Batch, fetches: list[Variable]) -> list[Any]:
         """A step, or the gradients of one that ``update`` ends."""
@@ -242,6 +283,14 @@ class Ranks:
         finally:
             if self.shared is not None:
                 self.shared.is_alone = False
+
+    @contextmanager
+    def everything(self) -> Iterator[None]:
+        """With the state of all ranks on each."""
+        if self.shared is not None:
+            self.shared.gather(everywhere=True)
+        yield
+        self.saved()
 
     def together(self, means: Means, names: list[str]) -> Means:
         """Means over what all ranks have seen."""

@@ -129,6 +129,8 @@ class Report(Callback):
 
     def _sample(self, trainer: Trainer, step: int, before: list[np.ndarray[Any, Any]]) -> None:
         """Norms of gradients, and how large the last update was for the weights, by layer"""
+        if trainer.gradient_norms is None:
+            return
         squares = {name: [0.0, 0.0, 0.0] for name in self._layers}
         norms = np.asarray(trainer.gradient_norms, np.float64)
         for p, old, norm in zip(trainer.trained, before, norms, strict=True):

@@ -1,4 +1,5 @@
-"""The step of a Trainer in parts that ranks run between them: statistics of the whole batch, shares of the optimizer's state."""
+"""The step of a Trainer in parts that ranks run between them: statistics of the whole batch, shares of the optimizer's state, or
+layers on several ranks."""
 
 from __future__ import annotations
 
@@ -11,20 +12,21 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
 from onnxgrad.distributed.exchange import Part
+from onnxgrad.distributed.pipeline import PipelineStep
 from onnxgrad.distributed.sharded import ShardedStep
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.training.accumulation import SUM
 
-__all__ = ["SHARDS", "SharedStep"]
+__all__ = ["SHARDS", "PipelinedStep", "RankStep", "SharedStep"]
 
 SHARDS = (None, "state", "gradients")
 """``ShardedStep(shards=)`` by stage of ZeRO."""
 
 
-class SharedStep:
-    """What ``Strategy(batch_norm="sync")`` and ``Strategy(sharding=)`` put in the place of the Executor's step.
+class RankStep:
+    """What stands in the place of the Executor's step where ranks hold different state. It is made at the first batch.
 
     Args:
         transport: between the ranks.
@@ -35,6 +37,7 @@ class SharedStep:
         read: names of state that evaluation reads, of which a rank may hold a share.
 
     Attributes:
+        sums: state that adds up gradients of this rank.
         is_alone: whether this rank does something that others do not, as callbacks are called on rank 0 alone.
     """
 
@@ -47,33 +50,27 @@ class SharedStep:
         loss: Variable,
         read: Sequence[str] = (),
     ) -> None:
-        if strategy.compress is not None:
-            raise ArgumentError("statistics of the whole batch are not for compressed gradients. Leave compress out.")
-        if strategy.sharding == 2 and not hasattr(transport, "send"):
-            raise ArgumentError("this transport cannot send from one rank to another. Use sharding=1, or MPI.")
         self.transport, self.strategy, self.program, self.update, self.loss = transport, strategy, program, update, loss
         self.sums: list[Variable] = []
         self.is_alone = self._is_whole = False
         self._read = list(read)
-        self._accumulated: Accumulated | None = None
-        if update is not None:
-            self.sums = [v for v in update.updates if v.name.endswith(SUM)]
-            held = {v.name: v for v in self.sums}
-            pairs = [(v, held[v.name]) for v in program.updates if v.name in held]
-            self._accumulated = Accumulated(update, pairs, 1)
-        self._step: ShardedStep | None = None
+        self._step: ShardedStep | PipelineStep | None = None
         self._made_of: tuple[Any, ...] = ()
         self._agreed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Look at what was asked for."""
 
     def compute(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> list[Any]:
-        """Gradients of a part of the batch, and what is fetched: of the loss that of the whole batch."""
-        step = self._made(executor, fetches)
+        """Gradients of a part of the batch, and what is fetched: of the loss that of the whole batch; None for what others have."""
+        now = (self.program.version, [v.name for v in fetches])
+        if self._step is None or self._made_of != now:
+            self._step, self._made_of = self._agreed_step(executor, fetches), now
         if self._is_whole:
-            self._is_whole = False
-            step.forget()
-        step.part = part
-        given = step.compute(feed)
-        return [given[v.name] for v in fetches]
+            self.forget()
+        given = self._step.compute(feed, part)
+        return [given.get(v.name) for v in fetches]
 
     def apply(self) -> None:
         """Put gradients together and update."""
@@ -83,10 +80,7 @@ class SharedStep:
             if scheduler.steps_by_itself:
                 scheduler.step()
 
-    def _made(self, executor: Executor, fetches: Sequence[Variable]) -> ShardedStep:
-        now = (self.program.version, [v.name for v in fetches])
-        if self._step is not None and self._made_of == now:
-            return self._step
+    def _agreed_step(self, executor: Executor, fetches: Sequence[Variable]) -> ShardedStep | PipelineStep:
         if executor.place.device != "cpu":
             raise ArgumentError(f"ranks exchange gradients in main memory. Train on a CPUPlace(), not {executor.place!r}.")
         if not self._agreed:
@@ -96,26 +90,19 @@ class SharedStep:
             state = {v.name: v for one in (self.program, self.update) if one for v in one.list_vars() if v.persistable}
             share_state(self.transport, [v for name, v in state.items() if name not in own], self.program.active_scope())
             self._agreed = True
-        self._step = ShardedStep(
-            self.program,
-            list(fetches),
-            self.transport,
-            loss=self.loss,
-            batch_norm=self.strategy.batch_norm,
-            shards=SHARDS[self.strategy.sharding],
-            threads=executor.threads,
-            accumulated=self._accumulated,
-            in_scope=True,
-        )
-        self._made_of = now
-        return self._step
+        elif self._step is not None:
+            self._step.gather(self.program.active_scope())  # the new one may hold other shares
+        return self._make(fetches, executor.threads)
+
+    def _make(self, fetches: Sequence[Variable], threads: int | None) -> ShardedStep | PipelineStep:
+        raise NotImplementedError
 
     # State -------------------------------------------------------------------------------------------------------------
 
-    def gather(self) -> None:
-        """Give rank 0 the state of all, in its scope."""
+    def gather(self, everywhere: bool = False) -> None:
+        """Give rank 0, or all ranks, the state of all, in its scope."""
         if self._step is not None:
-            self._step.gather(self.program.active_scope() if self.transport.rank == 0 else None)
+            self._step.gather(self.program.active_scope() if everywhere or self.transport.rank == 0 else None)
 
     def collect(self) -> None:
         """Let each rank have, until the next step, what evaluation reads.
@@ -127,7 +114,7 @@ class SharedStep:
             return
         if self.is_alone:
             raise TrainingError(
-                "averages of weights (ema) lie in shares on all ranks, and callbacks are called on rank 0 alone. Read them in "
+                "weights or their averages lie on several ranks, and callbacks are called on rank 0 alone. Read them in "
                 "on_evaluate, on_epoch or on_end, before which they are collected."
             )
         self._step.gather(self.program.active_scope(), self._read)
@@ -140,5 +127,55 @@ class SharedStep:
             self._step.forget()
 
     def bytes_of_state(self) -> int:
-        """Bytes of the optimizer's state that this rank holds."""
+        """Bytes of the state that this rank holds: of the optimizer, and in a pipeline of weights too."""
         return 0 if self._step is None else self._step.bytes_of_state()
+
+
+class SharedStep(RankStep):
+    """What ``Strategy(batch_norm="sync")`` and ``Strategy(sharding=)`` ask for. Arguments are those of ``RankStep``."""
+
+    def _begin(self) -> None:
+        transport, strategy, program, update = self.transport, self.strategy, self.program, self.update
+        if strategy.compress is not None:
+            raise ArgumentError("statistics of the whole batch are not for compressed gradients. Leave compress out.")
+        if strategy.sharding == 2 and not hasattr(transport, "send"):
+            raise ArgumentError("this transport cannot send from one rank to another. Use sharding=1, or MPI.")
+        self._accumulated: Accumulated | None = None
+        if update is not None:
+            self.sums = [v for v in update.updates if v.name.endswith(SUM)]
+            held = {v.name: v for v in self.sums}
+            pairs = [(v, held[v.name]) for v in program.updates if v.name in held]
+            self._accumulated = Accumulated(update, pairs, 1)
+
+    def _make(self, fetches: Sequence[Variable], threads: int | None) -> ShardedStep:
+        return ShardedStep(
+            self.program,
+            list(fetches),
+            self.transport,
+            loss=self.loss,
+            batch_norm=self.strategy.batch_norm,
+            shards=SHARDS[self.strategy.sharding],
+            threads=threads,
+            accumulated=self._accumulated,
+            in_scope=True,
+        )
+
+
+class PipelinedStep(RankStep):
+    """What ``Strategy(pipeline=)`` asks for. Arguments are those of ``RankStep``; nothing is accumulated beside micro-batches."""
+
+    def _make(self, fetches: Sequence[Variable], threads: int | None) -> PipelineStep:
+        strategy = self.strategy
+        step = PipelineStep(
+            self.program,
+            self.loss,
+            [self.program.find(name) for name in strategy.cuts] or strategy.pipeline,
+            self.transport,
+            micro_batches=strategy.micro_batches,
+            fetch=[v for v in fetches if v is not self.loss],
+            batch_norm=strategy.batch_norm,
+            threads=threads,
+            in_scope=True,
+        )
+        self._read = list(dict.fromkeys([*self._read, *step.forward_state]))
+        return step

@@ -10,6 +10,7 @@ from onnxgrad.core.interop.training_step import save_training_step, to_training_
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.training.accumulation import SUM, joined
+from onnxgrad.training.ranks import Ranks
 
 __all__ = ["TrainingSteps"]
 
@@ -23,6 +24,7 @@ class TrainingSteps:
     outputs: list[Variable]
     accumulate: int
     step_number: int
+    ranks: Ranks
 
     def to_training_step(self, lowering: str | None = None) -> tuple[Any, dict[str, Any]]:
         """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
@@ -33,7 +35,8 @@ class TrainingSteps:
         Args:
             lowering: "cpu" or "cuda" for the forms that run faster there; None for the plain ones.
         """
-        return to_training_step(self._step(), self._fetch(), lowering=lowering)
+        with self.ranks.everything():
+            return to_training_step(self._step(), self._fetch(), lowering=lowering)
 
     def save_training_step(
         self, path: str | Path, lowering: str | None = None, *, split: bool = False, batch_norm: str | None = None
@@ -52,9 +55,10 @@ class TrainingSteps:
             ArgumentError: if the step cannot be split so.
             OSError: if a file cannot be written.
         """
-        if split:
-            return save_split(self._split(lowering, batch_norm), path)
-        return save_training_step(self._step(), path, self._fetch(), lowering=lowering)
+        with self.ranks.everything():
+            if split:
+                return save_split(self._split(lowering, batch_norm), path)
+            return save_training_step(self._step(), path, self._fetch(), lowering=lowering)
 
     def _fetch(self) -> list[str]:
         return list(dict.fromkeys(v.name for v in (self.loss, *self.outputs)))

@@ -181,7 +181,7 @@ class Trainer(TrainingSteps):
         self.chosen = choose_trainable(self.program, trainable, freeze)
         for text in find_ties(self.chosen).warnings():
             warnings.warn(text, stacklevel=2)
-        self.ranks.prepare(self.program)
+        self.ranks.prepare(self.program, accumulate=accumulate, checkpoints=checkpoints, memory_budget=memory_budget, frozen=frozen)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
         self._teacher = None if teacher is None else Teacher(teacher, self.program, self.terms, place, threads)
@@ -313,6 +313,7 @@ class Trainer(TrainingSteps):
             self.gradient_norms = outputs.pop() if watched else None
             if not np.isfinite(loss):
                 put_back()
+                self.ranks.collect()
                 where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
                 raise TrainingError(f"the loss is {loss} at {where}{bad_loss(self.program, feed, self.executor)}")
         doubts, self._doubts = self._doubts, []
@@ -328,14 +329,14 @@ class Trainer(TrainingSteps):
     def watch_gradients(self) -> None:
         """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step.
 
-        Of several ranks, these are norms of the gradients of this one's part.
+        Of several ranks, these are norms of the gradients of this one's part; stages of a pipeline do not tell.
         """
-        if self._norms is None:
+        if self._norms is None and self.ranks.strategy.pipeline == 1:
             self._norms = append_norms(self.program, self._gradients, self._scaling.scale)
 
     def _measure(self, outputs: list[Any], feed: Batch) -> dict[str, Any]:
-        if not self.metrics:
-            return {}
+        if not self.metrics or outputs[0] is None:  # another rank has the outputs
+            return {label: np.zeros(0) for label, _ in self.metrics}
         y, target = classes_second(outputs[0], feed[self.terms[0].target], self.terms[0].loss, self._layouts[0])
         return {label: metric(y, target) for label, metric in self.metrics}
 

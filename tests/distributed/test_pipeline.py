@@ -234,7 +234,9 @@ def test_a_scale_of_the_loss_moves_as_in_one_process(rows):
             found.append((value, {v.name: v.get_value(scope) for v in program.list_vars() if v.persistable}))
         return found
 
+    written = str(program)
     results = run_local(3 * rows, run)
+    assert str(program) == written
     before = None
     for number, feed in enumerate(feeds):
         (expected,) = executor.run(program, feed, [loss])

@@ -79,9 +79,9 @@ def make_pipeline(
                 given.setdefault(behind, []).append(v)
     readers: dict[Variable, set[int]] = {v: set() for v in trained}
     for op in graph.operators:
-        for v in op.operands():
-            if v is not None and v in readers:
-                readers[v].add(_number(level, op))
+        for operand in op.operands():
+            if operand is not None and operand in readers:
+                readers[operand].add(_number(level, op))
     stages: list[PipelineStage] = []
     back: set[Variable] = set()
     for number in reversed(range(len(cuts) + 1)):
