@@ -17,7 +17,7 @@ from onnxgrad import state
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.eager.tensor import Tensor, leaf
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ComposeDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedBatchSampler",
@@ -238,13 +238,13 @@ class WeightedRandomSampler(Sampler):
             raise ArgumentError(f"WeightedRandomSampler: num_samples is a positive int, not {num_samples!r}.")
         if not isinstance(replacement, bool):
             raise ArgumentError(f"WeightedRandomSampler: replacement is True or False, not {replacement!r}.")
-        if self.weights.ndim != 1 or (self.weights < 0).any() or not self.weights.sum() > 0:
-            raise ArgumentError("WeightedRandomSampler: weights are a vector of numbers that are not negative and not all 0.")
-        if not replacement and num_samples > int((self.weights > 0).sum()):
-            raise ArgumentError(f"WeightedRandomSampler: there are not {num_samples} numbers with a weight above 0.")
         self.num_samples, self.replacement = num_samples, replacement
 
     def __iter__(self) -> Iterator[int]:
+        if self.weights.ndim != 1 or (self.weights < 0).any() or not self.weights.sum() > 0:
+            raise Mismatch("WeightedRandomSampler: weights are a vector of numbers that are not negative and not all 0.")
+        if not self.replacement and self.num_samples > int((self.weights > 0).sum()):
+            raise Mismatch(f"WeightedRandomSampler: there are not {self.num_samples} numbers with a weight above 0.")
         share = self.weights / self.weights.sum()
         return iter(_random().choice(len(share), self.num_samples, self.replacement, share).tolist())
 

@@ -558,6 +558,8 @@ class EagerParameter(Tensor):
 
     @trainable.setter
     def trainable(self, trainable: bool) -> None:
+        if not isinstance(trainable, bool):
+            raise ArgumentError(f"trainable is True or False, not {trainable!r}.")
         self.stop_gradient = not trainable
 
     @property

@@ -15,7 +15,7 @@ from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.tensor.initializer import Initializer, usual_initializer
 from onnxgrad.tensor.layer import program_of
 from onnxgrad.tensor.param_attr import ParamAttr
-from onnxgrad.tensor.parameter import create_parameter as static_parameter
+from onnxgrad.tensor.parameter import create_parameter as static_parameter, sizes_of
 
 __all__ = ["create_parameter", "eager_parameter"]
 
@@ -51,7 +51,7 @@ def create_parameter(
     if chosen is None:
         raise ArgumentTypeError("create_parameter: attr=False makes no sense here.")
     default = default_initializer or usual_initializer(is_bias)
-    return eager_parameter(chosen, list(shape), dtype, default, name or chosen.name or state.generate_name("eager_parameter"))
+    return eager_parameter(chosen, sizes_of(shape), dtype, default, name or chosen.name or state.generate_name("eager_parameter"))
 
 
 def eager_parameter(attr: ParamAttr, shape: list[int], dtype: Any, default: Initializer, name: str) -> EagerParameter:

@@ -202,11 +202,16 @@ class PReLU(_Weighted):
     takes = "num_parameters=1, init=0.25, weight_attr=None, data_format='NCHW', name=None"
 
     def _make(self, given: Any) -> None:
-        self._data_format, initial = given.data_format, Constant(given.init)
+        self._data_format, self._given, initial = given.data_format, given, Constant(given.init)
         self._weight = self.create_parameter([given.num_parameters], given.weight_attr, default_initializer=initial)
 
     def forward(self, x: Any) -> Any:
         return F.prelu(x, self._weight, data_format=self._data_format)
+
+    def extra_repr(self) -> str:
+        given, layout = self._given, self._data_format
+        named = "" if given.name is None else f", name={given.name}"
+        return f"num_parameters={given.num_parameters}, data_format={layout}, init={given.init}, dtype={self._dtype}{named}"
 
 
 class LayerNorm(_Weighted):

@@ -159,8 +159,8 @@ class AdamW(Adam):
     )
 
     def _begin(self, given: Any) -> None:
-        if not isinstance(given.weight_decay, (int, float)):
-            raise ArgumentTypeError(f"AdamW: weight_decay is a number, not {type(given.weight_decay).__name__}.")
+        if not isinstance(given.weight_decay, float):
+            raise ArgumentTypeError(f"AdamW: weight_decay is a float, not {given.weight_decay!r}.")
         super()._begin(given)
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:

@@ -185,6 +185,11 @@ def normalize_program(
     missing = [v.name for v in block.inputs if v in read and v not in fed and v.value is None]
     if missing:
         raise ArgumentError(f"normalize_program: the fetches need {missing[0]!r} too. Add it to feed_vars.")
+    useless = [v.name for v in inputs if v not in read]
+    if useless:
+        raise ArgumentError(
+            f"normalize_program: {useless[0]!r} is not involved in the target_vars calculation. Leave it out of feed_vars."
+        )
     made = {v for op in block.ops for v in op.outputs}
     block.vars = {name: v for name, v in block.vars.items() if v in read | fed | made}
     block.inputs, block.outputs = inputs, outputs

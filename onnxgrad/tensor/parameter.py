@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentTypeError
@@ -12,7 +14,18 @@ from onnxgrad.tensor.initializer import Initializer, usual_initializer
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.param_attr import ParamAttr
 
-__all__ = ["create_parameter"]
+__all__ = ["create_parameter", "sizes_of"]
+
+
+def sizes_of(shape: Sequence[int]) -> list[int]:
+    """The shape of a parameter.
+
+    Raises:
+        ArgumentTypeError: if something in it is no int.
+    """
+    if not all(isinstance(size, (int, np.integer)) for size in shape):
+        raise ArgumentTypeError(f"create_parameter: the shape is a list of ints, not {list(shape)}.")
+    return [int(size) for size in shape]
 
 
 def create_parameter(
@@ -33,12 +46,12 @@ def create_parameter(
         is_bias: initialise with 0 instead of Xavier uniform.
         default_initializer: what to initialise with if ``attr`` does not say.
     """
-    layer = LayerHelper("create_parameter", static=True)
+    layer, sizes = LayerHelper("create_parameter", static=True), sizes_of(shape)
     chosen = ParamAttr.of(attr)
     if chosen is None:
         raise ArgumentTypeError("create_parameter: attr=False makes no sense here.")
     if name is not None and chosen.name is None:
         chosen = chosen.under(name)
-    parameter = layer.parameter(chosen, "w", list(shape), dtype_of(dtype), default_initializer or usual_initializer(is_bias))
+    parameter = layer.parameter(chosen, "w", sizes, dtype_of(dtype), default_initializer or usual_initializer(is_bias))
     assert parameter is not None
     return parameter

@@ -132,7 +132,7 @@ VALUES = {
     "negative variance": lambda: F.gaussian_nll_loss(of("float32", 3), of("float32", 3), -of("float32", 3)),
     "type of labels": lambda: F.cosine_embedding_loss(of("float32", 2, 3), of("float32", 2, 3), of("int16", 2)),
     "wide reflection": lambda: F.pad(of("float32", 1, 2, 3, 4, 5), [1, 1, 1, 1, 2, 3], "reflect", data_format="NCDHW"),
-    "wide circle": lambda: F.pad(of("float32", 1, 2, 3), [4, 0], "circular", data_format="NCL"),
+    "circle of nothing": lambda: F.pad(of("float32", 1, 2, 0), [1, 0], "circular", data_format="NCL"),
     "replicas of nothing": lambda: F.pad(of("float32", 1, 2, 0), [1, 1], "replicate", data_format="NCL"),
     "layout of interpolate": lambda: F.interpolate(of("float32", 1, 3, 8), [16], mode="linear", data_format="NHWCD"),
     "indices of max_unpool3d": lambda: F.max_unpool3d(of("float32", 1, 1, 3, 3, 3), of("int32", 1, 1, 3, 3, 4), 2, 2),
@@ -433,3 +433,38 @@ def test_what_layers_refuse(expected, call):
 
 def test_softmax_of_integers_in_a_type():
     np.testing.assert_allclose(F.softmax(paddle.to_tensor([1, 1]), dtype="float32").numpy(), [0.5, 0.5])
+
+
+def test_what_is_no_bool_size_or_weight_is_refused_as_paddle_does():
+    linear = paddle.nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="trainable is True or False"):
+        linear.weight.trainable = "1"
+    assert linear.weight.trainable
+    with pytest.raises(TypeError, match="weight_decay is a float"):
+        paddle.optimizer.AdamW(0.1, parameters=linear.parameters(), weight_decay=1)
+    with pytest.raises(TypeError, match="the shape is a list of ints"):
+        paddle.create_parameter([1.0, 2.0], "float32")
+    with pytest.raises(ValueError, match="use_cudnn is True or False"):
+        paddle.static.nn.conv2d(paddle.static.data("x", [2, 5, 5, 5]), 3, 3, use_cudnn=[0])
+
+
+@pytest.mark.parametrize(("weights", "replacement"), [([0.0, 0.0], True), ([0.0, 1.0], False), ([-1.0, 2.0], True)])
+def test_weights_that_cannot_be_drawn_by_are_refused_when_drawn(weights, replacement):
+    sampler = paddle.io.WeightedRandomSampler(weights, 2, replacement)
+    with pytest.raises(AssertionError, match="WeightedRandomSampler"):
+        iter(sampler)
+
+
+def test_an_inference_model_is_fed_what_it_reads(tmp_path):
+    x, y = paddle.static.data("x", [2, 3]), paddle.static.data("y", [2, 3])
+    z = paddle.static.nn.fc(x, 4)
+    executor = paddle.static.Executor()
+    executor.run(paddle.static.default_startup_program())
+    with pytest.raises(ValueError, match="'y' is not involved in the target_vars calculation"):
+        paddle.static.save_inference_model(str(tmp_path / "m"), [x, y], [z], executor)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_prelu_says_what_it_was_made_of():
+    layer = paddle.nn.PReLU(1, 0.25, name="PReLU")
+    assert str(layer) == "PReLU(num_parameters=1, data_format=NCHW, init=0.25, dtype=float32, name=PReLU)"

@@ -106,6 +106,20 @@ def test_convolutions(kind, shape, expected):
         kind(4, 6, 3, groups=4)
 
 
+@pytest.mark.parametrize("pads", [[3, 4, 0, 0], [7, 8, 5, 1]])
+def test_a_circle_may_be_longer_than_the_axis(pads):
+    x = paddle.to_tensor(np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3), stop_gradient=False)
+    y = paddle.nn.functional.pad(x, pads, mode="circular")
+    left, right, top, bottom = pads
+    np.testing.assert_array_equal(y.numpy(), np.pad(x.numpy(), [(0, 0), (0, 0), (top, bottom), (left, right)], mode="wrap"))
+    weights = np.random.default_rng(0).normal(size=y.shape).astype(np.float32)
+    (y * weights).sum().backward()
+    expected = np.zeros((2, 3), np.float32)
+    rows, columns = np.indices(weights.shape[2:])
+    np.add.at(expected, ((rows - top) % 2, (columns - left) % 3), weights[0, 0])
+    np.testing.assert_allclose(x.grad.numpy()[0, 0], expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_a_border_of_another_kind(mode):
     layer, x = nn.Conv2D(1, 1, 3, padding=(1, 2), padding_mode=mode, bias_attr=False), tensor(1, 1, 5, 6)

@@ -214,7 +214,7 @@ def pad(
     ordered = sorted(zip(axes, pairs, strict=True))
     for axis, pair in ordered if given is None and mode != "constant" else []:
         most = x.shape[axis] - (mode == "reflect")
-        if x.shape[axis] >= 0 and max(pair) > 0 and (most < 1 or (mode != "replicate" and max(pair) > most)):
+        if x.shape[axis] >= 0 and max(pair) > 0 and (most < 1 or (mode == "reflect" and max(pair) > most)):
             raise ArgumentError(f"pad: mode {mode!r} cannot add {max(pair)} to axis {axis} of {x!r}. Add fewer.")
     pads: Any = np.array([start for _, (start, _) in ordered] + [end for _, (_, end) in ordered])
     if given is not None:

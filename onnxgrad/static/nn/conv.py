@@ -57,6 +57,8 @@ def _conv_nd(
         >>> static.nn.conv2d(static.data("x", [None, 3, 8, 8]), num_filters=4, filter_size=3).shape
         (-1, 4, 6, 6)
     """
+    if not isinstance(use_cudnn, bool):
+        raise ArgumentError(f"conv{axes}d: use_cudnn is True or False, not {use_cudnn!r}. It has no effect.")
     kind, options = f"conv{axes}d", {"stride": stride, "padding": padding, "dilation": dilation}
     kernel = numbers(filter_size, axes, f"{kind}: filter_size")
     return _layer(kind, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
