@@ -18,6 +18,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
+from onnxgrad.signatures import Taken
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ComposeDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedBatchSampler",
@@ -256,12 +257,7 @@ class BatchSampler(Sampler):
     """Lists of ``batch_size`` numbers, of a data set or of a sampler."""
 
     def __init__(
-        self,
-        dataset: Any = None,
-        sampler: Any = None,
-        shuffle: bool = False,
-        batch_size: int = 1,
-        drop_last: bool = False,
+        self, dataset: Any = None, sampler: Any = None, shuffle: bool = False, batch_size: int = 1, drop_last: bool = False
     ) -> None:
         super().__init__(dataset)
         if (dataset is None) == (sampler is None):
@@ -344,7 +340,7 @@ def _as_tensors(item: Any) -> Any:
     return item
 
 
-class DataLoader:
+class DataLoader(Taken):
     """Batches of a data set, read ahead by threads.
 
     Args:
@@ -364,36 +360,26 @@ class DataLoader:
         [[0, 1], [2, 3], [4]]
     """
 
-    def __init__(
-        self,
-        dataset: Any,
-        feed_list: Sequence[Any] | None = None,
-        places: Any = None,
-        return_list: bool = True,
-        batch_sampler: Any = None,
-        batch_size: int | None = 1,
-        shuffle: bool = False,
-        drop_last: bool = False,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
-        num_workers: int = 0,
-        use_buffer_reader: bool = True,
-        prefetch_factor: int = 2,
-        use_shared_memory: bool = True,
-        timeout: int = 0,
-        worker_init_fn: Callable[[int], Any] | None = None,
-        persistent_workers: bool = False,
-    ) -> None:
-        if num_workers < 0:
-            raise ArgumentError(f"DataLoader: num_workers is {num_workers}; it is at least 0.")
-        self.dataset, self.num_workers, self.worker_init_fn = dataset, num_workers, worker_init_fn
-        self.feed_list, self.return_list = feed_list, return_list
-        self.collate_fn, self._ahead = collate_fn or default_collate_fn, max(1, num_workers * prefetch_factor)
+    takes = (
+        "dataset, feed_list=None, places=None, return_list=True, batch_sampler=None, batch_size=1, shuffle=False, drop_last=False, "
+        "collate_fn=None, num_workers=0, use_buffer_reader=True, prefetch_factor=2, use_shared_memory=True, timeout=0, "
+        "worker_init_fn=None, persistent_workers=False"
+    )
+
+    def _begin(self, given: Any) -> None:
+        dataset, batch_size, shuffle, drop_last = given.dataset, given.batch_size, given.shuffle, given.drop_last
+        if given.num_workers < 0:
+            raise ArgumentError(f"DataLoader: num_workers is {given.num_workers}; it is at least 0.")
+        self.dataset, self.num_workers, self.worker_init_fn = dataset, given.num_workers, given.worker_init_fn
+        self.feed_list, self.return_list = given.feed_list, given.return_list
+        self.collate_fn: Callable[[list[Any]], Any] = given.collate_fn or default_collate_fn
+        self._ahead = max(1, given.num_workers * given.prefetch_factor)
         self.batch_size, self.drop_last = batch_size, drop_last
         self._iterable = isinstance(dataset, IterableDataset)
-        if batch_sampler is not None:
+        if given.batch_sampler is not None:
             if batch_size != 1 or shuffle or drop_last:
                 raise ArgumentError("DataLoader: batch_sampler stands instead of batch_size, shuffle and drop_last.")
-            self.batch_sampler = batch_sampler
+            self.batch_sampler = given.batch_sampler
         elif self._iterable:
             if shuffle:
                 raise ArgumentError("DataLoader: an IterableDataset says its order itself. Leave shuffle out.")

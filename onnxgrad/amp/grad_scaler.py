@@ -8,13 +8,14 @@ import numpy as np
 
 from onnxgrad.eager.tensor import leaf
 from onnxgrad.errors import ArgumentError, NotAVariable
+from onnxgrad.signatures import Taken
 
 __all__ = ["AmpScaler", "GradScaler"]
 
 _SMALLEST_SCALE = 1.0
 
 
-class GradScaler:
+class GradScaler(Taken):
     """Scales a loss, divides the gradients, skips steps that overflow, and adapts the scale.
 
     Args:
@@ -41,23 +42,21 @@ class GradScaler:
         [-0.20000000298023224]
     """
 
-    def __init__(
-        self,
-        enable: bool = True,
-        init_loss_scaling: float = 2.0**16,
-        incr_ratio: float = 2.0,
-        decr_ratio: float = 0.5,
-        incr_every_n_steps: int = 2000,
-        decr_every_n_nan_or_inf: int = 1,
-        use_dynamic_loss_scaling: bool = True,
-    ) -> None:
-        self._enable = bool(enable)
-        self._dynamic = self._enable and bool(use_dynamic_loss_scaling)
-        self.set_incr_ratio(incr_ratio)
-        self.set_decr_ratio(decr_ratio)
-        self._scale = float(init_loss_scaling) if self._enable else 1.0
-        self._initial = self._scale
-        self._incr_every, self._decr_every = int(incr_every_n_steps), int(decr_every_n_nan_or_inf)
+    takes = (
+        "enable=True, init_loss_scaling=65536.0, incr_ratio=2.0, decr_ratio=0.5, incr_every_n_steps=2000, "
+        "decr_every_n_nan_or_inf=1, use_dynamic_loss_scaling=True"
+    )
+
+    _scale: float
+
+    def _begin(self, given: Any) -> None:
+        self._enable = bool(given.enable)
+        self._dynamic = self._enable and bool(given.use_dynamic_loss_scaling)
+        self.set_incr_ratio(given.incr_ratio)
+        self.set_decr_ratio(given.decr_ratio)
+        self.set_init_loss_scaling(given.init_loss_scaling if self._enable else 1.0)
+        self.set_incr_every_n_steps(given.incr_every_n_steps)
+        self.set_decr_every_n_nan_or_inf(given.decr_every_n_nan_or_inf)
         self._good = self._bad = 0
         self._unscaled: set[Any] = set()
         self._stepped: set[Any] = set()

@@ -11,7 +11,7 @@ import numpy as np
 from onnxgrad import state
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError
-from onnxgrad.optimizer.optimizer import Optimizer, Parameters
+from onnxgrad.optimizer.optimizer import Optimizer
 
 __all__ = ["LBFGS"]
 
@@ -49,29 +49,19 @@ class LBFGS(Optimizer):
         array([1., 1.], dtype=float32)
     """
 
-    def __init__(
-        self,
-        learning_rate: float = 1.0,
-        max_iter: int = 20,
-        max_eval: int | None = None,
-        tolerance_grad: float = 1e-7,
-        tolerance_change: float = 1e-9,
-        history_size: int = 100,
-        line_search_fn: str | None = None,
-        parameters: Parameters = None,
-        weight_decay: Any = None,
-        grad_clip: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, parameters, None, None, name)
-        if weight_decay is not None or grad_clip is not None:
+    takes = (
+        "learning_rate=1.0, max_iter=20, max_eval=None, tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100, "
+        "line_search_fn=None, parameters=None, weight_decay=None, grad_clip=None, name=None"
+    )
+
+    def _begin(self, given: Any) -> None:
+        if given.weight_decay is not None or given.grad_clip is not None:
             raise ArgumentError("LBFGS takes no weight_decay or grad_clip. Write them into the closure's loss.")
-        if line_search_fn not in (None, "strong_wolfe"):
-            raise ArgumentError(f"LBFGS: line_search_fn is None or 'strong_wolfe', not {line_search_fn!r}.")
-        self._limits = (max_iter, max_iter * 5 // 4 if max_eval is None else max_eval)
-        self._tolerances = (tolerance_grad, tolerance_change)
-        self._searches = line_search_fn is not None
-        self._changes: deque[tuple[Vector, Vector]] = deque(maxlen=history_size)
+        super()._begin(given)
+        if self._line_search_fn not in (None, "strong_wolfe"):
+            raise ArgumentError(f"LBFGS: line_search_fn is None or 'strong_wolfe', not {self._line_search_fn!r}.")
+        self._limits = (self._max_iter, self._max_iter * 5 // 4 if self._max_eval is None else self._max_eval)
+        self._changes: deque[tuple[Vector, Vector]] = deque(maxlen=self._history_size)
         self._before: tuple[Vector, Vector] | None = None
         self._evaluations = 0
 
@@ -90,7 +80,7 @@ class LBFGS(Optimizer):
         if closure is None:
             raise ArgumentError("LBFGS.step(closure) evaluates the loss several times. Pass a function that computes it.")
         directions, evaluations = self._limits
-        tolerance_grad, tolerance_change = self._tolerances
+        tolerance_grad, tolerance_change = self._tolerance_grad, self._tolerance_change
         limit = self._evaluations + evaluations
         x = self._position()
         first, loss, g = self._evaluate(closure, x)
@@ -109,7 +99,7 @@ class LBFGS(Optimizer):
                 return length, loss, g, float(g @ d)
 
             start = (0.0, loss, g, slope)
-            rate, loss, g, _ = _strong_wolfe(along, start, rate) if self._searches else along(rate)
+            rate, loss, g, _ = _strong_wolfe(along, start, rate) if self._line_search_fn else along(rate)
             x = x + rate * d
             if np.abs(rate * d).max() <= tolerance_change or abs(loss - old) < tolerance_change:
                 break

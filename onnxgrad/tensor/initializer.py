@@ -17,6 +17,7 @@ from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.signatures import Taken
 from onnxgrad.tensor.special import inverse_erf
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Initializer:
+class Initializer(Taken):
     """Base: ``append`` writes operators that compute the initial value. A call gives it to a parameter that exists.
 
     Example:
@@ -35,6 +36,9 @@ class Initializer:
         >>> p.tolist()
         [3.0, 3.0]
     """
+
+    def _begin(self, given: Any) -> None:
+        vars(self).update(vars(given))
 
     def __call__(self, param: Variable, block: Any = None) -> None:
         shape = [int(n) for n in param.shape]
@@ -80,8 +84,7 @@ def _sampled(op: Builder, op_type: str, shape: list[int], dtype: DType, **attrs:
 class Constant(Initializer):
     """Every element ``value``."""
 
-    def __init__(self, value: float = 0.0) -> None:
-        self.value = value
+    takes = "value=0.0"
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         if dtype.name != "bfloat16":
@@ -94,7 +97,10 @@ class Constant(Initializer):
 class Assign(Initializer):
     """The given array."""
 
-    def __init__(self, value: Any, name: str | None = None) -> None:
+    takes = "value, name=None"
+
+    def _begin(self, given: Any) -> None:
+        value = given.value
         self.value = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
@@ -106,8 +112,7 @@ class Assign(Initializer):
 class Uniform(Initializer):
     """Uniform on [low, high)."""
 
-    def __init__(self, low: float = -1.0, high: float = 1.0, name: str | None = None) -> None:
-        self.low, self.high = low, high
+    takes = "low=-1.0, high=1.0, name=None"
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         return _sampled(op, "RandomUniform", shape, dtype, low=self.low, high=self.high)
@@ -116,8 +121,7 @@ class Uniform(Initializer):
 class Normal(Initializer):
     """Normal with a mean and a standard deviation."""
 
-    def __init__(self, mean: float = 0.0, std: float = 1.0, name: str | None = None) -> None:
-        self.mean, self.std = mean, std
+    takes = "mean=0.0, std=1.0, name=None"
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         return _sampled(op, "RandomNormal", shape, dtype, mean=self.mean, scale=self.std)
@@ -126,8 +130,7 @@ class Normal(Initializer):
 class TruncatedNormal(Initializer):
     """Normal, with what lies outside ``[mean + a * std, mean + b * std]`` sampled again."""
 
-    def __init__(self, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, name: str | None = None) -> None:
-        self.mean, self.std, self.a, self.b = mean, std, a, b
+    takes = "mean=0.0, std=1.0, a=-2.0, b=2.0, name=None"
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         low, high = (math.erf(limit / math.sqrt(2.0)) for limit in (self.a, self.b))
@@ -158,16 +161,11 @@ class _ScaledNormal(_Scaled):
 class _Xavier(_Scaled):
     """Base of those that scale with the number of inputs and outputs."""
 
-    def __init__(
-        self, fan_in: float | None = None, fan_out: float | None = None, gain: float = 1.0, name: str | None = None
-    ) -> None:
-        self.fan_in, self.fan_out, self.gain = fan_in, fan_out, gain
+    takes = "fan_in=None, fan_out=None, gain=1.0, name=None"
 
     def _std(self, shape: list[int]) -> float:
-        fan_in, fan_out = _fans(shape)
-        fan_in = fan_in if self.fan_in is None else self.fan_in  # type: ignore[assignment]
-        fan_out = fan_out if self.fan_out is None else self.fan_out  # type: ignore[assignment]
-        return self.gain * math.sqrt(2.0 / (fan_in + fan_out))
+        given = zip((self.fan_in, self.fan_out), _fans(shape), strict=True)
+        return float(self.gain * math.sqrt(2.0 / sum(own if fan is None else fan for fan, own in given)))
 
 
 class XavierUniform(_Xavier, _ScaledUniform):
@@ -181,11 +179,10 @@ class XavierNormal(_Xavier, _ScaledNormal):
 class _Kaiming(_Scaled):
     """Base of those that scale with the number of inputs and the gain of an activation."""
 
-    def __init__(
-        self, fan_in: float | None = None, negative_slope: float = 0.0, nonlinearity: str = "relu", name: str | None = None
-    ) -> None:
-        self.fan_in = fan_in
-        self.gain = calculate_gain(nonlinearity, negative_slope)
+    takes = "fan_in=None, negative_slope=0.0, nonlinearity='relu', name=None"
+
+    def _begin(self, given: Any) -> None:
+        self.fan_in, self.gain = given.fan_in, calculate_gain(given.nonlinearity, given.negative_slope)
 
     def _std(self, shape: list[int]) -> float:
         return self.gain / math.sqrt(_fans(shape)[0] if self.fan_in is None else self.fan_in)
@@ -202,8 +199,7 @@ class KaimingNormal(_Kaiming, _ScaledNormal):
 class Orthogonal(Initializer):
     """Orthonormal rows or columns, whichever are fewer, times ``gain``; axes after the first count as columns."""
 
-    def __init__(self, gain: float = 1.0, name: str | None = None) -> None:
-        self.gain = gain
+    takes = "gain=1.0, name=None"
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         if len(shape) < 2:
@@ -220,8 +216,7 @@ class Orthogonal(Initializer):
 class NormOf(Initializer):
     """The length of another parameter's initial value over some axes."""
 
-    def __init__(self, parameter: str, axes: list[int]) -> None:
-        self.parameter, self.axes = parameter, axes
+    takes = "parameter, axes"
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         other = op.block.find(self.parameter)

@@ -11,6 +11,7 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
 from onnxgrad.tensor.common import as_dtype, normal_axis, positive, shape_of, unary
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.random import next_seed
+from onnxgrad.tensor.tables import of_one
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
@@ -36,20 +37,29 @@ def relu6(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Where", layer.op.GreaterOrEqual(x, six), six, layer.op.Relu(x))
 
 
-def sigmoid(x: Variable, name: str | None = None) -> Variable:
-    """1 / (1 + exp(-x))."""
-    return unary("sigmoid", "Sigmoid", x, name)
+sigmoid = of_one("sigmoid", "Sigmoid", "1 / (1 + exp(-x)).")
+tanh = of_one("tanh", "Tanh", "Hyperbolic tangent.")
+softsign = of_one("softsign", "Softsign", "x / (1 + |x|).")
+mish = of_one("mish", "Mish", "x tanh(softplus(x)).")
+hardswish = of_one("hardswish", "HardSwish", "x times x / 6 + 1 / 2, the latter limited to [0, 1].", kind="hard_swish")
 
 
-def tanh(x: Variable, name: str | None = None) -> Variable:
-    """Hyperbolic tangent."""
-    return unary("tanh", "Tanh", x, name)
+def _gated(layer: LayerHelper, x: Variable) -> Variable:
+    return layer.result("Mul", x, layer.op.Sigmoid(x))
 
 
-def log_sigmoid(x: Variable, name: str | None = None) -> Variable:
-    """Logarithm of ``sigmoid``: -softplus(-x)."""
-    layer = LayerHelper("logsigmoid", x, name=name)
+def _log_sigmoid(layer: LayerHelper, x: Variable) -> Variable:
     return layer.result("Neg", layer.op.Softplus(layer.op.Neg(x)))
+
+
+def _tanhshrink(layer: LayerHelper, x: Variable) -> Variable:
+    return layer.result("Sub", x, layer.op.Tanh(x))
+
+
+silu = of_one("silu", _gated, "x sigmoid(x).", floats=False)
+swish = of_one("swish", _gated, "x sigmoid(x).", floats=False)
+log_sigmoid = of_one("log_sigmoid", _log_sigmoid, "Logarithm of ``sigmoid``: -softplus(-x).", floats=False, kind="logsigmoid")
+tanhshrink = of_one("tanhshrink", _tanhshrink, "x - tanh(x).", floats=False, kind="tanh_shrink")
 
 
 def softplus(x: Variable, beta: float = 1, threshold: float = 20, name: str | None = None) -> Variable:
@@ -65,11 +75,6 @@ def softplus(x: Variable, beta: float = 1, threshold: float = 20, name: str | No
 
 _SOFTPLUS_IS_LINEAR = 17
 """From here on, softplus(x) rounds to x in float32."""
-
-
-def softsign(x: Variable, name: str | None = None) -> Variable:
-    """x / (1 + |x|)."""
-    return unary("softsign", "Softsign", x, name)
 
 
 def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = None) -> Variable:
@@ -114,23 +119,6 @@ def gelu(x: Variable, approximate: bool = False, name: str | None = None) -> Var
     return unary("gelu", "Gelu", x, name, approximate="tanh" if approximate else "none")
 
 
-def silu(x: Variable, name: str | None = None) -> Variable:
-    """x sigmoid(x)."""
-    layer = LayerHelper("silu", x, name=name)
-    return layer.result("Mul", x, layer.op.Sigmoid(x))
-
-
-def swish(x: Variable, name: str | None = None) -> Variable:
-    """x sigmoid(x)."""
-    layer = LayerHelper("swish", x, name=name)
-    return layer.result("Mul", x, layer.op.Sigmoid(x))
-
-
-def mish(x: Variable, name: str | None = None) -> Variable:
-    """x tanh(softplus(x))."""
-    return unary("mish", "Mish", x, name)
-
-
 def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
     """x where its size is above the threshold, else 0."""
     return unary("hard_shrink", "Shrink", x, name, lambd=float(threshold), bias=0.0)
@@ -147,12 +135,6 @@ def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
     return unary("softshrink", "Shrink", x, name, lambd=float(threshold), bias=float(threshold))
 
 
-def tanhshrink(x: Variable, name: str | None = None) -> Variable:
-    """x - tanh(x)."""
-    layer = LayerHelper("tanh_shrink", x, name=name)
-    return layer.result("Sub", x, layer.op.Tanh(x))
-
-
 def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
     """x limited to [min, max]."""
     return LayerHelper("hardtanh", x, name=name).result("Clip", x, float(min), float(max))
@@ -161,11 +143,6 @@ def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None 
 def hardsigmoid(x: Variable, slope: float = 0.1666667, offset: float = 0.5, name: str | None = None) -> Variable:
     """slope x + offset, limited to [0, 1]."""
     return unary("hard_sigmoid", "HardSigmoid", x, name, alpha=float(slope), beta=float(offset))
-
-
-def hardswish(x: Variable, name: str | None = None) -> Variable:
-    """x times x / 6 + 1 / 2, the latter limited to [0, 1]."""
-    return unary("hard_swish", "HardSwish", x, name)
 
 
 def thresholded_relu(x: Variable, threshold: float = 1.0, value: float = 0.0, name: str | None = None) -> Variable:

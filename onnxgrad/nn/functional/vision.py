@@ -130,18 +130,7 @@ def _coordinates(mode: str, align_corners: bool, align_mode: int) -> dict[str, A
     return attrs
 
 
-def upsample(
-    x: Variable,
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: str = "nearest",
-    align_corners: bool = False,
-    align_mode: int = 0,
-    data_format: str | None = None,
-    name: str | None = None,
-) -> Variable:
-    """``interpolate``."""
-    return interpolate(x, size, scale_factor, mode, align_corners, align_mode, data_format, name)
+upsample = interpolate
 
 
 def grid_sample(
