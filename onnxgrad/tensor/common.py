@@ -19,7 +19,7 @@ from onnxgrad.tensor.layer import LayerHelper, is_variable
 __all__ = [
     "Axes", "Shape", "as_dtype", "as_operand", "axes_of", "binary", "extreme_of", "float_dtype", "floating", "index_dtype",
     "integers", "known", "known_dim", "layer_for", "log_add_exp", "normal_axis", "open_layer_for", "positive", "promoted",
-    "scalar", "shape_of", "shape_operand", "unary",
+    "scalar", "shape_of", "shape_operand", "sizes_of", "unary",
 ]  # fmt: skip
 
 Axes = int | Sequence[int] | None
@@ -184,6 +184,21 @@ def positive(value: Any, function: str, what: str) -> int:
     if value < 1:
         raise ArgumentError(f"{function}: {what} is {value}; there is at least 1.")
     return int(value)
+
+
+def sizes_of(kind: str, shape: Any) -> list[Any]:
+    """The entries of a shape that a user gives, which is a list of ints and integer Variables, or one of these.
+
+    Raises:
+        ArgumentTypeError: for anything else.
+    """
+    if isinstance(shape, (int, np.integer, str, np.ndarray)):
+        raise ArgumentTypeError(f"{kind}: shape is a list or a Variable, not {shape!r}. Write a list.")
+    entries = list(shape) if isinstance(shape, (list, tuple)) else [shape]
+    for entry in entries:
+        if isinstance(entry, str) or (is_variable(entry) and entry.is_float):
+            raise ArgumentTypeError(f"{kind}: a shape holds integers, not {entry!r}.")
+    return entries
 
 
 def shape_operand(op: Builder, shape: Any) -> Any:

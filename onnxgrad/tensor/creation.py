@@ -12,7 +12,17 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped, Mismatch, NotOffered
 from onnxgrad.tensor.axes import axes_moved, dim
-from onnxgrad.tensor.common import Shape, float_dtype, index_dtype, layer_for, normal_axis, scalar, shape_of, shape_operand
+from onnxgrad.tensor.common import (
+    Shape,
+    float_dtype,
+    index_dtype,
+    layer_for,
+    normal_axis,
+    scalar,
+    shape_of,
+    shape_operand,
+    sizes_of,
+)
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
 
 __all__ = [
@@ -53,10 +63,7 @@ def empty(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
 
 
 def _filled(kind: str, shape: Any, value: Any, dtype: Any, name: str | None) -> Variable:
-    if isinstance(shape, (int, np.integer)):
-        raise ArgumentTypeError(f"{kind}: shape is a list or a Variable, not the int {shape}. Write [{shape}].")
-    listed = list(shape) if isinstance(shape, (list, tuple)) else [shape]
-    layer = LayerHelper(kind, *(item for item in [*listed, value] if is_variable(item)), name=name)
+    layer = LayerHelper(kind, *(item for item in [*sizes_of(kind, shape), value] if is_variable(item)), name=name)
     element = value.dtype if dtype is None and is_variable(value) else float_dtype(dtype)
     return layer.result("Expand", scalar(layer.op, value, element), shape_operand(layer.op, shape))
 

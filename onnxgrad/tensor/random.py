@@ -10,7 +10,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped
-from onnxgrad.tensor.common import Shape, as_dtype, float_dtype, index_dtype, scalar, shape_of, shape_operand
+from onnxgrad.tensor.common import Shape, as_dtype, float_dtype, index_dtype, scalar, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
@@ -36,8 +36,14 @@ def _sampled(op: Builder, op_type: str, shape: Any, seed: int = 0, **attrs: Any)
 
 
 def _layer(kind: str, shape: Any, name: str | None, *others: Any) -> LayerHelper:
-    listed = list(shape) if isinstance(shape, (list, tuple)) else [shape]
-    return LayerHelper(kind, *(item for item in [*listed, *others] if is_variable(item)), name=name)
+    return LayerHelper(kind, *(item for item in [*sizes_of(kind, shape), *others] if is_variable(item)), name=name)
+
+
+def _float(kind: str, dtype: Any) -> DType:
+    element = float_dtype(dtype)
+    if not element.is_float:
+        raise IllTyped(f"{kind}: dtype is a floating-point type, not {element.name}. Cast the result.")
+    return element
 
 
 def uniform(
@@ -55,9 +61,9 @@ def uniform(
         >>> paddle.uniform([2, 3]).shape
         [2, 3]
     """
-    layer = _layer("uniform_random", shape, name)
+    layer, element = _layer("uniform_random", shape, name), _float("uniform", dtype)
     numbers = _sampled(layer.op, "RandomUniform", shape, seed, low=float(min), high=float(max))
-    return layer.result("Cast", numbers, to=float_dtype(dtype).number)
+    return layer.result("Cast", numbers, to=element.number)
 
 
 def rand(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
@@ -69,9 +75,9 @@ def gaussian(
     shape: Shape, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = None, name: str | None = None
 ) -> Variable:
     """Normally distributed numbers."""
-    layer = _layer("gaussian", shape, name)
+    layer, element = _layer("gaussian", shape, name), _float("gaussian", dtype)
     numbers = _sampled(layer.op, "RandomNormal", shape, seed, mean=float(mean), scale=float(std))
-    return layer.result("Cast", numbers, to=float_dtype(dtype).number)
+    return layer.result("Cast", numbers, to=element.number)
 
 
 def standard_normal(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
@@ -91,7 +97,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
     """
     if not is_variable(mean) and not is_variable(std):
         return gaussian([1] if shape is None else shape, mean, std, name=name)
-    layer = _layer("normal", shape, name, mean, std)
+    layer = _layer("normal", [], name, mean, std)
     op = layer.op
     like = mean if is_variable(mean) else std
     noise = as_dtype(op, _sampled(op, "RandomNormal", shape_of(op, like)), like.dtype)

@@ -84,6 +84,11 @@ ELEMENT_TYPES = {
     "slope of rrelu": lambda: F.rrelu(of("float32", 3), 0, 0.5),
     "start of linspace": lambda: paddle.linspace([0], 10, 2),
     "number of linspace": lambda: paddle.linspace(0, 10, 1.33),
+    "shape of randn": lambda: paddle.randn(1),
+    "type of randn": lambda: paddle.randn([1, 2], "int32"),
+    "array as shape": lambda: paddle.randint(5, shape=np.array([2])),
+    "text as shape": lambda: paddle.randint(5, shape=["2"]),
+    "floats as shape": lambda: paddle.randint(5, shape=[of("float32", 1)]),
     "types to broadcast": lambda: paddle.broadcast_tensors([of("float32", 3), of("float64", 3)]),
 }
 VALUES = {
