@@ -74,6 +74,7 @@ class PipelineStep:
         stage: the graphs of this rank.
         grid: where it stands among the ranks.
         most_alive: the most micro-batches whose activations this rank has kept at a time.
+        most_bytes: the most bytes that these had.
 
     Raises:
         ArgumentError: if the number of ranks is no multiple of that of the stages, a cut is out of place, or the optimizer reads
@@ -122,7 +123,7 @@ class PipelineStep:
             raise ArgumentError("statistics of all micro-batches are not known when the first goes back. Pass batch_norm='local'.")
         self.program, self.transport, self.micro_batches = program, transport, micro_batches
         self.grid = grid_of(transport, count)
-        self.most_alive = 0
+        self.most_alive = self.most_bytes = 0
         self._is_last = self.grid.stage == count - 1
         self._plan = plan = _planned(program, loss, cuts, fetch, loss_weight, lowering)
         self.stage = plan.stages[self.grid.stage]
@@ -197,6 +198,7 @@ class PipelineStep:
                 told[PART] = np.array([part.first + own.start, own.stop - own.start], np.int64)
                 alive.append(self._go_forward(told))
                 self.most_alive = max(self.most_alive, len(alive))
+                self.most_bytes = max(self.most_bytes, sum(view_of(value).nbytes for kept in alive for value in kept.values()))
             if number >= ahead:
                 self._go_back(alive.pop(0))
         if self._plan.takes_parts:

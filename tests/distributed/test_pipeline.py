@@ -98,6 +98,20 @@ def test_a_stage_keeps_the_activations_of_few_micro_batches():
     assert [step.most_alive for *_, step in few] == [2, 2, 2, 1]
 
 
+def test_the_memory_of_activations_is_that_of_few_micro_batches():
+    """Stage k of K keeps K - k micro-batches at most: of M, (K - k) / M of what the whole batch takes, whatever M is"""
+    loss, hidden, _ = network(paddle.optimizer.SGD(0.1))
+    kept = {}
+    for count in (1, 4, 6, 12):
+        results = trained(loss, hidden[:3], count, {"x": X, "label": Y}, steps=2)
+        kept[count] = [step.most_bytes for *_, step in results]
+    assert min(kept[1]) >= 12 * 70 * 8  # one hidden layer of the whole batch
+    single = 64  # scalars, such as the seed
+    for count in (4, 6, 12):
+        for number, (some, whole) in enumerate(zip(kept[count], kept[1], strict=True)):
+            assert some <= (4 - number) / count * whole + (4 - number) * single, (count, number)
+
+
 def test_a_rank_holds_the_state_of_its_layers_alone():
     loss, hidden, _ = network(paddle.optimizer.Adam(0.01))
     results = trained(loss, hidden[:3], 2, {"x": X, "label": Y}, steps=1)
