@@ -203,6 +203,7 @@ class PipelineStep:
                 self._go_back(alive.pop(0))
         if self._plan.takes_parts:
             self._count()
+        self._average(length)
         self.transport.all_reduce_(self._head)
         total, loss, raw, seen = self._head.tolist()
         loss = loss if self._plan.share.reduction == "sum" else loss / total if total else raw / max(seen, 1.0)
@@ -219,6 +220,19 @@ class PipelineStep:
                 raise ArgumentError(f"{name} has not the examples along its first axis, by which micro-batches are put together.")
             found[name] = np.concatenate(arrays)
         return found
+
+    def _average(self, length: int) -> None:
+        """Let running statistics be the mean over rows, each counting by its examples"""
+        names = [self._plan.updates[v] for v in self.stage.results if v in self._plan.updates]
+        if not names or self.grid.replicas == 1:
+            return
+        total = np.array([float(length)])
+        self.grid.beside.all_reduce_(total)
+        for name in names:
+            view = view_of(self._state[name])
+            mean = view.astype(np.float64).reshape(-1) * (length / float(total[0]))
+            self.grid.beside.all_reduce_(mean)
+            self._state[name] = value_of(mean.reshape(view.shape).astype(view.dtype))
 
     def _count(self) -> None:
         """Let the state go on that does not depend on data, such as the number of the step"""

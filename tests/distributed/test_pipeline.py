@@ -148,6 +148,22 @@ def test_statistics_of_one_micro_batch_are_those_of_the_batch():
     check(results, loss, executor, feeds, rtol=1e-6, atol=1e-9)
 
 
+def test_rows_average_their_running_statistics():
+    """Of two equal rows the mean of the means is that of the whole batch; the last batch has no example for one row"""
+    loss, hidden, executor = network(paddle.optimizer.SGD(0.0), norm=True)
+    program = loss.block.program
+    (name,) = [v.name for v in program.list_vars() if v.persistable and ".w_1" in v.name]
+    feeds = {"x": X, "label": Y}
+    results = trained(loss, hidden[:1], 1, feeds, steps=1, rows=2, batch_norm="local")
+    executor.run(program, feeds, [loss])
+    for _, state, _ in results:
+        np.testing.assert_allclose(state[name], program.find(name).get_value(), rtol=1e-6)
+        assert all(np.array_equal(state[other], results[0][1][other]) for other in state)
+    alone = trained(loss, hidden[:1], 1, {"x": X[:1], "label": Y[:1]}, steps=1, rows=1, batch_norm="local")
+    rows = trained(loss, hidden[:1], 1, {"x": X[:1], "label": Y[:1]}, steps=1, rows=2, batch_norm="local")
+    np.testing.assert_allclose(rows[0][1][name], alone[0][1][name], rtol=1e-6)
+
+
 def test_a_cut_out_of_place_is_refused():
     loss, hidden, _ = network(paddle.optimizer.SGD(0.1))
     feeds = {"x": X, "label": Y}
