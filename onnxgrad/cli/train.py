@@ -54,6 +54,9 @@ from onnxgrad.training.schedules import SHAPES
 from onnxgrad.training.text import Text
 from onnxgrad.training.trainer import Trainer
 
+_STAGES = {"pipeline", "micro_batches", "cuts"}
+"""What may be another with --resume, as ranks may be more or fewer."""
+
 _NOT_SETTINGS = (*("command", "find_lr", "run", "resume", "json", "log", "more_epochs", "accept_changed_data", "rank_timeout"),)
 
 
@@ -63,7 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         metavar="FOLDER",
-        help="resume the run in this folder; only --epochs, --more-epochs, --accept-changed-data, --log and --json go with it",
+        help="resume the run in this folder; only --epochs, --more-epochs, --accept-changed-data, --log, --json and those of a "
+        "pipeline go with it",
     )
     parser.add_argument(
         "--accept-changed-data", action="store_true", help="with --resume: although a data file is not what the run was trained on"
@@ -383,11 +387,16 @@ def _find_rate(trainer: Trainer, data: Any, settings: dict[str, Any], options: a
 def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Folder and settings: those of the command line, or those of the run to resume"""
     if options.resume is not None:
-        others = _given(options) - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log", "rank_timeout"}
+        stages = _given(options) & _STAGES
+        others = (
+            _given(options) - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log", "rank_timeout"} - stages
+        )
         if others:
             what = "the model" if "model" in others else f"--{min(others).replace('_', '-')}"
             raise ArgumentError(f"--resume FOLDER continues that run with its settings; leave out {what}.")
         settings = read_settings(options.resume)
+        if stages:
+            settings.update((name, getattr(options, name)) for name in _STAGES)
         if options.epochs is not None and options.more_epochs is not None:
             raise ArgumentError("--epochs says how many in all, --more-epochs how many more. Give one of them.")
         if options.epochs is not None:

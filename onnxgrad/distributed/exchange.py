@@ -507,8 +507,11 @@ def distribute(
             statistics and the strategy does not say what it is to do.
     """
     strategy = strategy or Strategy()
-    if check_batch_norm(program, strategy.batch_norm) or strategy.sharding:
-        raise ArgumentError("batch_norm='sync' and sharding= are options of a Trainer's strategy. For a program use ShardedStep.")
+    if check_batch_norm(program, strategy.batch_norm) or strategy.sharding or strategy.pipeline > 1:
+        raise ArgumentError(
+            "batch_norm='sync', sharding= and pipeline= are options of a Trainer's strategy. For a program use ShardedStep or "
+            "PipelineStep."
+        )
     if isinstance(loss_weight, Variable):
         share = Share("mean", loss_weight)
     elif loss_weight == "sum":

@@ -11,15 +11,22 @@ from onnxgrad.errors import ProviderError
 
 __all__ = ["GlooTransport"]
 
+_ON_THE_WAY = 256
+"""Sends that are waited for when there are more: torch may not say which have ended."""
+
 
 class GlooTransport:
     """Ranks that torch connects, by the environment variables that ``torchrun`` sets.
+
+    Args:
+        group: of torch; None for all ranks.
+        options: of torch's ``init_process_group``.
 
     Raises:
         ProviderError: if torch is not installed.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, group: Any = None, **options: Any) -> None:
         try:
             import torch
             from torch import distributed
@@ -28,18 +35,35 @@ class GlooTransport:
         self._torch, self._engine = torch, distributed
         if not distributed.is_initialized():
             distributed.init_process_group("gloo", **options)
-        self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
+        self._group, self._ranks = group, list(distributed.get_process_group_ranks(group or distributed.group.WORLD))
+        self.rank, self.world_size = distributed.get_rank(group), distributed.get_world_size(group)
+        self._sent: list[tuple[Any, Any]] = []
         operations = distributed.ReduceOp
         self._operations = {"sum": operations.SUM, "max": operations.MAX, "min": operations.MIN}
 
     def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
-        self._engine.all_reduce(self._tensor(checked(buffer, op)), self._operations[op])
+        self._engine.all_reduce(self._tensor(checked(buffer, op)), self._operations[op], group=self._group)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
-        self._engine.broadcast(self._tensor(checked(buffer)), root)
+        self._engine.broadcast(self._tensor(checked(buffer)), self._ranks[root], group=self._group)
 
     def barrier(self) -> None:
-        self._engine.barrier()
+        self._engine.barrier(self._group)
+
+    def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
+        sent = self._tensor(checked(buffer)).clone()
+        self._sent = [(request, kept) for request, kept in self._sent if not request.is_completed()]
+        while len(self._sent) >= _ON_THE_WAY:
+            self._sent.pop(0)[0].wait()
+        self._sent.append((self._engine.isend(sent, self._ranks[to], group=self._group), sent))
+
+    def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
+        self._engine.recv(self._tensor(checked(buffer)), self._ranks[source], group=self._group)
+
+    def groups(self, groups: list[list[int]]) -> GlooTransport:
+        """The transport of the group that this rank is in; called by all ranks with the same groups."""
+        made = [self._engine.new_group([self._ranks[rank] for rank in group]) for group in groups]
+        return GlooTransport(next(one for one, group in zip(made, groups, strict=True) if self.rank in group))
 
     def _tensor(self, buffer: np.ndarray[Any, Any]) -> Any:
         """The same memory as a tensor."""

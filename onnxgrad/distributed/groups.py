@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxgrad.distributed.gloo import GlooTransport
 from onnxgrad.distributed.mpi import MpiTransport
 from onnxgrad.distributed.transport import Alone, LocalTransport, PointToPoint, Transport
 from onnxgrad.distributed.watch import Watched
@@ -45,7 +46,7 @@ def grid_of(transport: Transport, stages: int) -> Grid:
     if stages < 1 or count % stages:
         raise ArgumentError(f"{count} ranks are no replicas of {stages} stages. Start a multiple of {stages} ranks.")
     if stages > 1 and not hasattr(transport, "send"):
-        raise ArgumentError("this transport cannot send from one rank to another, as a pipeline must. Use MPI.")
+        raise ArgumentError("this transport cannot send from one rank to another, as a pipeline must. Use MPI or gloo.")
     replica, stage = divmod(transport.rank, stages)
     rows = [[first + number for number in range(stages)] for first in range(0, count, stages)]
     pipeline: Any = group_of(transport, rows)
@@ -82,11 +83,13 @@ def group_of(transport: Transport, groups: list[list[int]]) -> Transport:
         found = MpiTransport(split)
         split.Free()
         return found
+    if isinstance(transport, GlooTransport):
+        return transport.groups(groups)
     if isinstance(transport, LocalTransport):
         return transport.group(group)
     if len(group) == 1:
         return Alone()
-    raise ArgumentError(f"{type(transport).__name__} can make no groups of ranks, which a pipeline with replicas needs. Use MPI.")
+    raise ArgumentError(f"{type(transport).__name__} can make no groups of ranks, which rows of a pipeline need. Use MPI or gloo.")
 
 
 class _WatchedGroup(Watched):

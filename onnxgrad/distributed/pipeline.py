@@ -74,6 +74,7 @@ class PipelineStep:
         stage: the graphs of this rank.
         grid: where it stands among the ranks.
         most_alive: the most micro-batches whose activations this rank has kept at a time.
+        most_bytes: the most bytes that these had.
 
     Raises:
         ArgumentError: if the number of ranks is no multiple of that of the stages, a cut is out of place, or the optimizer reads
@@ -122,7 +123,7 @@ class PipelineStep:
             raise ArgumentError("statistics of all micro-batches are not known when the first goes back. Pass batch_norm='local'.")
         self.program, self.transport, self.micro_batches = program, transport, micro_batches
         self.grid = grid_of(transport, count)
-        self.most_alive = 0
+        self.most_alive = self.most_bytes = 0
         self._is_last = self.grid.stage == count - 1
         self._plan = plan = _planned(program, loss, cuts, fetch, loss_weight, lowering)
         self.stage = plan.stages[self.grid.stage]
@@ -197,10 +198,12 @@ class PipelineStep:
                 told[PART] = np.array([part.first + own.start, own.stop - own.start], np.int64)
                 alive.append(self._go_forward(told))
                 self.most_alive = max(self.most_alive, len(alive))
+                self.most_bytes = max(self.most_bytes, sum(view_of(value).nbytes for kept in alive for value in kept.values()))
             if number >= ahead:
                 self._go_back(alive.pop(0))
         if self._plan.takes_parts:
             self._count()
+        self._average(length)
         self.transport.all_reduce_(self._head)
         total, loss, raw, seen = self._head.tolist()
         loss = loss if self._plan.share.reduction == "sum" else loss / total if total else raw / max(seen, 1.0)
@@ -217,6 +220,19 @@ class PipelineStep:
                 raise ArgumentError(f"{name} has not the examples along its first axis, by which micro-batches are put together.")
             found[name] = np.concatenate(arrays)
         return found
+
+    def _average(self, length: int) -> None:
+        """Let running statistics be the mean over rows, each counting by its examples"""
+        names = [self._plan.updates[v] for v in self.stage.results if v in self._plan.updates]
+        if not names or self.grid.replicas == 1:
+            return
+        total = np.array([float(length)])
+        self.grid.beside.all_reduce_(total)
+        for name in names:
+            view = view_of(self._state[name])
+            mean = view.astype(np.float64).reshape(-1) * (length / float(total[0]))
+            self.grid.beside.all_reduce_(mean)
+            self._state[name] = value_of(mean.reshape(view.shape).astype(view.dtype))
 
     def _count(self) -> None:
         """Let the state go on that does not depend on data, such as the number of the step"""

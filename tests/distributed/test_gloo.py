@@ -59,3 +59,16 @@ def test_a_trainer_takes_the_steps_of_one_process(tmp_path):
     assert first["weights"] == second["weights"]
     alone = Trainer(model(), loss="cross_entropy", learning_rate=0.02, batch_norm="frozen")
     np.testing.assert_allclose(first["loss"], alone.fit(data(), 2, batch_size=9)[-1]["loss"], rtol=1e-4)
+
+
+def test_a_trainer_runs_rows_of_stages(tmp_path):
+    from onnxgrad.training import Trainer
+    from tests.training.small import data, model
+
+    grid = _STEPS.replace("distributed=True", "distributed=distributed.Strategy(pipeline=2, micro_batches=3)")
+    found = answers(
+        4, grid.replace("weights(t).items()", "{p.name: p.get_value() for p in t.program.parameters}.items()"), tmp_path
+    )
+    assert len({one["weights"] for one in found}) == 1 and len({one["loss"] for one in found}) == 1
+    alone = Trainer(model(), loss="cross_entropy", learning_rate=0.02, batch_norm="frozen")
+    np.testing.assert_allclose(found[0]["loss"], alone.fit(data(), 2, batch_size=9)[-1]["loss"], rtol=1e-4)

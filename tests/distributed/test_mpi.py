@@ -103,6 +103,21 @@ def test_the_command_takes_statistics_of_the_whole_batch_and_shares_of_the_state
         assert found == pytest.approx(expected, rel=1e-3)
 
 
+def test_the_command_trains_a_pipeline_and_goes_on_with_other_stages(files):
+    code, _, errors, _ = run(4, "-m", "onnxgrad", *arguments(files, "many", "--pipeline", 2))
+    assert code == 0, errors
+    chosen = ("--pipeline", 3, "--cuts", "hidden", "active")
+    code, _, errors, _ = run(3, "-m", "onnxgrad", "train", "--resume", files / "many", "--more-epochs", 1, *chosen)
+    assert code == 0, errors
+    code, _, errors, _ = run(1, "-m", "onnxgrad", "train", "--resume", files / "many", "--more-epochs", 1)
+    assert code == 0, errors
+    assert run(1, "-m", "onnxgrad", *arguments(files, "one", "--epochs", 5))[0] == 0
+    for found, expected in zip(history(files / "many"), history(files / "one"), strict=True):
+        assert found == pytest.approx(expected, rel=1e-3)
+    code, _, errors, _ = run(3, "-m", "onnxgrad", *arguments(files, "none", "--pipeline", 2))
+    assert code != 0 and "3 ranks are no rows of 2 stages. Start a multiple of 2." in errors
+
+
 def test_the_command_says_once_why_it_does_not_train(files):
     code, _, errors, _ = run(3, "-m", "onnxgrad", *arguments(files, "run", "--freeze", "nothing"))
     assert code != 0

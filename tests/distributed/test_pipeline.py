@@ -98,6 +98,20 @@ def test_a_stage_keeps_the_activations_of_few_micro_batches():
     assert [step.most_alive for *_, step in few] == [2, 2, 2, 1]
 
 
+def test_the_memory_of_activations_is_that_of_few_micro_batches():
+    """Stage k of K keeps K - k micro-batches at most: of M, (K - k) / M of what the whole batch takes, whatever M is"""
+    loss, hidden, _ = network(paddle.optimizer.SGD(0.1))
+    kept = {}
+    for count in (1, 4, 6, 12):
+        results = trained(loss, hidden[:3], count, {"x": X, "label": Y}, steps=2)
+        kept[count] = [step.most_bytes for *_, step in results]
+    assert min(kept[1]) >= 12 * 70 * 8  # one hidden layer of the whole batch
+    single = 64  # scalars, such as the seed
+    for count in (4, 6, 12):
+        for number, (some, whole) in enumerate(zip(kept[count], kept[1], strict=True)):
+            assert some <= (4 - number) / count * whole + (4 - number) * single, (count, number)
+
+
 def test_a_rank_holds_the_state_of_its_layers_alone():
     loss, hidden, _ = network(paddle.optimizer.Adam(0.01))
     results = trained(loss, hidden[:3], 2, {"x": X, "label": Y}, steps=1)
@@ -132,6 +146,22 @@ def test_statistics_of_one_micro_batch_are_those_of_the_batch():
     feeds = {"x": X, "label": Y}
     results = trained(loss, hidden[:1], 1, feeds, batch_norm="local")
     check(results, loss, executor, feeds, rtol=1e-6, atol=1e-9)
+
+
+def test_rows_average_their_running_statistics():
+    """Of two equal rows the mean of the means is that of the whole batch; the last batch has no example for one row"""
+    loss, hidden, executor = network(paddle.optimizer.SGD(0.0), norm=True)
+    program = loss.block.program
+    (name,) = [v.name for v in program.list_vars() if v.persistable and ".w_1" in v.name]
+    feeds = {"x": X, "label": Y}
+    results = trained(loss, hidden[:1], 1, feeds, steps=1, rows=2, batch_norm="local")
+    executor.run(program, feeds, [loss])
+    for _, state, _ in results:
+        np.testing.assert_allclose(state[name], program.find(name).get_value(), rtol=1e-6)
+        assert all(np.array_equal(state[other], results[0][1][other]) for other in state)
+    alone = trained(loss, hidden[:1], 1, {"x": X[:1], "label": Y[:1]}, steps=1, rows=1, batch_norm="local")
+    rows = trained(loss, hidden[:1], 1, {"x": X[:1], "label": Y[:1]}, steps=1, rows=2, batch_norm="local")
+    np.testing.assert_allclose(rows[0][1][name], alone[0][1][name], rtol=1e-6)
 
 
 def test_a_cut_out_of_place_is_refused():

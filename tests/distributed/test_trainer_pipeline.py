@@ -192,6 +192,7 @@ def test_what_a_pipeline_has_no_place_for_is_refused_by_name():
             ({"accumulate": 2}, "accumulate= does not work in a pipeline.*micro_batches"),
             ({"checkpoints": "auto"}, "checkpoints= does not work"),
             ({"memory_budget": 10**9}, "memory_budget= does not work"),
+            ({"frozen": "int8"}, "frozen= does not work"),
             ({"batch_norm": "train"}, "Pass batch_norm='sync'"),
             ({"distributed": Strategy(pipeline=3)}, "2 ranks are no rows of 3 stages"),
         ]:
