@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -550,6 +551,15 @@ class EagerParameter(Tensor):
         self.regularizer: Any = None
         self.need_clip = True
         self.do_model_average = True
+
+    is_distributed = False
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        copy = super().__deepcopy__(memo)
+        copy.name, copy.persistable = self.name + state.generate_name("_deepcopy"), self.persistable
+        for name in EagerParameter.__slots__:
+            setattr(copy, name, deepcopy(getattr(self, name), memo))
+        return copy
 
     @property
     def trainable(self) -> bool:

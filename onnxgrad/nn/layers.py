@@ -109,8 +109,13 @@ def _check(name: str, options: dict[str, Any]) -> None:
     if factor is not None:
         positive(factor, name, "its first argument")
         channels_last(options["data_format"], 2)
+    if name in _PADS and options["data_format"] not in _PADS[name]:
+        raise Mismatch(f"{name}: data_format is {' or '.join(_PADS[name])}, not {options['data_format']!r}.")
     if name == "CosineEmbeddingLoss" and not -1 <= options["margin"] <= 1:
         raise ArgumentError(f"{name}: the margin lies in [-1, 1], not {options['margin']}.")
+
+
+_PADS = {"Pad1D": ("NCL", "NLC"), "Pad2D": ("NCHW", "NHWC"), "Pad3D": ("NCDHW", "NDHWC")}
 
 
 def _literal(text: str) -> Any:

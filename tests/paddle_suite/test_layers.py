@@ -1,5 +1,7 @@
 """Layers as objects: each is its function with the options given when it is made; names, values and gradients as Paddle's."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -331,3 +333,23 @@ def test_a_name_that_is_not_here_says_why():
         assert not hasattr(module, name)
         with pytest.raises(AttributeError, match=f"{name}.*{said}"):
             getattr(module, name)
+
+
+@pytest.mark.parametrize(("layer", "layout"), [(nn.Pad1D, "NCHW"), (nn.Pad2D, "NCL"), (nn.Pad3D, "NCHW")])
+def test_a_pad_takes_the_layouts_of_its_rank(layer, layout):
+    with pytest.raises(AssertionError, match="data_format is"):
+        layer(1, data_format=layout)
+
+
+def test_a_deep_copy_of_a_layer_trains_as_the_layer_does():
+    layer = paddle.nn.Linear(2, 2, weight_attr=paddle.ParamAttr(name="w", learning_rate=0.5, need_clip=False))
+    twin = copy.deepcopy(layer)
+    assert twin.weight.name != layer.weight.name
+    assert (twin.weight.optimize_attr, twin.weight.need_clip, twin.weight.persistable) == ({"learning_rate": 0.5}, False, True)
+    optimizer = paddle.optimizer.Adam(0.1, parameters=[*layer.parameters(), *twin.parameters()])
+    before = layer.weight.numpy()
+    x = paddle.ones([1, 2])
+    (layer(x).sum() + twin(x).sum()).backward()
+    optimizer.step()
+    assert not np.array_equal(layer.weight.numpy(), before)
+    np.testing.assert_array_equal(twin.weight.numpy(), layer.weight.numpy())
