@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from onnxgrad import state
@@ -12,6 +11,7 @@ from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, NotOffered, ProviderError
+from onnxgrad.signatures import Taken
 
 __all__ = ["amp_guard", "auto_cast", "autocast", "decorate", "is_bfloat16_supported", "is_float16_supported"]
 
@@ -19,7 +19,7 @@ _FLOAT16, _FLOAT32 = dtype_of("float16"), dtype_of("float32")
 _LEVELS = ("O0", "O1", "O2", "OD")
 
 
-class auto_cast(_Switch):  # noqa: N801
+class auto_cast(Taken, _Switch):  # noqa: N801
     """Compute the operators of the white list in float16 inside a ``with`` block, or in each call of a decorated function.
 
     Operators of the black list compute in float32, all others in the widest type among their operands. Only eager tensors are
@@ -45,22 +45,16 @@ class auto_cast(_Switch):  # noqa: N801
         (onnxgrad.float16, onnxgrad.float32)
     """
 
-    def __init__(
-        self,
-        enable: bool = True,
-        custom_white_list: Iterable[str] | None = None,
-        custom_black_list: Iterable[str] | None = None,
-        level: str = "O1",
-        dtype: str = "float16",
-        use_promote: bool = True,
-    ) -> None:
-        if level not in _LEVELS:
-            raise ArgumentError(f"level is one of {list(_LEVELS)}, not {level!r}.")
-        self.enabled = bool(enable) and level != "O0"
-        if low_dtype(dtype) == "bfloat16" and self.enabled:
+    takes = "enable=True, custom_white_list=None, custom_black_list=None, level='O1', dtype='float16', use_promote=True"
+
+    def _begin(self, given: Any) -> None:
+        if given.level not in _LEVELS:
+            raise ArgumentError(f"level is one of {list(_LEVELS)}, not {given.level!r}.")
+        self.enabled = bool(given.enable) and given.level != "O0"
+        if low_dtype(given.dtype) == "bfloat16" and self.enabled:
             raise ProviderError("eager tensors are computed on the CPU, which has no bfloat16. Use dtype='float16'.")
-        self.level, self.use_promote = level, use_promote
-        self.lists = AutoMixedPrecisionLists(custom_white_list, custom_black_list)
+        self.level, self.use_promote = given.level, given.use_promote
+        self.lists = AutoMixedPrecisionLists(given.custom_white_list, given.custom_black_list)
 
     def __enter__(self) -> None:
         state.enter_guard(autocast=self.cast if self.enabled else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from onnxgrad.errors import Mismatch
@@ -124,7 +124,7 @@ class ParameterList(_Listed):
         self._fill(parameters or ())
 
 
-class _Named(Layer):
+class _Named(Layer, MutableMapping[str, Any]):
     """Members by name."""
 
     _store = "_sub_layers"
@@ -139,7 +139,7 @@ class _Named(Layer):
         found: dict[str, Any] = self.__dict__[self._store]
         return found
 
-    def update(self, sublayers: Any) -> None:
+    def update(self, sublayers: Any) -> None:  # type: ignore[override]
         """Add or replace members, from a mapping or from pairs."""
         if not isinstance(sublayers, (Mapping, Iterable)):
             raise Mismatch(f"{type(self).__name__} takes a mapping or pairs, not {type(sublayers).__name__}.")
@@ -160,28 +160,7 @@ class _Named(Layer):
     def __iter__(self) -> Iterator[str]:
         return iter(self._members)
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._members
-
-    def clear(self) -> None:
-        """Remove all."""
-        self._members.clear()
-
-    def pop(self, key: str) -> Any:
-        """Remove one and return it."""
-        return self._members.pop(key)
-
-    def keys(self) -> Any:
-        """The names."""
-        return self._members.keys()
-
-    def values(self) -> Any:
-        """The members."""
-        return self._members.values()
-
-    def items(self) -> Any:
-        """Names and members."""
-        return self._members.items()
+    __eq__, __hash__ = object.__eq__, object.__hash__
 
 
 class LayerDict(_Named):

@@ -201,12 +201,15 @@ class Layer:
 
     def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Any]]:
         """Each parameter once, with its path."""
+        return self._named("_parameters", prefix, include_sublayers)
+
+    def _named(self, store: str, prefix: str, include_sublayers: bool) -> Iterator[tuple[str, Any]]:
         seen: set[Tensor] = set()
         for path, layer in self.named_sublayers(prefix, include_self=True) if include_sublayers else [(prefix, self)]:
-            for name, parameter in layer._parameters.items():
-                if parameter is not None and parameter not in seen:
-                    seen.add(parameter)
-                    yield f"{path}.{name}" if path else name, parameter
+            for name, member in layer.__dict__[store].items():
+                if member is not None and member not in seen:
+                    seen.add(member)
+                    yield f"{path}.{name}" if path else name, member
 
     def parameters(self, include_sublayers: bool = True) -> list[Any]:
         """Each parameter once."""
@@ -214,12 +217,7 @@ class Layer:
 
     def named_buffers(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Any]]:
         """Each buffer once, with its path."""
-        seen: set[Tensor] = set()
-        for path, layer in self.named_sublayers(prefix, include_self=True) if include_sublayers else [(prefix, self)]:
-            for name, buffer in layer._buffers.items():
-                if buffer is not None and buffer not in seen:
-                    seen.add(buffer)
-                    yield f"{path}.{name}" if path else name, buffer
+        return self._named("_buffers", prefix, include_sublayers)
 
     def buffers(self, include_sublayers: bool = True) -> list[Any]:
         """Each buffer once."""

@@ -489,29 +489,16 @@ class _Index:
 
     def _sliced(self) -> tuple[Variable, list[Any]]:
         """``x`` after its ints (kept as axes of size 1) and slices; and what is left to do per axis"""
-        starts: list[Any] = []
-        ends: list[Any] = []
-        steps: list[int] = []
-        axes: list[int] = []
-        axis = 0
-        for part in self.items:
-            if part is None:
-                continue
+        cuts: list[tuple[Any, Any, int, int]] = []
+        for axis, part in enumerate(part for part in self.items if part is not None):
             if isinstance(part, int):
                 self._check(part, axis)
-                bounds: Any = (part, part + 1 if part != -1 else _END, 1)
+                cuts.append((part, part + 1 if part != -1 else _END, 1, axis))
             elif isinstance(part, builtins.slice) and not (part.start is part.stop is part.step is None):
-                bounds = _bounds(part)
-            else:
-                axis += 1
-                continue
-            starts.append(bounds[0])
-            ends.append(bounds[1])
-            steps.append(bounds[2])
-            axes.append(axis)
-            axis += 1
-        if not axes:
+                cuts.append((*_bounds(part), axis))
+        if not cuts:
             return self.x, self.items
+        starts, ends, steps, axes = (list(column) for column in zip(*cuts, strict=True))
         op = self.op
         lower, upper = shape_operand(op, starts), shape_operand(op, ends)
         return op.Slice(self.x, lower, upper, axes, steps), self.items

@@ -7,12 +7,13 @@ from typing import Any
 
 from onnxgrad import state
 from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.signatures import Taken
 from onnxgrad.tensor.initializer import Initializer
 
 __all__ = ["ParamAttr", "WeightNormParamAttr"]
 
 
-class ParamAttr:
+class ParamAttr(Taken):
     """How to make a parameter.
 
     Args:
@@ -25,23 +26,12 @@ class ParamAttr:
         need_clip: whether gradient clipping applies to it.
     """
 
-    def __init__(
-        self,
-        name: str | None = None,
-        initializer: Initializer | None = None,
-        learning_rate: float = 1.0,
-        regularizer: Any = None,
-        trainable: bool = True,
-        do_model_average: bool = True,
-        need_clip: bool = True,
-    ) -> None:
-        self.name = name
-        self.initializer = initializer
-        self.learning_rate = learning_rate
-        self.regularizer = regularizer
-        self.trainable = trainable
-        self.do_model_average = do_model_average
-        self.need_clip = need_clip
+    takes = (
+        "name=None, initializer=None, learning_rate=1.0, regularizer=None, trainable=True, do_model_average=True, need_clip=True"
+    )
+
+    def _begin(self, given: Any) -> None:
+        vars(self).update(vars(given))
 
     @staticmethod
     def of(attr: Any) -> ParamAttr | None:
@@ -62,19 +52,14 @@ class ParamAttr:
 
     def name_in(self, layer: str, suffix: str, generate: Callable[[str], str] = state.generate_name) -> str:
         """The name given, or else the next of the layer, such as ``fc_0.w_0``."""
-        return self.name if self.name is not None else generate(f"{layer}.{suffix}")
+        found: str = self.name if self.name is not None else generate(f"{layer}.{suffix}")
+        return found
 
     def under(self, name: str, initializer: Initializer | None = None) -> ParamAttr:
         """The same attributes under another name, and with another initializer if one is given."""
-        return ParamAttr(
-            name,
-            initializer or self.initializer,
-            self.learning_rate,
-            self.regularizer,
-            self.trainable,
-            self.do_model_average,
-            self.need_clip,
-        )
+        found = ParamAttr()
+        vars(found).update({**vars(self), "name": name, "initializer": initializer or self.initializer})
+        return found
 
     def describe(self, parameter: Any) -> None:
         """Let a parameter know how it is to be trained."""
@@ -98,16 +83,7 @@ class WeightNormParamAttr(ParamAttr):
         [('line_v', (3, 4)), ('line_g', (1, 4))]
     """
 
-    def __init__(
-        self,
-        dim: int | None = None,
-        name: str | None = None,
-        initializer: Initializer | None = None,
-        learning_rate: float = 1.0,
-        regularizer: Any = None,
-        trainable: bool = True,
-        do_model_average: bool = False,
-        need_clip: bool = True,
-    ) -> None:
-        super().__init__(name, initializer, learning_rate, regularizer, trainable, do_model_average, need_clip)
-        self.dim = dim
+    takes = (
+        "dim=None, name=None, initializer=None, learning_rate=1.0, regularizer=None, trainable=True, do_model_average=False, "
+        "need_clip=True"
+    )

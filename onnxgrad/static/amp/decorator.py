@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dt
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.optimizer.scaling import ScalePolicy, keep_state, overflow, scaled_loss, update_scale
+from onnxgrad.signatures import bound, signature_of
 
 __all__ = ["OptimizerWithMixedPrecision", "decorate"]
 
@@ -238,62 +239,40 @@ def decorate(
     if not isinstance(optimizer, Optimizer):
         raise ArgumentTypeError(f"decorate takes an optimizer, not {type(optimizer).__name__}.")
     older = set(kwargs) & {"use_pure_fp16", "use_fp16_guard", "use_bf16"} or (args and isinstance(args[0], float))
-    form = _older_form if older else _form
     try:
-        inspect.signature(form).bind(optimizer, amp_lists, *args, **kwargs)
+        given = SimpleNamespace(**bound("decorate", _OLDER if older else _FORM, (optimizer, amp_lists, *args), kwargs))
     except TypeError as error:
-        raise ArgumentTypeError(f"decorate: {error}. See its documentation for the two forms.") from error
-    return form(optimizer, amp_lists, *args, **kwargs)
-
-
-def _older_form(
-    optimizer: Optimizer,
-    amp_lists: AutoMixedPrecisionLists | None = None,
-    init_loss_scaling: float = 2.0**15,
-    incr_every_n_steps: int = 1000,
-    decr_every_n_nan_or_inf: int = 2,
-    incr_ratio: float = 2.0,
-    decr_ratio: float = 0.8,
-    use_dynamic_loss_scaling: bool | None = True,
-    use_pure_fp16: bool = False,
-    use_fp16_guard: bool | None = None,
-    use_bf16: bool = False,
-    use_promote: bool = False,
-) -> OptimizerWithMixedPrecision:
-    scaling = (init_loss_scaling, incr_every_n_steps, decr_every_n_nan_or_inf, incr_ratio, decr_ratio)
-    dynamic, guard = None if use_bf16 else use_dynamic_loss_scaling, use_pure_fp16 if use_fp16_guard is None else use_fp16_guard
-    level, dtype = "O2" if use_pure_fp16 else "O1", "bfloat16" if use_bf16 else "float16"
-    return _form(optimizer, amp_lists, level, dtype, None, False, *scaling, dynamic, guard, use_promote)
-
-
-def _form(
-    optimizer: Optimizer,
-    amp_lists: AutoMixedPrecisionLists | None = None,
-    level: str = "O1",
-    dtype: str = "float16",
-    master_weight: bool | None = None,
-    master_grad: bool = False,
-    init_loss_scaling: float = 2.0**16,
-    incr_every_n_steps: int = 2000,
-    decr_every_n_nan_or_inf: int = 1,
-    incr_ratio: float = 2.0,
-    decr_ratio: float = 0.5,
-    use_dynamic_loss_scaling: bool | None = None,
-    use_amp_guard: bool = False,
-    use_promote: bool = False,
-) -> OptimizerWithMixedPrecision:
-    dtype = low_dtype(dtype)
-    if level not in ("O1", "O2", "OD"):
-        raise ArgumentError(f"level is 'O1', 'O2' or 'OD', not {level!r}.")
-    policy = ScalePolicy(incr_every_n_steps, decr_every_n_nan_or_inf, incr_ratio, decr_ratio)
-    _check(policy, init_loss_scaling)
+        raise ArgumentTypeError(f"{error}. See the documentation of decorate for the two forms.") from error
+    if older:
+        given.level, given.dtype = "O2" if given.use_pure_fp16 else "O1", "bfloat16" if given.use_bf16 else "float16"
+        given.use_amp_guard = given.use_pure_fp16 if given.use_fp16_guard is None else given.use_fp16_guard
+        given.use_dynamic_loss_scaling = None if given.use_bf16 else given.use_dynamic_loss_scaling
+    dtype = low_dtype(given.dtype)
+    if given.level not in ("O1", "O2", "OD"):
+        raise ArgumentError(f"level is 'O1', 'O2' or 'OD', not {given.level!r}.")
+    policy = ScalePolicy(given.incr_every_n_steps, given.decr_every_n_nan_or_inf, given.incr_ratio, given.decr_ratio)
+    _check(policy, given.init_loss_scaling)
     if dtype == "bfloat16":
-        if use_dynamic_loss_scaling:
-            warnings.warn("bfloat16 has the range of float32, so its loss is not scaled.", stacklevel=3)
-        use_dynamic_loss_scaling, init_loss_scaling = False, 1.0
+        if given.use_dynamic_loss_scaling:
+            warnings.warn("bfloat16 has the range of float32, so its loss is not scaled.", stacklevel=2)
+        given.use_dynamic_loss_scaling, given.init_loss_scaling = False, 1.0
     lists = amp_lists if amp_lists is not None else AutoMixedPrecisionLists(dtype=dtype)
-    rewriting = {"dtype": dtype, "lists": lists, "level": level, "use_guard": use_amp_guard, "use_promote": use_promote}
-    return OptimizerWithMixedPrecision(optimizer, rewriting, init_loss_scaling, use_dynamic_loss_scaling is not False, policy)
+    rewriting = {"dtype": dtype, "lists": lists, "level": given.level, "use_guard": given.use_amp_guard}
+    rewriting["use_promote"] = given.use_promote
+    dynamic = given.use_dynamic_loss_scaling is not False
+    return OptimizerWithMixedPrecision(optimizer, rewriting, given.init_loss_scaling, dynamic, policy)
+
+
+_, _FORM = signature_of(
+    "decorate(optimizer, amp_lists=None, level='O1', dtype='float16', master_weight=None, master_grad=False, "
+    "init_loss_scaling=65536.0, incr_every_n_steps=2000, decr_every_n_nan_or_inf=1, incr_ratio=2.0, decr_ratio=0.5, "
+    "use_dynamic_loss_scaling=None, use_amp_guard=False, use_promote=False)"
+)
+_, _OLDER = signature_of(
+    "decorate(optimizer, amp_lists=None, init_loss_scaling=32768.0, incr_every_n_steps=1000, decr_every_n_nan_or_inf=2, "
+    "incr_ratio=2.0, decr_ratio=0.8, use_dynamic_loss_scaling=True, use_pure_fp16=False, use_fp16_guard=None, "
+    "use_bf16=False, use_promote=False)"
+)
 
 
 def _check(policy: ScalePolicy, init_loss_scaling: float) -> None:
