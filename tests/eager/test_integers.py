@@ -139,6 +139,13 @@ def test_quotients_comparisons_and_bits_stop_them(function):
     assert function(x).stop_gradient
 
 
+def test_counts_of_booleans_stop_them():
+    x = paddle.to_tensor([True, False])
+    x.stop_gradient = False
+    assert paddle.all(x).stop_gradient and paddle.any(x).stop_gradient and paddle.count_nonzero(x).stop_gradient
+    assert not (x + 1).stop_gradient and not x.astype("int32").stop_gradient
+
+
 def test_integers_that_stop_gradients_record_none():
     x = paddle.to_tensor([3, 4])
     assert (x * x).stop_gradient

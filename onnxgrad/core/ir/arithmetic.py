@@ -60,11 +60,11 @@ class Arithmetic:
         if force_float and not target.is_float:
             target = dtype_of("float32")
         if x.dtype != target:
-            x = op.Cast(x, to=target.number)
+            x = x.astype(target) if x.is_eager else op.Cast(x, to=target.number)
         if y is None:
             y = op.constant(np.asarray(other, target.numpy))
         elif y.dtype != target:
-            y = op.Cast(y, to=target.number)
+            y = y.astype(target) if y.is_eager else op.Cast(y, to=target.number)
         return op.emit(op_type, (y, x) if swap else (x, y), {}, key="tmp")
 
     def _unary(self, op_type: str, **attrs: Any) -> Variable:
