@@ -249,7 +249,7 @@ class Layer:
         Args:
             use_structured_name: keys are paths such as ``0.weight``; False for the parameters' own names.
         """
-        own = self.state_dict()
+        own = Layer.state_dict(self)  # a subclass may write its own under other names
         if not use_structured_name:
             own = {tensor.name: tensor for tensor in own.values()}
         for name in own.keys() & state_dict.keys():

@@ -353,3 +353,24 @@ def test_a_deep_copy_of_a_layer_trains_as_the_layer_does():
     optimizer.step()
     assert not np.array_equal(layer.weight.numpy(), before)
     np.testing.assert_array_equal(twin.weight.numpy(), layer.weight.numpy())
+
+
+def test_a_layer_may_keep_its_state_under_other_names():
+    class Turned(nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 2)
+
+        def state_dict(self, *args, **kwargs):
+            found = super().state_dict(*args, **kwargs)
+            found["turned"] = paddle.transpose(found.pop("linear.weight"), [1, 0])
+            return found
+
+        def set_state_dict(self, state_dict, use_structured_name=True):
+            given = dict(state_dict)
+            given["linear.weight"] = paddle.transpose(given.pop("turned"), [1, 0])
+            return super().set_state_dict(given, use_structured_name)
+
+    first, second = Turned(), Turned()
+    assert second.set_state_dict(first.state_dict()) == ([], [])
+    np.testing.assert_array_equal(second.linear.weight.numpy(), first.linear.weight.numpy())
