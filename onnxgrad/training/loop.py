@@ -52,7 +52,7 @@ class Loop:
             if self.trainer.ranks.any(self.trainer._norms is not None):
                 self.trainer.watch_gradients()  # the callbacks of rank 0 ask for it, and all ranks run one program
             self._epochs()
-            self.trainer.ranks.collect()
+            self.trainer.ranks.step.collect()
         finally:
             self._tell("on_end")
 
@@ -101,7 +101,7 @@ class Loop:
                 self._write(self.folder, better, ends_epoch=True)
                 if plan.curves and trainer.ranks.is_first:
                     plot_history(trainer.history, self.folder.path / "curves.png")
-            trainer.ranks.collect()
+            trainer.ranks.step.collect()
             ended = trainer.ranks.any(self._tell("on_epoch", row) or self._stopped)
         return not ended and not out_of_patience(trainer.history[trainer._begun :], plan.patience, plan.monitor)
 

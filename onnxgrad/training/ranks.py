@@ -15,12 +15,11 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import take_parts
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.distributed.environment import current, init, share_of_cores
-from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute, gathered_part
+from onnxgrad.distributed.exchange import Part, gathered_part
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Alone, Transport
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
-from onnxgrad.training.accumulation import SUM
 from onnxgrad.training.data import Batch, Rows, Stream
 from onnxgrad.training.folder import RunFolder
 from onnxgrad.training.run import Interrupt, Means, Row
@@ -142,9 +141,7 @@ class Ranks:
         self.transport, self.strategy = transport, strategy
         self.are_many = transport.world_size > 1
         self.is_first = transport.rank == 0
-        self.exchange: GradientExchange | None = None
-        self.sums: StateExchange | None = None
-        self.shared: RankStep | None = None
+        self.step: RankStep
         self._row = _Row(transport.rank // strategy.pipeline, transport.world_size // strategy.pipeline)
         self.part: Part | None = None
 
@@ -183,24 +180,12 @@ class Ranks:
         Raises:
             ArgumentError: if the strategy does not fit the program.
         """
-        if not self.are_many:
-            return
-        if self.strategy.pipeline > 1:
-            read = [] if average is None else average.names
-            self.shared = PipelinedStep(self.transport, self.strategy, program, None, loss, read)
-            return
-        if check_batch_norm(program, self.strategy.batch_norm) or self.strategy.sharding:
-            read = average.names if average is not None and self.strategy.sharding else []
-            self.shared = SharedStep(self.transport, self.strategy, program, update, loss, read)
-            if update is not None:
-                self.sums = StateExchange(self.transport, self.shared.sums, self.strategy)
-            return
-        options: dict[str, Any] = {} if update is None else {"sends": False, "poisons": is_scaled}
-        self.exchange = distribute(program, loss, self.transport, self.strategy, **options)
-        if update is not None:
-            sums = [v for v in update.updates if v.name.endswith(SUM)]
-            self.exchange.own = {v.name for v in sums}
-            self.sums = update.exchange = StateExchange(self.transport, sums, self.strategy)
+        kind: type[RankStep] = RankStep
+        if self.are_many and self.strategy.pipeline > 1:
+            kind = PipelinedStep
+        elif self.are_many and (check_batch_norm(program, self.strategy.batch_norm) or self.strategy.sharding):
+            kind = SharedStep
+        self.step = kind(self.transport, self.strategy, program, update, loss, is_scaled, average)
 
     def threads(self, wanted: int | None) -> int | None:
         """Threads of an operator: ranks of one machine share its cores."""
@@ -220,8 +205,6 @@ class Ranks:
             self.part = batch.part
         else:
             self.part = self._gathered(len(next(iter(batch.values()))))
-        if self.exchange is not None:
-            self.exchange.part = self.part
 
     def _gathered(self, count: int) -> Part:
         """The part of a row whose ranks were each given the same examples, of this number"""
@@ -229,18 +212,9 @@ class Ranks:
         before = gathered_part(self.transport, 0 if stage else count).first
         return Part(before - (count if stage else 0), count)
 
-    def run(self, executor: Executor, program: Program, feed: Batch, fetches: list[Variable]) -> list[Any]:
-        """A step, or the gradients of one that ``update`` ends."""
-        if self.shared is None:
-            return executor.run(program, feed, fetches)
-        return self.shared.compute(executor, feed, fetches, self.part)
-
-    def update(self, executor: Executor, update: Program | None) -> None:
-        """Apply what was added up since the last time."""
-        if self.shared is not None:
-            self.shared.apply()
-        elif update is not None:
-            executor.run(update)
+    def run(self, executor: Executor, feed: Batch, fetches: list[Variable]) -> list[Any]:
+        """A step, or the gradients of one that ``step.apply`` ends."""
+        return self.step.compute(executor, feed, fetches, self.part)
 
     def means(self, values: dict[str, Any], interrupt: Interrupt) -> Row:
         """Means of metrics over the whole batch; ranks also agree here whether the run is to be interrupted."""
@@ -268,29 +242,21 @@ class Ranks:
         """Every so many-th batch, as a whole, so that its means are what one process finds."""
         return (batch for number, batch in enumerate(batches) if number % self.transport.world_size == self.transport.rank)
 
-    def collect(self) -> None:
-        """Let each rank have what evaluation reads; called by all."""
-        if self.shared is not None:
-            self.shared.collect()
-
     @contextmanager
     def alone(self) -> Iterator[None]:
         """While this rank does something that others do not."""
-        if self.shared is not None:
-            self.shared.is_alone = True
+        self.step.is_alone = True
         try:
             yield
         finally:
-            if self.shared is not None:
-                self.shared.is_alone = False
+            self.step.is_alone = False
 
     @contextmanager
     def everything(self) -> Iterator[None]:
         """With the state of all ranks on each."""
-        if self.shared is not None:
-            self.shared.gather(everywhere=True)
+        self.step.gather(everywhere=True)
         yield
-        self.saved()
+        self.step.forget()
 
     def together(self, means: Means, names: list[str]) -> Means:
         """Means over what all ranks have seen."""
@@ -306,28 +272,6 @@ class Ranks:
         if out is None or isinstance(out, RunFolder):
             return nullcontext(out)
         return RunFolder(out, keep) if self.is_first else _Unwritten(out, keep)
-
-    def gather(self, program: Program) -> None:
-        """Before a checkpoint: what was added up since the last update, what compression has kept and what other ranks hold
-        goes to rank 0.
-        """
-        if self.shared is not None:
-            self.shared.gather()
-        if self.exchange is not None:
-            self.exchange.keep_on_first(program.active_scope())
-        if self.sums is not None:
-            self.sums.keep_on_first(program.active_scope())
-
-    def saved(self) -> None:
-        """After a checkpoint is written: each rank holds its share again."""
-        if self.shared is not None:
-            self.shared.forget()
-
-    def loaded(self, program: Program) -> None:
-        """After a checkpoint is loaded, which every rank does: rank 0 has what was added up."""
-        self.saved()
-        if self.sums is not None:
-            self.sums.drop_on_others(program.active_scope())
 
 
 def ranks_of(distributed: bool | Strategy | None) -> Ranks:

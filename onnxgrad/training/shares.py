@@ -11,22 +11,23 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
-from onnxgrad.distributed.exchange import Part
+from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute
 from onnxgrad.distributed.pipeline import PipelineStep
 from onnxgrad.distributed.sharded import ShardedStep
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError, TrainingError
+from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.training.accumulation import SUM
 
-__all__ = ["SHARDS", "PipelinedStep", "RankStep", "SharedStep"]
+__all__ = ["SHARDS", "HeldStep", "PipelinedStep", "RankStep", "SharedStep"]
 
 SHARDS = (None, "state", "gradients")
 """``ShardedStep(shards=)`` by stage of ZeRO."""
 
 
 class RankStep:
-    """What stands in the place of the Executor's step where ranks hold different state. It is made at the first batch.
+    """The step of ranks that hold all state alike: the Executor runs it, and its program exchanges gradients, if there are others.
 
     Args:
         transport: between the ranks.
@@ -34,11 +35,16 @@ class RankStep:
         program: the step.
         update: with accumulation, what applies the sums that the step has added up.
         loss: of the step.
-        read: names of state that evaluation reads, of which a rank may hold a share.
+        is_scaled: whether the loss is.
+        average: of weights, which evaluation reads.
 
     Attributes:
-        sums: state that adds up gradients of this rank.
+        exchange: of gradients, if the program exchanges them.
+        sums: with accumulation, the exchange of what was added up.
         is_alone: whether this rank does something that others do not, as callbacks are called on rank 0 alone.
+
+    Raises:
+        ArgumentError: if the strategy does not fit the program.
     """
 
     def __init__(
@@ -48,19 +54,66 @@ class RankStep:
         program: Program,
         update: Program | None,
         loss: Variable,
-        read: Sequence[str] = (),
+        is_scaled: bool = False,
+        average: ExponentialMovingAverage | None = None,
     ) -> None:
         self.transport, self.strategy, self.program, self.update, self.loss = transport, strategy, program, update, loss
-        self.sums: list[Variable] = []
-        self.is_alone = self._is_whole = False
-        self._read = list(read)
-        self._step: ShardedStep | PipelineStep | None = None
-        self._made_of: tuple[Any, ...] = ()
-        self._agreed = False
-        self._begin()
+        self.exchange: GradientExchange | None = None
+        self.sums: StateExchange | None = None
+        self.is_alone = False
+        self._added = [] if update is None else [v for v in update.updates if v.name.endswith(SUM)]
+        if transport.world_size > 1:
+            self._begin(is_scaled, [] if average is None else average.names)
+            if update is not None:
+                self.sums = StateExchange(transport, self._added, strategy)
+                update.exchange = None if self.exchange is None else self.sums
 
-    def _begin(self) -> None:
-        """Look at what was asked for."""
+    def _begin(self, is_scaled: bool, averages: list[str]) -> None:
+        """Let the program exchange gradients; with accumulation let it weigh them, and the update exchange their sums."""
+        options: dict[str, Any] = {} if self.update is None else {"sends": False, "poisons": is_scaled}
+        self.exchange = distribute(self.program, self.loss, self.transport, self.strategy, **options)
+        self.exchange.own = {v.name for v in self._added}
+
+    def compute(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> list[Any]:
+        """A step, or the gradients of one that ``apply`` ends, and what is fetched; None for what other ranks have."""
+        if self.exchange is not None:
+            self.exchange.part = part
+        return list(executor.run(self.program, dict(feed), list(fetches)))
+
+    def apply(self, executor: Executor) -> None:
+        """Apply what was added up since the last time."""
+        if self.update is not None:
+            executor.run(self.update)
+
+    def gather(self, everywhere: bool = False) -> None:
+        """Give rank 0, or all ranks, the state of all; sums of gradients, and what compression has kept, go to rank 0 alone."""
+        for one in (self.exchange, self.sums):
+            if one is not None and not everywhere:
+                one.keep_on_first(self.program.active_scope())
+
+    def collect(self) -> None:
+        """Let each rank have, until the next step, what evaluation reads."""
+
+    def forget(self) -> None:
+        """Let go of what other ranks hold."""
+
+    def loaded(self) -> None:
+        """After a checkpoint is loaded, which every rank does: rank 0 has what was added up."""
+        self.forget()
+        if self.sums is not None:
+            self.sums.drop_on_others(self.program.active_scope())
+
+
+class HeldStep(RankStep):
+    """A step of ranks that hold different state. It is made at the first batch. Arguments are those of ``RankStep``."""
+
+    _step: ShardedStep | PipelineStep | None = None
+    _made_of: tuple[Any, ...] = ()
+    _agreed = _is_whole = False
+    _read: list[str]
+
+    def _begin(self, is_scaled: bool, averages: list[str]) -> None:
+        self._read = averages
 
     def compute(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> list[Any]:
         """Gradients of a part of the batch, and what is fetched: of the loss that of the whole batch; None for what others have."""
@@ -72,8 +125,7 @@ class RankStep:
         given = self._step.compute(feed, part)
         return [given.get(v.name) for v in fetches]
 
-    def apply(self) -> None:
-        """Put gradients together and update."""
+    def apply(self, executor: Executor) -> None:
         assert self._step is not None
         self._step.apply()
         for _, scheduler in (self.update or self.program).schedulers:
@@ -84,7 +136,7 @@ class RankStep:
         if executor.place.device != "cpu":
             raise ArgumentError(f"ranks exchange gradients in main memory. Train on a CPUPlace(), not {executor.place!r}.")
         if not self._agreed:
-            own = {v.name for v in self.sums}
+            own = {v.name for v in self._added}
             mine = fingerprint(self.program, list(self.program.updates), self.strategy)
             check_alike(self.transport, mine, "it has another program, or trains other parameters")
             state = {v.name: v for one in (self.program, self.update) if one for v in one.list_vars() if v.persistable}
@@ -100,9 +152,9 @@ class RankStep:
     # State -------------------------------------------------------------------------------------------------------------
 
     def gather(self, everywhere: bool = False) -> None:
-        """Give rank 0, or all ranks, the state of all, in its scope."""
         if self._step is not None:
             self._step.gather(self.program.active_scope() if everywhere or self.transport.rank == 0 else None)
+        super().gather(everywhere)
 
     def collect(self) -> None:
         """Let each rank have, until the next step, what evaluation reads.
@@ -121,7 +173,6 @@ class RankStep:
         self._is_whole = True
 
     def forget(self) -> None:
-        """Let go of what other ranks hold."""
         self._is_whole = False
         if self._step is not None:
             self._step.forget()
@@ -131,21 +182,21 @@ class RankStep:
         return 0 if self._step is None else self._step.bytes_of_state()
 
 
-class SharedStep(RankStep):
+class SharedStep(HeldStep):
     """What ``Strategy(batch_norm="sync")`` and ``Strategy(sharding=)`` ask for. Arguments are those of ``RankStep``."""
 
-    def _begin(self) -> None:
-        transport, strategy, program, update = self.transport, self.strategy, self.program, self.update
-        if strategy.compress is not None:
+    _accumulated: Accumulated | None = None
+
+    def _begin(self, is_scaled: bool, averages: list[str]) -> None:
+        super()._begin(is_scaled, averages if self.strategy.sharding else [])
+        if self.strategy.compress is not None:
             raise ArgumentError("statistics of the whole batch are not for compressed gradients. Leave compress out.")
-        if strategy.sharding == 2 and not hasattr(transport, "send"):
+        if self.strategy.sharding == 2 and not hasattr(self.transport, "send"):
             raise ArgumentError("this transport cannot send from one rank to another. Use sharding=1, or MPI.")
-        self._accumulated: Accumulated | None = None
-        if update is not None:
-            self.sums = [v for v in update.updates if v.name.endswith(SUM)]
-            held = {v.name: v for v in self.sums}
-            pairs = [(v, held[v.name]) for v in program.updates if v.name in held]
-            self._accumulated = Accumulated(update, pairs, 1)
+        if self.update is not None:
+            held = {v.name: v for v in self._added}
+            pairs = [(v, held[v.name]) for v in self.program.updates if v.name in held]
+            self._accumulated = Accumulated(self.update, pairs, 1)
 
     def _make(self, fetches: Sequence[Variable], threads: int | None) -> ShardedStep:
         return ShardedStep(
@@ -161,7 +212,7 @@ class SharedStep(RankStep):
         )
 
 
-class PipelinedStep(RankStep):
+class PipelinedStep(HeldStep):
     """What ``Strategy(pipeline=)`` asks for. Arguments are those of ``RankStep``; nothing is accumulated beside micro-batches."""
 
     def _make(self, fetches: Sequence[Variable], threads: int | None) -> PipelineStep:

@@ -309,11 +309,11 @@ class Trainer(TrainingSteps):
         self.ranks.feed(batch)
         with self.program.active_scope().held() as put_back:
             watched = [] if self._norms is None else [self._norms]
-            loss, *outputs = self.ranks.run(self.executor, self.program, feed, [self.loss, *self._reads, *watched])
+            loss, *outputs = self.ranks.run(self.executor, feed, [self.loss, *self._reads, *watched])
             self.gradient_norms = outputs.pop() if watched else None
             if not np.isfinite(loss):
                 put_back()
-                self.ranks.collect()
+                self.ranks.step.collect()
                 where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
                 raise TrainingError(f"the loss is {loss} at {where}{bad_loss(self.program, feed, self.executor)}")
         doubts, self._doubts = self._doubts, []
@@ -321,7 +321,7 @@ class Trainer(TrainingSteps):
             warnings.warn(text, stacklevel=3)
         self.step_number += 1
         if self.step_number % self.accumulate == 0:
-            self.ranks.update(self.executor, self.update)
+            self.ranks.step.apply(self.executor)
             if self.schedule is not None and not self.schedule.steps_by_itself and not isinstance(self.schedule, ReduceOnPlateau):
                 self.schedule.step()
         return {"loss": float(loss), **self.ranks.means(self._measure(outputs, feed), self._interrupt)}
@@ -484,7 +484,7 @@ class Trainer(TrainingSteps):
     @contextmanager
     def _averaged(self) -> Iterator[None]:
         """With the averages of the weights instead of the weights, if there are any"""
-        self.ranks.collect()
+        self.ranks.step.collect()
         with nullcontext() if self.average is None or self.step_number < self.accumulate else self.average.apply():
             yield
 
@@ -557,7 +557,7 @@ class Trainer(TrainingSteps):
         Raises:
             TrainingError: if a weight is not finite, or the file cannot be written; an old file is then untouched.
         """
-        self.ranks.gather(self.program)
+        self.ranks.step.gather()
         weight = bad_weight(self.program)
         if self.ranks.any(weight is not None):
             raise TrainingError(
@@ -566,7 +566,7 @@ class Trainer(TrainingSteps):
         if self.ranks.is_first:
             metadata = {"graph": graph_hash(self.programs), "position": present_position(self).to_json()}
             save_checkpoint(self.programs, path, metadata=metadata)
-        self.ranks.saved()
+        self.ranks.step.forget()
 
     def load(self, path: str | Path) -> None:
         """Continue from a file that ``save`` wrote.
@@ -591,7 +591,7 @@ class Trainer(TrainingSteps):
         if weight is not None:
             raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
         set_tensors(self.programs, found)
-        self.ranks.loaded(self.program)
+        self.ranks.step.loaded()
         self.epoch, self.batch, self.step_number = position.epoch, position.batch, position.step
         self.best, self.history, self._begun = position.best, position.history, position.begun
         self._means, self._files = Means(position.totals, position.examples), position.files

@@ -236,7 +236,7 @@ def test_gradients_travel_once_an_update():
     def work(transport):
         t = trainer(distributed=True, accumulate=4)
         t.fit(data(), 1, batch_size=10)
-        return t.ranks.exchange.traffic, t.ranks.sums.traffic
+        return t.ranks.step.exchange.traffic, t.ranks.step.sums.traffic
 
     for weighed, sent in on_ranks(2, work):
         assert weighed.steps == weighed.bytes == 0
@@ -264,7 +264,7 @@ def test_fewer_bytes_reach_the_loss_of_one_process(compress):
     def work(transport):
         t = trainer(distributed=Strategy(compress=compress, top_k=0.2))
         history = t.fit(data(), 12, batch_size=8)
-        return history[-1]["loss"], weights(t), t.ranks.exchange.traffic
+        return history[-1]["loss"], weights(t), t.ranks.step.exchange.traffic
 
     expected = fitted(12)()[0][-1]["loss"]
     plain = on_ranks(2, lambda transport: fitted(1)(transport)[1])

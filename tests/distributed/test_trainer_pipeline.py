@@ -23,8 +23,7 @@ def small_pieces(monkeypatch):
 
 def whole(t):
     """All state, on every rank of a run whose ranks hold shares"""
-    if t.ranks.shared is not None:
-        t.ranks.shared.gather(everywhere=True)
+    t.ranks.step.gather(everywhere=True)
     return weights(t)
 
 
@@ -65,7 +64,7 @@ def test_cuts_may_be_named():
     def work(transport):
         t = trainer(distributed=strategy)
         history = t.fit(data(), 2, data(10), batch_size=7)
-        return history, whole(t), sorted(t.ranks.shared._step.stage.parameters)
+        return history, whole(t), sorted(t.ranks.step._step.stage.parameters)
 
     found = on_ranks(3, work)
     assert [names for *_, names in found] == [
@@ -87,7 +86,7 @@ def test_a_rank_holds_the_state_of_its_stage_until_it_is_evaluated():
         read = {name for name in names if not _is_nothing(scope.present(name))}
         t.step({k: v[:8] for k, v in data().items()})
         again = {name for name in names if not _is_nothing(scope.present(name))}
-        return held, read, again, set(names), t.ranks.shared.bytes_of_state()
+        return held, read, again, set(names), t.ranks.step._step.bytes_of_state()
 
     (first, read, again, names, bytes_first), (second, *_, bytes_second) = on_ranks(2, work)
     assert first == again and first | second == names and not first & second

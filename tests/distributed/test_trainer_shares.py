@@ -21,9 +21,7 @@ def small_pieces(monkeypatch):
 
 def whole(t):
     """All state, on every rank of a run whose ranks hold shares"""
-    if t.ranks.shared is not None:
-        step = t.ranks.shared._step
-        step.gather(t.program.active_scope())
+    t.ranks.step.gather(everywhere=True)
     return weights(t)
 
 
