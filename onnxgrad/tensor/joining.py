@@ -211,10 +211,10 @@ def crop(x: Variable, shape: Shape | None = None, offsets: Any = None, name: str
             raise ArgumentTypeError(f"crop: shape and offsets are lists of ints, not {what!r}.")
     if isinstance(shape, (list, tuple)) and any(not is_variable(n) and (n < -1 or n == 0) for n in shape):
         raise ArgumentError(f"crop: the sizes {shape!r} are above 0, or -1.")
+    if isinstance(offsets, (list, tuple, np.ndarray)) and any(not is_variable(n) and n < 0 for n in offsets):
+        raise ArgumentError(f"crop: an offset is negative: {offsets!r}. Count from the front.")
     rank = x.ndim
     start = shape_operand(op, [0] * rank if offsets is None else offsets)
-    if isinstance(start, np.ndarray) and (start < 0).any():
-        raise ArgumentError(f"crop: an offset is negative: {start.tolist()}. Count from the front.")
     size = shape_operand(op, [-1] * rank if shape is None else shape)
     if isinstance(start, np.ndarray) and isinstance(size, np.ndarray):
         ends: Any = np.where(size == -1, np.iinfo(np.int64).max, start + size)

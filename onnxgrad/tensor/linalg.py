@@ -164,6 +164,8 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
         first, second = pairs if len(pairs) == 2 else (pairs[0], pairs[0])
         # As in Paddle, the shorter list goes on as the longer one.
         first, second = [*first, *second[len(first) :]], [*second, *first[len(second) :]]
+        if len(first) > min(x.ndim, y.ndim):
+            raise Mismatch(f"tensordot: axes={axes!r} are more than the {min(x.ndim, y.ndim)} that there are.")
         first = [normal_axis(a, x.ndim, "tensordot") for a in first]
         second = [normal_axis(a, y.ndim, "tensordot") for a in second]
         if len({*first}) < len(first) or len({*second}) < len(second):
