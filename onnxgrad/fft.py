@@ -8,11 +8,11 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
+from onnxgrad.reasons import REFUSED
 from onnxgrad.refusals import refusals
 from onnxgrad.tensor.common import Axes, axes_of, known_dim
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.manipulation import roll
-from onnxgrad.tensor.refused import FFT
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
@@ -54,4 +54,4 @@ def ifftshift(x: Variable, axes: Axes = None, name: str | None = None) -> Variab
     return roll(x, [-(known_dim(x, a, "ifftshift") // 2) for a in along], along, name)
 
 
-globals().update(refusals("paddle.fft", FFT))
+globals().update(refusals("paddle.fft", REFUSED["paddle.fft"]))

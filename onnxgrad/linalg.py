@@ -1,5 +1,6 @@
 """paddle.linalg: linear algebra under the names it has there."""
 
+from onnxgrad.reasons import REFUSED
 from onnxgrad.refusals import refusals
 from onnxgrad.tensor.creation import diagonal
 from onnxgrad.tensor.linalg import (
@@ -16,7 +17,6 @@ from onnxgrad.tensor.linalg import (
     vecdot,
     vector_norm,
 )
-from onnxgrad.tensor.refused import LINALG
 from onnxgrad.tensor.solvers import (
     cholesky,
     cholesky_inverse,
@@ -36,4 +36,4 @@ __all__ = [
     "householder_product", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "multi_dot", "norm", "qr",
     "slogdet", "solve", "triangular_solve", "vecdot", "vector_norm",
 ]  # fmt: skip
-globals().update(refusals("paddle.linalg", LINALG))
+globals().update(refusals("paddle.linalg", REFUSED["paddle.linalg"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-__all__ = ["absent", "maps_to", "reason"]
+__all__ = ["REFUSED", "absent", "maps_to", "reason"]
 
 # Patterns over full names; the first that fits holds.
 _MAPS = {
@@ -41,21 +41,15 @@ _MAPS = {
     "paddle.fluid.layers.strided_slice": "paddle.strided_slice",
     "paddle.fluid.layers.zeros_like": "paddle.zeros_like",
     "paddle.CUDAPinnedPlace": "paddle.CPUPlace",
-    "paddle.version": "onnxgrad.__version__",
-    "paddle.static.Variable.type": "Variable.dtype and Variable.shape",
     "paddle.static.Variable.to_string": "repr(variable)",
 }
 
 _IN_PLACE = "values are never overwritten; use the function without the underscore"
-_COMPLEX = "onnxruntime does not compute with complex numbers"
-_DECOMPOSITION = "ONNX has no operator for this decomposition"
+_COMPLEX = "stock runtimes compute no complex numbers; keep real and imaginary part as two tensors"
 _OUTSIDE = "it is a package of its own, beside what a model is made of"
 _HOST = "it concerns Paddle's own runtime; here onnxruntime runs programs"
 _MEMORY = "it accesses the memory of a tensor, which belongs to onnxruntime"
-_SHAPE = "the size of its result depends on values"
-_SPECIAL = "ONNX has no operator for this special function"
 _LOD = "ONNX tensors have no levels of detail (LoD)"
-_DISTRIBUTED = "it belongs to Paddle's distributed training"
 _SEARCH = "it searches step by step, for which ONNX has no operator"
 
 _REASONS: list[tuple[str, str]] = [
@@ -70,36 +64,11 @@ _REASONS: list[tuple[str, str]] = [
     ("paddle.static.quantization", "quantise the exported ONNX model with onnxruntime's tools"),
     ("paddle.*.[a-z]*_", _IN_PLACE),
     ("paddle.[a-z]*_", _IN_PLACE),
-    ("paddle.fft.*freq", "it is a constant: use numpy.fft and paddle.assign"),
-    ("paddle.fft.*", _COMPLEX),
-    ("paddle.as_complex", _COMPLEX),
-    ("paddle.as_real", _COMPLEX),
     ("paddle.complex*", _COMPLEX),
-    ("paddle.conj", _COMPLEX),
-    ("paddle.Tensor.conj", _COMPLEX),
-    ("paddle.imag", _COMPLEX),
-    ("paddle.real", _COMPLEX),
-    ("paddle.angle", _COMPLEX),
-    ("paddle.polar", _COMPLEX),
-    ("paddle.isreal", _COMPLEX),
-    ("paddle.linalg.cond", _DECOMPOSITION),
-    ("paddle.linalg.eig*", _DECOMPOSITION),
-    ("paddle.linalg.householder_product", _DECOMPOSITION),
-    ("paddle.linalg.lstsq", _DECOMPOSITION),
-    ("paddle.linalg.lu*", _DECOMPOSITION),
-    ("paddle.linalg.matrix_exp", _DECOMPOSITION),
-    ("paddle.linalg.matrix_rank", _DECOMPOSITION),
-    ("paddle.linalg.ormqr", _DECOMPOSITION),
-    ("paddle.linalg.pca_lowrank", _DECOMPOSITION),
-    ("paddle.linalg.pinv", _DECOMPOSITION),
-    ("paddle.linalg.qr", _DECOMPOSITION),
-    ("paddle.linalg.svd*", _DECOMPOSITION),
-    ("paddle.as_strided", _MEMORY),
     ("paddle.from_dlpack", _MEMORY),
     ("paddle.to_dlpack", _MEMORY),
     ("paddle.Tensor.get_tensor", _MEMORY),
     ("paddle.Tensor.inplace_version", _MEMORY),
-    ("paddle.Tensor.value", _MEMORY),
     ("paddle.Tensor.pin_memory", _MEMORY),
     ("paddle.batch", _HOST),
     ("paddle.disable_signal_handler", _HOST),
@@ -117,23 +86,66 @@ _REASONS: list[tuple[str, str]] = [
     ("paddle.fluid.layers.edit_distance", _SEARCH),
     ("paddle.fluid.layers.crf_decoding", _SEARCH),
     ("paddle.fluid.layers.linear_chain_crf", _SEARCH),
-    ("paddle.nn.functional.rnnt_loss", _SEARCH),
-    ("paddle.nn.functional.gather_tree", _SEARCH),
-    ("paddle.nn.functional.hsigmoid_loss", _SEARCH),
-    ("paddle.nn.functional.class_center_sample", _DISTRIBUTED),
-    ("paddle.nn.functional.margin_cross_entropy", _DISTRIBUTED),
-    ("paddle.nn.functional.sparse_attention", "ONNX has no sparse tensors that onnxruntime computes with"),
-    ("paddle.i0*", _SPECIAL),
-    ("paddle.i1*", _SPECIAL),
-    ("paddle.gammainc*", _SPECIAL),
-    ("paddle.polygamma", _SPECIAL),
-    ("paddle.frexp", _SPECIAL),
-    ("paddle.nextafter", _SPECIAL),
-    ("paddle.standard_gamma", "ONNX has no operator that samples this distribution"),
-    ("paddle.poisson", "ONNX has no operator that samples this distribution"),
-    ("paddle.binomial", "ONNX has no operator that samples this distribution"),
-    ("paddle.combinations", _SHAPE),
 ]
+
+# What stands in these namespaces and refuses when it is called.
+_ITERATIVE = "it takes an iteration that no ONNX operator offers; compute it outside and feed it"
+_BITS = "it takes floating-point numbers apart into bits"
+_SERIES = "no ONNX operator computes it, and no series for it is written"
+_TRELLIS = "it sums over all alignments of two sequences, for which no ONNX operator exists; compute the loss outside"
+_KERNEL = "it names one vendor's kernel; use scaled_dot_product_attention"
+_TENSOR = {
+    **dict.fromkeys(("as_complex", "as_real", "complex", "imag", "polar", "view_as_complex", "view_as_real"), _COMPLEX),
+    **dict.fromkeys(("frexp", "nextafter"), _BITS),
+    **dict.fromkeys(("gammainc", "gammainc_", "gammaincc", "gammaincc_", "i0", "i0_", "i0e", "i1", "i1e"), _SERIES),
+    **dict.fromkeys(("lu", "lu_unpack", "pinv", "matrix_rank", "eigvals", "svd", "eig", "eigh", "lstsq"), _ITERATIVE),
+    "as_strided": "it depends on how elements lie in memory; use reshape, transpose and slices",
+    "histogram_bin_edges": "use linspace between the two bounds",
+    "histogramdd": "use histogram for each dimension, or searchsorted and bincount",
+    "poisson": "no ONNX operator samples Poisson numbers; sample them outside and feed them",
+    "standard_gamma": "no ONNX operator samples gamma numbers; sample them outside and feed them",
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), "onnxruntime computes nothing in it; use QuantizeLinear in a file"),
+    "top_p_sampling": "compose it from sort, cumsum and multinomial",
+    "tolist": "a program's variable has no value before it runs; fetch it with Executor.run",
+}
+_LINALG = {
+    **dict.fromkeys(
+        (
+            "cond", "eig", "eigh", "eigvals", "eigvalsh", "lstsq", "lu", "lu_solve", "lu_unpack", "matrix_exp", "matrix_rank",
+            "ormqr", "pca_lowrank", "pinv", "svd", "svd_lowrank", "svdvals",
+        ),
+        _ITERATIVE,
+    ),
+    "fp8_fp8_half_gemm_fused": "it names one vendor's kernel; use matmul",
+}  # fmt: skip
+_FFT = dict.fromkeys(
+    (
+        "fft", "fft2", "fftn", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2",
+        "irfftn", "rfft", "rfft2", "rfftn",
+    ),
+    _COMPLEX,
+)  # fmt: skip
+_FUNCTIONAL = {
+    "rnnt_loss": _TRELLIS,
+    **dict.fromkeys(
+        ("flash_attn_qkvpacked", "flash_attn_varlen_qkvpacked", "flash_attn_unpadded", "flashmask_attention", "sparse_attention"),
+        _KERNEL,
+    ),
+    **dict.fromkeys(
+        ("fractional_max_pool2d", "fractional_max_pool3d"), "its windows are sampled anew in every run; use adaptive_max_pool"
+    ),
+    "adaptive_log_softmax_with_loss": "each sample takes another branch; use cross_entropy, or a hierarchy of your own",
+    "class_center_sample": "the number of sampled classes depends on the data and the devices",
+    "gather_tree": "it walks back through beams; decode outside the program",
+    "hsigmoid_loss": "each sample takes another path through a tree; use cross_entropy",
+    "margin_cross_entropy": "it spreads classes over devices; use cross_entropy on logits with a margin",
+}
+REFUSED: dict[str, dict[str, str]] = {
+    "paddle": _TENSOR,
+    "paddle.linalg": _LINALG,
+    "paddle.fft": _FFT,
+    "paddle.nn.functional": _FUNCTIONAL,
+}
 
 # Modules of Paddle whose names are not listed one by one.
 _MODULES = {
@@ -161,7 +173,9 @@ def maps_to(name: str) -> str | None:
 
 def reason(name: str) -> str | None:
     """Why ``name`` is refused."""
-    return next((because for pattern, because in _REASONS if fnmatchcase(name, pattern)), None)
+    namespace, _, last = name.rpartition(".")
+    refused = REFUSED.get(namespace, {}).get(last)
+    return refused or next((because for pattern, because in _REASONS if fnmatchcase(name, pattern)), None)
 
 
 def absent(module: str, name: str) -> AttributeError:

@@ -1,5 +1,6 @@
 """Tensor functions of paddle.*, one module per family. All of them append operators through one gate, ``LayerHelper``."""
 
+from onnxgrad.reasons import REFUSED
 from onnxgrad.refusals import refusals
 from onnxgrad.tensor import (
     creation,
@@ -14,7 +15,6 @@ from onnxgrad.tensor import (
     methods,
     random,
     reduction,
-    refused,
     search,
     solvers,
     special,
@@ -56,6 +56,6 @@ __all__ += special.__all__
 __all__ += stat.__all__
 __all__ += types.__all__
 
-globals().update(refusals("paddle", refused.TENSOR))
-__all__ += [*refused.TENSOR]
+globals().update(refusals("paddle", REFUSED["paddle"]))
+__all__ += [*REFUSED["paddle"]]
 assert methods.METHODS

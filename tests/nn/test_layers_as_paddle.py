@@ -133,3 +133,14 @@ def test_layers_have_the_default_element_type():
     assert {value.dtype.name for value in model.state_dict().values()} == {"float64"}
     assert model(tensor(4, 2, 5, dtype="float64")).dtype.name == "float64"
     assert nn.Linear(2, 2).weight.dtype.name == "float32"
+
+
+def test_a_group_may_use_another_momentum_than_the_others():
+    moved = []
+    for nesterov in (False, True):
+        w = paddle.create_parameter([1], "float32", is_bias=True)
+        momentum = paddle.optimizer.Momentum(0.1, 0.5, parameters=[{"params": [w], "use_nesterov": nesterov}])
+        (w * 2.0).backward()
+        momentum.step()
+        moved.append(w.item())
+    assert moved == pytest.approx([-0.2, -0.3])

@@ -18,10 +18,9 @@ from onnxgrad.nn.functional.norm import *  # noqa: F403
 from onnxgrad.nn.functional.norm import __all__ as _norm
 from onnxgrad.nn.functional.pooling import *  # noqa: F403
 from onnxgrad.nn.functional.pooling import __all__ as _pooling
-from onnxgrad.nn.functional.refused import FUNCTIONAL
 from onnxgrad.nn.functional.vision import *  # noqa: F403
 from onnxgrad.nn.functional.vision import __all__ as _vision
-from onnxgrad.reasons import absent
+from onnxgrad.reasons import REFUSED, absent
 from onnxgrad.refusals import refusals
 from onnxgrad.tensor.creation import diag_embed
 from onnxgrad.tensor.inplace import in_place
@@ -31,7 +30,7 @@ __all__ += [*_activation, *_attention, *_common, *_conv, *_cross_entropy, *_loss
 
 for _name in ("elu", "hardtanh", "leaky_relu", "relu", "sigmoid", "softmax", "tanh", "thresholded_relu"):
     globals()[f"{_name}_"] = in_place(globals()[_name])
-globals().update(refusals("paddle.nn.functional", FUNCTIONAL))
+globals().update(refusals("paddle.nn.functional", REFUSED["paddle.nn.functional"]))
 
 
 def __getattr__(name: str) -> Any:
