@@ -7,6 +7,7 @@ loss of a part was divided by (``core.interop.loss_share``); of a loss that is a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
@@ -24,6 +25,7 @@ from onnxgrad.core.ir.memory import value_of, view_of
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Buffer, Scope
+from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
@@ -203,20 +205,25 @@ class GradientExchange(_Keeps):
         # Counters, which an optimizer may read too, are the same on all ranks.
         numbers = [v for v in gradients if v.is_float or v.dtype.name == "bool"]
         limit = int(self.strategy.bucket_megabytes * 1e6)
-        count = stages_of(self.strategy, self.transport) if self._sends else 1
-        self._groups = _in_groups([v for v in numbers if not _is_statistic(v)], count)
+        sent = [v for v in numbers if not _is_statistic(v)]
+        count = stages_of(self.strategy, self.transport, sum(map(bytes_of, sent))) if self._sends else 1
+        self._groups = _in_groups(sent, count)
         self._buckets = Buckets(self._groups, limit)
         self._statistics = Buckets([[v for v in numbers if _is_statistic(v)]], limit)
 
     def send(self, number: int, fetched: Mapping[Variable, Any]) -> None:
         """Weigh the first group's gradients, and let each group travel while the next is computed."""
-        if number == 0:
-            if self._under_way is not None:
-                self._under_way.end()  # of a step that has failed
+        if self._under_way is None:
             loss, share = self._begun_with(fetched)
             self._under_way = _UnderWay(loss, share, partial(self._reduce_bucket, factor=self._factor(share)))
-        assert self._under_way is not None
-        self._under_way.send(self._buckets.of_group[number])
+        self._under_way.send(bucket for group in self._buckets.of_group[: number + 1] for bucket in group)
+
+    def stop(self) -> None:
+        """Wait for what is on its way, so that the transport is free again; that it failed is told by the run."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            with suppress(Exception):
+                under_way.finish(())
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
         """Exchange what is in the slots and does not travel yet, and average running statistics."""
@@ -227,7 +234,7 @@ class GradientExchange(_Keeps):
                 self._reduce_bucket(number, self._factor(share))
         else:
             loss, share = under_way.loss, under_way.share
-            under_way.finish(self._buckets.of_group[-1])
+            under_way.finish(range(len(self._buckets.flat)))
         if self._sends:
             self.traffic.steps += 1
         self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], share)
@@ -323,23 +330,23 @@ class _UnderWay:
     def __init__(self, loss: float, share: float | None, exchange: Callable[[int], None]) -> None:
         self.loss, self.share, self._exchange = loss, share, exchange
         self._buckets: SimpleQueue[int | None] = SimpleQueue()
+        self._sent: set[int] = set()
         self._error: BaseException | None = None
         # A rank that ends by an error does not wait for others that do not come any more.
         self._thread = Thread(target=self._work, daemon=True, name="onnxgrad-exchange")
         self._thread.start()
 
     def send(self, buckets: Iterable[int]) -> None:
+        """Exchange those that were not sent before."""
         for number in buckets:
-            self._buckets.put(number)
-
-    def end(self) -> None:
-        """Let the thread end when it has exchanged what it was given."""
-        self._buckets.put(None)
+            if number not in self._sent:
+                self._sent.add(number)
+                self._buckets.put(number)
 
     def finish(self, buckets: Iterable[int]) -> None:
         """Exchange these too, and wait for all."""
         self.send(buckets)
-        self.end()
+        self._buckets.put(None)
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -392,6 +399,9 @@ class StateExchange(_Keeps):
 
     def send(self, number: int, fetched: Mapping[Variable, Any]) -> None:
         """Nothing travels while gradients are computed."""
+
+    def stop(self) -> None:
+        """Nothing is on its way."""
 
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         if gradients:

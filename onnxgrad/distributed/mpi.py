@@ -33,6 +33,7 @@ class MpiTransport:
         self._mpi = MPI
         self.communicator = (MPI.COMM_WORLD if communicator is None else communicator).Dup()
         self.rank, self.world_size = self.communicator.rank, self.communicator.size
+        self.any_thread: bool = MPI.Query_thread() >= MPI.THREAD_SERIALIZED
         self._sent: list[tuple[Any, Any]] = []
         self._operations: dict[Any, Any] = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 

@@ -33,6 +33,8 @@ class Transport(Protocol):
     Attributes:
         rank: of this process, from 0.
         world_size: number of ranks.
+
+    One more may be missing: ``any_thread``, False if only the thread that made it may call it.
     """
 
     rank: int

@@ -147,6 +147,7 @@ class Watched:
     def __init__(self, transport: Transport, watch: Watch) -> None:
         self.rank, self.world_size = transport.rank, transport.world_size
         self.transport, self.watch = transport, watch
+        self.any_thread: bool = getattr(transport, "any_thread", True)
 
     def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
         self.watch.enter()

@@ -72,3 +72,32 @@ def test_a_trainer_runs_rows_of_stages(tmp_path):
     assert len({one["weights"] for one in found}) == 1 and len({one["loss"] for one in found}) == 1
     alone = Trainer(model(), loss="cross_entropy", learning_rate=0.02, batch_norm="frozen")
     np.testing.assert_allclose(found[0]["loss"], alone.fit(data(), 2, batch_size=9)[-1]["loss"], rtol=1e-4)
+
+
+_OVERLAPPED = """
+import hashlib, numpy as np
+from onnxgrad import distributed
+from onnxgrad.distributed import Strategy
+from onnxgrad.distributed.exchange import GradientExchange
+from onnxgrad.training import Trainer
+from tests.distributed.ranks import answer
+from tests.training.small import data, model, weights
+distributed.init("gloo", timeout=60)
+send, calls = GradientExchange.send, []
+GradientExchange.send = lambda self, number, fetched: (calls.append(number), send(self, number, fetched))[1]
+
+def digest(overlap):
+    strategy = Strategy(overlap=overlap, bucket_megabytes=1e-6)
+    t = Trainer(model(), loss="cross_entropy", learning_rate=0.02, batch_norm="frozen", distributed=strategy)
+    t.fit(data(), 2, batch_size=9)
+    return hashlib.sha256(b"".join(np.asarray(v).tobytes() for _, v in sorted(weights(t).items()))).hexdigest()
+
+answer({"rank": distributed.rank(), "plain": digest(1), "overlapped": digest(3), "groups": sorted(set(calls))})
+"""
+
+
+def test_gradients_travel_while_others_are_computed(tmp_path):
+    """Another thread than the one that computes calls torch"""
+    found = answers(2, _OVERLAPPED, tmp_path)
+    assert len({one[kind] for one in found for kind in ("plain", "overlapped")}) == 1
+    assert all(one["groups"] == [0, 1] for one in found)

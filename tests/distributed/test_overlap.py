@@ -62,16 +62,14 @@ def test_a_program_in_three_sessions_is_that_in_one(optimizer, formula, count, c
 
 
 def test_a_scaled_loss_in_16_bits():
-    """What crosses is rounded to 16 bits, which onnxruntime leaves out within a session on the CPU"""
+    """What crossed would be rounded to 16 bits, which onnxruntime leaves out within a session on the CPU, so there is one session"""
 
     def ranks(overlap):
         return on_ranks(2, lambda t: trained(t, optimizer=decorated, strategy=Strategy(overlap=overlap)))
 
-    for (losses, state, _), (wanted, expected, _) in zip(ranks(3), ranks(1), strict=True):
-        np.testing.assert_allclose(losses, wanted, rtol=5e-3)
-        for name, value in state.items():
-            np.testing.assert_allclose(value, expected[name], rtol=0.02, atol=5e-3, err_msg=name)
-        assert any("loss_scaling" in name for name in state)
+    plain, overlapped = ranks(1), ranks(3)
+    assert_alike(overlapped, plain)
+    assert any("loss_scaling" in name for name in plain[0][1])
 
 
 @pytest.mark.parametrize("compress", ["bfloat16", "top-k"])
@@ -149,10 +147,10 @@ def test_a_bucket_travels_while_the_next_session_runs(monkeypatch):
             self._session.run_with_iobinding(*given)
 
     class Staged(staged.StagedSession):
-        def __init__(self, sessions, outputs, between):
+        def __init__(self, sessions, outputs, between, failed):
             event = threading.Event()
             begun[between.__closure__[0].cell_contents] = event
-            super().__init__([sessions[0], Noted(sessions[1], event), *sessions[2:]], outputs, between)
+            super().__init__([sessions[0], Noted(sessions[1], event), *sessions[2:]], outputs, between, failed)
 
     reduce, waited = GradientExchange._reduce_bucket, []
 
@@ -178,7 +176,7 @@ def test_a_rank_that_fails_between_two_sessions_ends_the_others(monkeypatch):
         send(self, number, fetched)
 
     monkeypatch.setattr(GradientExchange, "send", failing)
-    with pytest.raises(Exception, match="lost"):
+    with pytest.raises(KeyError, match="lost"):
         on_ranks(2, lambda t: trained(t, strategy=Strategy(overlap=3)))
 
 
@@ -218,11 +216,24 @@ def test_a_nan_on_one_rank_undoes_the_step_on_all():
 
 def test_none_overlaps_where_ranks_are_on_several_machines(monkeypatch):
     def found(transport):
-        return distributed.strategy.stages_of(Strategy(), transport)
+        return distributed.strategy.stages_of(Strategy(), transport, 4_000_000)
 
     assert run_local(2, found) == [1, 1]
     monkeypatch.setattr("socket.gethostname", lambda: threading.current_thread().name)
     assert run_local(2, found) == [4, 4]
+    assert run_local(2, lambda transport: distributed.strategy.stages_of(Strategy(), transport, 3_999_999)) == [1, 1]
+
+
+def test_an_engine_of_one_thread_does_not_overlap():
+    class OneThread(distributed.Alone):
+        world_size, any_thread = 2, False
+
+        def all_reduce_(self, buffer, op="sum"):
+            buffer[64:] = 1
+
+    assert distributed.strategy.stages_of(Strategy(), OneThread(), 10**9) == 1
+    with pytest.raises(ArgumentError, match="takes calls of its first thread alone"):
+        distributed.strategy.stages_of(Strategy(overlap=2), OneThread(), 10**9)
 
 
 @pytest.mark.parametrize("overlap", [0, -1, True])
@@ -234,13 +245,14 @@ def test_overlap_is_a_number_of_sessions(overlap):
 def test_a_graph_is_cut_so_that_some_outputs_are_there_first():
     """What the first graph gives needs nothing of the second, names are the same, and nothing is computed twice"""
     x = static.data("x", [None, 4])
-    first, second = static.nn.fc(x, 5, activation="tanh"), static.nn.fc(x, 3)
-    last = paddle.matmul(first, second, transpose_x=True)
+    first, inner = static.nn.fc(x, 5, activation="tanh"), static.nn.fc(x, 3)
+    second, last = paddle.tanh(inner), paddle.matmul(first, inner, transpose_x=True)
     static.Executor().run(static.default_startup_program())
     program = x.block.program
     graph = compile(program, [last, second], "cpu", state_as_inputs=True, ordered=True)
-    stages = in_steps(graph, [[graph.of(second)]])
-    assert len(stages) == 2
+    found = in_steps(graph, [[graph.of(second)]])
+    assert list(found) == [0, 1]
+    stages = list(found.values())
     assert sum(len(stage.operators) for stage in stages) == len(graph.operators)
     values = {"x": np.ones((2, 4), "f4")} | {v.name: v.get_value() for v in program.all_parameters()}
     for stage in stages:

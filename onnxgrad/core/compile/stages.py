@@ -12,6 +12,7 @@ from onnxgrad.core.compile.graph import Graph, compile
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.traverse import needed_operators
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["Reduction", "Stage", "crossing", "in_steps", "make_stages", "reduced", "stage_numbers"]
@@ -104,30 +105,40 @@ def crossing(operators: Sequence[Operator], level: Mapping[Variable, int], numbe
     return list(found)
 
 
-def in_steps(graph: Graph, steps: Sequence[Sequence[Variable]]) -> list[Graph]:
-    """Cut a graph that is lowered already so that some outputs are there before the others are begun.
+def in_steps(graph: Graph, steps: Sequence[Sequence[Variable]]) -> dict[int, Graph]:
+    """Cut a graph that is lowered already so that some outputs are there, and read, before the others are begun.
 
     Args:
         graph: is not changed.
-        steps: outputs that the first graph computes, the second, and so on.
+        steps: outputs that the first graph computes, the second, and so on; no later graph reads them, so they may be written over.
 
     Returns:
-        For each step a graph, and one for what is left if anything is. Inputs of a graph are those of the whole, and what earlier
-        graphs give; names are those of the whole graph.
+        A graph by the number of the step, and one for what is left; none for a step that earlier ones compute. Inputs of a graph
+        are those of the whole, and what earlier graphs give; names are those of the whole graph. There is one graph, of all steps,
+        if numbers of 16 bits, which onnxruntime may keep in 32 within a graph, or what is no tensor would cross.
     """
     level: dict[Variable, int] = {}
     for number, wanted in enumerate([*steps, [v for _, v in graph.outputs]]):
-        for op in needed_operators(graph.operators, wanted):
+        known = set(wanted)
+        readers = [op for op in graph.operators if not known.isdisjoint(op.operands())] if number < len(steps) else []
+        read = [v for reader in readers for v in reader.outputs if v is not None]
+        for op in needed_operators(graph.operators, [*wanted, *read]):
             for v in op.outputs:
                 if v is not None:
                     level.setdefault(v, number)
+    if not all(_may_cross(v) for number in range(len(steps)) for v in crossing(graph.operators, level, number)):
+        return {len(steps): graph}
     outputs = dict.fromkeys(v for _, v in graph.outputs)
-    found = []
+    found = {}
     for number in range(len(steps) + 1):
         results = [v for v in outputs if level.get(v, len(steps)) == number] + crossing(graph.operators, level, number)
         given = [v for v, at in level.items() if at < number]
         if results:
-            found.append(
-                compile(graph.program, list(dict.fromkeys(results)), given=given, state_as_inputs=True, updates=False, ordered=True)
+            found[number] = compile(
+                graph.program, list(dict.fromkeys(results)), given=given, state_as_inputs=True, updates=False, ordered=True
             )
     return found
+
+
+def _may_cross(v: Variable) -> bool:
+    return isinstance(v.type, TensorType) and not (v.is_float and v.dtype.bits < 32)

@@ -36,11 +36,15 @@ class Exchange(Protocol):
         Fewer than two groups to compute everything in one session."""
 
     def send(self, number: int, fetched: Mapping[Variable, Any]) -> None:
-        """The gradients of a group, which is not the last, are in their slots; called while the run goes on.
+        """The gradients of a group, and of those before it, are in their slots; called while the run goes on.
 
         Args:
-            fetched: with the first group, arrays of ``reads``.
+            number: of the group, which is not the last; it may leave some out.
+            fetched: with the first call, arrays of ``reads``.
         """
+
+    def stop(self) -> None:
+        """Wait for what is on its way, after a run has failed."""
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
         """Make of what is in the slots what it is for the whole batch, in place; likewise of floating-point state that the passes

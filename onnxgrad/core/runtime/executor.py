@@ -19,6 +19,7 @@ from onnxgrad.core.runtime.binding import DoubleBinding
 from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.runtime.places import Place, place_of
 from onnxgrad.core.runtime.session_cache import CutStep, Prepared, SessionCache, prepare
+from onnxgrad.core.runtime.staged import BetweenError
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError, FeedError, FetchError
 
 __all__ = ["Executor"]
@@ -272,6 +273,9 @@ def _run(
         with prepared.turn, FloatingPointMode(flushes=prepared.flushes):
             prepared.session.run_with_iobinding(bound.binding, bound.run_options())
         return bound.results()
+    except BetweenError as error:
+        prepared.unbind(scope)
+        raise error.error from error.error.__cause__
     except Exception as error:
         prepared.unbind(scope)
         # LSTM, GRU and RNN load with float64 operands, and say so when they run.

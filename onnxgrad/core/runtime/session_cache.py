@@ -254,11 +254,15 @@ def _staged(graph: Graph, rest: CutStep, exchange: Exchange, opened: Callable[..
     names = {v: graph.name(v) for v in exchange.reads}
     first, *others = [[graph.of(v) for v in group] for group in groups[:-1]]
     stages = in_steps(graph, [[*first, *map(graph.of, names)], *others])
+    if len(stages) < 2:
+        return opened(graph)
+    steps = list(stages)
 
     def between(number: int, values: Mapping[str, Any]) -> None:
-        exchange.send(number, {v: array_of(values[name]) for v, name in names.items()} if number == 0 else {})
+        exchange.send(steps[number], {v: array_of(values[name]) for v, name in names.items()} if number == 0 else {})
 
-    return StagedSession([opened(stage, shares_memory=True) for stage in stages], [name for name, _ in graph.outputs], between)
+    sessions = [opened(stage, shares_memory=True) for stage in stages.values()]
+    return StagedSession(sessions, [name for name, _ in graph.outputs], between, exchange.stop)
 
 
 def _open_message(place: Place, threads: int | None, message: ModelProto, in_pieces: bool) -> Any:

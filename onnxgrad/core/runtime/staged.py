@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-__all__ = ["StagedSession", "share_arena"]
+__all__ = ["BetweenError", "StagedSession", "share_arena"]
 
 
 def share_arena(options: Any) -> None:
@@ -25,6 +25,18 @@ def _register_arena() -> None:
         ort.create_and_register_allocator(memory, None)
 
 
+class BetweenError(Exception):
+    """What was done between two sessions has failed, by an error that is nothing of onnxruntime's.
+
+    Attributes:
+        error: that one.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class StagedSession:
     """Sessions in the order in which they run, as what ``DoubleBinding`` binds and runs.
 
@@ -32,10 +44,17 @@ class StagedSession:
         sessions: of onnxruntime; an input that an earlier one gives under this name is that.
         outputs: names of what the whole gives; everything else that is computed is dropped when it has been read.
         between: called after each session but the last, with its number and what has been computed by then and not dropped.
+        failed: called when a run has failed.
     """
 
-    def __init__(self, sessions: Sequence[Any], outputs: Sequence[str], between: Callable[[int, Mapping[str, Any]], None]) -> None:
-        self.sessions, self.between = sessions, between
+    def __init__(
+        self,
+        sessions: Sequence[Any],
+        outputs: Sequence[str],
+        between: Callable[[int, Mapping[str, Any]], None],
+        failed: Callable[[], None],
+    ) -> None:
+        self.sessions, self.between, self.failed = sessions, between, failed
         self.reads = [{v.name for v in session.get_inputs()} for session in sessions]
         self.makes = [[v.name for v in session.get_outputs()] for session in sessions]
         self.whole = set(outputs)
@@ -90,6 +109,13 @@ class _Binding:
         return self._stages[number]
 
     def run(self, options: Any) -> None:
+        try:
+            self._run(options)
+        except BaseException:
+            self._staged.failed()
+            raise
+
+    def _run(self, options: Any) -> None:
         staged, values = self._staged, self._values
         values.clear()
         for number, (session, stage, bound) in enumerate(zip(staged.sessions, self._stages, self._bound, strict=True)):
@@ -107,4 +133,7 @@ class _Binding:
             for name in [name for name in values if name not in staged.whole and staged.last[name] <= number]:
                 del values[name]
             if number < len(staged.sessions) - 1:
-                staged.between(number, values)
+                try:
+                    staged.between(number, values)
+                except Exception as error:
+                    raise BetweenError(error) from error
