@@ -15,7 +15,7 @@ from onnxgrad.eager.node import HookHandle
 from onnxgrad.eager.tensor import EagerParameter, Tensor
 from onnxgrad.errors import ArgumentTypeError, ProviderError
 from onnxgrad.nn.parameter import eager_parameter
-from onnxgrad.tensor.initializer import Initializer, usual_initializer
+from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.param_attr import ParamAttr
 
 __all__ = ["Layer"]
@@ -113,7 +113,7 @@ class Layer:
         chosen = ParamAttr.of(attr)
         if chosen is None:
             return None
-        default = default_initializer or usual_initializer(is_bias)
+        default = chosen_initializer(default_initializer, is_bias)
         name = chosen.name_in(self.full_name(), "b" if is_bias else "w")
         return eager_parameter(chosen, list(shape), dtype or self._dtype, default, name)
 

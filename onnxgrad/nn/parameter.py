@@ -12,7 +12,7 @@ from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.record import EAGER
 from onnxgrad.eager.tensor import EagerParameter
 from onnxgrad.errors import ArgumentTypeError
-from onnxgrad.tensor.initializer import Initializer, usual_initializer
+from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.layer import program_of
 from onnxgrad.tensor.param_attr import ParamAttr
 from onnxgrad.tensor.parameter import create_parameter as static_parameter, sizes_of
@@ -50,7 +50,7 @@ def create_parameter(
     chosen = ParamAttr.of(attr)
     if chosen is None:
         raise ArgumentTypeError("create_parameter: attr=False makes no sense here.")
-    default = default_initializer or usual_initializer(is_bias)
+    default = chosen_initializer(default_initializer, is_bias)
     return eager_parameter(chosen, sizes_of(shape), dtype, default, name or chosen.name or state.generate_name("eager_parameter"))
 
 

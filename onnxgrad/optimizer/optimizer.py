@@ -63,6 +63,8 @@ class Optimizer(EagerSteps, Taken):
         self._learning_rate: float | LRScheduler = learning_rate
         self._decay = as_decay(vars(given).get("weight_decay"))
         self._clip = grad_clip
+        if isinstance(given.parameters, dict):
+            raise ArgumentTypeError(f"{type(self).__name__}: parameters is a list. Give groups as a list of dicts, not one dict.")
         self._parameters, self._groups = read_groups(given.parameters, self._decay, grad_clip, self._own_options())
         self._rates: dict[Program, Variable] = {}
         self._accumulators: dict[Program, list[Variable]] = {}

@@ -16,7 +16,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 from onnxgrad.signatures import Taken
 from onnxgrad.tensor.special import inverse_erf
 
@@ -203,7 +203,7 @@ class Orthogonal(Initializer):
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         if len(shape) < 2:
-            raise ArgumentError(f"Orthogonal needs at least 2 axes; the parameter has shape {shape}.")
+            raise Mismatch(f"Orthogonal needs at least 2 axes; the parameter has shape {shape}.")
         rows, columns = shape[0], math.prod(shape[1:])
         sample = np.random.default_rng(int(_next_seed(op))).normal(size=(max(rows, columns), min(rows, columns)))
         q, r = np.linalg.qr(sample)
@@ -236,7 +236,7 @@ class Dirac(Initializer):
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         if len(shape) not in (3, 4, 5) or shape[0] % self.groups:
-            raise ArgumentError(f"Dirac needs 3 to 5 axes, the first divisible by {self.groups}; the parameter has {shape}.")
+            raise Mismatch(f"Dirac needs 3 to 5 axes, the first divisible by {self.groups}; the parameter has {shape}.")
         value = np.zeros(shape)
         middle = tuple(size // 2 for size in shape[2:])
         each = shape[0] // self.groups
@@ -300,6 +300,14 @@ def global_initializer(suffix: str) -> Initializer | None:
     return found
 
 
-def usual_initializer(is_bias: bool) -> Initializer:
-    """What ``create_parameter`` starts from unless told otherwise."""
-    return Constant(0.0) if is_bias else XavierUniform()
+def chosen_initializer(default: Initializer | None, is_bias: bool) -> Initializer:
+    """What ``create_parameter`` starts from: what it is told, else 0 for a bias and Xavier uniform for a weight.
+
+    Raises:
+        ArgumentTypeError: if that is no initializer.
+    """
+    if default is None:
+        return Constant(0.0) if is_bias else XavierUniform()
+    if not callable(default):
+        raise ArgumentTypeError(f"default_initializer is an Initializer, not {type(default).__name__}.")
+    return default

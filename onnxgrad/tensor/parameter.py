@@ -10,7 +10,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentTypeError
-from onnxgrad.tensor.initializer import Initializer, usual_initializer
+from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.param_attr import ParamAttr
 
@@ -52,6 +52,6 @@ def create_parameter(
         raise ArgumentTypeError("create_parameter: attr=False makes no sense here.")
     if name is not None and chosen.name is None:
         chosen = chosen.under(name)
-    parameter = layer.parameter(chosen, "w", sizes, dtype_of(dtype), default_initializer or usual_initializer(is_bias))
+    parameter = layer.parameter(chosen, "w", sizes, dtype_of(dtype), chosen_initializer(default_initializer, is_bias))
     assert parameter is not None
     return parameter

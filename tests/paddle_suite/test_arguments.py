@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import onnxgrad as paddle
-from onnxgrad import static
+from onnxgrad import nn, static
 from onnxgrad.nn import functional as F
 from onnxgrad.tensor import accepted
 
@@ -476,3 +476,28 @@ def test_an_inference_model_is_fed_what_it_reads(tmp_path):
 def test_a_prelu_says_what_it_was_made_of():
     layer = paddle.nn.PReLU(1, 0.25, name="PReLU")
     assert str(layer) == "PReLU(num_parameters=1, data_format=NCHW, init=0.25, dtype=float32, name=PReLU)"
+
+
+def test_initial_values_and_parameters_of_another_kind():
+    initial = nn.initializer
+    with pytest.raises(TypeError, match="default_initializer is an Initializer"):
+        paddle.create_parameter([2], "float32", default_initializer=np.ones(2))
+    with pytest.raises(AssertionError, match="Orthogonal needs at least 2 axes"):
+        nn.Linear(3, 3, bias_attr=paddle.ParamAttr(initializer=initial.Orthogonal()))
+    with pytest.raises(AssertionError, match="Dirac needs 3 to 5 axes"):
+        nn.Linear(3, 3, weight_attr=paddle.ParamAttr(initializer=initial.Dirac()))
+    with pytest.raises(TypeError, match="Give groups as a list of dicts"):
+        paddle.optimizer.AdamW(0.1, parameters={"params": nn.Linear(2, 2).parameters()})
+
+
+def test_a_weight_that_no_operator_has_read_can_be_fetched():
+    paddle.enable_static()
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        layer, executor = nn.Linear(3, 2), static.Executor()
+        before = executor.run(startup, fetch_list=[layer.weight])[0]
+        y = layer(static.data("x", [2, 3]))
+    executor.run(startup)
+    result, after = executor.run(main, {"x": np.ones((2, 3), np.float32)}, [y, layer.weight])
+    np.testing.assert_array_equal(after, before)
+    np.testing.assert_allclose(result, np.ones((2, 3)) @ before, rtol=1e-6)

@@ -142,7 +142,7 @@ class Executor:
                 scheduler.step()
         for v, printer in program.printers:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
-        return [values[v] if v in values else present_value(scope, v) for v in fetches]
+        return [values[v] if v in values else v.get_value() if v.is_eager else present_value(scope, v) for v in fetches]
 
     def _compute(
         self, program: Program, feed: dict[str, Any], fetches: list[Variable], scope: Scope, return_numpy: bool
@@ -332,6 +332,8 @@ def _fetches(program: Program, fetch_list: Any) -> list[Variable]:
 def _fetch(program: Program, item: Variable | str) -> Variable:
     name = item if isinstance(item, str) else item.name
     variable = program.global_block().vars.get(name) if isinstance(item, str) or item.block.program is not program else item
+    if variable is None and not isinstance(item, str) and item.is_eager and item.persistable:
+        return item  # a weight of a layer that no operator has read yet
     if variable is None:
         raise FetchError(f"cannot fetch {name!r}: the program has no such variable. Check the name, or the program.")
     return variable
