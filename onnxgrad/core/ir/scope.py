@@ -32,14 +32,16 @@ class Buffer:
     Attributes:
         origin: the constant of a program that it is a copy of, until something is written over it.
         memory: whose it is, where the device of the value does not tell.
+        spare_of: the scope and the name that write it over next, once it is replaced.
     """
 
-    __slots__ = ("__weakref__", "_holds", "memory", "origin", "value")
+    __slots__ = ("__weakref__", "_holds", "memory", "origin", "spare_of", "value")
 
     def __init__(self, value: Any, origin: Tensor | None = None, memory: str = "") -> None:
         self.value = value
         self.origin = origin
         self.memory = memory
+        self.spare_of: tuple[int, str] | None = None
         self._holds = 0
 
     @property
@@ -245,12 +247,13 @@ class Scope:
                 if isinstance(before, Buffer):
                     before._holds -= 1
                     before.origin = None
+                    before.spare_of = (id(self), name)  # one name's, if several began with it
                     self._spare[name] = before
 
     def spare(self, name: str) -> Buffer | None:
         """The memory that the last run but one wrote this value to, if nobody holds it."""
         found = self._spare.get(name)
-        return found if found is not None and found._holds == 0 else None
+        return found if found is not None and found._holds == 0 and found.spare_of == (id(self), name) else None
 
     def __del__(self) -> None:
         self.clear()

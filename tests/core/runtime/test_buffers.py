@@ -97,3 +97,20 @@ def test_setting_a_value_between_steps(line):
     line()
     static.global_scope().set("w", np.zeros_like(np.asarray(static.global_scope().get("w"))))
     assert [float(line()) for _ in range(3)] == [0.0, -3.0, -6.0]
+
+
+def test_parameters_that_begin_with_one_value_do_not_share_memory_later():
+    """The startup program gives equal constants as one value, which both names replace, and neither may write over for the other"""
+    x = static.data("x", ["N", 4])
+    first, second = paddle.nn.Linear(4, 4), paddle.nn.Linear(4, 4)
+    loss = paddle.mean(paddle.square(second(paddle.tanh(first(x))) - 1.0))
+    paddle.optimizer.SGD(0.1).minimize(loss)
+    executor = static.Executor()
+    executor.run(static.default_startup_program())
+    program = loss.block.program
+    biases = [program.find(layer.bias.name) for layer in (first, second)]
+    for _ in range(4):
+        before = [np.array(v.get_value()) for v in biases]
+        fetched = executor.run(feed={"x": np.ones((2, 4), np.float32)}, fetch_list=[v.grad_name for v in biases])
+        for v, old, gradient in zip(biases, before, fetched, strict=True):
+            np.testing.assert_allclose(v.get_value(), old - np.float32(0.1) * gradient, rtol=1e-5, atol=1e-7)
