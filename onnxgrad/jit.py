@@ -20,8 +20,9 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.node import Signature, kind_of
+from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.record import Fragment, record_call, wrap
-from onnxgrad.eager.tensor import EagerParameter, Tensor, leaf
+from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.nn.layer import Layer
 from onnxgrad.static.input import InputSpec, data

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from onnxgrad.eager.node import HookHandle, Meta, Node, kind_of_array
 from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError
 
-__all__ = ["EagerParameter", "Shape", "Tensor", "leaf"]
+__all__ = ["Shape", "Tensor", "leaf"]
 
 _NOTHING: dict[str, Any] = {}
 
@@ -535,45 +534,6 @@ class Tensor(Variable):
         return self
 
     def is_dense(self) -> bool:
-        return True
-
-
-class EagerParameter(Tensor):
-    """A tensor that training changes; ``stop_gradient`` is False unless ``trainable`` is."""
-
-    __slots__ = ("do_model_average", "need_clip", "optimize_attr", "regularizer")
-
-    def __init__(self, value: Any, name: str, trainable: bool = True) -> None:
-        super().__init__(value, stop_gradient=not trainable)
-        self.name = name
-        self.persistable = True
-        self.optimize_attr: dict[str, Any] = {"learning_rate": 1.0}
-        self.regularizer: Any = None
-        self.need_clip = True
-        self.do_model_average = True
-
-    is_distributed = False
-
-    def __deepcopy__(self, memo: Any) -> Tensor:
-        copy = super().__deepcopy__(memo)
-        copy.name, copy.persistable = self.name + state.generate_name("_deepcopy"), self.persistable
-        for name in EagerParameter.__slots__:
-            setattr(copy, name, deepcopy(getattr(self, name), memo))
-        return copy
-
-    @property
-    def trainable(self) -> bool:
-        """Whether training changes it."""
-        return not self.stop_gradient
-
-    @trainable.setter
-    def trainable(self, trainable: bool) -> None:
-        if not isinstance(trainable, bool):
-            raise ArgumentError(f"trainable is True or False, not {trainable!r}.")
-        self.stop_gradient = not trainable
-
-    @property
-    def is_parameter(self) -> bool:
         return True
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from onnxgrad import state
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.node import HookHandle
-from onnxgrad.eager.tensor import EagerParameter, Tensor
+from onnxgrad.eager.parameter import EagerParameter
+from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentTypeError, ProviderError
 from onnxgrad.nn.parameter import eager_parameter
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer

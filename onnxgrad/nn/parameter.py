@@ -9,8 +9,8 @@ import numpy as np
 
 from onnxgrad import state
 from onnxgrad.dtypes import dtype_of
+from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.record import EAGER
-from onnxgrad.eager.tensor import EagerParameter
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.layer import program_of

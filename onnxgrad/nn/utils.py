@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.eager.tensor import EagerParameter, Tensor, leaf
+from onnxgrad.eager.parameter import EagerParameter
+from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.weighted import SpectralNorm

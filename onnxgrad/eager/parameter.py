@@ -1,0 +1,50 @@
+"""EagerParameter: a weight outside of any program."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from onnxgrad import state
+from onnxgrad.eager.tensor import Tensor
+from onnxgrad.errors import ArgumentError
+
+__all__ = ["EagerParameter"]
+
+
+class EagerParameter(Tensor):
+    """A tensor that training changes; ``stop_gradient`` is False unless ``trainable`` is."""
+
+    is_distributed = False
+    __slots__ = ("do_model_average", "need_clip", "optimize_attr", "regularizer")
+
+    def __init__(self, value: Any, name: str, trainable: bool = True) -> None:
+        super().__init__(value, stop_gradient=not trainable)
+        self.name = name
+        self.persistable = True
+        self.optimize_attr: dict[str, Any] = {"learning_rate": 1.0}
+        self.regularizer: Any = None
+        self.need_clip = True
+        self.do_model_average = True
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        copy = super().__deepcopy__(memo)
+        copy.name, copy.persistable = self.name + state.generate_name("_deepcopy"), self.persistable
+        for name in EagerParameter.__slots__:
+            setattr(copy, name, deepcopy(getattr(self, name), memo))
+        return copy
+
+    @property
+    def trainable(self) -> bool:
+        """Whether training changes it."""
+        return not self.stop_gradient
+
+    @trainable.setter
+    def trainable(self, trainable: bool) -> None:
+        if not isinstance(trainable, bool):
+            raise ArgumentError(f"trainable is True or False, not {trainable!r}.")
+        self.stop_gradient = not trainable
+
+    @property
+    def is_parameter(self) -> bool:
+        return True
