@@ -8,12 +8,13 @@ normal by Box and Muller, 1958.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from math import ceil, prod
 
 import numpy as np
 
-from onnxgrad.core.autodiff.transforms import per_example_gradients
+from onnxgrad.core.autodiff.transforms import per_example_gradients, sum_over_examples
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
@@ -45,7 +46,11 @@ def private_gradients(
     The norm is that of all parameters' gradients of an example together, and the noise has standard deviation
     ``noise_multiplier * clip_norm`` in each element. It follows from the constant ``noise_seed``, which has to be secret and new
     for each run, and the state ``noise_step``, so that a run goes on as it would have: ``Worker`` draws seeds from the system.
-    What (epsilon, delta) that gives depends on how batches are drawn; an accountant computes it. One backward pass per example.
+    What (epsilon, delta) that gives depends on how batches are drawn; an accountant computes it.
+
+    Examples are computed one at a time, as batches of one, where they are rows of all that is fed, of unknown number, and
+    nothing is drawn at random; elsewhere there is a backward pass over the whole batch for each, which takes time by the square
+    of their number.
 
     Args:
         loss_per_example: a vector, one loss per example.
@@ -80,12 +85,13 @@ def private_gradients(
     if unknown:
         raise ArgumentError(f"the shapes of {unknown} are not known, so their noise is not either. Give them in the file.")
     with transaction(program):
-        gradients = per_example_gradients(loss_per_example, found)
+        op = Builder(program.global_block(), role=Role.BACKWARD, key="private")
+        sums = sum_over_examples(loss_per_example, found, partial(_clipped, clip_norm))
+        if sums is None:
+            sums = _clipped_sums(op, per_example_gradients(loss_per_example, found), clip_norm)
         for norm in all_operators_of(program.global_block()):
             if norm.type == "BatchNormalization" and norm.attr("training_mode"):
                 raise ArgumentError(f"{norm} mixes the examples of a batch. Freeze it: program.train(batch_norm='frozen').")
-        op = Builder(program.global_block(), role=Role.BACKWARD, key="private")
-        sums = _clipped_sums(op, gradients, clip_norm)
         if noise_multiplier:
             shapes = [p.static_shape or () for p in found]
             noise = _normal(op, program, shapes, seed)
@@ -98,6 +104,14 @@ def private_gradients(
             mean.name = program.fresh_name(p.grad_name)
             pairs.append((p, mean))
     return pairs
+
+
+def _clipped(limit: float, op: Builder, gradients: list[Variable]) -> list[Variable]:
+    """One example's gradients, scaled by C / max(norm, C)."""
+    squares = [op.Cast(op.ReduceSum(op.Mul(g, g), keepdims=0), to=1) for g in gradients]
+    total = op.Sum(*squares) if len(squares) > 1 else squares[0]
+    factor = op.Div(float(limit), op.Max(op.Sqrt(total), float(limit)))
+    return [op.Mul(g, op.Cast(factor, to=g.dtype.number)) for g in gradients]
 
 
 def _clipped_sums(op: Builder, gradients: list[Variable], limit: float) -> list[Variable]:

@@ -7,8 +7,8 @@ import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.errors import ArgumentError
-from onnxgrad.federated import Worker, private_gradients
+from onnxgrad.errors import ArgumentError, ExecutionError
+from onnxgrad.federated import Worker, privacy, private_gradients
 from onnxgrad.federated.privacy import threefry
 from tests.federated.test_worker import points
 from tests.training import small
@@ -194,3 +194,77 @@ def test_what_mixes_examples_is_refused():
 def test_numbers_out_of_range_are_refused(wrong):
     with pytest.raises(ArgumentError, match="clip_norm is above 0"):
         private(**{"clip_norm": 1.0, "noise_multiplier": 1.0, **wrong})
+
+
+def written(kind):
+    """A program, the losses of its examples, and what it is fed"""
+    draw = np.random.default_rng(5)
+    feed = {"y": draw.integers(0, 4, 5)}
+    program = static.Program()
+    with static.program_guard(program, static.Program()), paddle.utils.unique_name.guard():
+        y = static.data("y", [None], "int64")
+        if kind == "images":
+            x, feed["x"] = static.data("x", [None, 2, 6, 6]), draw.normal(size=(5, 2, 6, 6)).astype("f4")
+            h = F.max_pool2d(F.relu(static.nn.conv2d(x, 3, 3, padding=1)), 2, 2)
+            z = static.nn.fc(static.nn.group_norm(h, 1), 4)
+        elif kind == "words":  # a table that is read twice, once as weights
+            x, feed["x"] = static.data("x", [None, 3], "int64"), draw.integers(0, 4, (5, 3))
+            table = paddle.create_parameter([4, 6], "float32", name="table")
+            h = F.embedding(x, table)
+            z = paddle.matmul(paddle.tanh(paddle.mean(F.softmax(h @ h.transpose([0, 2, 1])) @ h, axis=1)), table, transpose_y=True)
+        elif kind == "branches":
+            x, feed["x"] = static.data("x", [None, 3]), draw.normal(size=(5, 3)).astype("f4")
+            w = paddle.create_parameter([3, 4], "float32", name="w")
+            z = static.nn.cond(paddle.sum(w) > 0, lambda: x @ w, lambda: paddle.sin(x @ w))
+        elif kind == "dropped":
+            x, feed["x"] = static.data("x", [None, 3]), draw.normal(size=(5, 3)).astype("f4")
+            z = F.dropout(static.nn.fc(x, 4), 0.5)
+        else:
+            feed["y"] = feed["y"][:2]
+            x, feed["x"] = static.data("x", [2, 3]), draw.normal(size=(2, 3)).astype("f4")
+            z = static.nn.fc(x, 4)
+        losses = paddle.reshape(F.cross_entropy(z, y, reduction="none"), [-1])
+    for at, p in enumerate(program.all_parameters()):
+        p.set_value(np.random.default_rng(at).normal(0, 0.5, p.shape).astype("f4"))
+    return program, losses, feed
+
+
+@pytest.mark.parametrize("kind", ["images", "words", "branches", "dropped", "of a known number"])
+def test_one_example_at_a_time_gives_what_a_pass_over_the_batch_for_each_gives(kind, monkeypatch):
+    """Where examples are rows of what is fed, and nothing is drawn; the clipping is in force for some of them"""
+    found, loops = [], []
+    for alone in (True, False):
+        if not alone:
+            monkeypatch.setattr(privacy, "sum_over_examples", lambda *given: None)
+        program, losses, feed = written(kind)
+        with static.program_guard(program):
+            pairs = private_gradients(losses, clip_norm=0.7, noise_multiplier=0.0)
+        (loop,) = [op for op in program.global_block().ops if op.type == "Loop"]
+        loops.append(len(loop.inputs) - 2)
+        found.append(paddle.Executor(threads=1).run(program, feed, [g for _, g in pairs]))
+    assert loops == [0 if kind in ("dropped", "of a known number") else len(found[0]), 0]
+    for first, second in zip(*found, strict=True) if kind != "dropped" else ():  # two programs have two masks
+        np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
+    assert any(np.abs(g).max() > 0.01 for g in found[0])
+
+
+def test_inputs_of_another_length_than_the_first_are_refused():
+    with static.program_guard(static.Program()):
+        x, y = static.data("x", [None, 2]), static.data("y", [None, 2])
+        w = paddle.create_parameter([2], "float32", name="w")
+        w.set_value(np.ones(2, "f4"))
+        losses = paddle.sum(x * w, axis=1) * paddle.sum(y)
+        ((_, g),) = private_gradients(losses, clip_norm=1.0, noise_multiplier=0.0)
+        with pytest.raises(ExecutionError):
+            paddle.Executor().run(x.block.program, {"x": np.ones((2, 2), "f4"), "y": np.ones((5, 2), "f4")}, [g])
+
+
+def test_more_losses_than_examples_are_refused():
+    """Each word's gradient would be clipped, where an example is a row of words"""
+    with static.program_guard(static.Program()):
+        x = static.data("x", [None, 3])
+        w = paddle.create_parameter([3], "float32", name="w")
+        w.set_value(np.ones(3, "f4"))
+        ((_, g),) = private_gradients(paddle.reshape(x * w, [-1]), clip_norm=1.0, noise_multiplier=0.0)
+        with pytest.raises(ExecutionError):
+            paddle.Executor().run(x.block.program, {"x": np.ones((2, 3), "f4")}, [g])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from onnxgrad.core.autodiff.shape_of import ShapeFinder
 from onnxgrad.core.compile.plan import make_plan
 from onnxgrad.core.ir.block import Block
@@ -14,7 +16,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 
-__all__ = ["Appended", "free_of", "into_loop"]
+__all__ = ["Appended", "free_of", "into_loop", "sum_in_loop"]
 
 
 class Appended:
@@ -121,32 +123,71 @@ def into_loop(appended: Appended, free: Variable, y: Variable, results: list[Var
 
     What depends on ``free`` moves into the body of a Loop, which reads everything else from outside.
     """
-    block = appended.block
-    program = block.program
-    op = Builder(block, role=Role.BACKWARD, key="transform")
-    plan = make_plan(program, results)
-    moved = dependent_operators([o for o in plan.operators if o not in appended.before], [free])
-    inside = {v for o in moved for v in o.outputs}
-    aliases = {v: plan.resolve(v) for v in plan.aliases if plan.resolve(v) in inside}
-    appended.remove(moved)
+    op = Builder(appended.block, role=Role.BACKWARD, key="transform")
+    moved = _Moved(appended, free, results)
     count = op.Size(y)
     positions, shape = op.Range(0, count, 1), op.Shape(y)
+    row, build = moved.body(f"{y.name}_rows")
+    moved.enter(build.Reshape(build.Cast(build.Equal(positions, row), to=y.dtype.number), shape, allowzero=1))
+    build.block.outputs += map(build.Identity, moved.results())
+    return _as_list(op.Loop(count, op.constant(True), body=build.block, outputs=len(results)))
 
-    body = program.new_block(block, f"{y.name}_rows")
-    for name, dtype in (("row", "int64"), ("go_on", "bool")):
-        argument = Variable(body, program.fresh_name(f"{y.name}@{name}"), TensorType(dtype_of(dtype), ()))
-        body.inputs.append(body.register(argument))
-    build = Builder(body, role=Role.BACKWARD, key="row")
-    unit = build.Reshape(build.Cast(build.Equal(positions, body.inputs[0]), to=y.dtype.number), shape, allowzero=1)
-    substitute(moved, {**aliases, free: unit})
-    for made in moved:
-        made.replaces, made.expansion = None, None
-        for v in made.outputs:
-            if v is not None:
-                v.block = body
-        for inner in made.blocks():
-            inner.parent = body
-        body.append(made)
-    body.outputs = [build.Identity(body.inputs[1]), *(build.Identity(plan.resolve(g)) for g in results)]
-    found = op.Loop(count, op.constant(True), body=body, outputs=len(results))
+
+def sum_in_loop(appended: Appended, free: Variable, count: Variable, results: list[Variable]) -> list[Variable]:
+    """The sums of the results over ``free`` = 0, 1 ... count - 1, of type int64; their shapes are known.
+
+    What depends on ``free`` moves into the body of a Loop, which carries the sums.
+    """
+    op = Builder(appended.block, role=Role.BACKWARD, key="transform")
+    moved = _Moved(appended, free, results)
+    row, build = moved.body(f"{free.name}_sums")
+    body = build.block
+    carried = [Variable(body, body.program.fresh_name(f"{v.name}@SUM"), v.type) for v in results]
+    body.inputs += map(body.register, carried)
+    moved.enter(row)
+    body.outputs += [build.Add(total, v) for total, v in zip(carried, moved.results(), strict=True)]
+    zeros = [op.constant(np.zeros(v.static_shape or (), v.dtype.numpy)) for v in results]
+    return _as_list(op.Loop(count, op.constant(True), *zeros, body=body, outputs=len(results)))
+
+
+def _as_list(found: Variable | tuple[Variable, ...]) -> list[Variable]:
     return list(found) if isinstance(found, tuple) else [found]
+
+
+class _Moved:
+    """What results need and depends on a variable without a value: taken out of a block, to be put into the body of a Loop."""
+
+    def __init__(self, appended: Appended, free: Variable, results: list[Variable]) -> None:
+        self._block, self._free, self._results = appended.block, free, results
+        self._plan = plan = make_plan(appended.block.program, results)
+        self._operators = dependent_operators([o for o in plan.operators if o not in appended.before], [free])
+        inside = {v for o in self._operators for v in o.outputs}
+        self._aliases = {v: plan.resolve(v) for v in plan.aliases if plan.resolve(v) in inside}
+        appended.remove(self._operators)
+
+    def body(self, name: str) -> tuple[Variable, Builder]:
+        """A body that goes on as it is told; the number of the iteration, and what builds inside."""
+        program = self._block.program
+        body = program.new_block(self._block, name)
+        for argument, dtype in (("row", "int64"), ("go_on", "bool")):
+            v = Variable(body, program.fresh_name(f"{name}@{argument}"), TensorType(dtype_of(dtype), ()))
+            body.inputs.append(body.register(v))
+        build = Builder(body, role=Role.BACKWARD, key="row")
+        body.outputs = [build.Identity(body.inputs[1])]
+        return body.inputs[0], build
+
+    def enter(self, value: Variable) -> None:
+        """Append the operators where ``value`` is, which they read in place of what has none."""
+        body = value.block
+        substitute(self._operators, {**self._aliases, self._free: value})
+        for made in self._operators:
+            made.replaces, made.expansion = None, None
+            for v in made.outputs:
+                if v is not None:
+                    v.block = body
+            for inner in made.blocks():
+                inner.parent = body
+            body.append(made)
+
+    def results(self) -> list[Variable]:
+        return [self._plan.resolve(v) for v in self._results]

@@ -11,23 +11,25 @@ contrast, returns None.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias, overload
 
 import numpy as np
 
 from onnxgrad.core.autodiff.api import BackwardPass
-from onnxgrad.core.autodiff.linear import Appended, free_of, into_loop
+from onnxgrad.core.autodiff.linear import Appended, free_of, into_loop, sum_in_loop
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.transaction import transaction
+from onnxgrad.core.ir.traverse import all_operators_of, copy_operators, dependent_operators, needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
+from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["hessian", "hvp", "jacobian", "jvp", "per_example_gradients", "vjp"]
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "per_example_gradients", "sum_over_examples", "vjp"]
 
 Variables: TypeAlias = "Variable | Sequence[Variable]"
 
@@ -223,6 +225,61 @@ def per_example_gradients(loss_per_example: Variable, inputs: Variables) -> list
     for g, v in zip(results, call.inputs, strict=True):
         g.name = call.program.fresh_name(f"{v.name}@PER_EXAMPLE")
     return results
+
+
+def sum_over_examples(
+    loss_per_example: Variable, inputs: Variables, weigh: Callable[[Builder, list[Variable]], list[Variable]]
+) -> list[Variable] | None:
+    """The sum over examples of what is made of each one's gradients, in a Loop over batches of one example.
+
+    Args:
+        loss_per_example: a floating-point vector, one loss per example.
+        inputs: of known shape, as in ``vjp``.
+        weigh: from the gradients of one example, for ``inputs`` in order, to what is added up, of the same shapes.
+
+    Returns:
+        One sum per input; None where it is not known that examples are rows of what is fed (an input whose first axis has a known
+        length), or where the program draws random numbers, which would be the same for each.
+    """
+    call = _Call(loss_per_example, inputs)
+    loss, block = call.outputs[0], call.block
+    forward = needed_operators(block.ops, [loss])
+    rows = [x for x in call.program.inputs if x.value is None and x.dims != () and dependent_operators(forward, [x])]
+    if not rows or any(x.dims is None or isinstance(x.dims[0], int) for x in rows):
+        return None
+    moved = dependent_operators(forward, rows)
+    if loss.op not in moved or any(op.type in _RANDOM or op.domain for op in _with_bodies(moved)):
+        return None
+    with call.appending() as appended:
+        op = call.builder
+        row = Variable(block, call.program.fresh_name(f"{loss.name}@ROW"), TensorType(dtype_of("int64"), ()))
+        count = op.Squeeze(op.Shape(rows[0], end=1), [0])
+        alone: dict[Variable, Variable] = {}
+        for x in rows:
+            # Inputs of another length than the first fail here.
+            same = op.Reshape(x, op.Concat(op.Shape(rows[0], end=1), op.Shape(x, start=1), axis=0), allowzero=1)
+            alone[x] = op.Gather(same, op.Unsqueeze(row, [0]), axis=0)
+        for copy in copy_operators(moved, alone, block, lambda v: call.program.fresh_name(f"{v.name}@ALONE")):
+            block.append(copy)
+            for v in copy.outputs:
+                if v is not None:
+                    block.register(v)
+        found, _ = call.pull([op.Reshape(alone[loss], op.constant(np.zeros(0, np.int64)))], call.inputs, [None])  # one loss each
+        zero = [op.constant(np.zeros(v.static_shape or (), v.dtype.numpy)) for v in call.inputs]
+        gradients = [z if g is None else g for g, z in zip(found, zero, strict=True)]
+        return sum_in_loop(appended, row, count, weigh(op, gradients))
+
+
+_RANDOM = frozenset({
+    "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+})  # fmt: skip
+
+
+def _with_bodies(operators: Iterable[Operator]) -> Iterator[Operator]:
+    for op in operators:
+        yield op
+        for body in op.blocks():
+            yield from all_operators_of(body)
 
 
 def _jacobian(call: _Call, appended: Appended, y: Variable, label: str = "", zero: bool = False) -> list[Variable]:
