@@ -120,7 +120,7 @@ print(peak() - before)
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from Linux")
 def test_sessions_take_turns_in_one_memory():
-    """With memory of their own they took 1.7 times as much; what one reads for the last time is held until its end"""
+    """With memory of their own they took 1.5 times as much; what one reads for the last time is held until its end"""
 
     def peak(sessions):
         command = [sys.executable, "-c", PEAK + _PEAK, str(sessions)]
