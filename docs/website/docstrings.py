@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+from importlib import import_module
 from typing import Any
 
 import griffe
@@ -66,8 +68,28 @@ def made_function(attribute: griffe.Attribute) -> griffe.Function | None:
     return made
 
 
+def constructor(made: griffe.Class) -> griffe.Function | None:
+    """The constructor of a class that lists its arguments in ``takes``; a default tells the type."""
+    if "takes" not in made.members or "__init__" in made.members:
+        return None
+    signature = inspect.signature(getattr(import_module(made.module.path), made.name).__init__)
+    parameters = []
+    for given in signature.parameters.values():
+        required = given.default is given.empty
+        annotation = "Any" if required or given.default is None else type(given.default).__name__
+        default = None if required else repr(given.default)
+        kind = griffe.ParameterKind[given.kind.name.lower()]
+        parameters.append(griffe.Parameter(given.name, kind=kind, annotation=annotation, default=default))
+    return griffe.Function("__init__", parameters=griffe.Parameters(*parameters))
+
+
 class Docstrings(griffe.Extension):
     """Rewrites every docstring before it is parsed, and lines of tables as functions."""
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        made = constructor(cls)
+        if made is not None:
+            cls.set_member("__init__", made)
 
     def on_module(self, *, mod: griffe.Module, **_: Any) -> None:
         for name, member in list(mod.members.items()):
