@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.errors import ArgumentTypeError, UnknownDType
 
 __all__ = ["DType", "dtype_of", "from_onnx_number"]
 
@@ -112,7 +112,7 @@ def dtype_of(value: Any) -> DType:
     """Element type for a name (``"float32"``), a numpy dtype or type, or a DType.
 
     Raises:
-        ArgumentTypeError: if there is no ONNX element type for it.
+        UnknownDType: if there is no ONNX element type for it.
 
     Example:
         >>> dtype_of("bfloat16")
@@ -135,7 +135,7 @@ def dtype_of(value: Any) -> DType:
                 return found
             if dtype.kind in "US":
                 return _BY_NAME["string"]
-    raise ArgumentTypeError(f"{value!r} is not an ONNX element type. Use a name such as 'float32' or 'int64'.")
+    raise UnknownDType(f"{value!r} is not an ONNX element type. Use a name such as 'float32' or 'int64'.")
 
 
 float16, float32, float64, bfloat16 = (dtype_of(name) for name in ("float16", "float32", "float64", "bfloat16"))

@@ -58,7 +58,7 @@ class DuplicateName(ProgramError):
     """A variable of that name exists already, with another shape or dtype."""
 
 
-class IllTyped(ProgramError, TypeError):
+class IllTyped(ProgramError, TypeError, RuntimeError):
     """An operator does not accept its operands or attributes."""
 
 
@@ -87,6 +87,10 @@ class MemoryBudgetError(ArgumentError):
 
 class ArgumentTypeError(OnnxGradError, TypeError):
     """An argument has the wrong type."""
+
+
+class UnknownDType(ArgumentTypeError, ValueError):
+    """There is no element type of that name."""
 
 
 class NotAVariable(ArgumentTypeError, ValueError, AssertionError):

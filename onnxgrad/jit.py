@@ -70,11 +70,14 @@ class StaticFunction:
         self.dygraph_function = function
         self.input_spec = input_spec
         self._owner = owner
+        self.called_with: list[InputSpec] | None = None
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         return self if owner is None else StaticFunction(functools.partial(self.dygraph_function, owner), self.input_spec, owner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if args and all(isinstance(x, Tensor) for x in args):
+            self.called_with = [InputSpec(x.shape, x.dtype) for x in args]
         return self.dygraph_function(*args, **kwargs)
 
     @property
@@ -104,7 +107,8 @@ def traced(function: Any, input_spec: Sequence[Any] | None) -> tuple[Program, li
         ArgumentError: if the inputs are not described, or nothing is returned.
     """
     owner = function if isinstance(function, Layer) else getattr(function, "_owner", None)
-    spec = input_spec if input_spec is not None else getattr(getattr(function, "forward", function), "input_spec", None)
+    marked = getattr(function, "forward", function)
+    spec = input_spec if input_spec is not None else getattr(marked, "input_spec", None) or getattr(marked, "called_with", None)
     if spec is None:
         raise ArgumentError(
             "what the inputs look like is not known. Pass input_spec=[static.InputSpec([None, 784], 'float32', 'x')]."
@@ -153,7 +157,7 @@ def save(layer: Any, path: str, input_spec: Sequence[Any] | None = None, **confi
     Args:
         layer: a Layer or function; it is traced as ``to_static`` says.
         path: a file, with or without ``.onnx``; folders are made.
-        input_spec: what each input looks like; by default what ``to_static`` was given.
+        input_spec: what each input looks like; by default what ``to_static`` was given, else the tensors of the last call.
 
     Example:
         >>> model = paddle.nn.Sequential(paddle.nn.Linear(2, 3), paddle.nn.ReLU())

@@ -19,7 +19,7 @@ from onnxgrad.eager.entering import enter
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import HookHandle, Meta, Node, kind_of_array
 from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError, UnsupportedGradient
 
 __all__ = ["Shape", "Tensor", "leaf"]
 
@@ -441,12 +441,32 @@ class Tensor(Variable):
                 f"set_value: {array.dtype}{list(array.shape)} does not fit {self.dtype.name}{list(self.dims)}. "
                 "Reshape or cast the value first."
             )
+        self.hold(array)
+
+    def hold(self, array: np.ndarray[Any, Any]) -> None:
+        """Take a value of any shape and element type."""
         self._replace(Node(kind_of_array(array), np.array(array, order="C"), stop=self.stop_gradient))
 
     def copy_(self, other: Tensor, blocking: bool = True) -> Tensor:
         """Take the value of another tensor."""
         self.set_value(other)
         return self
+
+    def apply(self, func: Callable[[Tensor], Tensor]) -> Tensor:
+        """What a function of Python makes of this tensor.
+
+        Raises:
+            UnsupportedGradient: if gradients are recorded for it.
+        """
+        if not self.stop_gradient:
+            raise UnsupportedGradient(
+                "apply: a function of Python has no gradient. Call the function on the tensor, or set stop_gradient."
+            )
+        return func(self)
+
+    def apply_(self, func: Callable[[Tensor], Tensor]) -> Tensor:
+        """Take what a function of Python makes of this tensor, as ``apply``."""
+        return self.become(self.apply(func))
 
     def become(self, result: Tensor, reshapes: bool = False) -> Tensor:
         """Turn into the result of an operator, in place; its shape may differ where the operator ``reshapes``.

@@ -280,23 +280,24 @@ class Layer:
         return self
 
     def to(self, device: Any = None, dtype: Any = None, blocking: bool | None = None) -> Layer:
-        """Parameters and buffers of floating point in another element type; they are on the CPU always."""
+        """Parameters and buffers in another element type; they are on the CPU always."""
         if isinstance(device, str) and not device.startswith("cpu"):
             raise ProviderError("eager tensors live in main memory. Run a program with Executor(CUDAPlace(0)) instead.")
+        return self if dtype is None else self.astype(dtype)
+
+    def astype(self, dtype: Any = None, only_floats: bool = False) -> Layer:
+        """Parameters and buffers in another element type."""
+        target = dtype_of(dtype)
         for layer in self.sublayers(include_self=True):
-            for members in (layer._parameters, layer._buffers):
-                for tensor in members.values():
-                    if tensor is not None and tensor.is_float and dtype is not None:
-                        tensor.convert(dtype)
-            if dtype is not None:
-                layer.__dict__["_dtype"] = dtype_of(dtype).name
+            layer.__dict__["_dtype"] = target.name
+            for tensor in (*layer._parameters.values(), *layer._buffers.values()):
+                if tensor is not None and (tensor.is_float or not only_floats):
+                    tensor.hold(tensor.numpy().astype(target.numpy))
         return self
 
-    astype = to
-
     def float(self, excluded_layers: Any = None) -> Layer:
-        """All in float32."""
-        return self.to(dtype="float32")
+        """What is of floating point in float32."""
+        return self.astype("float32", only_floats=True)
 
     def clear_gradients(self) -> None:
         """Fill the gradients of all parameters with zeros."""

@@ -574,9 +574,9 @@ def _before_advanced(items: Sequence[Any]) -> list[Any]:
 
 def _bounds(part: builtins.slice) -> tuple[Any, Any, int]:
     """Start, end and step of a slice as ONNX wants them; bounds may be variables"""
-    if is_variable(part.step):
+    step = 1 if part.step is None else known(part.step)
+    if is_variable(step):
         raise ArgumentTypeError("the step of a slice must be known when the program is built, not a Variable.")
-    step = 1 if part.step is None else int(part.step)
     if step == 0:
         raise ArgumentError("the step of a slice cannot be 0.")
     start = part.start if part.start is not None else (0 if step > 0 else _END)

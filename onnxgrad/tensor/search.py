@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
 from onnxgrad.tensor.axes import dim, neighbours, without_axes_too
 from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promoted
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
@@ -184,6 +184,8 @@ def searchsorted(
     """
     layer, op = open_layer("searchsorted", sorted_sequence, values, name=name)
     a, b = promoted(op, sorted_sequence, values)
+    if a.ndim > 1 and (a.ndim != b.ndim or any(m != n for m, n in zip(a.shape[:-1], b.shape[:-1], strict=True) if min(m, n) >= 0)):
+        raise IllTyped(f"searchsorted takes a row of numbers for each row of values, not {a!r} for {b!r}. Give one vector for all.")
     row, wanted = op.Unsqueeze(a, [-2]) if a.ndim > 1 else a, op.Unsqueeze(b, [-1])
     passed = op.LessOrEqual(row, wanted) if right else op.Less(row, wanted)
     if a.is_float:

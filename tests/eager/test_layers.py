@@ -82,3 +82,20 @@ def test_sequential_and_lists():
     assert named.first is named[0]
     assert "first" in repr(named)
     assert "in_features=2" in repr(named)
+
+
+def test_weights_in_another_element_type():
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1D(3))
+    before = {name: value.numpy() for name, value in model.state_dict().items()}
+    assert model.to(dtype="float64") is model
+    assert {value.dtype.name for value in model.state_dict().values()} == {"float64"}
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), before[name])
+    out = model(paddle.to_tensor(np.eye(4, 2)))
+    out.sum().backward()
+    assert (out.dtype, model[0].weight.grad.dtype) == (paddle.float64, paddle.float64)
+    assert model.float()[0].weight.dtype == paddle.float32
+    assert model.astype("float16")[1]._mean.dtype == paddle.float16
+    with pytest.raises(ValueError, match="'float23' is not an ONNX element type"):
+        model.astype("float23")
+    assert model[0].weight.dtype == paddle.float16

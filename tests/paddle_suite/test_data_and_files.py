@@ -138,3 +138,11 @@ def test_a_loaded_layer_trains(tmp_path):
         opt.clear_grad()
         losses.append(float(loss))
     assert losses[-1] < losses[0]
+
+
+def test_a_layer_that_was_called_is_saved_for_such_inputs(tmp_path):
+    layer = paddle.jit.to_static(paddle.nn.Linear(4, 1))
+    x = paddle.ones([3, 4])
+    expected = layer(x)
+    paddle.jit.save(layer, f"{tmp_path}/called")
+    np.testing.assert_allclose(paddle.jit.load(f"{tmp_path}/called")(x).numpy(), expected.numpy(), rtol=1e-6)

@@ -314,3 +314,34 @@ def test_a_transposed_matrix_times_a_vector():
         found = static.Executor().run(feed={"x": a, "y": b}, fetch_list=[paddle.matmul(x.t(), y), x.astype("float32").t() @ y])
     for one in found:
         np.testing.assert_allclose(one, a.T @ b, rtol=1e-5)
+
+
+def test_apply_calls_a_function_of_python():
+    x = paddle.to_tensor([1.0, 2.0])
+    assert x.apply(lambda v: 3 * v).tolist() == [3.0, 6.0]
+    x.apply_(lambda v: v + 1)
+    assert x.tolist() == [2.0, 3.0]
+    x.stop_gradient = False
+    with pytest.raises(RuntimeError, match="apply: a function of Python has no gradient"):
+        x.apply(lambda v: 3 * v)
+
+
+def test_rows_to_search_fit_the_rows_of_values():
+    rows = paddle.zeros([2, 2, 3])
+    for shape in ([2, 5], [2, 3, 5]):
+        with pytest.raises(RuntimeError, match="searchsorted takes a row of numbers for each row of values"):
+            paddle.searchsorted(rows, paddle.zeros(shape))
+    assert paddle.searchsorted(rows, paddle.ones([2, 2, 5])).shape == [2, 2, 5]
+
+
+def test_a_step_that_is_known_may_be_a_tensor():
+    x = paddle.arange(5)
+    assert x[:: paddle.to_tensor(2)].tolist() == [0, 2, 4]
+    assert x.to("int64").dtype == paddle.int64
+    with pytest.raises(ValueError, match="'nowhere' is not an ONNX element type"):
+        x.to("nowhere")
+
+
+def test_a_layout_of_other_axes_is_refused():
+    with pytest.raises(AssertionError, match="the layout 'NCL' has 3 axes"):
+        paddle.nn.Pad1D([1, 1], mode="replicate", data_format="NCL")(paddle.zeros([1, 2, 3, 4]))

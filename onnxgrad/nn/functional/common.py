@@ -10,7 +10,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import attach_training
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.losses import cosine_parts
 from onnxgrad.nn.functional.windows import numbers, pads_of
 from onnxgrad.optimizer.rows import with_sparse_gradient
@@ -209,6 +209,8 @@ def pad(
     else:
         spatial = list(range(2, x.ndim)) if data_format[1] == "C" else list(range(1, x.ndim - 1))
         axes = spatial[::-1][: len(pairs)]
+        if len(data_format) != x.ndim:
+            raise Mismatch(f"pad: the layout {data_format!r} has {len(data_format)} axes, {x!r} has {x.ndim}.")
     if len(axes) != len(pairs):
         raise ArgumentError(f"pad: {widths} does not fit the {x.ndim} axes of {x!r}.")
     ordered = sorted(zip(axes, pairs, strict=True))
