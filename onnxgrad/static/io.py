@@ -34,19 +34,20 @@ __all__ = [
 # Parameters and optimizer state -------------------------------------------------------------------------------------------
 
 
-def save(program: Program, model_path: str, protocol: int = 4) -> None:
+def save(program: Program, model_path: str, protocol: int = 4, **configs: Any) -> None:
     """Write ``<model_path>.pdparams``, ``.pdopt`` (accumulators, learning rates, statistics) and ``.pdmodel`` (the program).
 
     Args:
         program: its values are taken from the scope.
         model_path: a folder and a prefix; the folder is made.
-        protocol: of pickle, 2 to 4.
+        protocol: of pickle, 2 to 4; ``pickle_protocol`` says it too.
 
     Raises:
         ArgumentError: if the prefix is empty or the protocol is not 2 to 4.
         NotInitialized: if a parameter has no value yet.
     """
     _check_prefix("save", model_path)
+    protocol = configs.get("pickle_protocol", protocol)
     if not isinstance(protocol, int) or not 2 <= protocol <= 4:
         raise ArgumentError(f"save: the protocol is 2, 3 or 4, not {protocol!r}.")
     parameters = {p.name: p for p in program.all_parameters()}
