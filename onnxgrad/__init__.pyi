@@ -88,6 +88,7 @@ from onnxgrad.eager.creation import is_tensor as is_tensor, to_tensor as to_tens
 from onnxgrad.eager.tensor import Tensor as Tensor
 from onnxgrad.func import value_and_grad as value_and_grad
 from onnxgrad.nn.parameter import create_parameter as create_parameter
+from onnxgrad.nn.summary import summary as summary
 from onnxgrad.saving import load as load, save as save
 from onnxgrad.state import (
     disable_static as disable_static,

@@ -73,7 +73,6 @@ _REASONS: list[tuple[str, str]] = [
     ("paddle.batch", _HOST),
     ("paddle.disable_signal_handler", _HOST),
     ("paddle.flops", _HOST),
-    ("paddle.summary", _HOST),
     ("paddle.*_flags", _HOST),
     ("paddle.*rng_state", _HOST),
     ("paddle.LazyGuard", _HOST),

@@ -30,9 +30,10 @@ FLOORS = """
     linalg  fft
     optimizer
     distributed
-    regularizer  nn  utils
+    regularizer  nn
     saving
     static
+    utils
     amp  fluid  incubate  io  jit  metric  device
     onnx
     func  pages

@@ -14,7 +14,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import floating
+from onnxgrad.tensor.common import as_dtype, floating
 from onnxgrad.tensor.layer import LayerHelper, open_layer
 
 __all__ = ["digamma", "erfinv", "gammaln", "lgamma", "multigammaln", "polygamma"]
@@ -28,18 +28,21 @@ _LANCZOS = (
 def lgamma(x: Variable, name: str | None = None) -> Variable:
     """Logarithm of the absolute value of the gamma function; below 0.5 by reflection.
 
+    It is computed in float64, since large terms cancel near its zeros, 1 and 2.
+
     Example:
         >>> paddle.lgamma(static.data("x", [None, 3])).shape
         (-1, 3)
     """
     layer, op = open_layer("lgamma", x, name=name)
-    x = floating(op, x)
+    narrow = floating(op, x)
+    x = as_dtype(op, narrow, "float64")
     low = op.Less(x, op.constant(0.5, x.dtype))
     above = _log_gamma_above_half(op, op.Where(low, op.Sub(1.0, x), x))
     # Away from the low branch the sine is replaced before the logarithm, so that no 0 * inf enters a gradient.
     sine = op.Where(low, op.Sin(op.Mul(x, math.pi)), op.constant(1.0, x.dtype))
     reflected = op.Sub(op.Sub(math.log(math.pi), op.Log(op.Abs(sine))), above)
-    return layer.result("Where", low, reflected, above)
+    return layer.result("Cast", op.Where(low, reflected, above), to=narrow.dtype.number)
 
 
 gammaln = lgamma

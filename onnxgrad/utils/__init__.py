@@ -1,6 +1,7 @@
-"""Tools on programs: names, pictures."""
+"""Tools on programs: names, pictures, a check of the installation."""
 
 from onnxgrad.utils import unique_name
 from onnxgrad.utils.draw import draw_program
+from onnxgrad.utils.run_check import run_check
 
-__all__ = ["draw_program", "unique_name"]
+__all__ = ["draw_program", "run_check", "unique_name"]

@@ -374,3 +374,43 @@ def test_a_layer_may_keep_its_state_under_other_names():
     first, second = Turned(), Turned()
     assert second.set_state_dict(first.state_dict()) == ([], [])
     np.testing.assert_array_equal(second.linear.weight.numpy(), first.linear.weight.numpy())
+
+
+class Shared(nn.Layer):
+    """A table that is read twice, and a layer that is never called"""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(7, 4)
+        self.mix = nn.LSTM(4, 5)
+        self.norm = nn.BatchNorm1D(5)
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, words, more):
+        states, _ = self.mix(self.table(words) + self.table(more))
+        return self.norm(states[:, -1])
+
+
+def test_summary(capsys):
+    net = Shared()
+    net.mix.weight_ih_l0.stop_gradient = True
+    net.table.eval()
+    expected = 7 * 4 + 4 * 5 * (4 + 5) + 8 * 5 + 4 * 5 + 6
+    counted = paddle.summary(net, [(None, 3), paddle.static.InputSpec([-1, 3], "int64")], "int64")
+    assert counted == {"total_params": expected, "trainable_params": expected - 4 * 5 * 4 - 2 * 5}
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed[:5]] == ["Layer", "Embedding-1", "Embedding-2", "LSTM-1", "BatchNorm1D-1"]
+    assert "[1, 3, 5], [1, 1, 5], [1, 1, 5]" in printed[3]
+    assert (net.training, net.table.training, net.norm.training) == (True, False, True)
+    words = paddle.zeros([2, 3], "int64")
+    assert paddle.summary(net, input={"words": words, "more": words}) == counted
+    assert "[2, 3]" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="summary: what does the network take"):
+        paddle.summary(net)
+    with pytest.raises(ValueError, match="summary: 1 dtypes for 2 inputs"):
+        paddle.summary(net, [(2, 3), (2, 3)], ["int64"])
+
+
+def test_run_check_trains_here(capsys):
+    paddle.utils.run_check()
+    assert "trains on Place(cpu) by onnxruntime" in capsys.readouterr().out

@@ -204,3 +204,22 @@ def test_data_loader_and_metric():
         metric.update(metric.compute(scores, label))
     assert seen == list(range(10))
     assert metric.accumulate() == 1.0
+
+
+def test_random_numbers_that_take_gradients_get_one():
+    with static.program_guard(static.Program(), static.Program()):
+        x = paddle.rand([3])
+        x.stop_gradient = False
+        static.append_backward(paddle.sum(x * x))
+        found, gradient = static.Executor().run(fetch_list=[x, f"{x.name}@GRAD"])
+    np.testing.assert_allclose(gradient, 2 * found, rtol=1e-6)
+
+
+def test_tensors_outside_of_a_program_are_refused_by_what_changes_programs():
+    x = paddle.ones([2])
+    x.stop_gradient = False
+    with pytest.raises(TypeError, match="needs a Variable as loss, not Tensor; a Tensor has backward"):
+        static.append_backward(paddle.sum(x * x))
+    for function in (static.gradients, paddle.vjp, paddle.jacobian):
+        with pytest.raises(TypeError, match="holds Tensor; every member must be a Variable of a program"):
+            function(paddle.sum(x * x), x)

@@ -27,7 +27,7 @@ from onnxgrad.core.rules.common import zeros_like
 from onnxgrad.core.rules.registry import find_entry
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
 
-__all__ = ["Checkpoints", "append_backward", "gradients"]
+__all__ = ["Checkpoints", "append_backward", "gradients", "variables_of"]
 
 Callback: TypeAlias = Callable[..., Any]
 Checkpoints: TypeAlias = "Sequence[Variable | str] | str | None"
@@ -92,8 +92,8 @@ def append_backward(
         >>> plan.peak < 0.6 * plan.peak_without
         True
     """
-    if not isinstance(loss, Variable):
-        raise NotAVariable(f"append_backward needs a Variable as loss, not {type(loss).__name__}.")
+    if not isinstance(loss, Variable) or loss.is_eager:
+        raise NotAVariable(f"append_backward needs a Variable as loss, not {type(loss).__name__}; a Tensor has backward().")
     if loss.is_leaf:
         raise ArgumentError(f"no operator computes {loss.name}, so it has no gradient. Pass the result of an operator.")
     if not loss.is_float:
@@ -121,8 +121,8 @@ def append_backward(
 
 
 def _begins(v: Variable) -> bool:
-    """Whether no gradient leads further back: a leaf, or what constants alone make, such as ``full``."""
-    return v.is_leaf or (v.op is not None and all(operand is None or operand.value is not None for operand in v.op.inputs))
+    """Whether no gradient leads further back: a leaf, or what constants and random numbers make, such as ``full``."""
+    return v.is_leaf or (v.op is not None and all(operand is None or operand.stop_gradient for operand in v.op.inputs))
 
 
 def gradients(
@@ -153,8 +153,8 @@ def gradients(
         >>> static.gradients([x * x], [x])
         [Variable(x@GRAD: float32[?, 3])]
     """
-    target_list = _as_list(targets, "targets")
-    input_list = _as_list(inputs, "inputs")
+    target_list = variables_of(targets, "targets")
+    input_list = variables_of(inputs, "inputs")
     cotangents: list[Variable | None] = [None] * len(target_list)
     if target_gradients is not None:
         cotangents = [target_gradients] if isinstance(target_gradients, (Variable, str)) else list(target_gradients)
@@ -197,13 +197,18 @@ def _differ(a: Variable, b: Variable) -> bool:
     )
 
 
-def _as_list(items: Any, what: str) -> list[Variable]:
+def variables_of(items: Any, what: str) -> list[Variable]:
+    """One variable or several as a list.
+
+    Raises:
+        ArgumentTypeError: if they are anything else.
+    """
     found = [items] if isinstance(items, Variable) else items
     if not isinstance(found, (list, tuple)):
         raise ArgumentTypeError(f"{what} is a Variable or a list of them, not {type(items).__name__}.")
     for item in found:
-        if not isinstance(item, Variable):
-            raise ArgumentTypeError(f"{what} holds {type(item).__name__}; every member must be a Variable.")
+        if not isinstance(item, Variable) or item.is_eager:
+            raise ArgumentTypeError(f"{what} holds {type(item).__name__}; every member must be a Variable of a program.")
     return list(found)
 
 

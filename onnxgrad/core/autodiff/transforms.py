@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from onnxgrad.core.autodiff.api import BackwardPass
+from onnxgrad.core.autodiff.api import BackwardPass, variables_of
 from onnxgrad.core.autodiff.linear import Appended, free_of, into_loop, sum_in_loop
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator, Role
@@ -27,7 +27,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "per_example_gradients", "sum_over_examples", "vjp"]
 
@@ -395,14 +395,10 @@ def _fits(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 def _floats(items: Any, what: str) -> list[Variable]:
-    found = [items] if isinstance(items, Variable) else items
-    if not isinstance(found, (list, tuple)):
-        raise ArgumentTypeError(f"{what} is a Variable or a list of them, not {type(items).__name__}.")
+    found = variables_of(items, what)
     for v in found:
-        if not isinstance(v, Variable):
-            raise ArgumentTypeError(f"{what} holds {type(v).__name__}; every member must be a Variable.")
         if v.type is not None and not v.is_float:
             raise ArgumentError(f"{what}: {v!r} is not a floating-point tensor, so it has no derivative.")
     if not found:
         raise ArgumentError(f"{what} is empty; name at least one variable.")
-    return list(found)
+    return found

@@ -1,0 +1,114 @@
+"""summary: the layers of a network, what they take and give, and how many numbers they learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from onnxgrad.autograd.modes import no_grad
+from onnxgrad.eager.tensor import Tensor
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.nn.container import LayerList, Sequential
+from onnxgrad.nn.layer import Layer
+from onnxgrad.tensor.creation import zeros
+
+__all__ = ["summary"]
+
+
+def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any = None) -> dict[str, int]:
+    """Print a table of the layers of a network in the order in which they are called; it computes once, in inference.
+
+    Args:
+        net: the network.
+        input_size: the shape of its input, or a list of shapes or ``InputSpec``; sizes that are None or -1 count as 1.
+        dtypes: element type of each input; default float32, or that of the ``InputSpec``.
+        input: tensors to compute with, in place of ``input_size``: one, or a list, or by argument.
+
+    Returns:
+        ``total_params`` and ``trainable_params``: numbers of elements, statistics among the first. What layers share counts once.
+
+    Raises:
+        ArgumentError: if neither ``input_size`` nor ``input`` says what the network takes.
+
+    Example:
+        >>> net = paddle.nn.Sequential(paddle.nn.Linear(4, 3), paddle.nn.ReLU())
+        >>> paddle.summary(net, (None, 4))
+        Layer     Input   Output  Parameters
+        Linear-1  [1, 4]  [1, 3]          15
+        ReLU-1    [1, 3]  [1, 3]           0
+        <BLANKLINE>
+        15 parameters, 15 of them trained; 0.0 MB of parameters, 0.0 MB of results
+        {'total_params': 15, 'trainable_params': 15}
+    """
+    if not isinstance(net, Layer):
+        raise ArgumentTypeError(f"summary takes a Layer, not {type(net).__name__}.")
+    given = input if input is not None else [zeros(shape, dtype) for shape, dtype in _described(input_size, dtypes)]
+    rows: list[tuple[str, str, str, str]] = []
+    results = 0
+
+    def note(layer: Layer, inputs: Any, output: Any) -> None:
+        nonlocal results
+        kind = type(layer).__name__
+        number = 1 + sum(name.rpartition("-")[0] == kind for name, *_ in rows)
+        found = _tensors(output)
+        results += sum(math.prod(x.shape) * x.dtype.numpy.itemsize for x in found)
+        own = [x for x in (*layer._parameters.values(), *layer._buffers.values()) if x is not None]
+        rows.append((f"{kind}-{number}", _shapes(_tensors(inputs)), _shapes(found), f"{_count(own):,}"))
+
+    leaves = [layer for layer in net.sublayers() if not isinstance(layer, (Sequential, LayerList))] or [net]
+    hooks = [layer.register_forward_post_hook(note) for layer in leaves]
+    modes = [(layer, layer.training) for layer in net.sublayers(include_self=True)]
+    try:
+        net.eval()
+        with no_grad():
+            net(**given) if isinstance(given, dict) else net(*([given] if isinstance(given, Tensor) else given))
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for layer, training in modes:
+            layer.__dict__["training"] = training
+    weights = list({id(p): p for p in (*net.parameters(), *net.buffers())}.values())
+    total, trained = _count(weights), _count([p for p in weights if not p.stop_gradient])
+    size = sum(math.prod(p.shape) * p.dtype.numpy.itemsize for p in weights)
+    print(_table([("Layer", "Input", "Output", "Parameters"), *rows]))
+    print(
+        f"\n{total:,} parameters, {trained:,} of them trained; {size / 1e6:.1f} MB of parameters, {results / 1e6:.1f} MB of results"
+    )
+    return {"total_params": total, "trainable_params": trained}
+
+
+def _described(sizes: Any, dtypes: Any) -> list[tuple[list[int], Any]]:
+    """Shape and element type of each input"""
+    if sizes is None:
+        raise ArgumentError("summary: what does the network take? Pass input_size=(None, 3, 224, 224), or input=tensors.")
+    single = hasattr(sizes, "shape") or all(n is None or isinstance(n, int) for n in sizes)
+    shapes = [sizes] if single else list(sizes)
+    types = list(dtypes) if isinstance(dtypes, Sequence) and not isinstance(dtypes, str) else [dtypes] * len(shapes)
+    if len(types) != len(shapes):
+        raise ArgumentError(f"summary: {len(types)} dtypes for {len(shapes)} inputs.")
+    found = []
+    for size, dtype in zip(shapes, types, strict=True):
+        shape = [1 if n is None or n == -1 else n for n in getattr(size, "shape", size)]
+        found.append((shape, dtype or getattr(size, "dtype", "float32")))
+    return found
+
+
+def _count(tensors: list[Tensor]) -> int:
+    return sum(math.prod(x.shape) for x in tensors)
+
+
+def _shapes(tensors: list[Tensor]) -> str:
+    return ", ".join(str(list(x.shape)) for x in tensors)
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    if isinstance(values, Tensor):
+        return [values]
+    inner = values.values() if isinstance(values, dict) else values if isinstance(values, (list, tuple)) else []
+    return [tensor for value in inner for tensor in _tensors(value)]
+
+
+def _table(rows: list[tuple[str, str, str, str]]) -> str:
+    first, second, third, last = (max(map(len, column)) for column in zip(*rows, strict=True))
+    return "\n".join(f"{a:{first}}  {b:{second}}  {c:{third}}  {d:>{last}}" for a, b, c, d in rows)
