@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, IllTyped
 from onnxgrad.refusals import refused
 from onnxgrad.static.input import create_global_var
 from onnxgrad.tensor.layer import LayerHelper
@@ -73,6 +73,8 @@ def auc(
     """
     if curve not in ("ROC", "PR"):
         raise ArgumentError(f"auc: curve is 'ROC' or 'PR', not {curve!r}.")
+    if not input.is_float or label.is_float:
+        raise IllTyped(f"auc takes probabilities and integer labels, not {input!r} and {label!r}.")
     layer = LayerHelper("auc", input, label)
     op, bins = layer.op, num_thresholds + 1
     positive = op.Cast(op.Reshape(label, np.array([-1])), to=11)

@@ -17,6 +17,9 @@ def of(dtype, *shape):
 
 
 ELEMENT_TYPES = {
+    "sizes of fold": lambda: F.fold(of("float32", 2, 6, 6), [0.1, 0.2], [2, 2]),
+    "labels of auc": lambda: static.auc(of("float32", 3, 2), of("float32", 3, 1)),
+    "scores of auc": lambda: static.auc(of("int64", 3, 2), of("int64", 3, 1)),
     "trunc": lambda: paddle.trunc(of("bool", 3)),
     "frac": lambda: paddle.frac(of("int16", 3)),
     "clip": lambda: paddle.clip(of("int8", 3), 0, 1),
@@ -123,6 +126,9 @@ VALUES = {
     "mode of nothing": lambda: paddle.mode(of("float32", 0, 2), 0),
     "normalize nothing": lambda: F.normalize(of("float32", 1, 1, 0)),
     "axes of fold": lambda: F.fold(of("float32", 2, 3, 6, 7), [2, 3], [2, 2]),
+    "windows of fold": lambda: F.fold(of("float32", 2, 6, 6), [6, 6], [2, 2]),
+    "no window of fold": lambda: F.fold(of("float32", 2, 1, 1), [1, 1], [2, 2]),
+    "strides of fold": lambda: F.fold(of("float32", 2, 1, 1), [1, 1], [1, 1], 0),
     "axes of mv": lambda: paddle.mv(of("float32", 5, 10), of("float32", 10, 2)),
     "axes of accuracy": lambda: paddle.metric.accuracy(of("float32", 1), of("int32", 1, 1)),
     "negative bincount": lambda: paddle.bincount(paddle.to_tensor([1, -5])),
@@ -173,6 +179,7 @@ ASSERTED = {
     "negative axes of tensordot": lambda: paddle.tensordot(of("float32", 2, 2), of("float32", 2, 2), -1),
     "more axes than there are": lambda: paddle.tensordot(of("float32", 2, 2, 2), of("float32", 2, 2, 2), [0, 1, 2, 3]),
     "sizes of tensordot": lambda: paddle.tensordot(of("float32", 2, 3), of("float32", 4, 5), [[1], [0]]),
+    "kernel of fold": lambda: F.fold(of("float32", 2, 6, 6), [2, 3], [2, 2, 3]),
     "axes of fold": lambda: F.fold(of("float32", 2, 3, 6, 7), [2, 3], [2, 2]),
     "vector": lambda: paddle.linalg.householder_product(of("float32", 1), of("float32", 0)),
 }

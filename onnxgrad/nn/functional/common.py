@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -424,5 +425,12 @@ def fold(
     """
     layer = LayerHelper("fold", x, name=name)
     size, kernel = numbers(output_sizes, 2), numbers(kernel_sizes, 2)
-    window: dict[str, Any] = {"strides": numbers(strides, 2), "dilations": numbers(dilations, 2), "pads": _image_pads(paddings)}
+    step, apart, pads = numbers(strides, 2), numbers(dilations, 2), _image_pads(paddings)
+    if min(*size, *kernel, *step, *apart) < 1:
+        raise ArgumentError(f"fold: sizes, strides and dilations are 1 or more, not {size}, {kernel}, {step}, {apart}.")
+    free = [n + pads[i] + pads[i + 2] - (k - 1) * d - 1 for i, (n, k, d) in enumerate(zip(size, kernel, apart, strict=True))]
+    count = math.prod(max(room // s + 1, 0) for room, s in zip(free, step, strict=True))
+    if x.shape[2] not in (-1, count) or count < 1:
+        raise ArgumentError(f"fold: an image of {size} has {count} windows of {kernel}, but {x!r} holds {x.shape[2]}.")
+    window: dict[str, Any] = {"strides": step, "dilations": apart, "pads": pads}
     return layer.result("Col2Im", x, np.array(size), np.array(kernel), **window)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
 from onnxgrad.signatures import bound
 from onnxgrad.tensor.layer import LayerHelper
@@ -24,15 +25,16 @@ def numbers(value: Any, axes: int, what: str = "a window argument") -> list[int]
     """One int per spatial axis.
 
     Raises:
-        ArgumentError: if there are neither one nor as many as axes.
+        Mismatch: if there are neither one nor as many as axes.
+        TypeError: if they are no ints.
     """
     if isinstance(value, int):
         return [value] * axes
-    found = [int(n) for n in value]
+    found = [operator.index(n) for n in value]
     if len(found) == 1:
         return found * axes
     if len(found) != axes:
-        raise ArgumentError(f"{what} takes one number or {axes}, not {value}.")
+        raise Mismatch(f"{what} takes one number or {axes}, not {value}.")
     return found
 
 
