@@ -285,19 +285,32 @@ class Layer:
             raise ProviderError("eager tensors live in main memory. Run a program with Executor(CUDAPlace(0)) instead.")
         return self if dtype is None else self.astype(dtype)
 
-    def astype(self, dtype: Any = None, only_floats: bool = False) -> Layer:
+    def astype(self, dtype: Any = None) -> Layer:
         """Parameters and buffers in another element type."""
-        target = dtype_of(dtype)
+        return self._cast(dtype, only_floats=False)
+
+    def float(self, excluded_layers: Any = None) -> Layer:
+        """What is of floating point in float32, but for ``excluded_layers``, a class or a list of classes."""
+        return self._cast("float32", excluded_layers)
+
+    def float16(self, excluded_layers: Any = None) -> Layer:
+        """As ``float``, in float16."""
+        return self._cast("float16", excluded_layers)
+
+    def bfloat16(self, excluded_layers: Any = None) -> Layer:
+        """As ``float``, in bfloat16."""
+        return self._cast("bfloat16", excluded_layers)
+
+    def _cast(self, dtype: Any, excluded: Any = None, only_floats: bool = True) -> Layer:
+        target, left = dtype_of(dtype), tuple(excluded) if isinstance(excluded, (list, tuple)) else excluded or ()
         for layer in self.sublayers(include_self=True):
+            if isinstance(layer, left):
+                continue
             layer.__dict__["_dtype"] = target.name
             for tensor in (*layer._parameters.values(), *layer._buffers.values()):
                 if tensor is not None and (tensor.is_float or not only_floats):
                     tensor.hold(tensor.numpy().astype(target.numpy))
         return self
-
-    def float(self, excluded_layers: Any = None) -> Layer:
-        """What is of floating point in float32."""
-        return self.astype("float32", only_floats=True)
 
     def clear_gradients(self) -> None:
         """Fill the gradients of all parameters with zeros."""

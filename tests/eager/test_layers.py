@@ -96,6 +96,9 @@ def test_weights_in_another_element_type():
     assert (out.dtype, model[0].weight.grad.dtype) == (paddle.float64, paddle.float64)
     assert model.float()[0].weight.dtype == paddle.float32
     assert model.astype("float16")[1]._mean.dtype == paddle.float16
+    model.bfloat16(excluded_layers=nn.BatchNorm1D)
+    assert (model[0].weight.dtype, model[1].weight.dtype) == (paddle.bfloat16, paddle.float16)
+    assert model.float16([nn.BatchNorm1D])[0].weight.dtype == paddle.float16
     with pytest.raises(ValueError, match="'float23' is not an ONNX element type"):
         model.astype("float23")
     assert model[0].weight.dtype == paddle.float16
