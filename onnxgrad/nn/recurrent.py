@@ -81,11 +81,8 @@ class _Cell(Taken, RNNCellBase):
         return (self.hidden_size,)
 
     def _products(self, x: Any, h: Any) -> tuple[Any, Any]:
-        a = F.linear(x, self.weight_ih.t(), self.bias_ih) if x.is_eager else x.matmul(self.weight_ih, transpose_y=True)
-        b = h.matmul(self.weight_hh, transpose_y=True)
-        if not x.is_eager and self.bias_ih is not None:
-            a = a + self.bias_ih
-        return a, b if self.bias_hh is None else b + self.bias_hh
+        a, b = x.matmul(self.weight_ih, transpose_y=True), h.matmul(self.weight_hh, transpose_y=True)
+        return a if self.bias_ih is None else a + self.bias_ih, b if self.bias_hh is None else b + self.bias_hh
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"
