@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 from onnxgrad import state
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import Call, Node, Signature
-from onnxgrad.eager.record import next_serial, wrap
+from onnxgrad.eager.record import wrap
 from onnxgrad.eager.tape import PYTHON
 from onnxgrad.eager.tensor import Tensor, filled
 from onnxgrad.errors import ArgumentError
@@ -150,7 +150,7 @@ def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], made
         return [(node, g if g is None else _checked(cls, node, g)) for node, g in zip(call.inputs, results, strict=True) if node]
 
     signature = Signature(PYTHON, "", {"backward": backward, "name": cls.__name__}, tuple(kinds))
-    return Call(signature, tuple([item._node for item in taken]), next_serial())
+    return Call(signature, tuple([item._node for item in taken]))
 
 
 def _output(ctx: PyLayerContext, call: Call, at: int, made: Tensor) -> Tensor:

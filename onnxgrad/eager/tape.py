@@ -341,13 +341,13 @@ class _Path:
         for call in self.calls:
             writer.write(call)
         variables = [
-            writer.differentiable(node, writer.variables[self.leaves[index]] if at < 0 else writer.output(self.calls[at], index))
+            writer.differentiable(node, writer.variables[self.leaves[index]] if at < 0 else writer.variables[self.calls[at], index])
             for node, at, index in self.wanted
         ]
         for v in variables:
             if v.is_leaf:
                 v._stop = False
-        targets = [writer.differentiable(node, writer.output(node.call, node.index)) for node, _ in self.seeds]  # type: ignore[arg-type]
+        targets = [writer.differentiable(node, writer.variables[node.call, node.index]) for node, _ in self.seeds]  # type: ignore[arg-type]
         given = [None if seed is None else writer.feed(Node(kind_of(seed.type), None), as_it_is=True) for _, seed in self.seeds]
         cotangents = [None if g is None else returned(writer.block.build, g, v.dtype) for g, v in zip(given, targets, strict=True)]
         with state.fresh_names():  # Names made while differentiating do not count in the user's name counters.
@@ -364,7 +364,7 @@ class _Path:
         for at, call in enumerate(self.calls):
             for index in range(len(call.signature.kinds)):
                 if call.signature.kinds[index] is not None:
-                    origin[writer.output(call, index)] = ("call", at, index)
+                    origin[writer.variables[call, index]] = ("call", at, index)
             if call.signature.fragment is None:
                 extensions += self._extensions(writer.operators[call][0], at, origin)
         outputs = [self._own(writer, found[at], self.wanted[at][0].kind, origin) for at in present]  # type: ignore[arg-type]
