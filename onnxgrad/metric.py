@@ -109,18 +109,12 @@ class _Counted(Metric):
 class Precision(_Counted):
     """True positives among those predicted."""
 
-    def __init__(self, name: str = "precision") -> None:
-        super().__init__(name)
-
     def _rows(self, chosen: Any, true: Any) -> Any:
         return chosen
 
 
 class Recall(_Counted):
     """True positives among those that are positive."""
-
-    def __init__(self, name: str = "recall") -> None:
-        super().__init__(name)
 
     def _rows(self, chosen: Any, true: Any) -> Any:
         return true

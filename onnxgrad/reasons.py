@@ -9,8 +9,19 @@ __all__ = ["REFUSED", "absent", "maps_to", "reason"]
 # Patterns over full names; the first that fits holds.
 _MAPS = {
     "paddle.fluid.dygraph": "paddle.autograd and eager tensors",
+    **{
+        f"paddle.fluid.layers.{name}": f"paddle.{name}"
+        for name in (
+            "acos", "argsort", "asin", "atan", "expand_as", "eye", "gather_nd", "linspace", "ones_like", "rank", "scatter",
+            "strided_slice", "zeros_like",
+        )
+    },
     "paddle.fluid.layers.range": "paddle.arange",
     "paddle.fluid.layers.where": "paddle.nonzero",
+    "paddle.fluid.layers.reduce_all": "paddle.all",
+    "paddle.fluid.layers.reduce_any": "paddle.any",
+    "paddle.fluid.layers.reverse": "paddle.flip",
+    "paddle.fluid.layers.size": "paddle.numel",
     "paddle.fluid.layers.image_resize": "paddle.nn.functional.interpolate",
     "paddle.fluid.layers.resize_*": "paddle.nn.functional.interpolate",
     "paddle.fluid.layers.pad2d": "paddle.nn.functional.pad",
@@ -19,30 +30,13 @@ _MAPS = {
     "paddle.fluid.layers.hard_swish": "paddle.nn.functional.hardswish",
     "paddle.fluid.layers.maxout": "paddle.nn.functional.maxout",
     "paddle.fluid.layers.selu": "paddle.nn.functional.selu",
-    "paddle.fluid.layers.reduce_all": "paddle.all",
-    "paddle.fluid.layers.reduce_any": "paddle.any",
-    "paddle.fluid.layers.reverse": "paddle.flip",
-    "paddle.fluid.layers.size": "paddle.numel",
     "paddle.fluid.core": "CPUPlace and CUDAPlace of paddle.fluid",
     "paddle.fluid.ParallelExecutor": "paddle.static.CompiledProgram",
     "paddle.fluid.require_version": "nothing; leave the call out",
     "paddle.fluid.metrics": "paddle.static.accuracy and paddle.static.auc",
-    "paddle.fluid.layers.acos": "paddle.acos",
-    "paddle.fluid.layers.argsort": "paddle.argsort",
-    "paddle.fluid.layers.asin": "paddle.asin",
-    "paddle.fluid.layers.atan": "paddle.atan",
-    "paddle.fluid.layers.expand_as": "paddle.expand_as",
-    "paddle.fluid.layers.eye": "paddle.eye",
-    "paddle.fluid.layers.gather_nd": "paddle.gather_nd",
-    "paddle.fluid.layers.linspace": "paddle.linspace",
-    "paddle.fluid.layers.ones_like": "paddle.ones_like",
-    "paddle.fluid.layers.rank": "paddle.rank",
-    "paddle.fluid.layers.scatter": "paddle.scatter",
-    "paddle.fluid.layers.strided_slice": "paddle.strided_slice",
-    "paddle.fluid.layers.zeros_like": "paddle.zeros_like",
     "paddle.CUDAPinnedPlace": "paddle.CPUPlace",
     "paddle.static.Variable.to_string": "repr(variable)",
-}
+}  # fmt: skip
 
 _IN_PLACE = "values are never overwritten; use the function without the underscore"
 _COMPLEX = "stock runtimes compute no complex numbers; keep real and imaginary part as two tensors"
@@ -52,40 +46,26 @@ _MEMORY = "it accesses the memory of a tensor, which belongs to onnxruntime"
 _LOD = "ONNX tensors have no levels of detail (LoD)"
 _SEARCH = "it searches step by step, for which ONNX has no operator"
 
-_REASONS: list[tuple[str, str]] = [
-    ("paddle.nn.dynamic_decode", _SEARCH),
-    ("paddle.nn.BeamSearchDecoder", _SEARCH),
-    ("paddle.nn.RNNTLoss", _SEARCH),
-    ("paddle.nn.HSigmoidLoss", "each sample takes another path through a tree; use CrossEntropyLoss"),
-    ("paddle.nn.AdaptiveLogSoftmaxWithLoss", "each sample takes another branch; use CrossEntropyLoss"),
-    ("paddle.nn.FractionalMaxPool*", "its windows are sampled anew in every run; use AdaptiveMaxPool"),
-    ("paddle.static.amp.debugging", _HOST),
-    ("paddle.amp.debugging", _HOST),
-    ("paddle.static.quantization", "quantise the exported ONNX model with onnxruntime's tools"),
-    ("paddle.*.[a-z]*_", _IN_PLACE),
-    ("paddle.[a-z]*_", _IN_PLACE),
-    ("paddle.complex*", _COMPLEX),
-    ("paddle.from_dlpack", _MEMORY),
-    ("paddle.to_dlpack", _MEMORY),
-    ("paddle.Tensor.get_tensor", _MEMORY),
-    ("paddle.Tensor.inplace_version", _MEMORY),
-    ("paddle.Tensor.pin_memory", _MEMORY),
-    ("paddle.batch", _HOST),
-    ("paddle.disable_signal_handler", _HOST),
-    ("paddle.flops", _HOST),
-    ("paddle.*_flags", _HOST),
-    ("paddle.*rng_state", _HOST),
-    ("paddle.LazyGuard", _HOST),
-    ("paddle.Model", "it is a training loop; use onnxgrad.training.Trainer"),
-    ("paddle.fluid.memory_optimize", _HOST),
-    ("paddle.fluid.release_memory", _HOST),
-    ("paddle.fluid.cuda_pinned_places", _HOST),
-    ("paddle.fluid.create_lod_tensor", _LOD),
-    ("paddle.fluid.LoDTensor", _LOD),
-    ("paddle.fluid.layers.edit_distance", _SEARCH),
-    ("paddle.fluid.layers.crf_decoding", _SEARCH),
-    ("paddle.fluid.layers.linear_chain_crf", _SEARCH),
-]
+# Patterns over what stands behind "paddle."; the first that fits holds.
+_REASONS: dict[str, str] = {
+    _SEARCH: (
+        "nn.dynamic_decode nn.BeamSearchDecoder nn.RNNTLoss fluid.layers.edit_distance fluid.layers.crf_decoding "
+        "fluid.layers.linear_chain_crf"
+    ),
+    "each sample takes another path through a tree; use CrossEntropyLoss": "nn.HSigmoidLoss",
+    "each sample takes another branch; use CrossEntropyLoss": "nn.AdaptiveLogSoftmaxWithLoss",
+    "its windows are sampled anew in every run; use AdaptiveMaxPool": "nn.FractionalMaxPool*",
+    "quantise the exported ONNX model with onnxruntime's tools": "static.quantization",
+    _IN_PLACE: "*.[a-z]*_ [a-z]*_",
+    _COMPLEX: "complex*",
+    _MEMORY: "from_dlpack to_dlpack Tensor.get_tensor Tensor.inplace_version Tensor.pin_memory",
+    _HOST: (
+        "static.amp.debugging amp.debugging batch disable_signal_handler flops *_flags *rng_state LazyGuard "
+        "fluid.memory_optimize fluid.release_memory fluid.cuda_pinned_places"
+    ),
+    "it is a training loop; use onnxgrad.training.Trainer": "Model",
+    _LOD: "fluid.create_lod_tensor fluid.LoDTensor",
+}
 
 # What stands in these namespaces and refuses when it is called.
 _ITERATIVE = "it takes an iteration that no ONNX operator offers; compute it outside and feed it"
@@ -150,18 +130,11 @@ REFUSED: dict[str, dict[str, str]] = {
 _MODULES = {
     "callbacks": "they belong to paddle.Model; use onnxgrad.training.Trainer",
     "hapi": "it is a training loop; use onnxgrad.training.Trainer",
-    "vision": _OUTSIDE,
-    "text": _OUTSIDE,
-    "audio": _OUTSIDE,
-    "hub": _OUTSIDE,
+    **dict.fromkeys(("vision", "text", "audio", "hub", "geometric", "strings", "dataset", "reader"), _OUTSIDE),
     "profiler": "onnxruntime has a profiler: SessionOptions.enable_profiling",
     "inference": "onnxruntime is the inference engine; use save_onnx",
     "sparse": "ONNX has no sparse tensors that onnxruntime computes with",
-    "geometric": _OUTSIDE,
     "quantization": "quantise the exported ONNX model with onnxruntime's tools",
-    "strings": _OUTSIDE,
-    "dataset": _OUTSIDE,
-    "reader": _OUTSIDE,
 }
 
 
@@ -173,8 +146,9 @@ def maps_to(name: str) -> str | None:
 def reason(name: str) -> str | None:
     """Why ``name`` is refused."""
     namespace, _, last = name.rpartition(".")
-    refused = REFUSED.get(namespace, {}).get(last)
-    return refused or next((because for pattern, because in _REASONS if fnmatchcase(name, pattern)), None)
+    behind = name.removeprefix("paddle.")
+    found = (because for because, patterns in _REASONS.items() if any(fnmatchcase(behind, each) for each in patterns.split()))
+    return REFUSED.get(namespace, {}).get(last) or next(found, None)
 
 
 def absent(module: str, name: str) -> AttributeError:

@@ -6,13 +6,19 @@ from typing import Any
 
 from onnxgrad.errors import NotOffered
 
-__all__ = ["Refused", "refusals", "refused"]
+__all__ = ["refusals", "refused"]
 
 
-class Refused:
-    """Stands where Paddle has a function or class; calling it raises NotOffered."""
+class refused:  # noqa: N801
+    """Stands where Paddle has a function or class; calling it raises NotOffered.
 
-    def __init__(self, name: str, because: str, advice: str) -> None:
+    Args:
+        name: how it is called, with its namespace.
+        because: the reason, a clause without a full stop.
+        advice: a sentence that says what to do instead.
+    """
+
+    def __init__(self, name: str, because: str, advice: str = "") -> None:
         self.__name__ = name
         self.reason = f"{because}. {advice}".strip()
         self.__doc__ = f"Not offered: {self.reason}"
@@ -29,17 +35,6 @@ class Refused:
         return f"<{self.__name__}: not offered>"
 
 
-def refused(name: str, because: str, advice: str) -> Refused:
-    """Declare a function of Paddle as refused.
-
-    Args:
-        name: how it is called, with its namespace.
-        because: the reason, a clause without a full stop.
-        advice: a sentence that says what to do instead.
-    """
-    return Refused(name, because, advice)
-
-
-def refusals(namespace: str, reasons: dict[str, str]) -> dict[str, Refused]:
+def refusals(namespace: str, reasons: dict[str, str]) -> dict[str, refused]:
     """Refused functions of a namespace by name, from clauses that hold the reason and, if there is any, the advice."""
-    return {name: Refused(f"{namespace}.{name}", reason, "") for name, reason in reasons.items()}
+    return {name: refused(f"{namespace}.{name}", reason) for name, reason in reasons.items()}

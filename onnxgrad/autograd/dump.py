@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.eager.node import Call, Node
-from onnxgrad.eager.tape import Backward
+from onnxgrad.eager.tape import PYTHON, Backward
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import FileError
 from onnxgrad.files import make_folder, write_whole
@@ -35,22 +35,18 @@ def dump(targets: list[Tensor], path: str) -> None:
     calls, _, leaves = Backward(create_graph=False)._collect([tensor._node for tensor in targets])
     calls.sort(key=lambda call: -call.serial)
     stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H:%M:%S.%f")
-    write_whole(folder / f"{stamp}_backward_graph.dot", _backward_graph(calls, leaves).encode())
-    write_whole(folder / f"{stamp}_ref_forward_graph.dot", _forward_graph(calls, leaves).encode())
+    write_whole(folder / f"{stamp}_backward_graph.dot", _graph(calls, leaves, "backward").encode())
+    write_whole(folder / f"{stamp}_ref_forward_graph.dot", _graph(calls, leaves, "forward").encode())
     write_whole(folder / f"{stamp}_call_stack.log", _call_stacks(calls).encode())
 
 
 def _name(call: Call) -> str:
-    return str(call.signature.attrs.get("name", call.signature.type)) if call.signature.type == "PyLayer" else call.signature.type
+    return str(call.signature.attrs["name"]) if call.signature.type == PYTHON else call.signature.type
 
 
 def _described(node: Node) -> str:
     type = node.kind.type
     return f"{type.dtype.name}{list(type.dims or ())}" if isinstance(type, TensorType) else "sequence"
-
-
-def _leaf_name(node: Node) -> str:
-    return node.meta.name if node.meta is not None and node.meta.name else "leaf"
 
 
 def _edges(calls: list[Call], leaves: list[Node]) -> list[tuple[int, Any, Node]]:
@@ -72,31 +68,22 @@ def _lines_of(call: Call) -> str:
     return f"\\n{Path(lines[0].split(':')[0]).name}:{lines[0].split(':', 1)[1]}" if lines else ""
 
 
-def _graph(title: str, boxes: list[str], edges: list[str]) -> str:
-    lines = [f"digraph {title} {{", '  node [shape=box, style="rounded,filled", fontname="sans-serif"];', *boxes, *edges, "}", ""]
-    return "\n".join(lines)
-
-
-def _boxes(calls: list[Call], leaves: list[Node], suffix: str, leaf_label: str) -> list[str]:
+def _graph(calls: list[Call], leaves: list[Node], title: str) -> str:
+    """Gradients flow from node_0, the last operator, to the leaves; forward, values flow from these to it."""
+    backward = title == "backward"
     hooked = {node.call for call in calls for node in call.inputs if node is not None and node.meta is not None and node.meta.hooks}
-    boxes = []
+    lines = [f"digraph {title} {{", '  node [shape=box, style="rounded,filled", fontname="sans-serif"];']
     for at, call in enumerate(calls):
-        colour = _HOOKED if call in hooked else _GRADIENT
-        boxes.append(f'  node_{at} [label="{_name(call)}{suffix}{_lines_of(call)}", fillcolor={colour}];')
+        label = f"{_name(call)}{'Grad' if backward else ''}{_lines_of(call)}"
+        lines.append(f'  node_{at} [label="{label}", fillcolor={_HOOKED if call in hooked else _GRADIENT}];')
     for at, node in enumerate(leaves, len(calls)):
-        boxes.append(f'  node_{at} [label="{leaf_label}{_leaf_name(node)}\\n{_described(node)}", fillcolor={_LEAF}];')
-    return boxes
-
-
-def _backward_graph(calls: list[Call], leaves: list[Node]) -> str:
-    """Gradients flow from node_0, the last operator, to the leaves."""
-    edges = [f'  node_{a} -> node_{b} [label="Place(cpu)\\n{_described(node)}"];' for a, b, node in _edges(calls, leaves)]
-    return _graph("backward", _boxes(calls, leaves, "Grad", "accumulate into .grad of "), edges)
-
-
-def _forward_graph(calls: list[Call], leaves: list[Node]) -> str:
-    edges = [f'  node_{b} -> node_{a} [label="{_described(node)}"];' for a, b, node in _edges(calls, leaves)]
-    return _graph("forward", _boxes(calls, leaves, "", ""), edges)
+        name = node.meta.name if node.meta is not None and node.meta.name else "leaf"
+        label = f"{'accumulate into .grad of ' if backward else ''}{name}\\n{_described(node)}"
+        lines.append(f'  node_{at} [label="{label}", fillcolor={_LEAF}];')
+    for reader, source, node in _edges(calls, leaves):
+        ends, place = (f"node_{reader} -> node_{source}", "Place(cpu)\\n") if backward else (f"node_{source} -> node_{reader}", "")
+        lines.append(f'  {ends} [label="{place}{_described(node)}"];')
+    return "\n".join([*lines, "}", ""])
 
 
 def _call_stacks(calls: list[Call]) -> str:

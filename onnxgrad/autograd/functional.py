@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxgrad.autograd.backward_mode import grad
 from onnxgrad.eager.record import record
-from onnxgrad.eager.tensor import Tensor, leaf
+from onnxgrad.eager.tensor import Tensor, filled, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["Hessian", "Jacobian", "hessian", "jacobian", "jvp", "vjp"]
@@ -68,11 +68,8 @@ def _rows(y: Tensor, sources: list[Tensor], lead: int) -> list[Any]:
 
 def _pulled(targets: list[Tensor], sources: list[Tensor], seeds: list[Tensor] | None = None) -> list[Tensor]:
     """Gradients that can be differentiated themselves, and zeros where a source has none"""
-    return _or_zeros(grad(targets, sources, seeds, create_graph=True, allow_unused=True), sources)
-
-
-def _or_zeros(found: Sequence[Tensor | None], like: list[Tensor]) -> list[Tensor]:
-    return [g if g is not None else leaf(np.zeros(x.dims, x.dtype.numpy)) for g, x in zip(found, like, strict=True)]
+    found = grad(targets, sources, seeds, create_graph=True, allow_unused=True)
+    return [g if g is not None else filled(x, 0) for g, x in zip(found, sources, strict=True)]
 
 
 def _listed(items: Any) -> list[Any]:
@@ -149,12 +146,12 @@ def jvp(func: Function, xs: Any, v: Any = None) -> tuple[Any, Any]:
     """
     sources, outputs, targets = _applied(func, xs)
     along = None if v is None else _listed(v)
-    probes = [leaf(np.ones(y.dims, y.dtype.numpy), stop_gradient=False) for y in targets]
+    probes = [filled(y, 1, stop_gradient=False) for y in targets]
     found = grad(targets, sources, probes, create_graph=True, allow_unused=True)
     used = [at for at, g in enumerate(found) if g is not None and not g.stop_gradient]
     pulled = [g for g in (found[at] for at in used) if g is not None]
     weights = None if along is None else [along[at] for at in used]
-    results = _pulled(pulled, probes, weights) if used else _or_zeros([None] * len(targets), targets)
+    results = _pulled(pulled, probes, weights) if used else [filled(y, 0) for y in targets]
     return outputs, type(outputs)(results) if isinstance(outputs, (list, tuple)) else results[0]
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
-import numpy as np
-
 from onnxgrad import state
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import Call, Node, Signature
-from onnxgrad.eager.record import next_serial, wrap
-from onnxgrad.eager.tape import PYTHON, gradient_mode
-from onnxgrad.eager.tensor import Tensor, leaf
+from onnxgrad.eager.record import wrap
+from onnxgrad.eager.tape import PYTHON
+from onnxgrad.eager.tensor import Tensor, filled
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["PyLayer", "PyLayerContext", "saved_tensors_hooks"]
@@ -121,7 +119,7 @@ class PyLayer:
             InPlaceOnLeaf: if it returns a leaf that it was given, and that is not marked as not in place.
         """
         ctx = PyLayerContext()
-        with gradient_mode(False):
+        with state.guard(gradients=False):
             returned = cls.forward(ctx, *args, **kwargs)
         outputs = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         made = [item for item in outputs if isinstance(item, Tensor)]
@@ -144,7 +142,7 @@ def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], made
     def backward(call: Call, arrived: dict[int, Tensor]) -> list[tuple[Node, Tensor | None]]:
         gradients = [arrived.get(at) for at in range(len(kinds))]
         if ctx.materialize_grads:
-            gradients = [g if g is not None else _zeros(kind) for g, kind in zip(gradients, kinds, strict=True)]
+            gradients = [g if g is not None else filled(kind.type, 0) for g, kind in zip(gradients, kinds, strict=True)]
         returned = cls.backward(ctx, *gradients)
         results = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         if len(results) != len(call.inputs):
@@ -152,7 +150,7 @@ def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], made
         return [(node, g if g is None else _checked(cls, node, g)) for node, g in zip(call.inputs, results, strict=True) if node]
 
     signature = Signature(PYTHON, "", {"backward": backward, "name": cls.__name__}, tuple(kinds))
-    return Call(signature, tuple([item._node for item in taken]), next_serial())
+    return Call(signature, tuple([item._node for item in taken]))
 
 
 def _output(ctx: PyLayerContext, call: Call, at: int, made: Tensor) -> Tensor:
@@ -171,7 +169,3 @@ def _checked(cls: type[PyLayer], node: Node, gradient: Any) -> Tensor:
             f"{cls.__name__}.backward returns a gradient of shape {gradient.shape} for a tensor of shape {list(taken.dims)}."
         )
     return gradient if gradient.dtype == taken.dtype or node.stop else cast("Tensor", gradient.astype(taken.dtype))
-
-
-def _zeros(kind: Any) -> Tensor:
-    return leaf(np.zeros(kind.type.dims, kind.type.dtype.numpy))

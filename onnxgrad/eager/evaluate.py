@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import count
 from operator import attrgetter
 from threading import RLock
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -36,16 +36,13 @@ counts = {"sessions": 0, "runs": 0, "backward": 0}
 """How many sessions and backward passes were built, and how many runs there were; tests read it."""
 
 
-class _Compiled:
+class _Compiled(NamedTuple):
     """A session, the names of its results, which leaves it takes, and which of these as float32."""
 
-    __slots__ = ("leaves", "names", "run", "widened")
-
-    def __init__(self, run: Any, names: list[str], leaves: list[tuple[str, int]], widened: list[str]) -> None:
-        self.run = run
-        self.widened = widened
-        self.names = names
-        self.leaves = leaves
+    run: Any
+    names: list[str]
+    leaves: list[tuple[str, int]]
+    widened: list[str]
 
 
 class Structures(Generic[Built]):
@@ -71,20 +68,14 @@ class Structures(Generic[Built]):
         if len(self._built) > self._limit:
             self._built.popitem(last=False)
 
-    def is_varied(self, loose: Any) -> bool:
-        """Count another set of constants for a structure; whether there have been so many that they should be inputs."""
-        seen = self._variants.get(loose, 0)
-        if seen < _CONSTANTS_TRIED:
-            self._variants[loose] = seen + 1
-            return False
-        return True
-
     def loosened(self, key: tuple[Any, ...], leaves: list[Node]) -> tuple[Any, Any, set[Node]]:
         """What was built for this structure if its constants vary (or None), the key to put it under, and what is then an input."""
         constants = [node for node in leaves if node.kind.array is not None and node.kind.is_float]
         if constants:
-            loose = _without_constants(key, constants)
-            if self.is_varied(loose):
+            types = {node.kind: ("constant", node.kind.type) for node in constants}
+            loose = tuple([types.get(item, item) if item.__class__ is Kind else item for item in key])
+            seen = self._variants[loose] = self._variants.get(loose, 0) + 1
+            if seen > _CONSTANTS_TRIED:
                 return self.get(loose), loose, set(constants)
         return None, key, set()
 
@@ -227,12 +218,6 @@ def _compile(chain: Chain) -> _Compiled:
     return compiled
 
 
-def _without_constants(key: tuple[Any, ...], constants: list[Node]) -> tuple[Any, ...]:
-    """A structural key in which only the types of these constants count."""
-    types = {node.kind: ("constant", node.kind.type) for node in constants}
-    return tuple([types.get(item, item) if item.__class__ is Kind else item for item in key])
-
-
 def _session(chain: Chain, fed: set[Node]) -> _Compiled:
     import onnxruntime
 
@@ -245,7 +230,7 @@ def _session(chain: Chain, fed: set[Node]) -> _Compiled:
             writer.constant(node)
     for call in chain.calls:
         writer.write(call)
-    outputs = [_in_numpy_type(writer, writer.output(*chain.output_at(number))) for number in chain.wanted]
+    outputs = [_in_numpy_type(writer, writer.variables[chain.output_at(number)]) for number in chain.wanted]
     graph = compile(writer.program, outputs, runs=True)
     model = write_model(graph)
     options = onnxruntime.SessionOptions()
@@ -260,13 +245,13 @@ def _session(chain: Chain, fed: set[Node]) -> _Compiled:
     counts["sessions"] += 1
     read = {entry.name for entry in session.get_inputs()}
     leaves = [(name, at) for name, at in feeds if name in read]
-    widened = [name for name, at in leaves if _is_odd(chain.leaves[at].kind)]
+    widened = [name for name, at in leaves if _is_odd(chain.leaves[at].kind.type)]
     return _Compiled(session._sess.run, [v.name for v in outputs], leaves, widened)
 
 
-def _is_odd(kind: Kind) -> bool:
+def _is_odd(type: Any) -> bool:
     """Whether onnxruntime's Python interface cannot take or return values of this type: bfloat16 and 8-bit floats."""
-    return isinstance(kind.type, TensorType) and kind.type.dtype.numpy.kind == "V"
+    return isinstance(type, TensorType) and type.dtype.numpy.kind == "V"
 
 
 def _largest(chain: Chain) -> int:
@@ -279,9 +264,7 @@ def _largest(chain: Chain) -> int:
 
 def _in_numpy_type(writer: Writer, v: Variable) -> Variable:
     """A result in a type that onnxruntime's Python interface returns."""
-    if isinstance(v.type, TensorType) and v.type.dtype.numpy.kind == "V":
-        return writer.block.build.Cast(v, to=1)
-    return v
+    return writer.block.build.Cast(v, to=1) if _is_odd(v.type) else v
 
 
 class Writer:
@@ -312,7 +295,7 @@ class Writer:
         self.block.inputs.append(v)
         self.variables[node] = v
         dtype = v.dtype
-        if dtype.numpy.kind == "V" and not as_it_is:
+        if _is_odd(v.type) and not as_it_is:
             v.type = TensorType(_FLOAT32, v.dims)
             self.variables[node] = self.block.build.Cast(v, to=dtype.number)
         return v
@@ -320,9 +303,6 @@ class Writer:
     def constant(self, node: Node) -> Variable:
         found = self.variables[node] = self.program.constant(node.kind.array)  # type: ignore[arg-type]
         return found
-
-    def output(self, call: Call, index: int) -> Variable:
-        return self.variables[call, index]
 
     def read(self, node: Node | None) -> Variable | None:
         if node is None:

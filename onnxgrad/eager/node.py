@@ -45,7 +45,7 @@ _kinds: dict[Any, Kind] = {}
 _kinds_of_arrays: dict[Any, Kind] = {}
 _constants: dict[Any, Node] = {}
 _signatures: dict[Any, Signature] = {}
-_numbers = count()
+_numbers, _serials = count(), count()
 _CONSTANT_LIMIT = 20_000
 
 
@@ -112,10 +112,10 @@ class Call:
 
     __slots__ = ("freed", "inputs", "mark", "offset", "others", "serial", "signature", "stack")
 
-    def __init__(self, signature: Signature, inputs: tuple[Node | None, ...], serial: int) -> None:
+    def __init__(self, signature: Signature, inputs: tuple[Node | None, ...]) -> None:
         self.signature = signature
         self.inputs = inputs
-        self.serial = serial
+        self.serial = next(_serials)
         self.mark = 0
         self.offset = 0
         self.freed = False
@@ -147,7 +147,7 @@ def _line_of(code: CodeType, at: int) -> int:
     return code.co_firstlineno
 
 
-FREED = Call(Signature("Freed", "", {}, ()), (), -1)
+FREED = Call(Signature("Freed", "", {}, ()), ())
 FREED.freed = True
 
 

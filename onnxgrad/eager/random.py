@@ -10,18 +10,13 @@ import numpy as np
 from onnxgrad import state
 from onnxgrad.dtypes import DType, dtype_of, from_onnx_number
 
-__all__ = ["SAMPLERS", "generator", "sample"]
+__all__ = ["SAMPLERS", "generator"]
 
 
 def generator() -> np.random.Generator:
     """The generator of all eager random numbers."""
     found: np.random.Generator = state.current.make_once("generator", lambda: np.random.default_rng(state.current.seed))
     return found
-
-
-def sample(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any) -> Any:
-    """The result of a random operator: a leaf, or for Dropout a product with a sampled mask."""
-    return SAMPLERS[op_type](args, dict(kwargs))
 
 
 def _leaf(array: Any, dtype: DType) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -22,17 +22,7 @@ from onnxgrad.core.ir.traverse import captured
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.integers import carries
-from onnxgrad.eager.node import (
-    Call,
-    Kind,
-    Node,
-    Signature,
-    constant_node,
-    kind_of,
-    kind_of_array,
-    signature_of,
-    user_stack,
-)
+from onnxgrad.eager.node import Call, Kind, Node, Signature, constant_node, kind_of, kind_of_array, signature_of, user_stack
 from onnxgrad.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
@@ -44,15 +34,12 @@ _LONGEST_CHAIN = 400
 _MEMO_LIMIT = 50_000
 
 
-class Fragment:
+class Fragment(NamedTuple):
     """Operators that are recorded as one call: ``inputs`` stand for its operands, ``outputs`` for its results."""
 
-    __slots__ = ("inputs", "operators", "outputs")
-
-    def __init__(self, operators: list[Operator], inputs: list[Variable], outputs: list[Variable]) -> None:
-        self.operators = operators
-        self.inputs = inputs
-        self.outputs = outputs
+    operators: list[Operator]
+    inputs: list[Variable]
+    outputs: list[Variable]
 
 
 class _Recipe:
@@ -72,7 +59,6 @@ class _Recipe:
 
 
 _memo: dict[Any, _Recipe] = {}
-_serials = count()
 
 
 class EagerBlock(Block):
@@ -128,11 +114,6 @@ def wrap(node: Node) -> Tensor:
     return tensor
 
 
-def next_serial() -> int:
-    """A position in the recording order for a call that is not an operator."""
-    return next(_serials)
-
-
 class _Unfrozen(Exception):
     """An argument that no memo should hold: a large array, a body."""
 
@@ -183,10 +164,10 @@ def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, do
     except _Unfrozen:
         return _record_anew(op_type, args, kwargs, outputs, domain)
     if recipe is None:
-        from onnxgrad.eager.random import SAMPLERS, sample
+        from onnxgrad.eager.random import SAMPLERS
 
         if op_type in SAMPLERS:
-            return sample(op_type, args, kwargs, outputs)
+            return SAMPLERS[op_type](args, kwargs)
         recipe = _learn(op_type, args, kwargs, count_of, domain, frozen)
     if recipe.folded is not None:
         return wrap(Node(recipe.folded.kind, recipe.folded.array))
@@ -212,7 +193,7 @@ def record_call(signature: Signature, inputs: tuple[Node | None, ...]) -> list[A
         stop = True
     if depth >= _LONGEST_CHAIN:
         depth = _shorten(inputs)
-    call = Call(signature, inputs, next(_serials))
+    call = Call(signature, inputs)
     call.stack = () if stop else user_stack()
     made: list[Any] = [None] * len(signature.kinds)
     for index, kind in enumerate(signature.kinds):
@@ -239,7 +220,7 @@ def record_one(signature: Signature, inputs: tuple[Any, ...]) -> Any:
         stop = True
     if depth >= _LONGEST_CHAIN:
         depth = _shorten(inputs)
-    call = Call(signature, inputs, next(_serials))
+    call = Call(signature, inputs)
     call.stack = () if stop else user_stack()
     node = Node(kind, None, call, 0, stop or not (kind.is_float or carries(signature, 0, inputs)), depth + 1)
     tensor = _new(_tensor_class)

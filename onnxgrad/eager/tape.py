@@ -6,13 +6,10 @@ Its operands are values of the forward pass: those that were read are there alre
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import count
 from operator import attrgetter
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from onnxgrad import state
 from onnxgrad.core.autodiff.api import gradients
@@ -24,21 +21,14 @@ from onnxgrad.eager.evaluate import Structures, Writer, counts, evaluate
 from onnxgrad.eager.integers import OpenWriter, returned
 from onnxgrad.eager.node import FREED, Call, Kind, Meta, Node, Signature, kind_of
 from onnxgrad.eager.record import Fragment, added, record_call, wrap
-from onnxgrad.eager.tensor import Tensor, leaf
+from onnxgrad.eager.tensor import Tensor, filled
 from onnxgrad.errors import ArgumentTypeError, FreedGraph
 
-__all__ = ["Backward", "backward", "gradient_mode"]
+__all__ = ["Backward", "backward"]
 
 _PASSES = 512
 PYTHON = "PyLayer"
 """The type of calls whose gradient is a Python function."""
-
-
-@contextmanager
-def gradient_mode(enabled: bool) -> Iterator[None]:
-    """Record for gradients, or not, inside a ``with`` block."""
-    with state.guard(gradients=enabled):
-        yield
 
 
 def backward(tensors: Sequence[Tensor], seeds: Sequence[Tensor | None] | None, retain_graph: bool) -> Backward:
@@ -46,7 +36,7 @@ def backward(tensors: Sequence[Tensor], seeds: Sequence[Tensor | None] | None, r
     engine = Backward(create_graph=False)
     targets = [tensor._node for tensor in tensors]
     found = engine.run(targets, list(seeds) if seeds is not None else [None] * len(targets), None)
-    with gradient_mode(False):
+    with state.guard(gradients=False):
         stored = [_accumulate(node, gradient) for node, gradient in found]
         evaluate([tensor._node for tensor in stored] + targets)
     for tensor in stored:
@@ -92,17 +82,17 @@ class Backward:
     def run(self, targets: list[Node], seeds: list[Tensor | None], wanted: list[Node] | None) -> list[tuple[Node, Tensor]]:
         """Gradients of ``wanted``, or of all leaves and retaining tensors; those that receive nothing are left out."""
         self.calls, inner, self.leaves = self._collect(targets)
-        self._cuts = {_key(n): n for n in inner if (n.meta is not None and n.meta.hooks) or _is_python(n)}
+        self._cuts = {_key(n): n for n in inner if _is_cut(n)}
         if wanted is None:
             wanted = self.leaves + [n for n in inner if n.meta is not None and n.meta.retain is not None]
             self._stores = True
         sought = {_key(node): node for node in wanted}
         sought.update(self._cuts)
-        with gradient_mode(self.create_graph):
+        with state.guard(gradients=self.create_graph):
             plain: list[tuple[Node, Tensor | None]] = []
             for node, seed in zip(targets, seeds, strict=True):
                 if _key(node) in self._cuts:
-                    self._arrive(node, seed if seed is not None else _filled(node, 1.0))
+                    self._arrive(node, seed if seed is not None else filled(node.kind.type, 1.0))
                 elif not node.stop:
                     plain.append((node, seed))
             self._stage(plain, sought)
@@ -160,7 +150,7 @@ class Backward:
     def _gradient(self, node: Node) -> Tensor:
         """What arrived; zeros where operators on every path, such as Floor, are constant almost everywhere."""
         found = self._found.get(_key(node))
-        return found[1] if found is not None else _filled(node, 0.0)
+        return found[1] if found is not None else filled(node.kind.type, 0.0)
 
     def _hooked(self, node: Node, gradient: Tensor) -> Tensor:
         """What the hooks of a leaf make of its gradient; those of inner tensors were called on the way."""
@@ -196,7 +186,7 @@ class Backward:
                 continue
             if node.call is None:
                 if node in sought:
-                    self._arrive(node, seed if seed is not None else _filled(node, 1.0))
+                    self._arrive(node, seed if seed is not None else filled(node.kind.type, 1.0))
             else:
                 inner.append((node, seed))
         if not inner:
@@ -212,14 +202,9 @@ class Backward:
 _marks = count(1 << 40)
 
 
-def _is_python(node: Node) -> bool:
-    return node.call is not None and node.call.signature.type == PYTHON
-
-
-def _filled(node: Node, value: float) -> Tensor:
-    """A tensor like a value, with one number everywhere."""
-    type: Any = node.kind.type
-    return leaf(np.full(type.dims, value, type.dtype.numpy))
+def _is_cut(node: Node) -> bool:
+    """Whether Python has a say in the gradient."""
+    return bool(node.meta is not None and node.meta.hooks) or (node.call is not None and node.call.signature.type == PYTHON)
 
 
 def _call_hooks(node: Node, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -235,22 +220,13 @@ def _call_hooks(node: Node, gradient: Tensor) -> tuple[Tensor, Tensor]:
     return kept, gradient
 
 
-class _Template:
+class _Template(NamedTuple):
     """A backward pass for one structure: a fragment, where its operands come from, and which of the sought it gives."""
 
-    __slots__ = ("extensions", "given", "signature", "sources")
-
-    def __init__(
-        self,
-        signature: Signature | None,
-        sources: list[tuple[str, int, int]],
-        given: list[int],
-        extensions: list[tuple[int, int, Kind]],
-    ) -> None:
-        self.signature = signature
-        self.sources = sources
-        self.given = given
-        self.extensions = extensions
+    signature: Signature | None
+    sources: list[tuple[str, int, int]]
+    given: list[int]
+    extensions: list[tuple[int, int, Kind]]
 
 
 templates: Structures[_Template] = Structures(_PASSES)
@@ -290,8 +266,8 @@ class _Path:
                 if wanted in sought and wanted not in taken and not node.stop:
                     taken.add(wanted)
                     self.wanted.append((node, at, index))
-        for node, _ in seeds:
-            if _key(node) in sought and _key(node) not in ends and _key(node) not in taken and self._is_retained(node, sought):
+        for node, _ in seeds:  # A seed that is sought itself, unless it is a cut, whose gradient was taken when it arrived.
+            if _key(node) in sought and _key(node) not in ends and _key(node) not in taken and not _is_cut(node):
                 taken.add(_key(node))
                 self.wanted.append((node, self.positions[node.call], node.index))  # type: ignore[index]
         key.append("wanted")
@@ -300,10 +276,6 @@ class _Path:
         for node, seed in seeds:
             key.append((self.positions[node.call], node.index, None if seed is None else seed._node.kind.type))  # type: ignore[index]
         self.key = tuple(key)
-
-    def _is_retained(self, node: Node, sought: dict[Any, Node]) -> bool:
-        """A seed that is sought itself, unless it is a cut, whose gradient was taken when it arrived."""
-        return not (node.meta is not None and node.meta.hooks) and not _is_python(node)
 
     def _is_inner(self, node: Node) -> bool:
         return not node.stop and node.call in self.positions and _key(node) not in self.ends
@@ -369,16 +341,16 @@ class _Path:
         for call in self.calls:
             writer.write(call)
         variables = [
-            writer.differentiable(node, writer.variables[self.leaves[index]] if at < 0 else writer.output(self.calls[at], index))
+            writer.differentiable(node, writer.variables[self.leaves[index]] if at < 0 else writer.variables[self.calls[at], index])
             for node, at, index in self.wanted
         ]
         for v in variables:
             if v.is_leaf:
                 v._stop = False
-        targets = [writer.differentiable(node, writer.output(node.call, node.index)) for node, _ in self.seeds]  # type: ignore[arg-type]
+        targets = [writer.differentiable(node, writer.variables[node.call, node.index]) for node, _ in self.seeds]  # type: ignore[arg-type]
         given = [None if seed is None else writer.feed(Node(kind_of(seed.type), None), as_it_is=True) for _, seed in self.seeds]
         cotangents = [None if g is None else returned(writer.block.build, g, v.dtype) for g, v in zip(given, targets, strict=True)]
-        with _plain_names():
+        with state.fresh_names():  # Names made while differentiating do not count in the user's name counters.
             found = gradients(targets, variables, cotangents)
         return self._fragment(writer, found, given)
 
@@ -392,7 +364,7 @@ class _Path:
         for at, call in enumerate(self.calls):
             for index in range(len(call.signature.kinds)):
                 if call.signature.kinds[index] is not None:
-                    origin[writer.output(call, index)] = ("call", at, index)
+                    origin[writer.variables[call, index]] = ("call", at, index)
             if call.signature.fragment is None:
                 extensions += self._extensions(writer.operators[call][0], at, origin)
         outputs = [self._own(writer, found[at], self.wanted[at][0].kind, origin) for at in present]  # type: ignore[arg-type]
@@ -409,13 +381,12 @@ class _Path:
     def _extensions(self, op: Operator, at: int, origin: dict[Variable, tuple[str, int, int]]) -> list[tuple[int, int, Kind]]:
         """Outputs that rules asked a forward operator for; the recorded call will declare them too."""
         added: list[tuple[int, int, Kind]] = []
-        if _is_extended(op):
-            for index in range(op.declared_outputs or 0, len(op.outputs)):
-                v = op.outputs[index]
-                assert v is None or v.type is not None
-                added.append((at, index, None if v is None else kind_of(v.type)))  # type: ignore[arg-type]
-                if v is not None:
-                    origin[v] = ("call", at, index)
+        for index in range(op.declared_outputs or len(op.outputs), len(op.outputs)):
+            v = op.outputs[index]
+            assert v is None or v.type is not None
+            added.append((at, index, None if v is None else kind_of(v.type)))  # type: ignore[arg-type]
+            if v is not None:
+                origin[v] = ("call", at, index)
         return added
 
     def _own(self, writer: Writer, g: Variable, kind: Kind, origin: dict[Variable, Any]) -> Variable:
@@ -437,14 +408,3 @@ def _up_to(known: dict[Variable, Any], operators: list[Operator], outputs: list[
             wanted.update(v for v in op.operands() if v is not None and v not in known)
     kept.reverse()
     return kept
-
-
-def _is_extended(op: Operator) -> bool:
-    return op.declared_outputs is not None and len(op.outputs) > op.declared_outputs
-
-
-@contextmanager
-def _plain_names() -> Iterator[None]:
-    """Names made while differentiating do not count in the user's name counters."""
-    with state.fresh_names():
-        yield

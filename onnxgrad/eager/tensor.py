@@ -21,7 +21,7 @@ from onnxgrad.eager.node import HookHandle, Meta, Node, kind_of_array
 from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError, UnsupportedGradient
 
-__all__ = ["Shape", "Tensor", "leaf"]
+__all__ = ["Shape", "Tensor", "filled", "leaf"]
 
 _NOTHING: dict[str, Any] = {}
 
@@ -98,22 +98,9 @@ class Tensor(Variable):
         return type.dims if isinstance(type, TensorType) else None
 
     @property
-    def static_shape(self) -> Any:
-        return self.dims
-
-    @property
     def shape(self) -> Any:
         """Dimensions as a list."""
         return Shape(self.dims)
-
-    @property
-    def rank(self) -> int | None:
-        return len(self.dims)
-
-    @property
-    def ndim(self) -> int:
-        """How many axes there are."""
-        return len(self.dims)
 
     @property
     def size(self) -> int:
@@ -240,8 +227,7 @@ class Tensor(Variable):
         if meta is None or meta.grad is None:
             return
         if set_to_zero:
-            zeros = np.zeros(meta.grad.dims, meta.grad.dtype.numpy)
-            meta.grad = leaf(zeros, stop_gradient=meta.grad.stop_gradient)
+            meta.grad = filled(meta.grad, 0, meta.grad.stop_gradient)
         else:
             meta.grad = None
 
@@ -585,6 +571,11 @@ def leaf(value: Any, dtype: Any = None, stop_gradient: bool = True) -> Tensor:
     node.stop = stop_gradient
     found: Tensor = wrap(node)
     return found
+
+
+def filled(like: Any, value: float, stop_gradient: bool = True) -> Tensor:
+    """One number everywhere, in the shape and element type of a tensor, or of the type of one."""
+    return leaf(np.full(like.dims, value, like.dtype.numpy), stop_gradient=stop_gradient)
 
 
 set_tensor_class(Tensor)

@@ -11,20 +11,27 @@ from onnxgrad.nn.layer import Layer
 __all__ = ["LayerDict", "LayerList", "ParameterDict", "ParameterList", "Sequential"]
 
 
-class _Listed(Layer):
-    """Members by their position."""
+class _Held(Layer):
+    """Members of one kind."""
 
     _store = "_sub_layers"
 
+    @property
     def _members(self) -> dict[str, Any]:
         found: dict[str, Any] = self.__dict__[self._store]
         return found
 
+    def __len__(self) -> int:
+        return len(self._members)
+
+
+class _Listed(_Held):
+    """Members by their position."""
+
     def _fill(self, members: Iterable[Any]) -> None:
-        own = self._members()
         kept = list(members)
-        own.clear()
-        own.update((str(at), member) for at, member in enumerate(kept))
+        self._members.clear()
+        self._members.update((str(at), member) for at, member in enumerate(kept))
 
     def _position(self, at: int) -> int:
         if not -len(self) <= at < len(self):
@@ -32,25 +39,22 @@ class _Listed(Layer):
         return at % len(self)
 
     def __getitem__(self, at: Any) -> Any:
-        members = list(self._members().values())
+        members: Any = list(self)
         kind: Any = type(self)
         return kind(members[at]) if isinstance(at, slice) else members[self._position(at)]
 
     def __setitem__(self, at: int, member: Any) -> None:
-        members = list(self._members().values())
+        members = list(self)
         members[self._position(at)] = member
         self._fill(members)
 
     def __delitem__(self, at: Any) -> None:
-        members = list(self._members().values())
+        members = list(self)
         del members[at]
         self._fill(members)
 
-    def __len__(self) -> int:
-        return len(self._members())
-
     def __iter__(self) -> Iterator[Any]:
-        return iter(list(self._members().values()))
+        return iter(list(self._members.values()))
 
     def append(self, member: Any) -> Any:
         """Add one at the end."""
@@ -124,20 +128,13 @@ class ParameterList(_Listed):
         self._fill(parameters or ())
 
 
-class _Named(Layer, MutableMapping[str, Any]):
+class _Named(_Held, MutableMapping[str, Any]):
     """Members by name."""
-
-    _store = "_sub_layers"
 
     def __init__(self, sublayers: Any = None) -> None:
         super().__init__()
         if sublayers is not None:
             self.update(sublayers)
-
-    @property
-    def _members(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.__dict__[self._store]
-        return found
 
     def update(self, sublayers: Any) -> None:  # type: ignore[override]
         """Add or replace members, from a mapping or from pairs."""
@@ -153,9 +150,6 @@ class _Named(Layer, MutableMapping[str, Any]):
 
     def __delitem__(self, key: str) -> None:
         del self._members[key]
-
-    def __len__(self) -> int:
-        return len(self._members)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._members)

@@ -16,10 +16,11 @@ from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentTypeError, ProviderError
 from onnxgrad.nn.parameter import eager_parameter
+from onnxgrad.signatures import Taken
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.param_attr import ParamAttr
 
-__all__ = ["Layer"]
+__all__ = ["Layer", "MadeLayer"]
 
 
 class Layer:
@@ -327,6 +328,17 @@ class Layer:
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._parameters, *self._sub_layers, *self._buffers]
+
+
+class MadeLayer(Taken, Layer):
+    """Base of layers whose constructor is written down as text, and which ``_make`` their members from what it is given."""
+
+    def _begin(self, given: Any) -> None:
+        Layer.__init__(self)
+        self._make(given)
+
+    def _make(self, given: Any) -> None:
+        raise NotImplementedError
 
 
 def _hooked(hooks: dict[int, Any], hook: Callable[..., Any]) -> HookHandle:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, ClassVar
 
 from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.functional.layout import channels_last
-from onnxgrad.nn.layer import Layer
+from onnxgrad.nn.layer import Layer, MadeLayer
 from onnxgrad.tensor import manipulation
 from onnxgrad.tensor.common import positive
 
@@ -46,6 +46,41 @@ TripletMarginLoss triplet_margin_loss | TripletMarginWithDistanceLoss triplet_ma
 _OF_FOUR = "CTCLoss ctc_loss : blank reduction"
 
 
+class _OfFunction(MadeLayer):
+    """A function that takes ``_known``: behind the tensors ``_options``, attributes of the layer by name, and ``_fixed`` values."""
+
+    _kind: str
+    _function: Any
+    _known: Any
+    _options: ClassVar[dict[str, str]]
+    _fixed: ClassVar[dict[str, Any]]
+    _layout: str | None
+
+    def _make(self, given: Any) -> None:
+        name, options = self._kind, vars(given)
+        self._given_name = options.pop("name")
+        if options.get("reduction", "mean") not in ("mean", "sum", "none", "batchmean"):
+            raise ArgumentError(f"{name}: the reduction is 'mean', 'sum' or 'none', not {options['reduction']!r}.")
+        for option, value in options.items():
+            setattr(self, option, value)
+        _check(name, options)
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        given = {argument: getattr(self, option) for option, argument in self._options.items()}
+        if "training" in self._known:
+            given["training"] = self.training
+        if self._given_name is not None and "name" in self._known:
+            given["name"] = self._given_name
+        return self._function(*inputs, **given, **self._fixed, **kwargs)
+
+    def extra_repr(self) -> str:
+        shown = {option: getattr(self, option) for option in self._options}
+        if shown.get("data_format") == self._layout:
+            shown.pop("data_format", None)
+        shown |= {} if self._given_name is None else {"name": self._given_name}
+        return ", ".join(f"{option}={value}" for option, value in shown.items())
+
+
 def _made(entry: str, tensors: int) -> type[Layer]:
     """A class from ``Name function : options ; fixed``.
 
@@ -58,48 +93,24 @@ def _made(entry: str, tensors: int) -> type[Layer]:
     function = getattr(F, function_name, None) or getattr(manipulation, function_name)
     known = inspect.signature(function).parameters
     arguments: dict[str, str] = {}
-    parameters = []
+    defaults: dict[str, Any] = {}
     for item in options.split() if listed else [key for key in list(known)[tensors:] if key not in ("training", "name")]:
         option, _, given = item.partition("=")
         arguments[option] = given if given in known else option
-        default = known[arguments[option]].default if given in known or not given else _literal(given)
-        parameters.append(inspect.Parameter(option, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default))
-    parameters.append(inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None))
-    signature = inspect.Signature(parameters)
-    constants = {key: _literal(value) for key, value in (item.split("=") for item in fixed.split())}
-    switches = "training" in known
-
-    def __init__(self: Layer, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        Layer.__init__(self)
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        self._given_name = bound.arguments.pop("name")
-        if bound.arguments.get("reduction", "mean") not in ("mean", "sum", "none", "batchmean"):
-            raise ArgumentError(f"{name}: the reduction is 'mean', 'sum' or 'none', not {bound.arguments['reduction']!r}.")
-        for option, value in bound.arguments.items():
-            setattr(self, option, value)
-        _check(name, bound.arguments)
-
-    def forward(self: Layer, *inputs: Any, **kwargs: Any) -> Any:
-        given = {argument: getattr(self, option) for option, argument in arguments.items()}
-        if switches:
-            given["training"] = self.training
-        if self._given_name is not None and "name" in known:
-            given["name"] = self._given_name
-        return function(*inputs, **given, **constants, **kwargs)
-
-    def extra_repr(self: Layer) -> str:
-        layout = signature.parameters["data_format"].default if "data_format" in arguments else None
-        shown = {option: getattr(self, option) for option in arguments if option != "data_format" or self.data_format != layout}
-        shown |= {} if self._given_name is None else {"name": self._given_name}
-        return ", ".join(f"{option}={value}" for option, value in shown.items())
-
-    __init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *parameters]
-    )
-    doc = f"The layer of ``nn.functional.{function_name}``: {(function.__doc__ or '').splitlines()[0]}"
-    body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": doc, "__module__": __name__}
-    return type(name, (Layer,), body)
+        defaults[option] = known[arguments[option]].default if given in known or not given else _literal(given)
+    takes = [option if value is inspect.Parameter.empty else f"{option}={value!r}" for option, value in defaults.items()]
+    body = {
+        "__doc__": f"The layer of ``nn.functional.{function_name}``: {(function.__doc__ or '').splitlines()[0]}",
+        "__module__": __name__,
+        "takes": ", ".join([*takes, "name=None"]),
+        "_kind": name,
+        "_function": staticmethod(function),
+        "_known": known,
+        "_options": arguments,
+        "_fixed": {key: _literal(value) for key, value in (item.split("=") for item in fixed.split())},
+        "_layout": defaults.get("data_format"),
+    }
+    return type(name, (_OfFunction,), body)
 
 
 def _check(name: str, options: dict[str, Any]) -> None:

@@ -12,8 +12,7 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.layer import Layer
-from onnxgrad.signatures import Taken
+from onnxgrad.nn.layer import Layer, MadeLayer
 from onnxgrad.tensor.creation import full, zeros
 from onnxgrad.tensor.initializer import Uniform
 from onnxgrad.tensor.joining import concat, split, stack
@@ -57,15 +56,14 @@ class RNNCellBase(Layer):
         return op.Expand(op.constant(np.array(init_value), batch_ref.dtype), sizes)
 
 
-class _Cell(Taken, RNNCellBase):
+class _Cell(MadeLayer, RNNCellBase):
     """A cell with ``gates`` gates on [batch, hidden_size] states."""
 
     gates = 1
 
     takes = _CELL
 
-    def _begin(self, given: Any) -> None:
-        Layer.__init__(self)
+    def _make(self, given: Any) -> None:
         size, hidden = given.input_size, given.hidden_size
         if hidden <= 0:
             raise ArgumentError(f"{type(self).__name__}: hidden_size is {hidden}; it is at least 1.")
@@ -81,11 +79,8 @@ class _Cell(Taken, RNNCellBase):
         return (self.hidden_size,)
 
     def _products(self, x: Any, h: Any) -> tuple[Any, Any]:
-        a = F.linear(x, self.weight_ih.t(), self.bias_ih) if x.is_eager else x.matmul(self.weight_ih, transpose_y=True)
-        b = h.matmul(self.weight_hh, transpose_y=True)
-        if not x.is_eager and self.bias_ih is not None:
-            a = a + self.bias_ih
-        return a, b if self.bias_hh is None else b + self.bias_hh
+        a, b = x.matmul(self.weight_ih, transpose_y=True), h.matmul(self.weight_hh, transpose_y=True)
+        return a if self.bias_ih is None else a + self.bias_ih, b if self.bias_hh is None else b + self.bias_hh
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"
@@ -96,8 +91,8 @@ class SimpleRNNCell(_Cell):
 
     takes = _CELL.replace("hidden_size", "hidden_size, activation='tanh'")
 
-    def _begin(self, given: Any) -> None:
-        super()._begin(given)
+    def _make(self, given: Any) -> None:
+        super()._make(given)
         self.activation = _known_activation(self, given.activation)
 
     def forward(self, inputs: Any, states: Any = None) -> tuple[Any, Any]:
@@ -188,7 +183,7 @@ class BiRNN(Layer):
         return concat([ahead, back], -1), (last, begin)
 
 
-class _Recurrent(Taken, Layer):
+class _Recurrent(MadeLayer):
     """Layers of one kind over a whole sequence, by ONNX's operator."""
 
     cell: Any = None
@@ -196,17 +191,16 @@ class _Recurrent(Taken, Layer):
     order: tuple[int, ...] = ()
     """The gates of ONNX's weights, by their number in Paddle's."""
     attributes: ClassVar[dict[str, Any]] = {}
+    """Further ones of the operator."""
 
     takes = _LAYERS
 
-    def _begin(self, given: Any) -> None:
-        Layer.__init__(self)
+    def _make(self, given: Any) -> None:
         if given.direction not in ("forward", "bidirect", "bidirectional"):
             raise ArgumentError(f"{type(self).__name__}: the direction is 'forward' or 'bidirect', not {given.direction!r}.")
         self.input_size, self.hidden_size, self.num_layers = given.input_size, given.hidden_size, given.num_layers
         self.time_major, self.dropout = given.time_major, given.dropout
         self.num_directions = 1 if given.direction == "forward" else 2
-        self._more = dict(self.attributes)
         attrs = {key: value for key, value in vars(given).items() if key.endswith("_attr")}
         for layer in range(self.num_layers):
             size = self.input_size if layer == 0 else self.hidden_size * self.num_directions
@@ -249,9 +243,7 @@ class _Recurrent(Taken, Layer):
             blank = zeros([len(self.order) * self.hidden_size], self._dtype)
             biases = [blank if own[kind] is None else own[kind] for kind in ("bias_ih", "bias_hh")]
             b.append(concat([self._ordered(op, bias) for bias in biases], 0))
-        attrs = {"hidden_size": self.hidden_size, "direction": "bidirectional" if len(w) == 2 else "forward", **self._more}
-        if len(w) == 2 and "activations" in attrs:
-            attrs["activations"] = attrs["activations"] * 2
+        attrs = {"hidden_size": self.hidden_size, "direction": "bidirectional" if len(w) == 2 else "forward", **self.attributes}
         operands = [x, stack(w, 0), stack(r, 0), stack(b, 0), lengths, states.get("initial_h"), states.get("initial_c")]
         count = 3 if self.op_type == "LSTM" else 2
         y, *ends = op.emit(self.op_type, operands[: count + 4], attrs, outputs=count)
@@ -276,9 +268,9 @@ class SimpleRNN(_Recurrent):
 
     takes = _LAYERS.replace("dropout=0.0", "dropout=0.0, activation='tanh'")
 
-    def _begin(self, given: Any) -> None:
-        super()._begin(given)
-        self._more = {"activations": [_known_activation(self, given.activation).capitalize()]}
+    def _make(self, given: Any) -> None:
+        super()._make(given)
+        self.attributes = {"activations": [_known_activation(self, given.activation).capitalize()] * self.num_directions}  # type: ignore[misc]
 
 
 class LSTM(_Recurrent):

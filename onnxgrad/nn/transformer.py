@@ -11,10 +11,9 @@ from onnxgrad.eager.tensor import leaf
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.container import LayerList
-from onnxgrad.nn.layer import Layer
+from onnxgrad.nn.layer import MadeLayer
 from onnxgrad.nn.layers import Dropout  # type: ignore[attr-defined]
 from onnxgrad.nn.weighted import LayerNorm, Linear
-from onnxgrad.signatures import Taken
 from onnxgrad.tensor.creation import zeros
 from onnxgrad.tensor.joining import concat
 
@@ -24,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class MultiHeadAttention(Taken, Layer):
+class MultiHeadAttention(MadeLayer):
     """Attention of several heads on [batch, length, embed_dim].
 
     A mask is added to the scores; a boolean one says where to look.
@@ -35,8 +34,7 @@ class MultiHeadAttention(Taken, Layer):
 
     takes = "embed_dim, num_heads, dropout=0.0, kdim=None, vdim=None, need_weights=False, weight_attr=None, bias_attr=None"
 
-    def _begin(self, given: Any) -> None:
-        Layer.__init__(self)
+    def _make(self, given: Any) -> None:
         width, heads, attrs = given.embed_dim, given.num_heads, (given.weight_attr, given.bias_attr)
         if heads < 1 or width < 1 or width % heads:
             raise ArgumentError(f"MultiHeadAttention: {heads} heads do not divide embed_dim {width}.")
@@ -92,7 +90,7 @@ def _no_mask(mask: Any, dtype: Any) -> Any:
     return None if mask is None else _added(mask, dtype)
 
 
-class _Block(Taken, Layer):
+class _Block(MadeLayer):
     """What layers of encoders and decoders share: attentions and a feed-forward part, each with its norm and residual."""
 
     attentions: tuple[str, ...] = ("self_attn",)
@@ -102,8 +100,7 @@ class _Block(Taken, Layer):
         "normalize_before=False, weight_attr=None, bias_attr=None, layer_norm_eps=1e-05"
     )
 
-    def _begin(self, given: Any) -> None:
-        Layer.__init__(self)
+    def _make(self, given: Any) -> None:
         self._config, width, dropout = vars(given), given.d_model, given.dropout
         self.normalize_before = given.normalize_before
         parts = len(self.attentions) + 1
@@ -173,9 +170,8 @@ class TransformerDecoderLayer(_Block):
         return self.self_attn.gen_cache(memory), self.cross_attn.gen_cache(memory, memory, MultiHeadAttention.StaticCache)
 
 
-class _Stack(Taken, Layer):
-    def _begin(self, given: Any) -> None:
-        Layer.__init__(self)
+class _Stack(MadeLayer):
+    def _make(self, given: Any) -> None:
         layer, *_ = vars(given).values()
         self.layers = LayerList([layer, *(layer.again() for _ in range(given.num_layers - 1))])
         self.num_layers, self.norm = given.num_layers, given.norm
@@ -219,7 +215,7 @@ class TransformerDecoder(_Stack):
         return list(zip(*found, strict=True)) if do_zip else found
 
 
-class Transformer(Taken, Layer):
+class Transformer(MadeLayer):
     """An encoder and a decoder."""
 
     takes = (
@@ -228,8 +224,7 @@ class Transformer(Taken, Layer):
         "custom_encoder=None, custom_decoder=None"
     )
 
-    def _begin(self, given: Any) -> None:
-        Layer.__init__(self)
+    def _make(self, given: Any) -> None:
         shared = ("d_model", "nhead", "dim_feedforward", "dropout", "activation", "attn_dropout", "act_dropout", "normalize_before")
         common = {key: getattr(given, key) for key in shared}
         weights, biases = (_each(attr, 3) for attr in (given.weight_attr, given.bias_attr))

@@ -11,8 +11,7 @@ from onnxgrad.eager.tensor import leaf
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.functional.norm import divided_by_spectral_norm
-from onnxgrad.nn.layer import Layer
-from onnxgrad.signatures import Taken
+from onnxgrad.nn.layer import Layer, MadeLayer
 from onnxgrad.tensor.initializer import Constant, Normal
 
 __all__ = [
@@ -24,18 +23,7 @@ __all__ = [
 _FORMATS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
 
 
-class _Weighted(Taken, Layer):
-    """Base of these layers, which ``_make`` their parameters from what they are given."""
-
-    def _begin(self, given: Any) -> None:
-        Layer.__init__(self)
-        self._make(given)
-
-    def _make(self, given: Any) -> None:
-        raise NotImplementedError
-
-
-class Linear(_Weighted):
+class Linear(MadeLayer):
     """``x @ weight + bias`` with a weight of shape [in_features, out_features].
 
     Example:
@@ -57,7 +45,7 @@ class Linear(_Weighted):
         return f"in_features={self.in_features}, out_features={self.out_features}, dtype={self._dtype}"
 
 
-class _Conv(_Weighted):
+class _Conv(MadeLayer):
     """Convolution with filters of shape [out_channels, in_channels / groups, *kernel]."""
 
     axes = 2
@@ -154,7 +142,7 @@ class Conv1DTranspose(_ConvTranspose):
     )
 
 
-class Embedding(_Weighted):
+class Embedding(MadeLayer):
     """Rows of an embedding, looked up by integer."""
 
     takes = (
@@ -182,7 +170,7 @@ class Embedding(_Weighted):
         return f"{self._sizes[0]}, {self._sizes[1]}, sparse={self._options['sparse']}"
 
 
-class Bilinear(_Weighted):
+class Bilinear(MadeLayer):
     """``x1[b, i] weight[o, i, j] x2[b, j] + bias[o]``."""
 
     takes = "in1_features, in2_features, out_features, weight_attr=None, bias_attr=None, name=None"
@@ -196,7 +184,7 @@ class Bilinear(_Weighted):
         return F.bilinear(x1, x2, self.weight, self.bias)
 
 
-class PReLU(_Weighted):
+class PReLU(MadeLayer):
     """max(x, 0) + weight * min(x, 0). He et al. 2015."""
 
     takes = "num_parameters=1, init=0.25, weight_attr=None, data_format='NCHW', name=None"
@@ -214,7 +202,7 @@ class PReLU(_Weighted):
         return f"num_parameters={given.num_parameters}, data_format={layout}, init={given.init}, dtype={self._dtype}{named}"
 
 
-class LayerNorm(_Weighted):
+class LayerNorm(MadeLayer):
     """Normalise over the last axes, then scale and shift. Ba, Kiros and Hinton 2016."""
 
     takes = "normalized_shape, epsilon=1e-05, weight_attr=None, bias_attr=None, name=None"
@@ -375,7 +363,7 @@ class InstanceNorm3D(_InstanceNorm):
     ranks = (5,)
 
 
-class SpectralNorm(_Weighted):
+class SpectralNorm(MadeLayer):
     """A weight divided by its largest singular value, by power iteration. Miyato et al. 2018.
 
     Each call moves the two vectors by ``power_iters`` steps.

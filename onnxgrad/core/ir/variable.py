@@ -134,6 +134,7 @@ class Variable(Arithmetic):
 
     @property
     def ndim(self) -> int:
+        """How many axes there are."""
         return len(self.shape)
 
     def dim(self) -> int:
