@@ -113,9 +113,8 @@ def unflatten(x: Variable, axis: int, shape: Shape, name: str | None = None) -> 
         >>> paddle.unflatten(static.data("x", [None, 6, 2]), 1, [3, -1]).shape
         (-1, 3, 2, 2)
     """
-    layer = LayerHelper("unflatten", x, name=name)
+    layer, op = open_layer("unflatten", x, name=name)
     axis = normal_axis(axis, x.ndim, "unflatten")
-    op = layer.op
     if not is_variable(shape) and not any(is_variable(item) for item in shape):
         return layer.result("Reshape", x, sizes_from(op, x, axis + 1, [*[0] * axis, *integers(shape, "unflatten")]))
     parts = [op.Shape(x, start=0, end=axis), as_operand(op, shape_operand(op, shape)), op.Shape(x, start=axis + 1)]

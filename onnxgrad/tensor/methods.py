@@ -2,62 +2,38 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.late import provides
-from onnxgrad.tensor import (
-    creation,
-    elementwise,
-    indexing,
-    inplace,
-    joining,
-    linalg,
-    logic,
-    manipulation,
-    math,
-    random,
-    reduction,
-    search,
-    solvers,
-    special,
-    stat,
-)
+from onnxgrad.tensor import indexing
 
-__all__ = ["METHODS"]
+__all__ = ["METHODS", "MODULES"]
 
+# Those that take no variable first, and two that variables have already.
 _NOT_METHODS = {
-    "arange", "assign", "block_diag", "broadcast_shape", "broadcast_tensors", "cartesian_prod", "column_stack", "dstack",
+    "arange", "assign", "block_diag", "broadcast_shape", "broadcast_tensors", "cartesian_prod", "clone", "column_stack", "dstack",
     "einsum", "empty", "eye", "full", "gaussian", "hstack", "linspace", "log_normal", "logspace", "meshgrid", "multi_dot",
-    "normal", "ones", "pdist", "rand", "randint", "randn", "randperm", "row_stack", "shape", "standard_normal",
+    "normal", "ones", "pdist", "rand", "randint", "randn", "randperm", "rank", "row_stack", "shape", "standard_normal",
     "tril_indices", "triu_indices", "uniform", "vstack", "zeros",
 }  # fmt: skip
-_MODULES = (
-    creation, elementwise, indexing, inplace, joining, linalg, logic, manipulation, math, random, reduction, search, solvers,
-    special, stat,
+_FAMILIES = (
+    "creation", "elementwise", "indexing", "inplace", "joining", "linalg", "logic", "manipulation", "math", "random", "reduction",
+    "search", "solvers", "special", "stat",
 )  # fmt: skip
+MODULES = [import_module(f"onnxgrad.tensor.{family}") for family in _FAMILIES]
 
-METHODS: dict[str, Any] = {
-    name: getattr(module, name) for module in _MODULES for name in module.__all__ if name not in _NOT_METHODS
-}
-METHODS["size"] = manipulation.numel
-# Defined with the operators already, or attributes.
-for _name in ("abs", "clone", "rank"):
-    METHODS.pop(_name, None)
-METHODS["abs"] = math.abs
-
-
-def _attach() -> None:
-    for name, function in METHODS.items():
-        if name not in vars(Variable):
-            setattr(Variable, name, function)
-
-
-_attach()
+METHODS: dict[str, Any] = {name: getattr(module, name) for module in MODULES for name in module.__all__ if name not in _NOT_METHODS}
+METHODS["size"] = METHODS["numel"]
+for _name, _function in METHODS.items():
+    if _name not in vars(Variable):
+        setattr(Variable, _name, _function)
 
 # What Python's operators on variables call.
-for _operator in (
-    elementwise.floor_divide, elementwise.remainder, logic.bitwise_and, logic.bitwise_or, logic.bitwise_xor,
-    logic.bitwise_left_shift, logic.bitwise_right_shift, logic.bitwise_not, linalg.matrix_transpose, indexing.getitem,
+for _name in (
+    "floor_divide", "remainder", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
+    "bitwise_not", "matrix_transpose",
 ):  # fmt: skip
-    provides(_operator.__name__)(_operator)
+    provides(_name)(METHODS[_name])
+provides("getitem")(indexing.getitem)

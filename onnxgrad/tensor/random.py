@@ -35,8 +35,8 @@ def _sampled(op: Builder, op_type: str, shape: Any, seed: int = 0, **attrs: Any)
     return op.emit(f"{op_type}Like", (op.Expand(np.float32(0.0), size),), attrs)
 
 
-def _layer(kind: str, shape: Any, name: str | None, *others: Any) -> LayerHelper:
-    return LayerHelper(kind, *(item for item in [*sizes_of(kind, shape), *others] if is_variable(item)), name=name)
+def _open(kind: str, shape: Any, name: str | None, *others: Any) -> tuple[LayerHelper, Builder]:
+    return open_layer(kind, *(item for item in [*sizes_of(kind, shape), *others] if is_variable(item)), name=name)
 
 
 def _float(kind: str, dtype: Any) -> DType:
@@ -61,8 +61,8 @@ def uniform(
         >>> paddle.uniform([2, 3]).shape
         [2, 3]
     """
-    layer, element = _layer("uniform_random", shape, name), _float("uniform", dtype)
-    numbers = _sampled(layer.op, "RandomUniform", shape, seed, low=float(min), high=float(max))
+    (layer, op), element = _open("uniform_random", shape, name), _float("uniform", dtype)
+    numbers = _sampled(op, "RandomUniform", shape, seed, low=float(min), high=float(max))
     return layer.result("Cast", numbers, to=element.number)
 
 
@@ -75,8 +75,8 @@ def gaussian(
     shape: Shape, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = None, name: str | None = None
 ) -> Variable:
     """Normally distributed numbers."""
-    layer, element = _layer("gaussian", shape, name), _float("gaussian", dtype)
-    numbers = _sampled(layer.op, "RandomNormal", shape, seed, mean=float(mean), scale=float(std))
+    (layer, op), element = _open("gaussian", shape, name), _float("gaussian", dtype)
+    numbers = _sampled(op, "RandomNormal", shape, seed, mean=float(mean), scale=float(std))
     return layer.result("Cast", numbers, to=element.number)
 
 
@@ -97,8 +97,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
     """
     if not is_variable(mean) and not is_variable(std):
         return gaussian([1] if shape is None else shape, mean, std, name=name)
-    layer = _layer("normal", [], name, mean, std)
-    op = layer.op
+    layer, op = _open("normal", [], name, mean, std)
     like = mean if is_variable(mean) else std
     noise = as_dtype(op, _sampled(op, "RandomNormal", shape_of(op, like)), like.dtype)
     return layer.result("Add", op.Mul(noise, std), mean)
@@ -128,8 +127,7 @@ def _integers(low: int, high: int | None, shape: Any, element: DType, name: str 
     low, high = (0, low) if high is None else (low, high)
     if not 0 < high - low <= 2**24:
         raise ArgumentError(f"randint: the range [{low}, {high}) must hold 1 to 2^24 integers.")
-    layer = _layer("randint", shape, name)
-    op = layer.op
+    layer, op = _open("randint", shape, name)
     sampled = op.Floor(_sampled(op, "RandomUniform", shape, low=0.0, high=float(high - low)))
     whole = op.Min(op.Cast(sampled, to=7), np.array(high - low - 1))
     return layer.result("Cast", op.Add(whole, np.array(low)), to=element.number)
@@ -150,12 +148,11 @@ def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
         >>> paddle.randperm(5).shape
         [5]
     """
-    layer = LayerHelper("randperm", name=name)
+    layer, op = open_layer("randperm", name=name)
     if n < 1:
         raise ArgumentError(f"randperm: n is {n}; it is at least 1.")
     if (element := dtype_of(dtype)).name not in ("int32", "int64", "float32", "float64"):
         raise IllTyped(f"randperm: dtype is int32, int64, float32 or float64, not {element.name}.")
-    op = layer.op
     _, order = op.emit("TopK", (_sampled(op, "RandomUniform", [n]), np.array([n])), {}, outputs=2)
     return layer.result("Cast", order, to=element.number)
 

@@ -9,7 +9,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
 from onnxgrad.tensor.common import as_dtype, normal_axis, positive, shape_of, unary
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import LayerHelper, given, open_layer
 from onnxgrad.tensor.random import next_seed
 from onnxgrad.tensor.tables import of_one
 
@@ -64,8 +64,7 @@ tanhshrink = of_one("tanhshrink", _tanhshrink, "x - tanh(x).", floats=False, kin
 
 def softplus(x: Variable, beta: float = 1, threshold: float = 20, name: str | None = None) -> Variable:
     """log(1 + exp(beta x)) / beta, and ``x`` itself where beta x is above the threshold."""
-    layer = LayerHelper("softplus", x, name=name)
-    op = layer.op
+    layer, op = open_layer("softplus", x, name=name)
     if beta == 1 and threshold >= _SOFTPLUS_IS_LINEAR:
         return layer.result("Softplus", x)
     scaled = op.Mul(x, float(beta))
@@ -172,12 +171,11 @@ def rrelu(
     x: Variable, lower: float = 1.0 / 8.0, upper: float = 1.0 / 3.0, training: bool = True, name: str | None = None
 ) -> Variable:
     """x where positive, else x times a slope: random in [lower, upper] for each element in training, else their mean."""
-    layer = LayerHelper("rrelu", x, name=name)
+    layer, op = open_layer("rrelu", x, name=name)
     if not isinstance(lower, float) or not isinstance(upper, float):
         raise ArgumentTypeError(f"rrelu: lower and upper are floats, not {lower!r} and {upper!r}.")
     if not 0 <= lower <= upper <= 1:
         raise ArgumentError(f"rrelu: slopes lie in 0 <= lower <= upper <= 1, not {lower} and {upper}.")
-    op = layer.op
     if not training:
         return layer.result("LeakyRelu", x, alpha=(lower + upper) / 2.0)
     zeros = op.Expand(np.float32(0.0), shape_of(op, x))
@@ -195,14 +193,13 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
         >>> F.maxout(static.data("x", [None, 4, 3, 3]), groups=2).shape
         (-1, 2, 3, 3)
     """
-    layer = LayerHelper("maxout", x, name=name)
+    layer, op = open_layer("maxout", x, name=name)
     if axis not in (1, -1, 3):
         raise ArgumentError(f"maxout: the channels are on axis 1, 3 or -1, not {axis}.")
     axis = normal_axis(axis, x.ndim, "maxout")
     channels = x.shape[axis]
     if channels < 0 or channels % positive(groups, "maxout", "groups"):
         raise ArgumentError(f"maxout: {channels} channels cannot be cut into groups of {groups}.")
-    op = layer.op
     split = op.constant(np.array([channels // groups, groups]))
     target = op.Concat(op.Shape(x, start=0, end=axis), split, op.Shape(x, start=axis + 1), axis=0)
     return layer.result("ReduceMax", op.Reshape(x, target), [axis + 1], keepdims=0)
@@ -243,8 +240,7 @@ def glu(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
 
 def swiglu(x: Variable, y: Variable | None = None, name: str | None = None) -> Variable:
     """silu(x) y; without ``y``, of the two halves of ``x`` along the last axis."""
-    layer = LayerHelper("swiglu", x, *([] if y is None else [y]), name=name)
-    op = layer.op
+    layer, op = open_layer("swiglu", x, *given(y), name=name)
     if y is None:
         x, y = op.emit("Split", (x,), {"axis": -1, "num_outputs": 2}, outputs=2)
     return layer.result("Mul", op.Mul(x, op.Sigmoid(x)), y)
@@ -257,8 +253,7 @@ def gumbel_softmax(x: Variable, temperature: float = 1.0, hard: bool = False, ax
         temperature: the lower, the nearer to a hard sample.
         hard: give the sampled class as ones and zeros, with the gradient of the soft sample.
     """
-    layer = LayerHelper("gumbel_softmax", x, name=name)
-    op = layer.op
+    layer, op = open_layer("gumbel_softmax", x, name=name)
     zeros = op.Expand(np.float32(0.0), shape_of(op, x))
     sampled = op.RandomUniformLike(zeros, low=1e-20, high=1.0, seed=next_seed(op), dtype=1)
     noise = op.Neg(op.Log(op.Neg(op.Log(op.Min(sampled, np.float32(1.0 - 2.0**-24))))))

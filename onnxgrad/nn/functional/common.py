@@ -16,7 +16,7 @@ from onnxgrad.losses import cosine_parts
 from onnxgrad.nn.functional.windows import numbers, pads_of
 from onnxgrad.optimizer.rows import with_sparse_gradient
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer
 from onnxgrad.tensor.linalg import vector_norm
 from onnxgrad.tensor.random import next_seed
 
@@ -33,7 +33,7 @@ def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: st
         >>> F.linear(static.data("x", [None, 3]), static.data("w", [3, 4])).shape
         (-1, 4)
     """
-    layer = LayerHelper("linear", x, weight, *([] if bias is None else [bias]), name=name)
+    layer = LayerHelper("linear", x, weight, *given(bias), name=name)
     y = layer.result("MatMul", x, weight)
     return y if bias is None else layer.result("Add", y, bias)
 
@@ -46,8 +46,7 @@ def bilinear(x1: Variable, x2: Variable, weight: Variable, bias: Variable | None
         >>> F.bilinear(a, b, w).shape
         (-1, 2)
     """
-    layer = LayerHelper("bilinear", x1, x2, weight, *([] if bias is None else [bias]), name=name)
-    op = layer.op
+    layer, op = open_layer("bilinear", x1, x2, weight, *given(bias), name=name)
     y = layer.result("Transpose", op.ReduceSum(op.Mul(op.MatMul(x1, weight), x2), [-1], keepdims=0), perm=[1, 0])
     return y if bias is None else layer.result("Add", y, bias)
 
@@ -79,8 +78,7 @@ def dropout(
         >>> F.dropout(static.data("x", [None, 3]), 0.2).shape
         (-1, 3)
     """
-    layer = LayerHelper("dropout", x, name=name)
-    op = layer.op
+    layer, op = open_layer("dropout", x, name=name)
     if not is_variable(p) and not 0 <= p <= 1:
         raise ArgumentError(f"dropout: p must lie in [0, 1], not {p}.")
     if mode not in ("upscale_in_train", "downscale_in_infer"):
@@ -144,8 +142,7 @@ def feature_alpha_dropout(x: Variable, p: float = 0.5, training: bool = True, na
 
 
 def _alpha_dropout(kind: str, x: Variable, p: float, training: bool, lead: int | None, name: str | None) -> Variable:
-    layer = LayerHelper(kind, x, name=name)
-    op = layer.op
+    layer, op = open_layer(kind, x, name=name)
     if not 0 <= p <= 1:
         raise ArgumentError(f"{kind}: p must lie in [0, 1], not {p}.")
     if not training or p == 0:
@@ -194,13 +191,13 @@ def pad(
         (-1, 3, 5, 7)
     """
     layer = LayerHelper("pad3d", x, *([pad] if is_variable(pad) else []), name=name)
-    given: Variable | None = None
+    later: Variable | None = None
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode not in modes:
         raise ArgumentError(f"pad: mode is one of {list(modes)}, not {mode!r}.")
     if is_variable(pad):
-        given = pad if pad.value is None and not pad.is_eager else None
-        pad = range(pad.shape[0]) if given is not None else pad.get_value()
+        later = pad if pad.value is None and not pad.is_eager else None
+        pad = range(pad.shape[0]) if later is not None else pad.get_value()
     widths = [int(pad)] * (2 * (x.ndim - 2)) if isinstance(pad, int) else [int(n) for n in pad]
     if len(widths) % 2:
         raise ArgumentError(f"pad: {widths} must hold a start and an end for each axis.")
@@ -215,20 +212,16 @@ def pad(
     if len(axes) != len(pairs):
         raise ArgumentError(f"pad: {widths} does not fit the {x.ndim} axes of {x!r}.")
     ordered = sorted(zip(axes, pairs, strict=True))
-    for axis, pair in ordered if given is None and mode != "constant" else []:
+    for axis, pair in ordered if later is None and mode != "constant" else []:
         most = x.shape[axis] - (mode == "reflect")
         if x.shape[axis] >= 0 and max(pair) > 0 and (most < 1 or (mode == "reflect" and max(pair) > most)):
             raise ArgumentError(f"pad: mode {mode!r} cannot add {max(pair)} to axis {axis} of {x!r}. Add fewer.")
     pads: Any = np.array([start for _, (start, _) in ordered] + [end for _, (_, end) in ordered])
-    if given is not None:
+    if later is not None:
         # The numbers so far are places in it.
-        pads = layer.op.Cast(layer.op.Gather(given, pads), to=7)
-    border = op_constant(layer, value, x) if mode == "constant" else None
+        pads = layer.op.Cast(layer.op.Gather(later, pads), to=7)
+    border = layer.op.constant(np.asarray(value), x.dtype) if mode == "constant" else None
     return layer.result("Pad", x, pads, border, np.array([a for a, _ in ordered]), mode=modes[mode])
-
-
-def op_constant(layer: LayerHelper, value: Any, like: Variable) -> Variable:
-    return layer.op.constant(np.asarray(value), like.dtype)
 
 
 def zeropad2d(x: Variable, padding: Any, data_format: str = "NCHW", name: str | None = None) -> Variable:
@@ -265,8 +258,7 @@ def embedding(
         >>> F.embedding(static.data("ids", [None, 5], "int64"), static.data("weight", [10, 4])).shape
         (-1, 5, 4)
     """
-    layer = LayerHelper("embedding", x, weight, name=name)
-    op = layer.op
+    layer, op = open_layer("embedding", x, weight, name=name)
     if scale_grad_by_freq:
         raise ArgumentError("embedding: scale_grad_by_freq is not offered. Divide the learning rate of rare rows instead.")
     indices = x if x.dtype.name in ("int32", "int64") else op.Cast(x, to=7)
@@ -294,8 +286,7 @@ def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
         >>> F.one_hot(static.data("ids", [None, 5], "int64"), 7).shape
         (-1, 5, 7)
     """
-    layer = LayerHelper("one_hot_v2", x, *([num_classes] if is_variable(num_classes) else []), name=name)
-    op = layer.op
+    layer, op = open_layer("one_hot_v2", x, *([num_classes] if is_variable(num_classes) else []), name=name)
     if num_classes == -1 and not is_variable(num_classes):
         num_classes = op.Add(op.ReduceMax(as_dtype(op, x, "int64"), keepdims=0), np.array(1))
     depth = as_dtype(op, num_classes, "int64") if is_variable(num_classes) else np.array(int(num_classes))
@@ -312,8 +303,7 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
         x: lengths.
         maxlen: size of the new axis; the largest length unless given.
     """
-    layer = LayerHelper("sequence_mask", x, *([maxlen] if is_variable(maxlen) else []), name=name)
-    op = layer.op
+    layer, op = open_layer("sequence_mask", x, *([maxlen] if is_variable(maxlen) else []), name=name)
     lengths = as_dtype(op, x, "int64")
     if maxlen is None:
         maxlen = op.ReduceMax(lengths, keepdims=0)
@@ -330,8 +320,7 @@ def label_smooth(label: Variable, prior_dist: Variable | None = None, epsilon: f
     """
     if not 0 <= epsilon <= 1:
         raise ArgumentError(f"label_smooth: epsilon must lie in [0, 1], not {epsilon}.")
-    layer = LayerHelper("label_smooth", label, *([] if prior_dist is None else [prior_dist]), name=name)
-    op = layer.op
+    layer, op = open_layer("label_smooth", label, *given(prior_dist), name=name)
     prior: Any = op.Mul(prior_dist, float(epsilon)) if prior_dist is not None else epsilon / known_dim(label, -1, "label_smooth")
     return layer.result("Add", op.Mul(label, 1.0 - epsilon), prior)
 
@@ -346,8 +335,7 @@ def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e
         >>> F.cosine_similarity(static.data("x", [None, 3]), static.data("y", [None, 3])).shape
         (-1,)
     """
-    layer = LayerHelper("cosine_similarity", x1, x2)
-    op = layer.op
+    layer, op = open_layer("cosine_similarity", x1, x2)
     product, first, second = cosine_parts(op, x1, x2, axis)
     return layer.result("Div", product, op.Sqrt(op.Clip(op.Mul(first, second), float(eps) ** 2)))
 
@@ -385,8 +373,7 @@ def unfold(
         >>> F.unfold(static.data("x", [None, 3, 4, 4]), 2).shape
         (-1, 12, 9)
     """
-    layer = LayerHelper("unfold", x, name=name)
-    op = layer.op
+    layer, op = open_layer("unfold", x, name=name)
     channels = known_dim(x, 1, "unfold")
     kernel = numbers(kernel_sizes, 2)
     taps = kernel[0] * kernel[1]

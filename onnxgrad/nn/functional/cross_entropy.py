@@ -9,8 +9,9 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
+from onnxgrad.nn.functional.loss import open_loss
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis
-from onnxgrad.tensor.layer import LayerHelper, require_variables
+from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = ["cross_entropy", "nll_loss", "softmax_with_cross_entropy"]
 
@@ -51,10 +52,7 @@ def cross_entropy(
         >>> F.cross_entropy(logits, label).shape
         ()
     """
-    require_variables("cross_entropy", input, label)
-    if reduction not in ("mean", "sum", "none"):
-        raise ArgumentError(f"cross_entropy: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
-    layer = LayerHelper("cross_entropy", input, label, *([] if weight is None else [weight]), name=name)
+    layer, op = open_loss("cross_entropy", reduction, input, label, weight, name=name)
     rank = input.ndim
     axis = normal_axis(axis, rank, "cross_entropy")
     _check_weight("cross_entropy", weight, input.shape[axis])
@@ -65,7 +63,7 @@ def cross_entropy(
     if label.ndim not in (rank, rank - 1):
         raise ArgumentError(f"cross_entropy: label has {label.ndim} axes; it needs {rank - 1}, or {rank} with 1 at axis {axis}.")
     op_type = "SoftmaxCrossEntropyLoss" if use_softmax else "NegativeLogLikelihoodLoss"
-    scores = input if use_softmax else layer.op.Log(input)
+    scores = input if use_softmax else op.Log(input)
     if reduction == "mean" and ignore_index < 0 and weight is None:
         rows = _classes(layer, op_type, scores, label, weight, ignore_index, "none", axis)
         return layer.result("ReduceMean", rows, keepdims=0)
@@ -212,7 +210,5 @@ def nll_loss(
         >>> F.nll_loss(static.data("x", [None, 3]), static.data("label", [None], "int64")).shape
         ()
     """
-    layer = LayerHelper("nll_loss", input, label, *([] if weight is None else [weight]), name=name)
-    if reduction not in ("mean", "sum", "none"):
-        raise ArgumentError(f"nll_loss: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
+    layer, _ = open_loss("nll_loss", reduction, input, label, weight, name=name)
     return _reduced(layer, "NegativeLogLikelihoodLoss", input, label, weight, ignore_index, reduction, 1)

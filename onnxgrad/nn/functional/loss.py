@@ -14,10 +14,10 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.losses import absolute_error, cosine_parts, ctc, huber, kl_of_positive, logistic, squared_error
+from onnxgrad.nn.functional.common import pairwise_distance
 from onnxgrad.signatures import bound
 from onnxgrad.tensor.common import as_dtype, known, known_dim
-from onnxgrad.tensor.layer import LayerHelper
-from onnxgrad.tensor.linalg import vector_norm
+from onnxgrad.tensor.layer import LayerHelper, given, open_layer
 from onnxgrad.tensor.tables import described
 
 __all__ = [
@@ -29,24 +29,21 @@ __all__ = [
 
 
 def reduced(layer: LayerHelper, x: Variable, reduction: str) -> Variable:
-    """The losses as they are, their sum, or their mean.
-
-    Raises:
-        ArgumentError: for another reduction.
-    """
+    """The losses as they are, their sum, or their mean."""
     if reduction == "none":
         return layer.result("Identity", x)
-    op_type = {"mean": "ReduceMean", "sum": "ReduceSum"}.get(reduction)
-    if op_type is None:
-        raise ArgumentError(f"{layer.name}: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
-    return layer.result(op_type, x, keepdims=0)
+    return layer.result("ReduceMean" if reduction == "mean" else "ReduceSum", x, keepdims=0)
 
 
-def _layer(kind: str, reduction: str, *items: Any, name: str | None = None) -> LayerHelper:
-    """The layer of a loss, whose reduction is checked before anything is appended"""
+def open_loss(kind: str, reduction: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
+    """The layer of a loss on two operands and those of the others that are given, and what appends operators to it.
+
+    Raises:
+        ArgumentError: for another reduction than 'mean', 'sum' or 'none', before anything is appended.
+    """
     if reduction not in ("mean", "sum", "none"):
         raise ArgumentError(f"{kind}: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
-    return LayerHelper(kind, *(item for item in items if item is not None), name=name)
+    return open_layer(kind, *items[:2], *given(*items[2:]), name=name)
 
 
 def _loss(kind: str = "", reduction_at: int | None = None, reduction: str = "mean") -> Callable[[Any], Callable[..., Variable]]:
@@ -69,10 +66,10 @@ def _loss(kind: str = "", reduction_at: int | None = None, reduction: str = "mea
         signature = inspect.Signature([*parameters[:at], usual, *parameters[at:], unnamed], return_annotation="Variable")
 
         def function(*args: Any, **kwargs: Any) -> Variable:
-            given = bound(formula.__name__, signature, args, kwargs)
-            chosen, name = given.pop("reduction"), given.pop("name")
-            layer = _layer(kind or formula.__name__, chosen, *(given[key] for key in tensors), name=name)
-            return reduced(layer, formula(layer.op, **given), chosen)
+            taken = bound(formula.__name__, signature, args, kwargs)
+            chosen, name = taken.pop("reduction"), taken.pop("name")
+            layer, op = open_loss(kind or formula.__name__, chosen, *(taken[key] for key in tensors), name=name)
+            return reduced(layer, formula(op, **taken), chosen)
 
         function.__signature__ = signature  # type: ignore[attr-defined]
         return described(function, formula.__name__, formula.__doc__ or "")  # type: ignore[no-any-return]
@@ -186,8 +183,7 @@ def sigmoid_focal_loss(
 
 def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
     """-label log(input + epsilon) - (1 - label) log(1 - input + epsilon), element by element."""
-    layer = LayerHelper("log_loss", input, label, name=name)
-    op = layer.op
+    layer, op = open_layer("log_loss", input, label, name=name)
     hit = op.Mul(label, op.Log(op.Add(input, float(epsilon))))
     miss = op.Mul(op.Sub(1.0, label), op.Log(op.Sub(1.0 + epsilon, input)))
     return layer.result("Neg", op.Add(hit, miss))
@@ -220,8 +216,7 @@ def kl_div(
         reduction: 'mean' over all elements, 'batchmean' for the sum divided by the first size, 'sum' or 'none'.
         log_target: the label holds logarithms too.
     """
-    layer = _layer("kldiv_loss", "sum" if reduction == "batchmean" else reduction, input, label, name=name)
-    op = layer.op
+    layer, op = open_loss("kldiv_loss", "sum" if reduction == "batchmean" else reduction, input, label, name=name)
     wide = "float64" if "float64" in (input.dtype.name, label.dtype.name) else input.dtype.name
     input, label = as_dtype(op, input, wide), as_dtype(op, label, wide)
     if log_target:
@@ -327,8 +322,7 @@ def triplet_margin_loss(
         p, epsilon: distances are p-norms of the difference plus epsilon.
         swap: take the distance between ``positive`` and ``negative`` if it is the smaller one.
     """
-    distance = partial(_distance, p=float(p), epsilon=float(epsilon))
-    return _triplet(op, input, positive, negative, distance, margin, swap)
+    return _triplet(op, input, positive, negative, partial(pairwise_distance, p=p, epsilon=epsilon), margin, swap)
 
 
 @_loss("triplet_margin_loss")
@@ -342,13 +336,7 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
 ) -> Any:
     """``triplet_margin_loss`` with any distance of two variables (Euclid's unless given)."""
-    distance = _distance if distance_function is None else distance_function
-    return _triplet(op, input, positive, negative, distance, margin, swap)
-
-
-def _distance(a: Variable, b: Variable, p: float = 2.0, epsilon: float = 0.0) -> Variable:
-    op = LayerHelper("pairwise_distance", a, b).op
-    return vector_norm(op.Add(op.Sub(a, b), epsilon), p, -1)
+    return _triplet(op, input, positive, negative, distance_function or partial(pairwise_distance, epsilon=0.0), margin, swap)
 
 
 def _triplet(op: Builder, input: Variable, positive: Variable, negative: Variable, distance: Any, margin: float, swap: bool) -> Any:
@@ -404,8 +392,7 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
         input: variable of shape [N, ..., classes].
         label: integers of shape [N, ..., 1].
     """
-    layer = LayerHelper("dice_loss", input, label, name=name)
-    op = layer.op
+    layer, op = open_layer("dice_loss", input, label, name=name)
     classes = known_dim(input, -1, "dice_loss")
     values = op.constant([0.0, 1.0], input.dtype)
     hot = op.OneHot(op.Squeeze(label, [-1]), np.array(classes), values, axis=-1)
@@ -423,8 +410,7 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
         anchor, positive: variables of shape [N, features].
         labels: one number per row.
     """
-    layer = LayerHelper("npair_loss", anchor, positive, labels)
-    op = layer.op
+    layer, op = open_layer("npair_loss", anchor, positive, labels)
     column = op.Reshape(labels, np.array([-1, 1]))
     same = op.Cast(op.Equal(column, op.Transpose(column, perm=[1, 0])), to=anchor.dtype.number)
     target = op.Div(same, op.ReduceSum(same, [1], keepdims=1))
@@ -461,8 +447,7 @@ def ctc_loss(
     """
     if input_lengths is None or label_lengths is None:
         raise ArgumentError("ctc_loss: give input_lengths and label_lengths, one integer for each row.")
-    layer = _layer("ctc_loss", reduction, log_probs, labels, input_lengths, label_lengths)
-    op = layer.op
+    layer, op = open_loss("ctc_loss", reduction, log_probs, labels, input_lengths, label_lengths)
     classes = known_dim(log_probs, 2, "ctc_loss")
     if not 0 <= blank < classes:
         raise ArgumentError(f"ctc_loss: the blank {blank} is not one of the {classes} classes.")

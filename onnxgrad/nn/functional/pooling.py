@@ -14,7 +14,7 @@ from onnxgrad.errors import ArgumentError, NotOffered
 from onnxgrad.nn.functional.layout import channels_last
 from onnxgrad.nn.functional.windows import Numbers, Padding, Window, numbers, over_axes, pads_of
 from onnxgrad.tensor.common import known_dim, shape_of
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import LayerHelper, open_layer
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
@@ -105,8 +105,7 @@ def _max_unpool_nd(
         >>> F.max_unpool2d(x, i, 2).shape
         (1, 1, 4, 4)
     """
-    layer = LayerHelper("unpool", x, indices, name=name)
-    op = layer.op
+    layer, op = open_layer("unpool", x, indices, name=name)
     if channels_last(data_format, axes):
         raise ArgumentError(f"max_unpool{axes}d needs channels first. Transpose before and after.")
     if x.ndim != axes + 2 or indices.shape != x.shape:
@@ -278,8 +277,7 @@ def _adaptive_max_pool_nd(axes: int, x: Variable, output_size: Any, return_mask:
         >>> F.adaptive_max_pool2d(static.data("x", [None, 3, 5, 6]), [2, 4]).shape
         (-1, 3, 2, 4)
     """
-    layer = LayerHelper("adaptive_pool2d", x, name=name)
-    op = layer.op
+    layer, op = open_layer("adaptive_pool2d", x, name=name)
     image = [known_dim(x, 2 + i, f"adaptive_max_pool{axes}d") for i in range(axes)]
     sizes = [n if m is None else m for n, m in zip(image, _sizes(output_size, axes), strict=True)]
     if all(n % m == 0 for n, m in zip(image, sizes, strict=True)):

@@ -12,7 +12,7 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
 from onnxgrad.nn.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from onnxgrad.tensor.common import as_dtype, as_operand, integers, known_dim, positive, shape_operand
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
     "affine_grid", "channel_shuffle", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle", "temporal_shift",
@@ -235,8 +235,7 @@ def temporal_shift(
         seg_num: frames per clip.
         shift_ratio: part of the channels that comes from each neighbour.
     """
-    layer = LayerHelper("temporal_shift", x, name=name)
-    op = layer.op
+    layer, op = open_layer("temporal_shift", x, name=name)
     last = channels_last(data_format, 2)
     x = to_channels_first(layer, x, last)
     channels, (height, width) = known_dim(x, 1, "temporal_shift"), (known_dim(x, a, "temporal_shift") for a in (2, 3))
