@@ -347,7 +347,7 @@ class _Path:
         for v in variables:
             if v.is_leaf:
                 v._stop = False
-        targets = [writer.differentiable(node, writer.variables[node.call, node.index]) for node, _ in self.seeds]  # type: ignore[arg-type]
+        targets = [writer.differentiable(node, writer.variables[node.call, node.index]) for node, _ in self.seeds]
         given = [None if seed is None else writer.feed(Node(kind_of(seed.type), None), as_it_is=True) for _, seed in self.seeds]
         cotangents = [None if g is None else returned(writer.block.build, g, v.dtype) for g, v in zip(given, targets, strict=True)]
         with state.fresh_names():  # Names made while differentiating do not count in the user's name counters.
