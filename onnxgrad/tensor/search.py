@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
 from onnxgrad.tensor.axes import dim, neighbours, without_axes_too
@@ -87,6 +88,9 @@ def topk(
     if not is_variable(k) and not 1 <= k <= (x.shape[axis] if x.shape[axis] >= 0 else k):
         raise ArgumentError(f"topk: k is {k}, but axis {axis} of {x!r} has fewer elements or k is not positive.")
     values, indices = layer.results(2, "TopK", x, number, axis=axis, largest=int(largest), sorted=int(sorted))
+    if not x.is_eager and is_variable(k) and x.dims is not None:
+        for found in (values, indices):
+            found.type = TensorType(found.dtype, (*x.dims[:axis], None, *x.dims[axis + 1 :]))
     return values, indices
 
 

@@ -345,3 +345,13 @@ def test_a_step_that_is_known_may_be_a_tensor():
 def test_a_layout_of_other_axes_is_refused():
     with pytest.raises(AssertionError, match="the layout 'NCL' has 3 axes"):
         paddle.nn.Pad1D([1, 1], mode="replicate", data_format="NCL")(paddle.zeros([1, 2, 3, 4]))
+
+
+def test_topk_knows_the_other_axes_where_k_is_fed():
+    with static.program_guard(static.Program()):
+        x, k = static.data("x", [6, 7, 8]), static.data("k", [1], "int32")
+        values, indices = paddle.topk(x, k, axis=1)
+        assert (values.shape, indices.shape) == ((6, -1, 8), (6, -1, 8))
+        numbers = np.random.default_rng(0).normal(size=(6, 7, 8)).astype("f4")
+        (found,) = static.Executor().run(feed={"x": numbers, "k": np.array([2], "i4")}, fetch_list=[values])
+    np.testing.assert_array_equal(found, -np.sort(-numbers, axis=1)[:, :2])
