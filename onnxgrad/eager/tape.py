@@ -15,6 +15,7 @@ from onnxgrad import state
 from onnxgrad.core.autodiff.api import gradients
 from onnxgrad.core.compile.plan import make_plan
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.evaluate import Structures, Writer, counts, evaluate
@@ -298,7 +299,7 @@ class _Path:
         """Record the backward pass; the gradients of ``wanted`` that there are."""
         if not self.wanted:
             return []
-        template = templates.get(self.key) or self._build()
+        template = templates.get(self.key, self.leaves, self._template)
         if template.signature is None:
             return []
         for at, _, kind in template.extensions:
@@ -323,15 +324,8 @@ class _Path:
 
     # Building ------------------------------------------------------------------------------------------------------
 
-    def _build(self) -> _Template:
-        found, key, fed = templates.loosened(self.key, self.leaves)
-        made: _Template = self._template(fed) if found is None else found
-        if found is None:
-            counts["backward"] += 1
-            templates.put(key, made)
-        return made
-
     def _template(self, fed: set[Node]) -> _Template:
+        counts["backward"] += 1
         writer = OpenWriter([node for call in self.calls for node in call.inputs] + [node for node, _ in self.seeds])
         for node in self.leaves:
             if node.kind.array is None or node in fed:
@@ -368,7 +362,7 @@ class _Path:
             if call.signature.fragment is None:
                 extensions += self._extensions(writer.operators[call][0], at, origin)
         outputs = [self._own(writer, found[at], self.wanted[at][0].kind, origin) for at in present]  # type: ignore[arg-type]
-        operators = _up_to(origin, make_plan(writer.program, outputs).operators, outputs)
+        operators = needed_operators(make_plan(writer.program, outputs).operators, outputs, known=origin)
         inside = {v for op in operators for v in op.outputs if v is not None}
         read: dict[Variable, None] = {}
         for op in operators:
@@ -396,15 +390,3 @@ class _Path:
         if g in origin or g.op is None:
             return writer.block.build.Identity(g)
         return g
-
-
-def _up_to(known: dict[Variable, Any], operators: list[Operator], outputs: list[Variable]) -> list[Operator]:
-    """The operators that compute outputs from known values; the inner values of recorded fragments are not known."""
-    wanted = set(outputs)
-    kept = []
-    for op in reversed(operators):
-        if any(v in wanted for v in op.outputs):
-            kept.append(op)
-            wanted.update(v for v in op.operands() if v is not None and v not in known)
-    kept.reverse()
-    return kept
