@@ -6,7 +6,9 @@ Everything that decides which graph is built is a small integer here, so that th
 from __future__ import annotations
 
 import sys
-from itertools import count
+from collections.abc import Callable, Iterable
+from itertools import count, islice
+from operator import attrgetter
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -17,7 +19,7 @@ from onnxgrad.core.ir.types import Entries, TensorType, Type
 from onnxgrad.dtypes import dtype_of
 
 __all__ = [
-    "FREED", "Call", "HookHandle", "Kind", "Meta", "Node", "Signature", "constant_node", "kind_of", "kind_of_array",
+    "FREED", "Call", "HookHandle", "Kind", "Meta", "Node", "Signature", "calls_behind", "constant_node", "kind_of", "kind_of_array",
     "signature_of",
 ]  # fmt: skip
 
@@ -124,7 +126,8 @@ class Call:
 
     def source_lines(self) -> list[str]:
         """Where the user's code made this call, innermost first: ``file:line in function``."""
-        return [f"{code.co_filename}:{_line_of(code, at)} in {code.co_qualname}" for code, at in self.stack]
+        found = [(code, next(islice(code.co_positions(), at // 2, None))) for code, at in self.stack]
+        return [f"{code.co_filename}:{line} in {code.co_qualname}" for code, (line, *_) in found]
 
 
 def user_stack() -> tuple[tuple[CodeType, int], ...]:
@@ -138,13 +141,6 @@ def user_stack() -> tuple[tuple[CodeType, int], ...]:
     if outer is None:
         return ((frame.f_code, frame.f_lasti),)
     return ((frame.f_code, frame.f_lasti), (outer.f_code, outer.f_lasti))
-
-
-def _line_of(code: CodeType, at: int) -> int:
-    for start, end, line in code.co_lines():
-        if start <= at < end and line is not None:
-            return line
-    return code.co_firstlineno
 
 
 FREED = Call(Signature("Freed", "", {}, ()), ())
@@ -212,6 +208,18 @@ class Node:
         self.offset = 0
         self.handle: Any = None
         self.meta: Meta | None = None
+
+
+def calls_behind(nodes: Iterable[Node], enters: Callable[[Node], bool]) -> list[Call]:
+    """The calls that compute these nodes and what they were computed from, as far as ``enters`` admits, in recording order."""
+    found: set[Call] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node.call is not None and node.call not in found and enters(node):
+            found.add(node.call)
+            stack.extend([n for n in node.call.inputs if n is not None])
+    return sorted(found, key=attrgetter("serial"))
 
 
 def constant_node(array: np.ndarray[Any, Any]) -> Node:

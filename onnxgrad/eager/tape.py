@@ -20,7 +20,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.evaluate import Structures, Writer, counts, evaluate
 from onnxgrad.eager.integers import OpenWriter, returned
-from onnxgrad.eager.node import FREED, Call, Kind, Meta, Node, Signature, kind_of
+from onnxgrad.eager.node import FREED, Call, Kind, Meta, Node, Signature, calls_behind, kind_of
 from onnxgrad.eager.record import Fragment, added, record_call, wrap
 from onnxgrad.eager.tensor import Tensor, filled
 from onnxgrad.errors import ArgumentTypeError, FreedGraph
@@ -101,7 +101,7 @@ class Backward:
                 self._pass_cut(sought)
             reached = {_key(node) for node in [*inner, *self.leaves]}
             reached -= {key for key in self._absent if key not in self._found and isinstance(key, Node)}
-            return [(node, self._hooked(node, self._gradient(node))) for node in wanted if _key(node) in reached]
+            return [(node, self._gradient(node)) for node in wanted if _key(node) in reached]
 
     def free(self) -> None:
         """Give up the recorded graph: another backward pass through it is an error."""
@@ -149,12 +149,9 @@ class Backward:
         store[_key(node)] = (node, total)
 
     def _gradient(self, node: Node) -> Tensor:
-        """What arrived; zeros where operators on every path, such as Floor, are constant almost everywhere."""
+        """What arrived, after hooks, which saw that of inner tensors on the way; zeros where every path is constant almost everywhere."""
         found = self._found.get(_key(node))
-        return found[1] if found is not None else filled(node.kind.type, 0.0)
-
-    def _hooked(self, node: Node, gradient: Tensor) -> Tensor:
-        """What the hooks of a leaf make of its gradient; those of inner tensors were called on the way."""
+        gradient = filled(node.kind.type, 0) if found is None else found[1]
         return gradient if _key(node) in self._cuts else _call_hooks(node, gradient)[1]
 
     def _pass_cut(self, sought: dict[Any, Node]) -> None:
@@ -240,7 +237,7 @@ class _Path:
         self.seeds = seeds
         self.ends = ends
         self.nodes: dict[Any, Node] | None = None
-        self.calls = self._walk()
+        self.calls = calls_behind([node for node, _ in seeds], self._is_passed)
         self.positions = {call: at for at, call in enumerate(self.calls)}
         self.leaves: list[Node] = []
         numbers: dict[Node, int] = {}
@@ -278,22 +275,12 @@ class _Path:
             key.append((self.positions[node.call], node.index, None if seed is None else seed._node.kind.type))  # type: ignore[index]
         self.key = tuple(key)
 
+    def _is_passed(self, node: Node) -> bool:
+        call: Any = node.call
+        return not node.stop and call.signature.type != PYTHON and _key(node) not in self.ends
+
     def _is_inner(self, node: Node) -> bool:
         return not node.stop and node.call in self.positions and _key(node) not in self.ends
-
-    def _walk(self) -> list[Call]:
-        found: set[Call] = set()
-        stack = [node.call for node, _ in self.seeds]
-        while stack:
-            call = stack.pop()
-            assert call is not None
-            if call in found or call.signature.type == PYTHON:
-                continue
-            found.add(call)
-            for node in call.inputs:
-                if node is not None and not node.stop and node.call is not None and _key(node) not in self.ends:
-                    stack.append(node.call)
-        return sorted(found, key=attrgetter("serial"))
 
     def differentiate(self) -> list[tuple[Node, Tensor]]:
         """Record the backward pass; the gradients of ``wanted`` that there are."""
