@@ -149,7 +149,8 @@ class Backward:
         store[_key(node)] = (node, total)
 
     def _gradient(self, node: Node) -> Tensor:
-        """What arrived, after hooks, which saw that of inner tensors on the way; zeros where every path is constant almost everywhere."""
+        """What arrived, after its hooks; zeros where operators on every path, such as Floor, are constant almost everywhere."""
+        # The hooks of inner tensors were called on the way.
         found = self._found.get(_key(node))
         gradient = filled(node.kind.type, 0) if found is None else found[1]
         return gradient if _key(node) in self._cuts else _call_hooks(node, gradient)[1]
