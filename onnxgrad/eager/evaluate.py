@@ -195,17 +195,11 @@ def _evaluate(targets: list[Node], forget: bool) -> None:
     counts["runs"] += 1
     for array, nodes_of in zip(results, chain.wanted.values(), strict=True):
         for node in nodes_of:
-            node.array = _stored(array, node.kind)
+            type = node.kind.type  # What a run returned may have another element type than the tensor.
+            node.array = array.astype(type.dtype.numpy, copy=False) if isinstance(type, TensorType) else array
             node.depth = 0
             if node.stop and forget:
                 node.call = None
-
-
-def _stored(array: Any, kind: Kind) -> Any:
-    """What a run returned, in the element type that the tensor has."""
-    if isinstance(kind.type, TensorType) and kind.type.dtype.numpy != array.dtype:
-        return array.astype(kind.type.dtype.numpy)
-    return array
 
 
 def _session(chain: Chain, fed: set[Node]) -> _Compiled:
@@ -220,7 +214,8 @@ def _session(chain: Chain, fed: set[Node]) -> _Compiled:
             writer.constant(node)
     for call in chain.calls:
         writer.write(call)
-    outputs = [_in_numpy_type(writer, writer.variables[chain.output_at(number)]) for number in chain.wanted]
+    results = [writer.variables[chain.output_at(number)] for number in chain.wanted]
+    outputs = [writer.block.build.Cast(v, to=1) if _is_odd(v.type) else v for v in results]
     graph = compile(writer.program, outputs, runs=True)
     model = write_model(graph)
     options = onnxruntime.SessionOptions()
@@ -250,11 +245,6 @@ def _largest(chain: Chain) -> int:
     kinds += [node.kind for node in chain.leaves]
     dims: list[Any] = [kind.type.dims for kind in kinds if isinstance(kind.type, TensorType) and kind.is_known]
     return max([math.prod(d) for d in dims], default=0)
-
-
-def _in_numpy_type(writer: Writer, v: Variable) -> Variable:
-    """A result in a type that onnxruntime's Python interface returns."""
-    return writer.block.build.Cast(v, to=1) if _is_odd(v.type) else v
 
 
 class Writer:

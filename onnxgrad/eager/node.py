@@ -150,31 +150,30 @@ FREED.freed = True
 class Meta:
     """What belongs to a tensor rather than to one value of it: its name, gradient and hooks, and whether a user cut it off.
 
-    ``hooked`` counts the hooks ever registered, ``retain`` is that count when the gradient was asked to be retained. A tensor that
-    was changed in place keeps hooks and the retained gradient of what it was before, ``earlier``.
+    ``retain`` holds the numbers of the hooks that there were when the gradient was asked to be retained. A tensor that was changed
+    in place keeps hooks and the retained gradient of what it was before, ``earlier``.
     """
 
-    __slots__ = ("cut", "earlier", "grad", "hooked", "hooks", "name", "persistable", "retain")
+    __slots__ = ("cut", "earlier", "grad", "hooks", "name", "persistable", "retain")
 
     def __init__(self) -> None:
         self.name = ""
         self.earlier: Meta | None = None
         self.grad: Any = None
         self.hooks: dict[int, Any] = {}
-        self.hooked = 0
-        self.retain: int | None = None
+        self.retain: frozenset[int] | None = None
         self.cut = False
         self.persistable = False
 
 
 class HookHandle:
-    """What ``register_hook`` returns."""
+    """Registers a hook of a tensor or layer, as the last one; what ``register_hook`` returns."""
 
     __slots__ = ("_hooks", "_key")
 
-    def __init__(self, hooks: dict[int, Any], key: int) -> None:
-        self._hooks = hooks
-        self._key = key
+    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
+        self._hooks, self._key = hooks, next(_numbers)
+        hooks[self._key] = hook
 
     def remove(self) -> bool:
         """Take the hook away; False if it was gone already."""

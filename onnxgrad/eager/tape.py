@@ -214,7 +214,7 @@ def _call_hooks(node: Node, gradient: Tensor) -> tuple[Tensor, Tensor]:
         if result is not None and not isinstance(result, Tensor):
             raise ArgumentTypeError(f"a hook returns a Tensor or None, not {type(result).__name__}.")
         gradient = gradient if result is None else result
-        if meta is not None and meta.retain is not None and number <= meta.retain:
+        if meta is not None and meta.retain is not None and number in meta.retain:
             kept = gradient
     return kept, gradient
 
@@ -242,8 +242,7 @@ class _Path:
         self.positions = {call: at for at, call in enumerate(self.calls)}
         self.leaves: list[Node] = []
         numbers: dict[Node, int] = {}
-        self.wanted: list[tuple[Node, int, int]] = []
-        taken: set[Any] = set()
+        found: dict[Any, tuple[Node, int, int]] = {}
         key: list[Any] = []
         for call in self.calls:
             key.append(call.signature.number)
@@ -262,13 +261,12 @@ class _Path:
                     at, index = -1, numbers[node]
                     key.append(index)
                 wanted = _key(node)
-                if wanted in sought and wanted not in taken and not node.stop:
-                    taken.add(wanted)
-                    self.wanted.append((node, at, index))
+                if wanted in sought and wanted not in found and not node.stop:
+                    found[wanted] = node, at, index
         for node, _ in seeds:  # A seed that is sought itself, unless it is a cut, whose gradient was taken when it arrived.
-            if _key(node) in sought and _key(node) not in ends and _key(node) not in taken and not _is_cut(node):
-                taken.add(_key(node))
-                self.wanted.append((node, self.positions[node.call], node.index))  # type: ignore[index]
+            if _key(node) in sought and _key(node) not in ends and not _is_cut(node):
+                found.setdefault(_key(node), (node, self.positions[node.call], node.index))  # type: ignore[index]
+        self.wanted = list(found.values())
         key.append("wanted")
         key.extend((at, index) for _, at, index in self.wanted)
         key.append("seeds")
