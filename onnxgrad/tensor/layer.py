@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onnxgrad.tensor.initializer import Initializer
     from onnxgrad.tensor.param_attr import WeightNormParamAttr
 
-__all__ = ["LayerHelper", "given", "is_variable", "open_layer", "overwritten", "program_of", "require_variables"]
+__all__ = ["LayerHelper", "given", "is_variable", "open_layer", "overwritten", "program_of", "require_variables", "variables_in"]
 
 
 def is_variable(item: Any) -> TypeGuard[Variable]:
@@ -178,6 +178,11 @@ def open_layer(kind: str, *operands: Any, name: str | None = None) -> tuple[Laye
 def given(*optional: Any) -> list[Any]:
     """Those of a function's optional operands that were given."""
     return [operand for operand in optional if operand is not None]
+
+
+def variables_in(*arguments: Any) -> list[Variable]:
+    """Those of a function's arguments that are Variables, where it takes numbers too."""
+    return [argument for argument in arguments if is_variable(argument)]
 
 
 def _initialise(program: Program, parameter: Parameter, initializer: Initializer) -> None:

@@ -11,7 +11,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped
 from onnxgrad.tensor.common import Shape, as_dtype, float_dtype, index_dtype, scalar, shape_of, shape_operand, sizes_of
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
 __all__ = [
     "bernoulli", "binomial", "gaussian", "log_normal", "multinomial", "normal", "rand", "randint", "randint_like", "randn",
@@ -36,7 +36,7 @@ def _sampled(op: Builder, op_type: str, shape: Any, seed: int = 0, **attrs: Any)
 
 
 def _open(kind: str, shape: Any, name: str | None, *others: Any) -> tuple[LayerHelper, Builder]:
-    return open_layer(kind, *(item for item in [*sizes_of(kind, shape), *others] if is_variable(item)), name=name)
+    return open_layer(kind, *variables_in(*sizes_of(kind, shape), *others), name=name)
 
 
 def _float(kind: str, dtype: Any) -> DType:

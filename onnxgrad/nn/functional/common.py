@@ -16,7 +16,7 @@ from onnxgrad.losses import cosine_parts
 from onnxgrad.nn.functional.windows import numbers, pads_of
 from onnxgrad.optimizer.rows import with_sparse_gradient
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
-from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer
+from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer, variables_in
 from onnxgrad.tensor.linalg import vector_norm
 from onnxgrad.tensor.random import next_seed
 
@@ -190,7 +190,7 @@ def pad(
         >>> F.pad(static.data("x", [None, 3, 4, 4]), [1, 2, 0, 1]).shape
         (-1, 3, 5, 7)
     """
-    layer = LayerHelper("pad3d", x, *([pad] if is_variable(pad) else []), name=name)
+    layer = LayerHelper("pad3d", x, *variables_in(pad), name=name)
     later: Variable | None = None
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode not in modes:
@@ -286,7 +286,7 @@ def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
         >>> F.one_hot(static.data("ids", [None, 5], "int64"), 7).shape
         (-1, 5, 7)
     """
-    layer, op = open_layer("one_hot_v2", x, *([num_classes] if is_variable(num_classes) else []), name=name)
+    layer, op = open_layer("one_hot_v2", x, *variables_in(num_classes), name=name)
     if num_classes == -1 and not is_variable(num_classes):
         num_classes = op.Add(op.ReduceMax(as_dtype(op, x, "int64"), keepdims=0), np.array(1))
     depth = as_dtype(op, num_classes, "int64") if is_variable(num_classes) else np.array(int(num_classes))
@@ -303,7 +303,7 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
         x: lengths.
         maxlen: size of the new axis; the largest length unless given.
     """
-    layer, op = open_layer("sequence_mask", x, *([maxlen] if is_variable(maxlen) else []), name=name)
+    layer, op = open_layer("sequence_mask", x, *variables_in(maxlen), name=name)
     lengths = as_dtype(op, x, "int64")
     if maxlen is None:
         maxlen = op.ReduceMax(lengths, keepdims=0)

@@ -11,8 +11,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
 from onnxgrad.nn.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from onnxgrad.tensor.common import as_dtype, as_operand, integers, known_dim, positive, shape_operand
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
+from onnxgrad.tensor.common import as_dtype, integers, known_dim, positive, shape_operand
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
 __all__ = [
     "affine_grid", "channel_shuffle", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle", "temporal_shift",
@@ -87,14 +87,14 @@ def _resized(
     if size is None:
         one = op.constant(np.ones(2, np.float32))
         factors = op.Expand(op.Reshape(scale, np.array([-1])), np.array([len(axes)])) if is_variable(scale) else scale
-        factors = as_dtype(op, as_operand(op, factors if is_variable(factors) else np.array(factors, np.float32)), "float32")
+        factors = as_dtype(op, factors, "float32") if is_variable(factors) else np.array(factors, np.float32)
         return layer.result("Resize", x, None, op.Concat(one, factors, axis=0) if all_axes else factors, **attrs)
     size = [size] * len(axes) if isinstance(size, int) else size
     if not is_variable(size) and len(size) != len(axes):
         raise ArgumentError(f"interpolate: size {size} must have {len(axes)} entries.")
     sizes = shape_operand(op, size)
     if all_axes:
-        sizes = op.Concat(op.Shape(x, start=0, end=2), as_operand(op, sizes), axis=0)
+        sizes = op.Concat(op.Shape(x, start=0, end=2), sizes, axis=0)
     return layer.result("Resize", x, None, None, sizes, **attrs)
 
 
@@ -177,7 +177,7 @@ def affine_grid(theta: Variable, out_shape: Any, align_corners: bool = True, nam
         >>> F.affine_grid(static.data("theta", [2, 2, 3]), [2, 3, 4, 5]).shape
         (2, 4, 5, 2)
     """
-    layer = LayerHelper("affine_grid", theta, *([out_shape] if is_variable(out_shape) else []), name=name)
+    layer = LayerHelper("affine_grid", theta, *variables_in(out_shape), name=name)
     return layer.result("AffineGrid", theta, shape_operand(layer.op, out_shape), align_corners=int(align_corners))
 
 
