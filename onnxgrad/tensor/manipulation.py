@@ -202,7 +202,9 @@ def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = No
     """
     layer = LayerHelper("moveaxis", x, name=name)
     given = integers(source, "moveaxis"), integers(destination, "moveaxis")
-    sources, targets = ([normal_axis(a, x.ndim, "moveaxis") for a in axes] for axes in given)
+    if any(not -max(x.ndim, 1) <= a < max(x.ndim, 1) for a in [*given[0], *given[1]]):
+        raise Mismatch(f"moveaxis: {given} are not all among the {x.ndim} axes.")
+    sources, targets = ([a % max(x.ndim, 1) for a in axes] for axes in given)
     if len(set(sources)) != len(sources) or len(set(targets)) != len(targets) or len(sources) != len(targets):
         raise Mismatch("moveaxis: source and destination must name as many axes, each once.")
     return layer.result("Transpose", x, perm=axes_moved(x, sources, targets))
