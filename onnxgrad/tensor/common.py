@@ -125,9 +125,17 @@ def known(value: Any) -> Any:
     return entries[0] if len(entries) == 1 else list(entries)
 
 
-def float_dtype(dtype: Any) -> DType:
-    """An element type, or the default floating-point one."""
-    return dtype_of(state.current.default_dtype if dtype is None else dtype)
+def float_dtype(dtype: Any, function: str = "", or_integers: bool = False) -> DType:
+    """An element type, or the default floating-point one.
+
+    Raises:
+        IllTyped: where a function is named, for another than a floating-point type (or int32 or int64).
+    """
+    found = dtype_of(state.current.default_dtype if dtype is None else dtype)
+    if function and not found.is_float and not (or_integers and found.name in ("int32", "int64")):
+        kinds = "a floating-point type, int32 or int64" if or_integers else "a floating-point type"
+        raise IllTyped(f"{function}: dtype is {kinds}, not {found.name}. Cast the result.")
+    return found
 
 
 def index_dtype(dtype: Any, function: str) -> DType:

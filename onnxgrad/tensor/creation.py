@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped, Mismatch, NotOffered
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
 from onnxgrad.tensor.axes import axes_moved, dim
 from onnxgrad.tensor.common import Shape, float_dtype, index_dtype, normal_axis, scalar, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
@@ -113,7 +113,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
     if any(isinstance(item, (list, tuple)) for item in given) or isinstance(num, float):
         raise ArgumentTypeError(f"linspace: start and stop are numbers and num an int, not {start!r}, {stop!r} and {num!r}.")
     layer, op = open_layer("linspace", *variables_in(*given), name=name)
-    element = _of_a_line("linspace", dtype)
+    element = float_dtype(dtype, "linspace", or_integers=True)
     if not variables_in(*given):
         return layer.result("Identity", op.constant(np.linspace(start, stop, num), element))
     first, last = (scalar(op, item, dtype_of("float32")) for item in (start, stop))
@@ -129,14 +129,7 @@ def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = N
     exponents = linspace(start, stop, num)
     layer, op = open_layer("logspace", exponents, name=name)
     powers = op.Pow(scalar(op, base, dtype_of("float32")), op.Cast(exponents, to=1))
-    return layer.result("Cast", powers, to=_of_a_line("logspace", dtype).number)
-
-
-def _of_a_line(function: str, dtype: Any) -> DType:
-    element = float_dtype(dtype)
-    if not element.is_float and element.name not in ("int32", "int64"):
-        raise IllTyped(f"{function}: dtype is a floating-point type, int32 or int64, not {element.name}. Cast the result.")
-    return element
+    return layer.result("Cast", powers, to=float_dtype(dtype, "logspace", or_integers=True).number)
 
 
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
