@@ -64,7 +64,7 @@ def _fans(shape: list[int]) -> tuple[int, int]:
     return shape[1] * taps, shape[0] * taps
 
 
-def _sampled(op: Builder, op_type: str, shape: list[int], dtype: DType, **attrs: float) -> Variable:
+def _sampled(op: Builder, op_type: str, shape: list[int], dtype: DType, **attrs: Any) -> Variable:
     return op.Cast(sampled(op, op_type, shape, **attrs), to=dtype.number)
 
 

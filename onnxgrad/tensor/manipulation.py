@@ -13,7 +13,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped, Mismatch
-from onnxgrad.tensor.axes import axes_moved, dim, sizes_from
+from onnxgrad.tensor.axes import axes_moved, dim, flat_if_none, sizes_from
 from onnxgrad.tensor.common import Axes, Shape, as_dtype, axes_of, integers, known, known_dim, normal_axis, shape_of, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
@@ -367,9 +367,7 @@ def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = N
         (2, 6)
     """
     layer, op = open_layer("repeat_interleave", x, *variables_in(repeats), name=name)
-    if axis is None:
-        x, axis = op.Reshape(x, np.array([-1])), 0
-    axis = normal_axis(axis, x.ndim, "repeat_interleave")
+    x, axis = flat_if_none(layer, x, axis)
     repeats = known(repeats)
     if isinstance(repeats, list):
         repeats = op.constant(np.array(repeats))

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.axes import neighbours, running, without_axes_too
+from onnxgrad.tensor.axes import flat_if_none, neighbours, running, without_axes_too
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, floating, index_dtype, log_add_exp, normal_axis
 from onnxgrad.tensor.layer import LayerHelper, open_layer, require_variables
 from onnxgrad.tensor.tables import described
@@ -91,8 +91,7 @@ def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Re
         flags = op.Cast(as_dtype(op, x, "bool"), to=6)
         return layer.result("Cast", reduce(kind, op_type, flags, axis, keepdim, name), to=9)
 
-    made: _Reduction = described(function, name, doc)
-    return made
+    return described(function, name, doc)
 
 
 max = _reduction("max", "ReduceMax", "Largest element over ``axis``; the gradient is shared evenly over ties.")
@@ -140,12 +139,6 @@ def reduce_as(x: Variable, target: Variable, name: str | None = None) -> Variabl
 # Running along an axis -----------------------------------------------------------------------------------------------
 
 
-def _flat_if_none(layer: LayerHelper, x: Variable, axis: int | None) -> tuple[Variable, int]:
-    if axis is None:
-        return layer.op.Reshape(x, np.array([-1])), 0
-    return x, normal_axis(axis, x.ndim, layer.name)
-
-
 @without_axes_too
 def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Sums of all elements up to each one along ``axis``; of the flattened tensor without one.
@@ -155,7 +148,7 @@ def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | 
         (-1, 3)
     """
     layer = LayerHelper("cumsum", x, name=name)
-    x, axis = _flat_if_none(layer, as_dtype(layer.op, x, "int64" if dtype is None and not x.is_float else dtype), axis)
+    x, axis = flat_if_none(layer, as_dtype(layer.op, x, "int64" if dtype is None and not x.is_float else dtype), axis)
     return layer.result("CumSum", x, np.array(axis))
 
 
@@ -163,7 +156,7 @@ def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | 
 def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Products of all elements up to each one along ``dim``, which must have a known size."""
     layer, op = open_layer("cumprod", x, name=name)
-    x, axis = _flat_if_none(layer, as_dtype(op, x, "int64" if dtype is None and not x.is_float else dtype), dim)
+    x, axis = flat_if_none(layer, as_dtype(op, x, "int64" if dtype is None and not x.is_float else dtype), dim)
     return layer.result("Identity", running(op, x, axis, op.Mul, 1.0, "cumprod"))
 
 
@@ -192,7 +185,7 @@ def _running_extreme(
     kind: str, op_type: str, comparison: str, x: Variable, axis: int | None, dtype: Any, name: str | None
 ) -> tuple[Variable, Variable]:
     layer, op = open_layer(kind, x, name=name)
-    x, axis = _flat_if_none(layer, x, axis)
+    x, axis = flat_if_none(layer, x, axis)
     dtype = index_dtype(dtype, kind)
     best = running(op, x, axis, getattr(op, op_type), extreme_of(x.dtype, op_type == "Min"), kind)
     size = x.shape[axis]
@@ -206,7 +199,7 @@ def _running_extreme(
 def logcumsumexp(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """log(cumsum(exp(x))) along ``axis``, computed stably."""
     layer, op = open_layer("logcumsumexp", x, name=name)
-    x, axis = _flat_if_none(layer, as_dtype(op, x, dtype), axis)
+    x, axis = flat_if_none(layer, as_dtype(op, x, dtype), axis)
     neutral = float(np.finfo(x.dtype.numpy).min) / 4
     y = running(op, x, axis, lambda now, earlier: log_add_exp(op, now, earlier), neutral, "logcumsumexp")
     return layer.result("Identity", y)

@@ -121,13 +121,8 @@ def _coordinates(mode: str, align_corners: bool, align_mode: int) -> dict[str, A
     if mode == "nearest":
         return {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     attrs: dict[str, Any] = {"mode": "cubic", "cubic_coeff_a": -0.75} if mode == "bicubic" else {"mode": "linear"}
-    if align_corners:
-        attrs["coordinate_transformation_mode"] = "align_corners"
-    elif align_mode == 1 and mode != "bicubic":
-        attrs["coordinate_transformation_mode"] = "asymmetric"
-    else:
-        attrs["coordinate_transformation_mode"] = "half_pixel"
-    return attrs
+    without_corners = "asymmetric" if align_mode == 1 and mode != "bicubic" else "half_pixel"
+    return {**attrs, "coordinate_transformation_mode": "align_corners" if align_corners else without_corners}
 
 
 upsample = interpolate
