@@ -10,8 +10,8 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.tensor.axes import flat_if_none, neighbours, running, without_axes_too
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, floating, index_dtype, log_add_exp, normal_axis
-from onnxgrad.tensor.layer import LayerHelper, open_layer, require_variables
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, index_dtype, log_add_exp, normal_axis
+from onnxgrad.tensor.layer import LayerHelper, open_layer
 from onnxgrad.tensor.tables import described
 
 __all__ = [
@@ -20,9 +20,16 @@ __all__ = [
 ]  # fmt: skip
 
 
-def reduce(kind: str, op_type: str, x: Variable, axis: Axes, keepdim: bool, name: str | None) -> Variable:
-    """One reduction operator over ``axis``, or over all axes."""
-    layer = LayerHelper(kind, x, name=name)
+def reduce(
+    kind: str, op_type: str, x: Variable, axis: Axes, keepdim: bool, name: str | None, dtype: Any = None, of_integers: Any = None
+) -> Variable:
+    """One reduction operator over ``axis``, or over all axes, in an element type: unless given, that of ``x``
+
+    Args:
+        of_integers: the one in which integers and booleans are reduced unless ``dtype`` is given.
+    """
+    layer, op = open_layer(kind, x, name=name)
+    x = as_dtype(op, x, of_integers if dtype is None and not x.is_float else dtype)
     axes = axes_of(axis)
     if axes is not None and x.rank is not None:
         axes = [normal_axis(a, x.rank, kind) for a in axes]
@@ -51,27 +58,17 @@ def mean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None
         >>> paddle.mean(static.data("x", [None, 3]), axis=0, keepdim=True).shape
         (1, 3)
     """
-    require_variables("mean", x)
-    return reduce("mean", "ReduceMean", floating(LayerHelper("mean", x).op, x) if not x.is_float else x, axis, keepdim, name)
+    return reduce("mean", "ReduceMean", x, axis, keepdim, name, of_integers="float32")
 
 
 def sum(x: Variable, axis: Axes = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Sum over ``axis``, or of all elements; integers and booleans add up in int64 unless ``dtype`` is given."""
-    return _wide_reduce("sum", "ReduceSum", x, axis, dtype, keepdim, name)
+    return reduce("sum", "ReduceSum", x, axis, keepdim, name, dtype, of_integers="int64")
 
 
 def prod(x: Variable, axis: Axes = None, keepdim: bool = False, dtype: Any = None, name: str | None = None) -> Variable:
     """Product over ``axis``, or of all elements."""
-    return _wide_reduce("reduce_prod", "ReduceProd", x, axis, dtype, keepdim, name)
-
-
-def _wide_reduce(kind: str, op_type: str, x: Variable, axis: Axes, dtype: Any, keepdim: bool, name: str | None) -> Variable:
-    require_variables(kind, x)
-    if dtype is None and not x.is_float:
-        dtype = "int64"
-    if dtype is not None:
-        x = as_dtype(LayerHelper(kind, x).op, x, dtype)
-    return reduce(kind, op_type, x, axis, keepdim, name)
+    return reduce("reduce_prod", "ReduceProd", x, axis, keepdim, name, dtype, of_integers="int64")
 
 
 class _Reduction(Protocol):

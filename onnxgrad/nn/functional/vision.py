@@ -20,7 +20,6 @@ __all__ = [
 ]  # fmt: skip
 
 _RESIZED = ("float16", "bfloat16", "float32", "int8", "int32", "uint8")
-_LAYOUTS = {3: ("NCW", "NWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 _RANKS = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,), "nearest": (3, 4, 5), "area": (3, 4, 5)}
 
 
@@ -54,14 +53,12 @@ def interpolate(
     """
     if x.ndim not in _RANKS.get(mode.lower(), ()):
         raise ArgumentError(f"interpolate: mode {mode!r} does not fit the {x.ndim} axes of {x!r}. Modes: {sorted(_RANKS)}.")
-    if data_format not in (None, *_LAYOUTS[x.ndim]):
-        raise ArgumentError(f"interpolate: data_format of {x.ndim} axes is one of {_LAYOUTS[x.ndim]}, not {data_format!r}.")
     if (size is None) == (scale_factor is None):
         raise ArgumentError("interpolate: give either size or scale_factor.")
     if align_corners and mode in ("nearest", "area"):
         raise ArgumentError(f"interpolate: align_corners does not go with mode {mode!r}.")
     layer = LayerHelper(f"{mode.lower()}_interp_v2", x, name=name)
-    last = data_format is not None and data_format[1] != "C"
+    last = data_format is not None and channels_last(data_format, x.ndim - 2)
     x = to_channels_first(layer, x, last)
     y = _resized(layer, x, size, scale_factor, mode.lower(), align_corners, align_mode, all_axes=last)
     return in_layout(layer, y, last)
