@@ -29,20 +29,9 @@ Model: TypeAlias = "str | Path | bytes | ModelProto | Program"
 
 _MAPS = ("Conv", "ConvTranspose", "FusedConv", "QLinearConv")
 _KEEPS = (
-    "BatchNormalization",
-    "Relu",
-    "LeakyRelu",
-    "Clip",
-    "Elu",
-    "Sigmoid",
-    "HardSigmoid",
-    "HardSwish",
-    "Mish",
-    "Gelu",
-    "PRelu",
-    "Add",
+    "BatchNormalization", "Relu", "LeakyRelu", "Clip", "Elu", "Sigmoid", "HardSigmoid", "HardSwish", "Mish", "Gelu", "PRelu", "Add",
     "Mul",
-)
+)  # fmt: skip
 
 
 class Attribution(NamedTuple):

@@ -457,14 +457,11 @@ class DataLoader(Taken):
 
     def _given(self, batch: Any) -> Any:
         if self.feed_list is not None and not self.return_list:
-            return [{v.name: _plain(field) for v, field in zip(self.feed_list, _fields(batch), strict=True)}]
+            fields = [field.numpy() if isinstance(field, Tensor) else field for field in _fields(batch)]
+            return [{v.name: field for v, field in zip(self.feed_list, fields, strict=True)}]
         if isinstance(batch, np.ndarray):
             return [leaf(batch)] if self.batch_size is not None else leaf(batch)
         return _as_tensors(batch)
-
-
-def _plain(field: Any) -> Any:
-    return field.numpy() if isinstance(field, Tensor) else field
 
 
 _END = object()

@@ -25,6 +25,7 @@ from onnxgrad.eager.record import Fragment, record_call, wrap
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.nn.layer import Layer
+from onnxgrad.nn.summary import tensors_in
 from onnxgrad.static.input import InputSpec, data
 from onnxgrad.tensor.creation import assign
 
@@ -119,7 +120,7 @@ def traced(function: Any, input_spec: Sequence[Any] | None) -> tuple[Program, li
     with program_guard(program, Program()), state.guard(static_mode=True):
         names = _input_names(call, owner)
         given = [_input(item, names[at] if at < len(names) else f"x{at}") for at, item in enumerate(spec)]
-        results = _flat(call(*given))
+        results = tensors_in(call(*given))
         if not results:
             raise ArgumentError("the function returns no tensor, so there is nothing to save.")
         outputs = [v if not v.is_eager and v.op is not None else assign(v.enter(program) if v.is_eager else v) for v in results]
@@ -142,13 +143,6 @@ def _input_names(call: Any, owner: Any) -> list[str]:
     except (TypeError, ValueError):
         return []
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-
-
-def _flat(results: Any) -> list[Any]:
-    if isinstance(results, Variable):
-        return [results]
-    items = results.values() if isinstance(results, dict) else results if isinstance(results, (list, tuple)) else []
-    return [v for item in items for v in _flat(item)]
 
 
 def save(layer: Any, path: str, input_spec: Sequence[Any] | None = None, **configs: Any) -> None:

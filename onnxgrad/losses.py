@@ -17,18 +17,9 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 
 __all__ = [
-    "absolute_error",
-    "bounded_logistic",
-    "cosine_parts",
-    "ctc",
-    "hardest_triplets",
-    "huber",
-    "kl_divergence",
-    "kl_of_positive",
-    "logistic",
-    "logistic_of_scores",
-    "squared_error",
-]
+    "absolute_error", "bounded_logistic", "cosine_parts", "ctc", "hardest_triplets", "huber", "kl_divergence", "kl_of_positive",
+    "logistic", "logistic_of_scores", "squared_error",
+]  # fmt: skip
 
 
 # Distances -----------------------------------------------------------------------------------------------------------

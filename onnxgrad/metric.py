@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.eager.tensor import leaf
 from onnxgrad.errors import ArgumentError
-from onnxgrad.static.metric import accuracy
+from onnxgrad.static.metric import accuracy, area_under
+from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.search import argsort
 
 __all__ = ["Accuracy", "Auc", "Metric", "Precision", "Recall", "accuracy"]
@@ -139,8 +141,5 @@ class Auc(Metric):
             self._counts[row] += np.bincount(at[chosen], minlength=self._bins + 1)
 
     def accumulate(self) -> float:
-        negative, positive = (np.concatenate([[0], np.cumsum(row[::-1])]) for row in self._counts)
-        if not negative[-1] or not positive[-1]:
-            return 0.0
-        area = np.sum(np.diff(negative) * (positive[1:] + positive[:-1]) / 2)
-        return float(area / (negative[-1] * positive[-1]))
+        negative, positive = (leaf(row, "float64") for row in self._counts)
+        return float(area_under(LayerHelper("auc", positive).op, [positive, negative], "ROC"))

@@ -63,7 +63,7 @@ def _rows(y: Tensor, sources: list[Tensor], lead: int) -> list[Any]:
     rows = []
     for unit in np.eye(y.shape[lead], dtype=y.dtype.numpy):
         rows.append(_pulled([y], sources, [leaf(np.broadcast_to(unit, y.dims).copy())]))
-    return [_stack([row[at] for row in rows], axis=lead) for at in range(len(sources))]
+    return [_concat([record("Unsqueeze", (row[at], [lead]), {}) for row in rows], lead) for at in range(len(sources))]
 
 
 def _pulled(targets: list[Tensor], sources: list[Tensor], seeds: list[Tensor] | None = None) -> list[Tensor]:
@@ -219,18 +219,13 @@ class Hessian(Jacobian):
 
 def _joined_jacobian(targets: list[Tensor], sources: list[Tensor], is_batched: bool) -> Any:
     axis = 1 if is_batched else 0
-    flat: list[Any] = [_flattened(y, is_batched) for y in targets]
-    joined: Any = flat[0] if len(flat) == 1 else _concat(flat, axis=axis)
+    flat = [_reshape(y, [*y.shape[:axis], -1]) for y in targets]
+    joined: Any = flat[0] if len(flat) == 1 else _concat(flat, axis)
     columns = []
     for x in sources:
         rows = _rows(joined, [x], axis)[0]
-        lead = list(joined.shape)
-        columns.append(_reshape(rows, [*lead, int(np.prod(x.dims[axis:], dtype=np.int64))]))
-    return columns[0] if len(columns) == 1 else _concat(columns, axis=axis + 1)
-
-
-def _flattened(x: Tensor, is_batched: bool) -> Any:
-    return _reshape(x, [x.shape[0], -1] if is_batched else [-1])
+        columns.append(_reshape(rows, [*joined.shape, int(np.prod(x.dims[axis:], dtype=np.int64))]))
+    return columns[0] if len(columns) == 1 else _concat(columns, axis + 1)
 
 
 def _reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -239,7 +234,3 @@ def _reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 def _concat(items: Sequence[Tensor], axis: int) -> Tensor:
     return record("Concat", tuple(items), {"axis": axis})
-
-
-def _stack(items: Sequence[Tensor], axis: int) -> Tensor:
-    return _concat([record("Unsqueeze", (item, [axis]), {}) for item in items], axis)

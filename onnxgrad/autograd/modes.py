@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import ContextDecorator
 from typing import Any
 
 from onnxgrad import state
@@ -12,7 +13,7 @@ from onnxgrad import state
 __all__ = ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"]
 
 
-class _Switch:
+class _Switch(ContextDecorator):
     """Sets whether gradients are recorded inside a ``with`` block, or during each call of a decorated function."""
 
     enabled = True
@@ -23,16 +24,8 @@ class _Switch:
     def __exit__(self, *error: Any) -> None:
         state.leave_guard()
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if inspect.isgeneratorfunction(function):
-            return self._around_generator(function)
-
-        @functools.wraps(function)
-        def switched(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return function(*args, **kwargs)
-
-        return switched
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:  # type: ignore[override]
+        return self._around_generator(function) if inspect.isgeneratorfunction(function) else super().__call__(function)
 
     def _around_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -91,7 +84,7 @@ class set_grad_enabled(_Switch):  # noqa: N801
         super().__exit__(*error)
         state.set_here(gradients=self._before)
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:  # type: ignore[override]
         state.set_here(gradients=self._before)
         return super().__call__(function)
 

@@ -4,8 +4,7 @@ and any other value is a constant.
 
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,7 +13,7 @@ from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import Tensor as Array
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.eager.node import Call, Meta, Node
+from onnxgrad.eager.node import Meta, Node, calls_behind
 from onnxgrad.errors import ArgumentTypeError, DuplicateName
 
 if TYPE_CHECKING:
@@ -23,12 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["enter"]
 
 
-class _Entered:
+class _Entered(NamedTuple):
     """What has entered a program: parameters by name, and results of calls."""
 
-    def __init__(self) -> None:
-        self.parameters: dict[str, Meta] = {}
-        self.results: dict[tuple[Call, int], Variable] = {}
+    parameters: dict[str, Meta]
+    results: dict[tuple[Any, int], Variable]
 
 
 _entered: WeakKeyDictionary[Program, _Entered] = WeakKeyDictionary()
@@ -36,8 +34,8 @@ _entered: WeakKeyDictionary[Program, _Entered] = WeakKeyDictionary()
 
 def enter(tensor: Tensor, program: Program) -> Variable:
     """What stands for a tensor in a program; see ``Tensor.enter``."""
-    known = _entered.setdefault(program, _Entered())
-    for call in _calls_behind(tensor._node, known):
+    known = _entered.setdefault(program, _Entered({}, {}))
+    for call in calls_behind([tensor._node], lambda node: not node.stop and (node.call, node.index) not in known.results):
         if call.freed or call.signature.fragment is not None or call.signature.type == "PyLayer":
             raise ArgumentTypeError(
                 f"an eager tensor meets a static program, but was computed by {call.signature.type}, "
@@ -50,19 +48,6 @@ def enter(tensor: Tensor, program: Program) -> Variable:
         for index, v in enumerate(made if count > 1 else [made]):
             known.results[call, index] = v
     return _entered_node(tensor._node, program, known)
-
-
-def _calls_behind(node: Node, known: _Entered) -> list[Call]:
-    """The calls that gradients flow through, in the order of recording, without those that entered before."""
-    found: dict[Call, None] = {}
-    stack = [node]
-    while stack:
-        call, stop, index = stack[-1].call, stack[-1].stop, stack.pop().index
-        if call is None or stop or call in found or (call, index) in known.results:
-            continue
-        found[call] = None
-        stack.extend(n for n in call.inputs if n is not None)
-    return sorted(found, key=attrgetter("serial"))
 
 
 def _entered_node(node: Node, program: Program, known: _Entered) -> Variable:

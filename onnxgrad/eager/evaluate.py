@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 from operator import attrgetter
 from threading import RLock
@@ -57,27 +57,27 @@ class Structures(Generic[Built]):
         self._built: OrderedDict[Any, Built] = OrderedDict()
         self._variants: dict[Any, int] = {}
 
-    def get(self, key: Any) -> Built | None:
+    def get(self, key: tuple[Any, ...], leaves: list[Node], build: Callable[[set[Node]], Built]) -> Built:
+        """What was built for this structure, or is built now, where ``build`` is given the leaves that are inputs after all."""
         found = self._built.get(key)
-        if found is not None:
-            self._built.move_to_end(key)
+        if found is None:
+            key, fed = self._loosened(key, leaves)
+            found = self._built.get(key) or build(fed)
+            self._built[key] = found
+            if len(self._built) > self._limit:
+                self._built.popitem(last=False)
+        self._built.move_to_end(key)
         return found
 
-    def put(self, key: Any, built: Built) -> None:
-        self._built[key] = built
-        if len(self._built) > self._limit:
-            self._built.popitem(last=False)
-
-    def loosened(self, key: tuple[Any, ...], leaves: list[Node]) -> tuple[Any, Any, set[Node]]:
-        """What was built for this structure if its constants vary (or None), the key to put it under, and what is then an input."""
+    def _loosened(self, key: tuple[Any, ...], leaves: list[Node]) -> tuple[tuple[Any, ...], set[Node]]:
+        """The key under which a structure is kept, and the constants that are inputs, as they were seen to vary."""
         constants = [node for node in leaves if node.kind.array is not None and node.kind.is_float]
-        if constants:
-            types = {node.kind: ("constant", node.kind.type) for node in constants}
-            loose = tuple([types.get(item, item) if item.__class__ is Kind else item for item in key])
-            seen = self._variants[loose] = self._variants.get(loose, 0) + 1
-            if seen > _CONSTANTS_TRIED:
-                return self.get(loose), loose, set(constants)
-        return None, key, set()
+        if not constants:
+            return key, set()
+        types = {node.kind: ("constant", node.kind.type) for node in constants}
+        loose = tuple([types.get(item, item) if item.__class__ is Kind else item for item in key])
+        seen = self._variants[loose] = self._variants.get(loose, 0) + 1
+        return (loose, set(constants)) if seen > _CONSTANTS_TRIED else (key, set())
 
     def clear(self) -> None:
         self._built.clear()
@@ -183,10 +183,8 @@ def evaluate(nodes: Iterable[Node], forget: bool = True) -> None:
 
 def _evaluate(targets: list[Node], forget: bool) -> None:
     chain = Chain(targets)
-    compiled = sessions.get(chain.key)
-    if compiled is None:
-        compiled = _compile(chain)
     leaves = chain.leaves
+    compiled = sessions.get(chain.key, leaves, lambda fed: _session(chain, fed))
     try:
         feeds: dict[str, Any] = {name: leaves[at].array for name, at in compiled.leaves}
         for name in compiled.widened:
@@ -197,25 +195,11 @@ def _evaluate(targets: list[Node], forget: bool) -> None:
     counts["runs"] += 1
     for array, nodes_of in zip(results, chain.wanted.values(), strict=True):
         for node in nodes_of:
-            node.array = _stored(array, node.kind)
+            type = node.kind.type  # What a run returned may have another element type than the tensor.
+            node.array = array.astype(type.dtype.numpy, copy=False) if isinstance(type, TensorType) else array
             node.depth = 0
             if node.stop and forget:
                 node.call = None
-
-
-def _stored(array: Any, kind: Kind) -> Any:
-    """What a run returned, in the element type that the tensor has."""
-    if isinstance(kind.type, TensorType) and kind.type.dtype.numpy != array.dtype:
-        return array.astype(kind.type.dtype.numpy)
-    return array
-
-
-def _compile(chain: Chain) -> _Compiled:
-    found, key, fed = sessions.loosened(chain.key, chain.leaves)
-    compiled: _Compiled = _session(chain, fed) if found is None else found
-    if found is None:
-        sessions.put(key, compiled)
-    return compiled
 
 
 def _session(chain: Chain, fed: set[Node]) -> _Compiled:
@@ -230,7 +214,8 @@ def _session(chain: Chain, fed: set[Node]) -> _Compiled:
             writer.constant(node)
     for call in chain.calls:
         writer.write(call)
-    outputs = [_in_numpy_type(writer, writer.variables[chain.output_at(number)]) for number in chain.wanted]
+    results = [writer.variables[chain.output_at(number)] for number in chain.wanted]
+    outputs = [writer.block.build.Cast(v, to=1) if _is_odd(v.type) else v for v in results]
     graph = compile(writer.program, outputs, runs=True)
     model = write_model(graph)
     options = onnxruntime.SessionOptions()
@@ -260,11 +245,6 @@ def _largest(chain: Chain) -> int:
     kinds += [node.kind for node in chain.leaves]
     dims: list[Any] = [kind.type.dims for kind in kinds if isinstance(kind.type, TensorType) and kind.is_known]
     return max([math.prod(d) for d in dims], default=0)
-
-
-def _in_numpy_type(writer: Writer, v: Variable) -> Variable:
-    """A result in a type that onnxruntime's Python interface returns."""
-    return writer.block.build.Cast(v, to=1) if _is_odd(v.type) else v
 
 
 class Writer:

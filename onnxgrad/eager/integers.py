@@ -38,7 +38,7 @@ def carries(signature: Signature, index: int, inputs: Sequence[Node | None]) -> 
     if not any(is_open(node) for node in inputs) or not isinstance(signature.kinds[index].type, TensorType):  # type: ignore[union-attr]
         return False
     types = _types(signature, len(inputs))
-    if types is None or (signature.type == "Cast" and _is_bool(inputs[0])):
+    if types is None or (signature.type == "Cast" and inputs[0].kind.type.dtype.name == "bool"):  # type: ignore[union-attr]
         return False  # A function casts Booleans to count them, as all and any do.
     return any(is_open(node) and type == types[1][index] for node, type in zip(inputs, types[0], strict=True))
 
@@ -63,10 +63,6 @@ def _types_of(op_type: str, operands: int, results: int) -> tuple[list[str], lis
         for formal, number in ((schema.inputs, operands), (schema.outputs, results))
     ]
     return found[0], found[1]
-
-
-def _is_bool(node: Node | None) -> bool:
-    return node is not None and node.kind.type.dtype.name == "bool"  # type: ignore[union-attr]
 
 
 def returned(build: Builder, gradient: Variable, dtype: DType) -> Variable:

@@ -6,7 +6,9 @@ Everything that decides which graph is built is a small integer here, so that th
 from __future__ import annotations
 
 import sys
-from itertools import count
+from collections.abc import Callable, Iterable
+from itertools import count, islice
+from operator import attrgetter
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -17,7 +19,7 @@ from onnxgrad.core.ir.types import Entries, TensorType, Type
 from onnxgrad.dtypes import dtype_of
 
 __all__ = [
-    "FREED", "Call", "HookHandle", "Kind", "Meta", "Node", "Signature", "constant_node", "kind_of", "kind_of_array",
+    "FREED", "Call", "HookHandle", "Kind", "Meta", "Node", "Signature", "calls_behind", "constant_node", "kind_of", "kind_of_array",
     "signature_of",
 ]  # fmt: skip
 
@@ -124,7 +126,8 @@ class Call:
 
     def source_lines(self) -> list[str]:
         """Where the user's code made this call, innermost first: ``file:line in function``."""
-        return [f"{code.co_filename}:{_line_of(code, at)} in {code.co_qualname}" for code, at in self.stack]
+        found = [(code, next(islice(code.co_positions(), at // 2, None))) for code, at in self.stack]
+        return [f"{code.co_filename}:{line} in {code.co_qualname}" for code, (line, *_) in found]
 
 
 def user_stack() -> tuple[tuple[CodeType, int], ...]:
@@ -140,13 +143,6 @@ def user_stack() -> tuple[tuple[CodeType, int], ...]:
     return ((frame.f_code, frame.f_lasti), (outer.f_code, outer.f_lasti))
 
 
-def _line_of(code: CodeType, at: int) -> int:
-    for start, end, line in code.co_lines():
-        if start <= at < end and line is not None:
-            return line
-    return code.co_firstlineno
-
-
 FREED = Call(Signature("Freed", "", {}, ()), ())
 FREED.freed = True
 
@@ -154,31 +150,30 @@ FREED.freed = True
 class Meta:
     """What belongs to a tensor rather than to one value of it: its name, gradient and hooks, and whether a user cut it off.
 
-    ``hooked`` counts the hooks ever registered, ``retain`` is that count when the gradient was asked to be retained. A tensor that
-    was changed in place keeps hooks and the retained gradient of what it was before, ``earlier``.
+    ``retain`` holds the numbers of the hooks that there were when the gradient was asked to be retained. A tensor that was changed
+    in place keeps hooks and the retained gradient of what it was before, ``earlier``.
     """
 
-    __slots__ = ("cut", "earlier", "grad", "hooked", "hooks", "name", "persistable", "retain")
+    __slots__ = ("cut", "earlier", "grad", "hooks", "name", "persistable", "retain")
 
     def __init__(self) -> None:
         self.name = ""
         self.earlier: Meta | None = None
         self.grad: Any = None
         self.hooks: dict[int, Any] = {}
-        self.hooked = 0
-        self.retain: int | None = None
+        self.retain: frozenset[int] | None = None
         self.cut = False
         self.persistable = False
 
 
 class HookHandle:
-    """What ``register_hook`` returns."""
+    """Registers a hook of a tensor or layer, as the last one; what ``register_hook`` returns."""
 
     __slots__ = ("_hooks", "_key")
 
-    def __init__(self, hooks: dict[int, Any], key: int) -> None:
-        self._hooks = hooks
-        self._key = key
+    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
+        self._hooks, self._key = hooks, next(_numbers)
+        hooks[self._key] = hook
 
     def remove(self) -> bool:
         """Take the hook away; False if it was gone already."""
@@ -212,6 +207,18 @@ class Node:
         self.offset = 0
         self.handle: Any = None
         self.meta: Meta | None = None
+
+
+def calls_behind(nodes: Iterable[Node], enters: Callable[[Node], bool]) -> list[Call]:
+    """The calls that compute these nodes and what they were computed from, as far as ``enters`` admits, in recording order."""
+    found: set[Call] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node.call is not None and node.call not in found and enters(node):
+            found.add(node.call)
+            stack.extend([n for n in node.call.inputs if n is not None])
+    return sorted(found, key=attrgetter("serial"))
 
 
 def constant_node(array: np.ndarray[Any, Any]) -> Node:

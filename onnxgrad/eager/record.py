@@ -143,20 +143,13 @@ def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, do
         args, kwargs = state.current.autocast(op_type, args, kwargs)
     nodes: list[Node] = []
     count_of = outputs if outputs.__class__ is int else len(outputs)
-    key: list[Any] = [op_type, domain, count_of]
+    key: list[Any] = [op_type, domain, count_of, len(args), *kwargs]
     try:
-        for item in args:
+        for item in [*args, *kwargs.values()]:
             if isinstance(item, _tensor_class):
                 node = item._node
                 nodes.append(node)
                 key.append(node.kind.number)
-            else:
-                key.append(_frozen(item))
-        for name, item in kwargs.items():
-            key.append(name)
-            if isinstance(item, _tensor_class):
-                nodes.append(item._node)
-                key.append(item._node.kind.number)
             else:
                 key.append(_frozen(item))
         frozen = tuple(key)
@@ -333,7 +326,8 @@ def _built(
 
 def _learn(op_type: str, args: Any, kwargs: dict[str, Any], count_of: int, domain: str, frozen: Any) -> _Recipe:
     operator, position, _ = _built(op_type, args, kwargs, count_of, domain)
-    sources = tuple([None if v is None else position[v] if v in position else _constant(v) for v in operator.inputs])
+    operands: list[Any] = operator.inputs
+    sources = tuple([None if v is None else position[v] if v in position else constant_node(v.value.numpy()) for v in operands])
     attrs = tuple((name, _frozen_attr(value)) for name, value in sorted(operator.attrs.items()))
     kinds = _kinds_of_outputs(operator)
     signature = signature_of(op_type, domain, operator.attrs, (attrs, len(sources)), kinds)
@@ -343,11 +337,6 @@ def _learn(op_type: str, args: Any, kwargs: dict[str, Any], count_of: int, domai
             _memo.clear()
         _memo[frozen] = found
     return found
-
-
-def _constant(v: Variable) -> Node:
-    assert v.value is not None
-    return constant_node(v.value.numpy())
 
 
 def _folded(kinds: tuple[Kind | None, ...]) -> Node | None:

@@ -15,11 +15,12 @@ from onnxgrad import state
 from onnxgrad.core.autodiff.api import gradients
 from onnxgrad.core.compile.plan import make_plan
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.evaluate import Structures, Writer, counts, evaluate
 from onnxgrad.eager.integers import OpenWriter, returned
-from onnxgrad.eager.node import FREED, Call, Kind, Meta, Node, Signature, kind_of
+from onnxgrad.eager.node import FREED, Call, Kind, Meta, Node, Signature, calls_behind, kind_of
 from onnxgrad.eager.record import Fragment, added, record_call, wrap
 from onnxgrad.eager.tensor import Tensor, filled
 from onnxgrad.errors import ArgumentTypeError, FreedGraph
@@ -100,7 +101,7 @@ class Backward:
                 self._pass_cut(sought)
             reached = {_key(node) for node in [*inner, *self.leaves]}
             reached -= {key for key in self._absent if key not in self._found and isinstance(key, Node)}
-            return [(node, self._hooked(node, self._gradient(node))) for node in wanted if _key(node) in reached]
+            return [(node, self._gradient(node)) for node in wanted if _key(node) in reached]
 
     def free(self) -> None:
         """Give up the recorded graph: another backward pass through it is an error."""
@@ -148,12 +149,10 @@ class Backward:
         store[_key(node)] = (node, total)
 
     def _gradient(self, node: Node) -> Tensor:
-        """What arrived; zeros where operators on every path, such as Floor, are constant almost everywhere."""
+        """What arrived, after its hooks; zeros where operators on every path, such as Floor, are constant almost everywhere."""
+        # The hooks of inner tensors were called on the way.
         found = self._found.get(_key(node))
-        return found[1] if found is not None else filled(node.kind.type, 0.0)
-
-    def _hooked(self, node: Node, gradient: Tensor) -> Tensor:
-        """What the hooks of a leaf make of its gradient; those of inner tensors were called on the way."""
+        gradient = filled(node.kind.type, 0) if found is None else found[1]
         return gradient if _key(node) in self._cuts else _call_hooks(node, gradient)[1]
 
     def _pass_cut(self, sought: dict[Any, Node]) -> None:
@@ -215,7 +214,7 @@ def _call_hooks(node: Node, gradient: Tensor) -> tuple[Tensor, Tensor]:
         if result is not None and not isinstance(result, Tensor):
             raise ArgumentTypeError(f"a hook returns a Tensor or None, not {type(result).__name__}.")
         gradient = gradient if result is None else result
-        if meta is not None and meta.retain is not None and number <= meta.retain:
+        if meta is not None and meta.retain is not None and number in meta.retain:
             kept = gradient
     return kept, gradient
 
@@ -239,12 +238,11 @@ class _Path:
         self.seeds = seeds
         self.ends = ends
         self.nodes: dict[Any, Node] | None = None
-        self.calls = self._walk()
+        self.calls = calls_behind([node for node, _ in seeds], self._is_passed)
         self.positions = {call: at for at, call in enumerate(self.calls)}
         self.leaves: list[Node] = []
         numbers: dict[Node, int] = {}
-        self.wanted: list[tuple[Node, int, int]] = []
-        taken: set[Any] = set()
+        found: dict[Any, tuple[Node, int, int]] = {}
         key: list[Any] = []
         for call in self.calls:
             key.append(call.signature.number)
@@ -263,13 +261,12 @@ class _Path:
                     at, index = -1, numbers[node]
                     key.append(index)
                 wanted = _key(node)
-                if wanted in sought and wanted not in taken and not node.stop:
-                    taken.add(wanted)
-                    self.wanted.append((node, at, index))
+                if wanted in sought and wanted not in found and not node.stop:
+                    found[wanted] = node, at, index
         for node, _ in seeds:  # A seed that is sought itself, unless it is a cut, whose gradient was taken when it arrived.
-            if _key(node) in sought and _key(node) not in ends and _key(node) not in taken and not _is_cut(node):
-                taken.add(_key(node))
-                self.wanted.append((node, self.positions[node.call], node.index))  # type: ignore[index]
+            if _key(node) in sought and _key(node) not in ends and not _is_cut(node):
+                found.setdefault(_key(node), (node, self.positions[node.call], node.index))  # type: ignore[index]
+        self.wanted = list(found.values())
         key.append("wanted")
         key.extend((at, index) for _, at, index in self.wanted)
         key.append("seeds")
@@ -277,28 +274,18 @@ class _Path:
             key.append((self.positions[node.call], node.index, None if seed is None else seed._node.kind.type))  # type: ignore[index]
         self.key = tuple(key)
 
+    def _is_passed(self, node: Node) -> bool:
+        call: Any = node.call
+        return not node.stop and call.signature.type != PYTHON and _key(node) not in self.ends
+
     def _is_inner(self, node: Node) -> bool:
         return not node.stop and node.call in self.positions and _key(node) not in self.ends
-
-    def _walk(self) -> list[Call]:
-        found: set[Call] = set()
-        stack = [node.call for node, _ in self.seeds]
-        while stack:
-            call = stack.pop()
-            assert call is not None
-            if call in found or call.signature.type == PYTHON:
-                continue
-            found.add(call)
-            for node in call.inputs:
-                if node is not None and not node.stop and node.call is not None and _key(node) not in self.ends:
-                    stack.append(node.call)
-        return sorted(found, key=attrgetter("serial"))
 
     def differentiate(self) -> list[tuple[Node, Tensor]]:
         """Record the backward pass; the gradients of ``wanted`` that there are."""
         if not self.wanted:
             return []
-        template = templates.get(self.key) or self._build()
+        template = templates.get(self.key, self.leaves, self._template)
         if template.signature is None:
             return []
         for at, _, kind in template.extensions:
@@ -323,15 +310,8 @@ class _Path:
 
     # Building ------------------------------------------------------------------------------------------------------
 
-    def _build(self) -> _Template:
-        found, key, fed = templates.loosened(self.key, self.leaves)
-        made: _Template = self._template(fed) if found is None else found
-        if found is None:
-            counts["backward"] += 1
-            templates.put(key, made)
-        return made
-
     def _template(self, fed: set[Node]) -> _Template:
+        counts["backward"] += 1
         writer = OpenWriter([node for call in self.calls for node in call.inputs] + [node for node, _ in self.seeds])
         for node in self.leaves:
             if node.kind.array is None or node in fed:
@@ -368,7 +348,7 @@ class _Path:
             if call.signature.fragment is None:
                 extensions += self._extensions(writer.operators[call][0], at, origin)
         outputs = [self._own(writer, found[at], self.wanted[at][0].kind, origin) for at in present]  # type: ignore[arg-type]
-        operators = _up_to(origin, make_plan(writer.program, outputs).operators, outputs)
+        operators = needed_operators(make_plan(writer.program, outputs).operators, outputs, known=origin)
         inside = {v for op in operators for v in op.outputs if v is not None}
         read: dict[Variable, None] = {}
         for op in operators:
@@ -396,15 +376,3 @@ class _Path:
         if g in origin or g.op is None:
             return writer.block.build.Identity(g)
         return g
-
-
-def _up_to(known: dict[Variable, Any], operators: list[Operator], outputs: list[Variable]) -> list[Operator]:
-    """The operators that compute outputs from known values; the inner values of recorded fragments are not known."""
-    wanted = set(outputs)
-    kept = []
-    for op in reversed(operators):
-        if any(v in wanted for v in op.outputs):
-            kept.append(op)
-            wanted.update(v for v in op.operands() if v is not None and v not in known)
-    kept.reverse()
-    return kept

@@ -258,16 +258,13 @@ class Tensor(Variable):
             raise HookOnStopped("cannot hook a tensor whose stop_gradient is True. Set it False first.")
         if not callable(hook):
             raise ArgumentTypeError(f"a hook is a function of the gradient, not {type(hook).__name__}.")
-        meta = self._meta()
-        meta.hooked += 1
-        meta.hooks[meta.hooked] = hook
-        return HookHandle(meta.hooks, meta.hooked)
+        return HookHandle(self._meta().hooks, hook)
 
     def retain_grads(self) -> None:
         """Let backward passes store ``.grad`` here too, although this is not a leaf: as the hooks registered so far leave it."""
         meta = None if self.is_leaf else self._meta()
         if meta is not None and meta.retain is None:
-            meta.retain = meta.hooked
+            meta.retain = frozenset(meta.hooks)
 
     def detach(self) -> Tensor:
         """The same value, through which no gradient flows."""

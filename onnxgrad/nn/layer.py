@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -66,11 +65,11 @@ class Layer:
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Call ``hook(layer, inputs)`` before each ``forward``; what it returns, if anything, replaces the inputs."""
-        return _hooked(self._pre_hooks, hook)
+        return HookHandle(self._pre_hooks, hook)
 
     def register_forward_post_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Call ``hook(layer, inputs, result)`` after each ``forward``; what it returns, if anything, replaces the result."""
-        return _hooked(self._post_hooks, hook)
+        return HookHandle(self._post_hooks, hook)
 
     def full_name(self) -> str:
         """The counted name of this layer, such as ``linear_0``."""
@@ -136,10 +135,7 @@ class Layer:
             TypeError: if the name is no string, or it is no parameter.
             KeyError: if the name is empty, has a dot, or is taken.
         """
-        self._check_name(name, self._parameters)
-        if parameter is not None and not isinstance(parameter, EagerParameter):
-            raise ArgumentTypeError(f"add_parameter takes a parameter, not {type(parameter).__name__}.")
-        self._parameters[name] = parameter
+        self._hold(name, parameter, self._parameters, EagerParameter, "add_parameter takes a parameter")
         return parameter
 
     def add_sublayer(self, name: str, sublayer: Layer | None) -> Layer | None:
@@ -147,11 +143,14 @@ class Layer:
         self._sub_layers[name] = sublayer  # type: ignore[assignment]
         return sublayer
 
-    def _check_name(self, name: Any, members: dict[str, Any]) -> None:
+    def _hold(self, name: Any, member: Any, members: dict[str, Any], kind: type, takes: str) -> None:
         if not isinstance(name, str):
             raise ArgumentTypeError(f"a member's name is a string, not {type(name).__name__}.")
         if not name or "." in name or (hasattr(self, name) and name not in members):
             raise KeyError(f"{name!r} cannot name a member of {type(self).__name__}. Use another name.")
+        if member is not None and not isinstance(member, kind):
+            raise ArgumentTypeError(f"{takes}, not {type(member).__name__}.")
+        members[name] = member
 
     def register_buffer(self, name: str, tensor: Any, persistable: bool = True) -> None:
         """Hold a tensor that is state but no parameter; ``state_dict`` leaves it out unless it is persistable.
@@ -160,29 +159,26 @@ class Layer:
             TypeError: if the name is no string, or it is no tensor.
             KeyError: if the name is empty, has a dot, or is taken.
         """
-        self._check_name(name, self._buffers)
-        if tensor is not None and not isinstance(tensor, Tensor):
-            raise ArgumentTypeError(f"register_buffer takes a Tensor, not {type(tensor).__name__}.")
-        self._buffers[name] = tensor
+        self._hold(name, tensor, self._buffers, Tensor, "register_buffer takes a Tensor")
         self._transient.discard(name)
         if tensor is not None and persistable:
             tensor.persistable = True
         if not persistable:
             self._transient.add(name)
 
-    def named_sublayers(self, prefix: str = "", include_self: bool = False) -> Iterator[tuple[str, Layer]]:
-        """All layers inside, with their paths."""
-        yield from self._walk(prefix, include_self, set())
-
-    def _walk(self, prefix: str, include_self: bool, seen: set[int]) -> Iterator[tuple[str, Layer]]:
-        if id(self) in seen:
+    def named_sublayers(
+        self, prefix: str = "", include_self: bool = False, layers_set: set[Layer] | None = None
+    ) -> Iterator[tuple[str, Layer]]:
+        """All layers inside, with their paths, each once; without those in ``layers_set``, to which they are added."""
+        seen = set() if layers_set is None else layers_set
+        if self in seen:
             return
-        seen.add(id(self))
+        seen.add(self)
         if include_self:
             yield prefix, self
         for name, layer in self._sub_layers.items():
             if layer is not None:
-                yield from layer._walk(f"{prefix}.{name}" if prefix else name, True, seen)
+                yield from layer.named_sublayers(f"{prefix}.{name}" if prefix else name, True, seen)
 
     def sublayers(self, include_self: bool = False) -> list[Layer]:
         """All layers inside."""
@@ -190,16 +186,15 @@ class Layer:
 
     def named_children(self) -> Iterator[tuple[str, Layer]]:
         """The layers directly inside, with their names."""
-        seen: set[int] = set()
+        seen: set[Layer | None] = {None}
         for name, layer in self._sub_layers.items():
-            if layer is not None and id(layer) not in seen:
-                seen.add(id(layer))
+            if layer not in seen:
+                seen.add(layer)
                 yield name, layer
 
     def children(self) -> Iterator[Layer]:
         """The layers directly inside."""
-        for _, layer in self.named_children():
-            yield layer
+        return (layer for _, layer in self.named_children())
 
     def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Any]]:
         """Each parameter once, with its path."""
@@ -339,12 +334,3 @@ class MadeLayer(Taken, Layer):
 
     def _make(self, given: Any) -> None:
         raise NotImplementedError
-
-
-def _hooked(hooks: dict[int, Any], hook: Callable[..., Any]) -> HookHandle:
-    number = next(_hook_numbers)
-    hooks[number] = hook
-    return HookHandle(hooks, number)
-
-
-_hook_numbers = count()

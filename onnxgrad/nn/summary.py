@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnxgrad.autograd.modes import no_grad
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.nn.container import LayerList, Sequential
 from onnxgrad.nn.layer import Layer
 from onnxgrad.tensor.creation import zeros
 
-__all__ = ["summary"]
+__all__ = ["summary", "tensors_in"]
 
 
 def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any = None) -> dict[str, int]:
@@ -51,10 +52,10 @@ def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any =
         nonlocal results
         kind = type(layer).__name__
         number = 1 + sum(name.rpartition("-")[0] == kind for name, *_ in rows)
-        found = _tensors(output)
+        found = tensors_in(output)
         results += sum(math.prod(x.shape) * x.dtype.numpy.itemsize for x in found)
         own = [x for x in (*layer._parameters.values(), *layer._buffers.values()) if x is not None]
-        rows.append((f"{kind}-{number}", _shapes(_tensors(inputs)), _shapes(found), f"{_count(own):,}"))
+        rows.append((f"{kind}-{number}", _shapes(tensors_in(inputs)), _shapes(found), f"{_count(own):,}"))
 
     leaves = [layer for layer in net.sublayers() if not isinstance(layer, (Sequential, LayerList))] or [net]
     hooks = [layer.register_forward_post_hook(note) for layer in leaves]
@@ -102,11 +103,12 @@ def _shapes(tensors: list[Tensor]) -> str:
     return ", ".join(str(list(x.shape)) for x in tensors)
 
 
-def _tensors(values: Any) -> list[Tensor]:
-    if isinstance(values, Tensor):
+def tensors_in(values: Any) -> list[Any]:
+    """The tensors in nested lists, tuples and dicts."""
+    if isinstance(values, Variable):
         return [values]
     inner = values.values() if isinstance(values, dict) else values if isinstance(values, (list, tuple)) else []
-    return [tensor for value in inner for tensor in _tensors(value)]
+    return [tensor for value in inner for tensor in tensors_in(value)]
 
 
 def _table(rows: list[tuple[str, str, str, str]]) -> str:

@@ -80,14 +80,12 @@ class MultiHeadAttention(MadeLayer):
 
 
 def _added(mask: Any, dtype: Any) -> Any:
-    """A mask as what is added to scores."""
+    """A mask as what is added to scores; None if there is none."""
+    if mask is None or mask.dtype == dtype:
+        return mask
     if mask.dtype.is_float:
-        return mask if mask.dtype == dtype else mask.astype(dtype)
+        return mask.astype(dtype)
     return (mask.astype(dtype) - 1.0) * 1e9
-
-
-def _no_mask(mask: Any, dtype: Any) -> Any:
-    return None if mask is None else _added(mask, dtype)
 
 
 class _Block(MadeLayer):
@@ -142,7 +140,7 @@ class TransformerEncoderLayer(_Block):
     """Self-attention and a feed-forward part on [batch, length, d_model]."""
 
     def forward(self, src: Any, src_mask: Any = None, cache: Any = None) -> Any:
-        mask = _no_mask(src_mask, src.dtype)
+        mask = _added(src_mask, src.dtype)
         src, more = self._residual(1, src, lambda x: self.self_attn(x, x, x, mask, cache))
         src, _ = self._residual(2, src, self._feed_forward)
         return src if cache is None else (src, more[-1])
@@ -159,7 +157,7 @@ class TransformerDecoderLayer(_Block):
 
     def forward(self, tgt: Any, memory: Any, tgt_mask: Any = None, memory_mask: Any = None, cache: Any = None) -> Any:
         own, fixed = (None, None) if cache is None else cache
-        tgt_mask, memory_mask = _no_mask(tgt_mask, tgt.dtype), _no_mask(memory_mask, memory.dtype)
+        tgt_mask, memory_mask = _added(tgt_mask, tgt.dtype), _added(memory_mask, memory.dtype)
         tgt, more = self._residual(1, tgt, lambda x: self.self_attn(x, x, x, tgt_mask, own))
         tgt, _ = self._residual(2, tgt, lambda x: self.cross_attn(x, memory, memory, memory_mask, fixed))
         tgt, _ = self._residual(3, tgt, self._feed_forward)
@@ -194,7 +192,7 @@ class TransformerEncoder(_Stack):
     takes = "encoder_layer, num_layers, norm=None"
 
     def forward(self, src: Any, src_mask: Any = None, cache: Any = None) -> Any:
-        return self._through(src, cache, _no_mask(src_mask, src.dtype))
+        return self._through(src, cache, _added(src_mask, src.dtype))
 
     def gen_cache(self, src: Any) -> list[Any]:
         """An empty cache for each layer."""
@@ -207,7 +205,7 @@ class TransformerDecoder(_Stack):
     takes = "decoder_layer, num_layers, norm=None"
 
     def forward(self, tgt: Any, memory: Any, tgt_mask: Any = None, memory_mask: Any = None, cache: Any = None) -> Any:
-        return self._through(tgt, cache, memory, _no_mask(tgt_mask, tgt.dtype), _no_mask(memory_mask, memory.dtype))
+        return self._through(tgt, cache, memory, _added(tgt_mask, tgt.dtype), _added(memory_mask, memory.dtype))
 
     def gen_cache(self, memory: Any, do_zip: bool = False) -> list[Any]:
         """A cache for each layer; with ``do_zip`` the layers' parts side by side."""

@@ -13,7 +13,7 @@ from onnxgrad.refusals import refused
 from onnxgrad.static.input import create_global_var
 from onnxgrad.tensor.layer import LayerHelper
 
-__all__ = ["Print", "accuracy", "auc", "ctr_metric_bundle"]
+__all__ = ["Print", "accuracy", "area_under", "auc", "ctr_metric_bundle"]
 
 ctr_metric_bundle = refused(
     "static.ctr_metric_bundle", "it feeds a parameter server", "Use static.accuracy, static.auc and paddle.mean of an error."
@@ -93,11 +93,11 @@ def auc(
         totals.append(program.updates[total])
         windows.append(op.ReduceSum(moved, [0], keepdims=0) if slide_steps else totals[-1])
         states += [old, total]
-    area = layer.result("Identity", _area(op, totals, curve))
-    return area, layer.result("Identity", _area(op, windows, curve)), [states[0], states[2], states[1], states[3]]
+    area = layer.result("Identity", area_under(op, totals, curve))
+    return area, layer.result("Identity", area_under(op, windows, curve)), [states[0], states[2], states[1], states[3]]
 
 
-def _area(op: Builder, counts: list[Variable], curve: str) -> Variable:
+def area_under(op: Builder, counts: list[Variable], curve: str) -> Variable:
     """Trapezoids under the curve, from the positive and negative counts in each bin of scores"""
     one = np.array(0)
     hits, misses = (op.CumSum(count, one, reverse=1) for count in counts)

@@ -12,10 +12,10 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.tensor.common import known_dim
+from onnxgrad.tensor.common import known_dim, normal_axis
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
-__all__ = ["axes_moved", "count", "dim", "neighbours", "running", "sizes_from", "without_axes_too"]
+__all__ = ["axes_moved", "count", "dim", "flat_if_none", "neighbours", "running", "sizes_from", "without_axes_too"]
 
 _Along = TypeVar("_Along", bound=Callable[..., Any])
 _FAR = np.iinfo(np.int64).max
@@ -41,6 +41,13 @@ def sizes_from(op: Builder, x: Variable, axis: int, lead: Sequence[int] = ()) ->
 def neighbours(op: Builder, x: Variable, axis: int) -> tuple[Variable, Variable]:
     """All elements along an axis but the first, and all but the last."""
     return op.Slice(x, [1], [_FAR], [axis]), op.Slice(x, [0], [-1], [axis])
+
+
+def flat_if_none(layer: LayerHelper, x: Variable, axis: int | None) -> tuple[Variable, int]:
+    """``x`` and an axis, counted from the front; without one, the flattened ``x`` and its only axis."""
+    if axis is None:
+        return layer.op.Reshape(x, np.array([-1])), 0
+    return x, normal_axis(axis, x.ndim, layer.name)
 
 
 def axes_moved(x: Variable, sources: Sequence[int], targets: Sequence[int]) -> list[int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,18 +15,16 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, IllTyped
-from onnxgrad.tensor.layer import LayerHelper, is_variable
+from onnxgrad.tensor.layer import LayerHelper, is_variable, variables_in
 
 __all__ = [
-    "Axes", "Shape", "as_dtype", "as_operand", "axes_of", "binary", "extreme_of", "float_dtype", "floating", "index_dtype",
+    "Axes", "Shape", "as_dtype", "axes_of", "binary", "extreme_of", "float_dtype", "floating", "index_dtype",
     "integers", "known", "known_dim", "layer_for", "log_add_exp", "normal_axis", "open_layer_for", "positive", "promoted",
     "scalar", "shape_of", "shape_operand", "sizes_of", "unary",
 ]  # fmt: skip
 
 Axes = int | Sequence[int] | None
 Shape = Sequence[int | Variable] | Variable
-_Along = TypeVar("_Along", bound=Callable[..., Any])
-_FAR = np.iinfo(np.int64).max
 
 
 def unary(kind: str, op_type: str, x: Variable, name: str | None = None, **attrs: Any) -> Variable:
@@ -42,7 +41,7 @@ def binary(kind: str, op_type: str, x: Any, y: Any, name: str | None = None, **a
 
 def layer_for(kind: str, *items: Any, name: str | None = None) -> LayerHelper:
     """The layer of a function whose operands may be numbers, though not all of them."""
-    variables = [item for item in items if is_variable(item)]
+    variables = variables_in(*items)
     if not variables:
         raise ArgumentTypeError(f"{kind} takes at least one Variable, not only {[type(item).__name__ for item in items]}.")
     return LayerHelper(kind, *variables, name=name)
@@ -68,10 +67,7 @@ def as_dtype(op: Builder, x: Variable, dtype: Any) -> Variable:
 
 def promoted(op: Builder, *items: Any) -> list[Variable]:
     """Operands in their common element type. A number takes that of the tensors; a float among integers makes float32."""
-    variables = [item for item in items if is_variable(item)]
-    target: DType = variables[0].dtype
-    for v in variables[1:]:
-        target = promote(target, v.dtype)
+    target: DType = functools.reduce(promote, (v.dtype for v in variables_in(*items)))
     for item in items:
         if is_variable(item):
             continue
@@ -80,11 +76,6 @@ def promoted(op: Builder, *items: Any) -> list[Variable]:
         if np.asarray(item).dtype.kind == "f" and not target.is_float:
             target = dtype_of("float32")
     return [as_dtype(op, v, target) if is_variable(v) else op.constant(np.asarray(v), target) for v in items]
-
-
-def as_operand(op: Builder, value: Any) -> Variable:
-    """A variable as it is, an array as a constant."""
-    return value if is_variable(value) else op.constant(value)
 
 
 def scalar(op: Builder, value: Any, dtype: DType) -> Variable:
@@ -134,9 +125,17 @@ def known(value: Any) -> Any:
     return entries[0] if len(entries) == 1 else list(entries)
 
 
-def float_dtype(dtype: Any) -> DType:
-    """An element type, or the default floating-point one."""
-    return dtype_of(state.current.default_dtype if dtype is None else dtype)
+def float_dtype(dtype: Any, function: str = "", or_integers: bool = False) -> DType:
+    """An element type, or the default floating-point one.
+
+    Raises:
+        IllTyped: where a function is named, for another than a floating-point type (or int32 or int64).
+    """
+    found = dtype_of(state.current.default_dtype if dtype is None else dtype)
+    if function and not found.is_float and not (or_integers and found.name in ("int32", "int64")):
+        kinds = "a floating-point type, int32 or int64" if or_integers else "a floating-point type"
+        raise IllTyped(f"{function}: dtype is {kinds}, not {found.name}. Cast the result.")
+    return found
 
 
 def index_dtype(dtype: Any, function: str) -> DType:

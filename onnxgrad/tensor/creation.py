@@ -10,20 +10,10 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped, Mismatch, NotOffered
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
 from onnxgrad.tensor.axes import axes_moved, dim
-from onnxgrad.tensor.common import (
-    Shape,
-    float_dtype,
-    index_dtype,
-    layer_for,
-    normal_axis,
-    scalar,
-    shape_of,
-    shape_operand,
-    sizes_of,
-)
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
+from onnxgrad.tensor.common import Shape, float_dtype, index_dtype, normal_axis, scalar, shape_of, shape_operand, sizes_of
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 
 __all__ = [
     "arange", "assign", "block_diag", "cartesian_prod", "clone", "combinations", "diag", "diag_embed", "diagflat", "diagonal",
@@ -63,14 +53,14 @@ def empty(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
 
 
 def _filled(kind: str, shape: Any, value: Any, dtype: Any, name: str | None) -> Variable:
-    layer = LayerHelper(kind, *(item for item in [*sizes_of(kind, shape), value] if is_variable(item)), name=name)
+    layer = LayerHelper(kind, *variables_in(*sizes_of(kind, shape), value), name=name)
     element = value.dtype if dtype is None and is_variable(value) else float_dtype(dtype)
     return layer.result("Expand", scalar(layer.op, value, element), shape_operand(layer.op, shape))
 
 
 def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor of one value, of the shape of ``x``, and of its dtype unless one is given."""
-    layer = layer_for("full_like", x, fill_value, name=name)
+    layer = LayerHelper("full_like", x, *variables_in(fill_value), name=name)
     element: DType = x.dtype if dtype is None else dtype_of(dtype)
     return layer.result("Expand", scalar(layer.op, fill_value, element), shape_of(layer.op, x))
 
@@ -108,7 +98,7 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
         whole = all(item.dtype.is_integer if is_variable(item) else isinstance(item, (int, np.integer)) for item in given)
         dtype = "int64" if whole else "float32"
     element = dtype_of(dtype)
-    layer = LayerHelper("range", *(item for item in given if is_variable(item)), name=name)
+    layer = LayerHelper("range", *variables_in(*given), name=name)
     return layer.result("Range", *(scalar(layer.op, item, element) for item in given))
 
 
@@ -122,9 +112,9 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
     given = [start, stop, num]
     if any(isinstance(item, (list, tuple)) for item in given) or isinstance(num, float):
         raise ArgumentTypeError(f"linspace: start and stop are numbers and num an int, not {start!r}, {stop!r} and {num!r}.")
-    layer = LayerHelper("linspace", *(item for item in given if is_variable(item)), name=name)
-    op, element = layer.op, _of_a_line("linspace", dtype)
-    if not any(is_variable(item) for item in given):
+    layer, op = open_layer("linspace", *variables_in(*given), name=name)
+    element = float_dtype(dtype, "linspace", or_integers=True)
+    if not variables_in(*given):
         return layer.result("Identity", op.constant(np.linspace(start, stop, num), element))
     first, last = (scalar(op, item, dtype_of("float32")) for item in (start, stop))
     steps = scalar(op, num, dtype_of("int64"))
@@ -139,14 +129,7 @@ def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = N
     exponents = linspace(start, stop, num)
     layer, op = open_layer("logspace", exponents, name=name)
     powers = op.Pow(scalar(op, base, dtype_of("float32")), op.Cast(exponents, to=1))
-    return layer.result("Cast", powers, to=_of_a_line("logspace", dtype).number)
-
-
-def _of_a_line(function: str, dtype: Any) -> DType:
-    element = float_dtype(dtype)
-    if not element.is_float and element.name not in ("int32", "int64"):
-        raise IllTyped(f"{function}: dtype is a floating-point type, int32 or int64, not {element.name}. Cast the result.")
-    return element
+    return layer.result("Cast", powers, to=float_dtype(dtype, "logspace", or_integers=True).number)
 
 
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:

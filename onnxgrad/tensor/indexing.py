@@ -13,18 +13,8 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
-from onnxgrad.tensor.common import (
-    as_dtype,
-    extreme_of,
-    known,
-    layer_for,
-    normal_axis,
-    open_layer_for,
-    scalar,
-    shape_of,
-    shape_operand,
-)
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
+from onnxgrad.tensor.common import as_dtype, extreme_of, known, normal_axis, open_layer_for, scalar, shape_of, shape_operand
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 from onnxgrad.tensor.rows import summed_at, written_at
 
 __all__ = [
@@ -156,12 +146,8 @@ def put_along_axis(
     positions = _position(op, indices)
     if broadcast:
         size = shape_of(op, arr)
-        one = np.array([1])
-        if isinstance(size, np.ndarray):
-            size = size.copy()
-            size[axis] = 1
-        else:
-            size = op.ScatterElements(size, np.array([axis]), one)
+        here, one = np.arange(arr.ndim) == axis, np.array(1)
+        size = np.where(here, one, size) if isinstance(size, np.ndarray) else op.Where(here, one, size)
         positions = op.Expand(positions, size)
     elif is_variable(values) and any(a > b >= 0 for a, b in zip(values.shape, positions.shape)):
         values = op.Slice(values, [0] * arr.ndim, shape_of(op, positions))
@@ -262,8 +248,7 @@ def index_put(
         (4, 2)
     """
     layer, op = open_layer("index_put", x, *indices, value, name=name)
-    masks = any(item.dtype == "bool" for item in indices)
-    positions, size = _positions(op, x, _masks_as_indices(op, list(indices)) if masks else list(indices))
+    positions, size = _positions(op, x, _without_masks(op, indices))
     if accumulate and x.dtype == "bool":
         # A sum of booleans is true where one of them is.
         found = index_put(op.Cast(x, to=6), indices, op.Cast(value, to=6), accumulate)
@@ -276,15 +261,15 @@ def index_put(
     return layer.result("Add", x, summed_at(op, positions, updates, shape_of(op, x)))
 
 
-def _masks_as_indices(op: Builder, indices: Sequence[Variable]) -> list[Variable]:
-    """Each mask as one vector of indices per axis that it covers"""
-    found: list[Variable] = []
-    for item in indices:
-        if item.dtype != "bool":
+def _without_masks(op: Builder, items: Sequence[Any]) -> list[Any]:
+    """Each mask as one vector of indices per axis that it covers; other items as they are"""
+    found: list[Any] = []
+    for item in items:
+        if is_variable(item) and item.dtype == "bool":
+            rows = op.NonZero(item)
+            found.extend(op.Gather(rows, np.array(i), axis=0) for i in builtins.range(item.ndim))
+        else:
             found.append(item)
-            continue
-        rows = op.NonZero(item)
-        found.extend(op.Gather(rows, np.array(i), axis=0) for i in builtins.range(item.ndim))
     return found
 
 
@@ -354,8 +339,8 @@ def _both_expanded(op: Builder, x: Variable, mask: Variable) -> tuple[Variable, 
 
 def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
     """``x`` with one value where a mask is true."""
-    layer = layer_for("masked_fill", x, mask, value, name=name)
-    return layer.result("Where", mask, scalar(layer.op, value, x.dtype), x)
+    layer, op = open_layer_for("masked_fill", x, mask, value, name=name)
+    return layer.result("Where", mask, scalar(op, value, x.dtype), x)
 
 
 def masked_scatter(x: Variable, mask: Variable, value: Variable, name: str | None = None) -> Variable:
@@ -367,11 +352,10 @@ def masked_scatter(x: Variable, mask: Variable, value: Variable, name: str | Non
     if wanted is not None and value.static_shape is not None and wanted > math.prod(value.static_shape):
         raise Mismatch(f"masked_scatter: the mask asks for {wanted} values, of which there are {math.prod(value.static_shape)}.")
     x, mask = _both_expanded(op, x, mask)
-    chosen = mask
-    order = op.CumSum(op.Cast(op.Reshape(chosen, np.array([-1])), to=7), np.array(0))
+    order = op.CumSum(op.Cast(op.Reshape(mask, np.array([-1])), to=7), np.array(0))
     positions = op.Reshape(op.Max(op.Sub(order, np.array(1)), np.array(0)), shape_of(op, x), allowzero=1)
     values = op.Gather(op.Reshape(as_dtype(op, value, x.dtype), np.array([-1])), positions)
-    return layer.result("Where", chosen, values, x)
+    return layer.result("Where", mask, values, x)
 
 
 # Replacing a part ----------------------------------------------------------------------------------------------------
@@ -427,14 +411,10 @@ class _Index:
 
     def __init__(self, x: Variable, item: Any) -> None:
         self.x = x
-        items = list(item) if isinstance(item, tuple) else [item]
-        if isinstance(item, list) and any(isinstance(part, (builtins.slice, type(None), type(...))) for part in item):
-            items = list(item)
-        others = [part for part in items if is_variable(part)]
-        self.layer = LayerHelper("slice", x, *others, name=f"{x.name}_slice")
-        self.op = self.layer.op
-        items = [self._operand(part) for part in items]
-        self._expand_masks_and_ellipsis(items)
+        several = isinstance(item, list) and any(isinstance(part, (builtins.slice, type(None), type(...))) for part in item)
+        items = list(item) if several or isinstance(item, tuple) else [item]
+        self.layer, self.op = open_layer("slice", x, *variables_in(*items), name=f"{x.name}_slice")
+        self._expand_masks_and_ellipsis([self._operand(part) for part in items])
 
     def _operand(self, part: Any) -> Any:
         if isinstance(part, (bool, np.bool_)):
@@ -467,12 +447,7 @@ class _Index:
         fill = [builtins.slice(None)] * (rank - covered)
         at = next((i for i, part in enumerate(items) if part is Ellipsis), None)
         items = [*items, *fill] if at is None else [*items[:at], *fill, *items[at + 1 :]]
-        self.items: list[Any] = []
-        for part in items:
-            if is_variable(part) and part.dtype == "bool":
-                self.items.extend(_masks_as_indices(self.op, [part]))
-            else:
-                self.items.append(part)
+        self.items = _without_masks(self.op, items)
 
     def read(self) -> Variable:
         x, rest = self._sliced()
@@ -513,14 +488,14 @@ class _Index:
         op = self.op
         axes_only = [part for part in rest if part is not None]
         # Beside an array, an int is an array of one index.
-        arrays = {i: part for i, part in enumerate(axes_only) if is_variable(part)}
-        if len(arrays) == 1 and not any(isinstance(part, int) for part in axes_only):
-            ((axis, index),) = arrays.items()
-            y = op.Gather(x, _position(op, index), axis=axis)
-            at = _position_of(rest, index)
-            return y, [*rest[:at], *[builtins.slice(None)] * index.ndim, *rest[at + 1 :]]
-        advanced = [i for i, part in enumerate(axes_only) if is_variable(part) or isinstance(part, int)]
-        adjacent = _adjacent(rest)
+        advanced, places = (
+            [i for i, part in enumerate(parts) if is_variable(part) or isinstance(part, int)] for parts in (axes_only, rest)
+        )
+        if len(advanced) == 1:
+            (at,) = places
+            y = op.Gather(x, _position(op, rest[at]), axis=advanced[0])
+            return y, [*rest[:at], *[builtins.slice(None)] * rest[at].ndim, *rest[at + 1 :]]
+        adjacent = places[-1] - places[0] + 1 == len(places)
         order = advanced + [i for i in range(len(axes_only)) if i not in advanced]
         if order != list(range(len(order))):
             x = op.Transpose(x, perm=order)
@@ -533,7 +508,7 @@ class _Index:
         if first:
             y = op.Transpose(y, perm=[*range(depth, depth + first), *range(depth), *range(depth + first, y.ndim)])
         left = [part for part in rest if part is None or isinstance(part, builtins.slice)]
-        front = sum(1 for part in _before_advanced(rest)) if adjacent else 0
+        front = places[0] if adjacent else 0
         return y, [*left[:front], *[builtins.slice(None)] * depth, *left[front:]]
 
     def replace(self, value: Any) -> Variable:
@@ -547,29 +522,11 @@ class _Index:
         inner = _Index.__new__(_Index)
         inner.x, inner.layer, inner.op, inner.items = numbers, self.layer, op, self.items
         chosen = inner.read()
-        if not is_variable(value):
-            array = np.asarray(value)
-            value = op.constant(array, x.dtype)
-        updates = op.Expand(as_dtype(op, value, x.dtype), shape_of(op, chosen))
-        flat = op.Reshape(x, np.array([-1]))
-        minus_one = np.array([-1])
-        done = op.ScatterElements(flat, op.Reshape(chosen, minus_one), op.Reshape(updates, minus_one), axis=0)
+        value = as_dtype(op, value, x.dtype) if is_variable(value) else op.constant(np.asarray(value), x.dtype)
+        updates = op.Expand(value, shape_of(op, chosen))
+        flat, places, written = (op.Reshape(v, np.array([-1])) for v in (x, chosen, updates))
+        done = op.ScatterElements(flat, places, written, axis=0)
         return self.layer.result("Reshape", done, size, allowzero=1)
-
-
-def _position_of(items: Sequence[Any], wanted: Any) -> int:
-    return next(i for i, part in enumerate(items) if part is wanted)
-
-
-def _adjacent(items: Sequence[Any]) -> bool:
-    """Whether ints and index variables stand side by side"""
-    where = [i for i, part in enumerate(items) if is_variable(part) or isinstance(part, int)]
-    return where[-1] - where[0] + 1 == len(where)
-
-
-def _before_advanced(items: Sequence[Any]) -> list[Any]:
-    first = next(i for i, part in enumerate(items) if is_variable(part) or isinstance(part, int))
-    return list(items[:first])
 
 
 def _bounds(part: builtins.slice) -> tuple[Any, Any, int]:

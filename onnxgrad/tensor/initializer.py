@@ -6,7 +6,6 @@ Sources: Glorot and Bengio 2010 (Xavier); He et al. 2015 (Kaiming); Saxe et al. 
 from __future__ import annotations
 
 import math
-import random
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 from onnxgrad.signatures import Taken
+from onnxgrad.tensor.random import next_seed, sampled
 from onnxgrad.tensor.special import inverse_erf
 
 __all__ = [
@@ -53,18 +53,6 @@ class Initializer(Taken):
         raise NotImplementedError
 
 
-def _next_seed(op: Builder) -> float:
-    """A seed for one random operator: counted from the program's or the global seed, else from the system; 0 in eager mode."""
-    if op.block.is_eager:
-        return 0.0
-    base = op.block.program.random_seed or state.current.seed
-    if base is None or (base == 0 and state.current.seed is None):
-        return float(random.SystemRandom().randrange(1, 2**24))
-    state.current.count("seeds_given")
-    earlier = sum(1 for other in op.block.ops if other.type.startswith("Random"))
-    return float(np.random.SeedSequence([base, earlier]).generate_state(1)[0] % (2**24 - 1) + 1)
-
-
 def _fans(shape: list[int]) -> tuple[int, int]:
     """(inputs, outputs) of a weight: [in, out] for a matrix, [out, in, *kernel] for a filter"""
     if len(shape) < 2:
@@ -76,9 +64,8 @@ def _fans(shape: list[int]) -> tuple[int, int]:
     return shape[1] * taps, shape[0] * taps
 
 
-def _sampled(op: Builder, op_type: str, shape: list[int], dtype: DType, **attrs: float) -> Variable:
-    sampled = op.emit(op_type, (), {"shape": shape, "dtype": 1, "seed": _next_seed(op), **attrs})
-    return op.Cast(sampled, to=dtype.number)
+def _sampled(op: Builder, op_type: str, shape: list[int], dtype: DType, **attrs: Any) -> Variable:
+    return op.Cast(sampled(op, op_type, shape, **attrs), to=dtype.number)
 
 
 class Constant(Initializer):
@@ -134,8 +121,7 @@ class TruncatedNormal(Initializer):
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         low, high = (math.erf(limit / math.sqrt(2.0)) for limit in (self.a, self.b))
-        attrs = {"shape": shape, "low": low, "high": high, "dtype": 1, "seed": _next_seed(op)}
-        normal = op.Mul(inverse_erf(op, op.emit("RandomUniform", (), attrs)), math.sqrt(2.0))
+        normal = op.Mul(inverse_erf(op, sampled(op, "RandomUniform", shape, low=low, high=high)), math.sqrt(2.0))
         kept = op.Clip(normal, self.a, self.b)
         return op.Cast(op.Add(op.Mul(kept, self.std), self.mean), to=dtype.number)
 
@@ -205,7 +191,7 @@ class Orthogonal(Initializer):
         if len(shape) < 2:
             raise Mismatch(f"Orthogonal needs at least 2 axes; the parameter has shape {shape}.")
         rows, columns = shape[0], math.prod(shape[1:])
-        sample = np.random.default_rng(int(_next_seed(op))).normal(size=(max(rows, columns), min(rows, columns)))
+        sample = np.random.default_rng(int(next_seed(op))).normal(size=(max(rows, columns), min(rows, columns)))
         q, r = np.linalg.qr(sample)
         # The signs make the distribution uniform over all orthogonal matrices (Mezzadri 2007).
         q = q * np.sign(np.diag(r))

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.tensor.common import Shape, as_operand, integers, known, known_dim, normal_axis, positive, shape_operand
+from onnxgrad.tensor.common import Shape, integers, known, known_dim, normal_axis, positive, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
 
@@ -219,6 +219,5 @@ def crop(x: Variable, shape: Shape | None = None, offsets: Any = None, name: str
     if isinstance(start, np.ndarray) and isinstance(size, np.ndarray):
         ends: Any = np.where(size == -1, np.iinfo(np.int64).max, start + size)
     else:
-        size = as_operand(op, size)
-        ends = op.Where(op.Equal(size, np.array(-1)), op.Shape(x), op.Add(as_operand(op, start), size))
+        ends = op.Where(op.Equal(size, np.array(-1)), op.Shape(x), op.Add(start, size))
     return layer.result("Slice", x, start, ends, list(range(rank)))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onnxgrad.tensor.initializer import Initializer
     from onnxgrad.tensor.param_attr import WeightNormParamAttr
 
-__all__ = ["LayerHelper", "given", "is_variable", "open_layer", "overwritten", "program_of", "require_variables"]
+__all__ = ["LayerHelper", "given", "is_variable", "open_layer", "overwritten", "program_of", "require_variables", "variables_in"]
 
 
 def is_variable(item: Any) -> TypeGuard[Variable]:
@@ -127,10 +127,9 @@ class LayerHelper:
         """Apply an activation by its Paddle name."""
         if activation is None:
             return x
-        op_type = _ACTIVATIONS.get(activation)
-        if op_type is None:
-            raise ArgumentError(f"there is no activation {activation!r}. Use one of {sorted(_ACTIVATIONS)}.")
-        return self.result(op_type, x)
+        if activation not in _ACTIVATIONS:
+            raise ArgumentError(f"there is no activation {activation!r}. Use one of {_ACTIVATIONS}.")
+        return self.result(activation.title().replace("_", ""), x)
 
     def parameter(
         self, attr: Any, suffix: str, shape: list[int], dtype: DType, default: Initializer, trainable: bool = True
@@ -180,6 +179,11 @@ def given(*optional: Any) -> list[Any]:
     return [operand for operand in optional if operand is not None]
 
 
+def variables_in(*arguments: Any) -> list[Variable]:
+    """Those of a function's arguments that are Variables, where it takes numbers too."""
+    return [argument for argument in arguments if is_variable(argument)]
+
+
 def _initialise(program: Program, parameter: Parameter, initializer: Initializer) -> None:
     """Append the initialisation to the startup program; a loaded program gets the value at once, in its own scope."""
     startup = Program() if program.scope is not None else default_startup_program()
@@ -198,19 +202,8 @@ def _initialise(program: Program, parameter: Parameter, initializer: Initializer
         parameter.value = Tensor.of(np.asarray(array))
 
 
-_ACTIVATIONS = {
-    "relu": "Relu",
-    "sigmoid": "Sigmoid",
-    "tanh": "Tanh",
-    "softmax": "Softmax",
-    "leaky_relu": "LeakyRelu",
-    "gelu": "Gelu",
-    "softplus": "Softplus",
-    "elu": "Elu",
-    "selu": "Selu",
-    "hard_sigmoid": "HardSigmoid",
-    "hard_swish": "HardSwish",
-    "exp": "Exp",
-    "abs": "Abs",
-    "sqrt": "Sqrt",
-}
+# Paddle's names of operators; those of ONNX are written in capitals instead: leaky_relu is LeakyRelu.
+_ACTIVATIONS = [
+    "abs", "elu", "exp", "gelu", "hard_sigmoid", "hard_swish", "leaky_relu", "relu", "selu", "sigmoid", "softmax", "softplus",
+    "sqrt", "tanh",
+]  # fmt: skip

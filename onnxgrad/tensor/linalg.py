@@ -415,9 +415,9 @@ def pdist(
     """
     if x.ndim != 2 or x.shape[0] < 0:
         raise Mismatch(f"pdist takes a matrix with a known number of rows, not {x!r}.")
-    layer = LayerHelper("pdist", x, name=name)
+    op = LayerHelper("pdist", x, name=name).op
     first, second = np.triu_indices(x.shape[0], 1)
-    return layer.result("Gather", layer.op.Reshape(cdist(x, x, p, compute_mode), [-1]), first * x.shape[0] + second, axis=0)
+    return vector_norm(op.Sub(op.Gather(x, first), op.Gather(x, second)), float(p), -1)
 
 
 def cdist(
@@ -441,11 +441,14 @@ def renorm(x: Variable, p: float, axis: int, max_norm: float) -> Variable:
     """``x`` with each slice along ``axis`` scaled down to norm ``max_norm`` if it is longer."""
     layer, op = open_layer("renorm", x)
     axis = normal_axis(axis, x.ndim, "renorm")
-    length = vector_norm(x, p, [i for i in range(x.ndim) if i != axis], keepdim=True)
-    limit = op.constant(max_norm, x.dtype)
+    return layer.result("Mul", x, shortening(op, x, p, [i for i in range(x.ndim) if i != axis], max_norm))
+
+
+def shortening(op: Builder, x: Variable, p: float, axes: Axes, max_norm: float) -> Variable:
+    """What to multiply ``x`` with so that no norm over ``axes`` is above ``max_norm``: 1 where it is not."""
+    length, limit = vector_norm(x, p, axes, keepdim=True), op.constant(float(max_norm), x.dtype)
     longer = op.Greater(length, limit)
-    factor = op.Where(longer, op.Div(limit, op.Where(longer, length, limit)), op.constant(1.0, x.dtype))
-    return layer.result("Mul", x, factor)
+    return op.Where(longer, op.Div(limit, op.Where(longer, length, limit)), op.constant(1.0, x.dtype))
 
 
 def cov(

@@ -154,8 +154,7 @@ def _of_bits(kind: str, op_type: str, logical: str, doc: str) -> _OfBits:
             raise ArgumentTypeError(f"{kind} takes integers or booleans, not {a.dtype.name}.")
         return layer.result(logical if a.dtype == "bool" else op_type, a, b)
 
-    made: _OfBits = described(function, kind, doc)
-    return made
+    return described(function, kind, doc)
 
 
 def _refuse_out(kind: str, out: Any) -> None:
@@ -170,8 +169,7 @@ def _of_one_bit(kind: str, op_type: str, doc: str) -> _OfOneBit:
         y = x if op_type else as_dtype(layer.op, x, "bool")
         return layer.result("Not" if y.dtype == "bool" else op_type, y)
 
-    made: _OfOneBit = described(function, kind, doc)
-    return made
+    return described(function, kind, doc)
 
 
 logical_and = _of_bits("logical_and", "", "And", "Whether both elements are true (not 0).")

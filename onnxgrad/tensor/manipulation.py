@@ -13,21 +13,9 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped, Mismatch
-from onnxgrad.tensor.axes import axes_moved, dim, sizes_from
-from onnxgrad.tensor.common import (
-    Axes,
-    Shape,
-    as_dtype,
-    as_operand,
-    axes_of,
-    integers,
-    known,
-    known_dim,
-    normal_axis,
-    shape_of,
-    shape_operand,
-)
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
+from onnxgrad.tensor.axes import axes_moved, dim, flat_if_none, sizes_from
+from onnxgrad.tensor.common import Axes, Shape, as_dtype, axes_of, integers, known, known_dim, normal_axis, shape_of, shape_operand
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shape", "broadcast_tensors", "broadcast_to", "cast", "expand",
@@ -117,7 +105,7 @@ def unflatten(x: Variable, axis: int, shape: Shape, name: str | None = None) -> 
     axis = normal_axis(axis, x.ndim, "unflatten")
     if not is_variable(shape) and not any(is_variable(item) for item in shape):
         return layer.result("Reshape", x, sizes_from(op, x, axis + 1, [*[0] * axis, *integers(shape, "unflatten")]))
-    parts = [op.Shape(x, start=0, end=axis), as_operand(op, shape_operand(op, shape)), op.Shape(x, start=axis + 1)]
+    parts = [op.Shape(x, start=0, end=axis), shape_operand(op, shape), op.Shape(x, start=axis + 1)]
     return layer.result("Reshape", x, op.Concat(*parts, axis=0))
 
 
@@ -378,10 +366,8 @@ def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = N
         >>> paddle.repeat_interleave(static.data("x", [2, 3]), 2, axis=1).shape
         (2, 6)
     """
-    layer, op = open_layer("repeat_interleave", x, *([repeats] if is_variable(repeats) else []), name=name)
-    if axis is None:
-        x, axis = op.Reshape(x, np.array([-1])), 0
-    axis = normal_axis(axis, x.ndim, "repeat_interleave")
+    layer, op = open_layer("repeat_interleave", x, *variables_in(repeats), name=name)
+    x, axis = flat_if_none(layer, x, axis)
     repeats = known(repeats)
     if isinstance(repeats, list):
         repeats = op.constant(np.array(repeats))
@@ -463,9 +449,9 @@ def _rolled(op: Builder, x: Variable, step: Any, axis: int) -> Variable:
             return x
         front, back = op.Slice(x, [size - step], [size], [axis]), op.Slice(x, [0], [size - step], [axis])
         return op.Concat(front, back, axis=axis)
-    length = as_operand(op, dim(op, x, axis))
+    length = dim(op, x, axis)
     positions = op.Range(np.array(0), op.Squeeze(length, [0]), np.array(1))
-    moved = op.Sub(positions, as_operand(op, step if is_variable(step) else np.array(step)))
+    moved = op.Sub(positions, step if is_variable(step) else np.array(step))
     return op.Gather(x, op.Mod(moved, op.Max(length, np.array([1]))), axis=axis)
 
 

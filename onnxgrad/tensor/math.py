@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.tensor.common import floating, scalar, unary
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 from onnxgrad.tensor.tables import of_one
 
 __all__ = [
@@ -210,7 +210,7 @@ def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None)
         >>> paddle.clip(static.data("x", [None, 3]), min=0.0).shape
         (-1, 3)
     """
-    layer = LayerHelper("clip", x, *(bound for bound in (min, max) if is_variable(bound)), name=name)
+    layer = LayerHelper("clip", x, *variables_in(min, max), name=name)
     low, high = (None if bound is None else scalar(layer.op, bound, x.dtype) for bound in (min, max))
     return layer.result("Clip", x, low, high)
 

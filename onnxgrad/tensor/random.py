@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
 
+from onnxgrad import state
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped
-from onnxgrad.tensor.common import Shape, as_dtype, float_dtype, index_dtype, scalar, shape_of, shape_operand, sizes_of
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
+from onnxgrad.tensor.common import Shape, as_dtype, float_dtype, index_dtype, shape_of, shape_operand, sizes_of
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
 __all__ = [
     "bernoulli", "binomial", "gaussian", "log_normal", "multinomial", "normal", "rand", "randint", "randint_like", "randn",
@@ -20,13 +22,18 @@ __all__ = [
 
 
 def next_seed(op: Builder) -> float:
-    """A seed for one random operator."""
-    from onnxgrad.tensor.initializer import _next_seed
+    """A seed for one random operator: counted from the program's or the global seed, else from the system; 0 in eager mode."""
+    if op.block.is_eager:
+        return 0.0
+    base = op.block.program.random_seed or state.current.seed
+    if base is None or (base == 0 and state.current.seed is None):
+        return float(random.SystemRandom().randrange(1, 2**24))
+    state.current.count("seeds_given")
+    earlier = sum(1 for other in op.block.ops if other.type.startswith("Random"))
+    return float(np.random.SeedSequence([base, earlier]).generate_state(1)[0] % (2**24 - 1) + 1)
 
-    return _next_seed(op)
 
-
-def _sampled(op: Builder, op_type: str, shape: Any, seed: int = 0, **attrs: Any) -> Variable:
+def sampled(op: Builder, op_type: str, shape: Any, seed: int = 0, **attrs: Any) -> Variable:
     """float32 numbers of a shape that is known now or at run time"""
     attrs.update(seed=float(seed) if seed else next_seed(op), dtype=1)
     size = shape if isinstance(shape, np.ndarray) else shape_operand(op, shape)
@@ -35,15 +42,14 @@ def _sampled(op: Builder, op_type: str, shape: Any, seed: int = 0, **attrs: Any)
     return op.emit(f"{op_type}Like", (op.Expand(np.float32(0.0), size),), attrs)
 
 
+def gumbel(op: Builder, shape: Any) -> Variable:
+    """-log(-log(u)) of numbers u in (0, 1), in float32: the largest of logits plus these is a sample of their classes."""
+    numbers = op.Min(sampled(op, "RandomUniform", shape, low=1e-20, high=1.0), np.float32(1.0 - 2.0**-24))
+    return op.Neg(op.Log(op.Neg(op.Log(numbers))))
+
+
 def _open(kind: str, shape: Any, name: str | None, *others: Any) -> tuple[LayerHelper, Builder]:
-    return open_layer(kind, *(item for item in [*sizes_of(kind, shape), *others] if is_variable(item)), name=name)
-
-
-def _float(kind: str, dtype: Any) -> DType:
-    element = float_dtype(dtype)
-    if not element.is_float:
-        raise IllTyped(f"{kind}: dtype is a floating-point type, not {element.name}. Cast the result.")
-    return element
+    return open_layer(kind, *variables_in(*sizes_of(kind, shape), *others), name=name)
 
 
 def uniform(
@@ -61,8 +67,8 @@ def uniform(
         >>> paddle.uniform([2, 3]).shape
         [2, 3]
     """
-    (layer, op), element = _open("uniform_random", shape, name), _float("uniform", dtype)
-    numbers = _sampled(op, "RandomUniform", shape, seed, low=float(min), high=float(max))
+    (layer, op), element = _open("uniform_random", shape, name), float_dtype(dtype, "uniform")
+    numbers = sampled(op, "RandomUniform", shape, seed, low=float(min), high=float(max))
     return layer.result("Cast", numbers, to=element.number)
 
 
@@ -75,8 +81,8 @@ def gaussian(
     shape: Shape, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = None, name: str | None = None
 ) -> Variable:
     """Normally distributed numbers."""
-    (layer, op), element = _open("gaussian", shape, name), _float("gaussian", dtype)
-    numbers = _sampled(op, "RandomNormal", shape, seed, mean=float(mean), scale=float(std))
+    (layer, op), element = _open("gaussian", shape, name), float_dtype(dtype, "gaussian")
+    numbers = sampled(op, "RandomNormal", shape, seed, mean=float(mean), scale=float(std))
     return layer.result("Cast", numbers, to=element.number)
 
 
@@ -99,7 +105,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
         return gaussian([1] if shape is None else shape, mean, std, name=name)
     layer, op = _open("normal", [], name, mean, std)
     like = mean if is_variable(mean) else std
-    noise = as_dtype(op, _sampled(op, "RandomNormal", shape_of(op, like)), like.dtype)
+    noise = as_dtype(op, sampled(op, "RandomNormal", shape_of(op, like)), like.dtype)
     return layer.result("Add", op.Mul(noise, std), mean)
 
 
@@ -128,8 +134,8 @@ def _integers(low: int, high: int | None, shape: Any, element: DType, name: str 
     if not 0 < high - low <= 2**24:
         raise ArgumentError(f"randint: the range [{low}, {high}) must hold 1 to 2^24 integers.")
     layer, op = _open("randint", shape, name)
-    sampled = op.Floor(_sampled(op, "RandomUniform", shape, low=0.0, high=float(high - low)))
-    whole = op.Min(op.Cast(sampled, to=7), np.array(high - low - 1))
+    numbers = op.Floor(sampled(op, "RandomUniform", shape, low=0.0, high=float(high - low)))
+    whole = op.Min(op.Cast(numbers, to=7), np.array(high - low - 1))
     return layer.result("Cast", op.Add(whole, np.array(low)), to=element.number)
 
 
@@ -153,7 +159,7 @@ def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
         raise ArgumentError(f"randperm: n is {n}; it is at least 1.")
     if (element := dtype_of(dtype)).name not in ("int32", "int64", "float32", "float64"):
         raise IllTyped(f"randperm: dtype is int32, int64, float32 or float64, not {element.name}.")
-    _, order = op.emit("TopK", (_sampled(op, "RandomUniform", [n]), np.array([n])), {}, outputs=2)
+    _, order = op.emit("TopK", (sampled(op, "RandomUniform", [n]), np.array([n])), {}, outputs=2)
     return layer.result("Cast", order, to=element.number)
 
 
@@ -161,15 +167,15 @@ def shuffle(x: Variable, name: str | None = None) -> Variable:
     """The slices along the first axis in random order."""
     layer, op = open_layer("shuffle", x, name=name)
     length = op.Shape(x, start=0, end=1)
-    _, order = op.emit("TopK", (_sampled(op, "RandomUniform", length), length), {}, outputs=2)
+    _, order = op.emit("TopK", (sampled(op, "RandomUniform", length), length), {}, outputs=2)
     return layer.result("Gather", x, order)
 
 
 def bernoulli(x: Variable, p: float | None = None, name: str | None = None) -> Variable:
     """1 with probability ``x`` (or ``p``), else 0, in the shape of ``x``."""
     layer, op = open_layer("bernoulli", x, name=name)
-    sampled = as_dtype(op, _sampled(op, "RandomUniform", shape_of(op, x), low=0.0, high=1.0), x.dtype)
-    return layer.result("Cast", op.Less(sampled, x if p is None else op.constant(p, x.dtype)), to=x.dtype.number)
+    numbers = as_dtype(op, sampled(op, "RandomUniform", shape_of(op, x), low=0.0, high=1.0), x.dtype)
+    return layer.result("Cast", op.Less(numbers, x if p is None else op.constant(p, x.dtype)), to=x.dtype.number)
 
 
 def binomial(count: Variable, prob: Variable, name: str | None = None) -> Variable:
@@ -178,7 +184,7 @@ def binomial(count: Variable, prob: Variable, name: str | None = None) -> Variab
     most = op.ReduceMax(as_dtype(op, count, "int64"), keepdims=0)
     both = op.Add(op.Mul(as_dtype(op, count, prob.dtype), 0.0), prob)
     shape = op.Concat(op.Reshape(most, np.array([1])), op.Shape(both), axis=0)
-    success = op.Less(as_dtype(op, _sampled(op, "RandomUniform", shape, low=0.0, high=1.0), prob.dtype), prob)
+    success = op.Less(as_dtype(op, sampled(op, "RandomUniform", shape, low=0.0, high=1.0), prob.dtype), prob)
     number = op.Range(np.array(0), most, np.array(1))
     column = op.Reshape(number, op.Concat(np.array([-1]), op.Expand(np.array(1), op.Shape(op.Shape(both))), axis=0))
     tried = op.And(success, op.Less(column, as_dtype(op, count, "int64")))
@@ -200,7 +206,5 @@ def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, na
         attrs = {"sample_size": num_samples, "dtype": 7, "seed": next_seed(op)}
         found = op.emit("Multinomial", (op.Log(as_dtype(op, rows, "float32")),), attrs)
         return layer.result("Squeeze", found, [0]) if x.ndim == 1 else layer.result("Identity", found)
-    sampled = _sampled(op, "RandomUniform", shape_of(op, x), low=1e-20, high=1.0)
-    gumbel = op.Neg(op.Log(op.Neg(op.Log(op.Min(sampled, scalar(op, 1.0 - 2.0**-24, dtype_of("float32")))))))
-    noisy = op.Add(op.Log(as_dtype(op, x, "float32")), gumbel)
+    noisy = op.Add(op.Log(as_dtype(op, x, "float32")), gumbel(op, shape_of(op, x)))
     return layer.results(2, "TopK", noisy, np.array([num_samples]))[1]

@@ -9,9 +9,9 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.axes import neighbours, running, without_axes_too
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, floating, index_dtype, log_add_exp, normal_axis
-from onnxgrad.tensor.layer import LayerHelper, open_layer, require_variables
+from onnxgrad.tensor.axes import flat_if_none, neighbours, running, without_axes_too
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, index_dtype, log_add_exp, normal_axis
+from onnxgrad.tensor.layer import LayerHelper, open_layer
 from onnxgrad.tensor.tables import described
 
 __all__ = [
@@ -20,9 +20,16 @@ __all__ = [
 ]  # fmt: skip
 
 
-def reduce(kind: str, op_type: str, x: Variable, axis: Axes, keepdim: bool, name: str | None) -> Variable:
-    """One reduction operator over ``axis``, or over all axes."""
-    layer = LayerHelper(kind, x, name=name)
+def reduce(
+    kind: str, op_type: str, x: Variable, axis: Axes, keepdim: bool, name: str | None, dtype: Any = None, of_integers: Any = None
+) -> Variable:
+    """One reduction operator over ``axis``, or over all axes, in an element type: unless given, that of ``x``
+
+    Args:
+        of_integers: the one in which integers and booleans are reduced unless ``dtype`` is given.
+    """
+    layer, op = open_layer(kind, x, name=name)
+    x = as_dtype(op, x, of_integers if dtype is None and not x.is_float else dtype)
     axes = axes_of(axis)
     if axes is not None and x.rank is not None:
         axes = [normal_axis(a, x.rank, kind) for a in axes]
@@ -51,27 +58,17 @@ def mean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None
         >>> paddle.mean(static.data("x", [None, 3]), axis=0, keepdim=True).shape
         (1, 3)
     """
-    require_variables("mean", x)
-    return reduce("mean", "ReduceMean", floating(LayerHelper("mean", x).op, x) if not x.is_float else x, axis, keepdim, name)
+    return reduce("mean", "ReduceMean", x, axis, keepdim, name, of_integers="float32")
 
 
 def sum(x: Variable, axis: Axes = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Sum over ``axis``, or of all elements; integers and booleans add up in int64 unless ``dtype`` is given."""
-    return _wide_reduce("sum", "ReduceSum", x, axis, dtype, keepdim, name)
+    return reduce("sum", "ReduceSum", x, axis, keepdim, name, dtype, of_integers="int64")
 
 
 def prod(x: Variable, axis: Axes = None, keepdim: bool = False, dtype: Any = None, name: str | None = None) -> Variable:
     """Product over ``axis``, or of all elements."""
-    return _wide_reduce("reduce_prod", "ReduceProd", x, axis, dtype, keepdim, name)
-
-
-def _wide_reduce(kind: str, op_type: str, x: Variable, axis: Axes, dtype: Any, keepdim: bool, name: str | None) -> Variable:
-    require_variables(kind, x)
-    if dtype is None and not x.is_float:
-        dtype = "int64"
-    if dtype is not None:
-        x = as_dtype(LayerHelper(kind, x).op, x, dtype)
-    return reduce(kind, op_type, x, axis, keepdim, name)
+    return reduce("reduce_prod", "ReduceProd", x, axis, keepdim, name, dtype, of_integers="int64")
 
 
 class _Reduction(Protocol):
@@ -91,8 +88,7 @@ def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Re
         flags = op.Cast(as_dtype(op, x, "bool"), to=6)
         return layer.result("Cast", reduce(kind, op_type, flags, axis, keepdim, name), to=9)
 
-    made: _Reduction = described(function, name, doc)
-    return made
+    return described(function, name, doc)
 
 
 max = _reduction("max", "ReduceMax", "Largest element over ``axis``; the gradient is shared evenly over ties.")
@@ -140,12 +136,6 @@ def reduce_as(x: Variable, target: Variable, name: str | None = None) -> Variabl
 # Running along an axis -----------------------------------------------------------------------------------------------
 
 
-def _flat_if_none(layer: LayerHelper, x: Variable, axis: int | None) -> tuple[Variable, int]:
-    if axis is None:
-        return layer.op.Reshape(x, np.array([-1])), 0
-    return x, normal_axis(axis, x.ndim, layer.name)
-
-
 @without_axes_too
 def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Sums of all elements up to each one along ``axis``; of the flattened tensor without one.
@@ -155,7 +145,7 @@ def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | 
         (-1, 3)
     """
     layer = LayerHelper("cumsum", x, name=name)
-    x, axis = _flat_if_none(layer, as_dtype(layer.op, x, "int64" if dtype is None and not x.is_float else dtype), axis)
+    x, axis = flat_if_none(layer, as_dtype(layer.op, x, "int64" if dtype is None and not x.is_float else dtype), axis)
     return layer.result("CumSum", x, np.array(axis))
 
 
@@ -163,7 +153,7 @@ def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | 
 def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Products of all elements up to each one along ``dim``, which must have a known size."""
     layer, op = open_layer("cumprod", x, name=name)
-    x, axis = _flat_if_none(layer, as_dtype(op, x, "int64" if dtype is None and not x.is_float else dtype), dim)
+    x, axis = flat_if_none(layer, as_dtype(op, x, "int64" if dtype is None and not x.is_float else dtype), dim)
     return layer.result("Identity", running(op, x, axis, op.Mul, 1.0, "cumprod"))
 
 
@@ -192,7 +182,7 @@ def _running_extreme(
     kind: str, op_type: str, comparison: str, x: Variable, axis: int | None, dtype: Any, name: str | None
 ) -> tuple[Variable, Variable]:
     layer, op = open_layer(kind, x, name=name)
-    x, axis = _flat_if_none(layer, x, axis)
+    x, axis = flat_if_none(layer, x, axis)
     dtype = index_dtype(dtype, kind)
     best = running(op, x, axis, getattr(op, op_type), extreme_of(x.dtype, op_type == "Min"), kind)
     size = x.shape[axis]
@@ -206,7 +196,7 @@ def _running_extreme(
 def logcumsumexp(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """log(cumsum(exp(x))) along ``axis``, computed stably."""
     layer, op = open_layer("logcumsumexp", x, name=name)
-    x, axis = _flat_if_none(layer, as_dtype(op, x, dtype), axis)
+    x, axis = flat_if_none(layer, as_dtype(op, x, dtype), axis)
     neutral = float(np.finfo(x.dtype.numpy).min) / 4
     y = running(op, x, axis, lambda now, earlier: log_add_exp(op, now, earlier), neutral, "logcumsumexp")
     return layer.result("Identity", y)

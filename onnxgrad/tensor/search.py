@@ -9,7 +9,7 @@ import numpy as np
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
-from onnxgrad.tensor.axes import dim, neighbours, without_axes_too
+from onnxgrad.tensor.axes import dim, flat_if_none, neighbours, without_axes_too
 from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promoted
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
@@ -255,9 +255,7 @@ def unique_consecutive(
 ) -> Any:
     """``x`` without the elements (slices along ``axis``) that equal the one before."""
     layer, op = open_layer("unique_consecutive", x, name=name)
-    if axis is None:
-        x, axis = op.Reshape(x, np.array([-1])), 0
-    axis = normal_axis(axis, x.ndim, "unique_consecutive")
+    x, axis = flat_if_none(layer, x, axis)
     differs = op.Cast(op.Not(op.Equal(*neighbours(op, x, axis))), to=6)
     others = [i for i in range(x.ndim) if i != axis]
     if others:

@@ -257,10 +257,8 @@ def matrix_power(x: Variable, n: int, name: str | None = None) -> Variable:
         return layer.result("Add", op.Mul(x, 0.0), op.constant(np.eye(size), x.dtype))
     base = x if n > 0 else inv(x)
     result: Any = None
-    for bit in bin(abs(n))[:1:-1]:
-        if bit == "b":
-            break
+    for i, bit in enumerate(reversed(f"{abs(n):b}")):
+        base = op.MatMul(base, base) if i else base
         if bit == "1":
             result = base if result is None else op.MatMul(result, base)
-        base = op.MatMul(base, base) if abs(n) > 1 else base
     return layer.result("Identity", result)

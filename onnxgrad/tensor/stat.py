@@ -59,19 +59,19 @@ def ascending(op: Builder, x: Variable, axis: int, function: str) -> tuple[Any, 
     return values, indices, size
 
 
-def _one_axis(layer: LayerHelper, x: Variable, axis: Axes) -> tuple[Variable, list[int], int]:
-    """``x`` with the reduced axes merged into its last one; those axes; the rank before"""
+def _one_axis(layer: LayerHelper, x: Variable, axis: Axes) -> tuple[Variable, list[int]]:
+    """``x`` with the reduced axes merged into its last one; those axes"""
     op, rank = layer.op, x.ndim
     axes = sorted(normal_axis(a, rank, layer.name) for a in axes_of(axis) or range(rank))
     if rank == 0:
-        return op.Reshape(x, np.array([1])), [], 0
+        return op.Reshape(x, np.array([1])), []
     others = [i for i in range(rank) if i not in axes]
     if axes == [rank - 1]:
-        return x, axes, rank
+        return x, axes
     x = op.Transpose(x, perm=[*others, *axes])
     if len(axes) > 1:
         x = op.Reshape(x, np.array([*[0] * len(others), -1]))
-    return x, axes, rank
+    return x, axes
 
 
 def _restored(layer: LayerHelper, y: Variable, axes: list[int], keepdim: bool) -> Variable:
@@ -116,7 +116,7 @@ def _median(kind: str, x: Variable, axis: Axes, keepdim: bool, mode: str, name: 
         raise ArgumentError(f"{kind}: {x!r} has no elements.")
     if isinstance(axis, (list, tuple)) and not axis:
         raise ArgumentError(f"{kind}: axis is an empty list. Give an axis, or None for all.")
-    flat, axes, _ = _one_axis(layer, floating(op, x), axis)
+    flat, axes = _one_axis(layer, floating(op, x), axis)
     last = flat.ndim - 1
     # NaN stands behind all numbers.
     values, order, size = ascending(op, flat, last, kind)
@@ -179,7 +179,7 @@ def _quantiles(kind: str, x: Variable, q: Any, axis: Axes, keepdim: bool, interp
     layer, op = open_layer(kind, x)
     if interpolation not in _INTERPOLATIONS:
         raise ArgumentError(f"{kind}: interpolation is one of {_INTERPOLATIONS}, not {interpolation!r}.")
-    flat, axes, _ = _one_axis(layer, floating(op, x), axis)
+    flat, axes = _one_axis(layer, floating(op, x), axis)
     fractions = [float(f) for f in np.atleast_1d(q)]
     if any(not 0 <= f <= 1 for f in fractions):
         raise ArgumentError(f"{kind}: q must lie in [0, 1], not {q}.")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.tensor.common import floating, layer_for, promoted
 from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = ["OfOne", "OfTwo", "described", "of_one", "of_two"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class OfOne(Protocol):
@@ -31,8 +33,7 @@ def of_one(
         return layer.result(formula, x) if isinstance(formula, str) else formula(layer, x)
 
     kind = kind or name
-    made: OfOne = described(function, name, doc)
-    return made
+    return described(function, name, doc)
 
 
 class OfTwo(Protocol):
@@ -61,11 +62,10 @@ def of_two(
         return layer.result(formula, a, b) if isinstance(formula, str) else formula(layer, a, b)
 
     kind = kind or name
-    made: OfTwo = described(function, name, doc)
-    return made
+    return described(function, name, doc)
 
 
-def described(function: Any, name: str, doc: str) -> Any:
+def described(function: Function, name: str, doc: str) -> Function:
     """A function that was made from a table, under its name."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc

@@ -42,6 +42,7 @@ def test_classes_are_smoothed_whatever_soft_label_says(weighted, reduction):
 
 
 def test_spectral_norm_keeps_its_vectors_as_buffers():
+    paddle.seed(1)  # 30 steps leave more than the tolerance where two singular values are nearly equal
     layer = nn.utils.spectral_norm(nn.Conv2D(2, 3, 3), n_power_iterations=30)
     layer(paddle.to_tensor(RANDOM.randn(1, 2, 4, 4).astype(np.float32)))
     assert sorted(layer.state_dict()) == ["bias", "weight_orig", "weight_u", "weight_v"]

@@ -211,3 +211,9 @@ def test_a_seed_makes_draws_reproducible():
     with static.program_guard(paddle.Program()):
         again = sample(lambda: paddle.rand([8]))
     np.testing.assert_array_equal(first, again)
+
+
+def test_a_power_takes_as_few_products_as_repeated_squaring_needs():
+    paddle.enable_static()
+    paddle.linalg.matrix_power(static.data("x", [3, 3]), 5)
+    assert [op.type for op in static.default_main_program().global_block().ops].count("MatMul") == 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from onnxgrad.core.ir.operator import Operator
@@ -59,14 +59,16 @@ def all_operators_of(block: Block) -> Iterator[Operator]:
             yield from all_operators_of(body)
 
 
-def needed_operators(operators: list[Operator], outputs: Iterable[Variable | None]) -> list[Operator]:
-    """The operators, in order, that the outputs depend on."""
+def needed_operators(
+    operators: list[Operator], outputs: Iterable[Variable | None], known: Container[Variable] = ()
+) -> list[Operator]:
+    """The operators, in order, that the outputs depend on, without those that only compute what is ``known``."""
     wanted = {v for v in outputs if v is not None}
     kept: list[Operator] = []
     for op in reversed(operators):
         if any(v is not None and v in wanted for v in op.outputs):
             kept.append(op)
-            wanted.update(v for v in op.operands() if v is not None)
+            wanted.update(v for v in op.operands() if v is not None and v not in known)
     kept.reverse()
     return kept
 

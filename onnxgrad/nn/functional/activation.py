@@ -10,7 +10,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
 from onnxgrad.tensor.common import as_dtype, normal_axis, positive, shape_of, unary
 from onnxgrad.tensor.layer import LayerHelper, given, open_layer
-from onnxgrad.tensor.random import next_seed
+from onnxgrad.tensor.random import gumbel, sampled
 from onnxgrad.tensor.tables import of_one
 
 __all__ = [
@@ -178,8 +178,7 @@ def rrelu(
         raise ArgumentError(f"rrelu: slopes lie in 0 <= lower <= upper <= 1, not {lower} and {upper}.")
     if not training:
         return layer.result("LeakyRelu", x, alpha=(lower + upper) / 2.0)
-    zeros = op.Expand(np.float32(0.0), shape_of(op, x))
-    slopes = op.RandomUniformLike(zeros, low=float(lower), high=float(upper), seed=next_seed(op), dtype=1)
+    slopes = sampled(op, "RandomUniform", shape_of(op, x), low=float(lower), high=float(upper))
     return layer.result("PRelu", x, as_dtype(op, slopes, x.dtype))
 
 
@@ -254,10 +253,8 @@ def gumbel_softmax(x: Variable, temperature: float = 1.0, hard: bool = False, ax
         hard: give the sampled class as ones and zeros, with the gradient of the soft sample.
     """
     layer, op = open_layer("gumbel_softmax", x, name=name)
-    zeros = op.Expand(np.float32(0.0), shape_of(op, x))
-    sampled = op.RandomUniformLike(zeros, low=1e-20, high=1.0, seed=next_seed(op), dtype=1)
-    noise = op.Neg(op.Log(op.Neg(op.Log(op.Min(sampled, np.float32(1.0 - 2.0**-24))))))
-    soft = op.Softmax(op.Div(op.Add(x, as_dtype(op, noise, x.dtype)), float(temperature)), axis=axis)
+    noise = as_dtype(op, gumbel(op, shape_of(op, x)), x.dtype)
+    soft = op.Softmax(op.Div(op.Add(x, noise), float(temperature)), axis=axis)
     if not hard:
         return layer.result("Identity", soft)
     chosen = op.Cast(op.Equal(soft, op.ReduceMax(soft, [axis], keepdims=1)), to=x.dtype.number)

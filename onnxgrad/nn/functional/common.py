@@ -15,10 +15,10 @@ from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.losses import cosine_parts
 from onnxgrad.nn.functional.windows import numbers, pads_of
 from onnxgrad.optimizer.rows import with_sparse_gradient
+from onnxgrad.tensor import linalg
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
-from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer
-from onnxgrad.tensor.linalg import vector_norm
-from onnxgrad.tensor.random import next_seed
+from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer, variables_in
+from onnxgrad.tensor.random import sampled
 
 __all__ = [
     "alpha_dropout", "bilinear", "cosine_similarity", "dropout", "dropout2d", "dropout3d", "embedding", "feature_alpha_dropout",
@@ -152,8 +152,7 @@ def _alpha_dropout(kind: str, x: Variable, p: float, training: bool, lead: int |
     shape: Any = op.Shape(x)
     if lead is not None:
         shape = op.Where(np.arange(x.ndim) < lead, shape, np.array(1))
-    sampled = op.RandomUniformLike(op.Expand(np.float32(0.0), shape), low=0.0, high=1.0, seed=next_seed(op), dtype=1)
-    kept = op.GreaterOrEqual(sampled, np.float32(p))
+    kept = op.GreaterOrEqual(sampled(op, "RandomUniform", shape, low=0.0, high=1.0), np.float32(p))
     a = ((1 - p) * (1 + p * _SELU_LIMIT**2)) ** -0.5
     y = op.Where(kept, x, op.constant(_SELU_LIMIT, x.dtype))
     return layer.result("Add", op.Mul(y, a), -a * _SELU_LIMIT * p)
@@ -190,7 +189,7 @@ def pad(
         >>> F.pad(static.data("x", [None, 3, 4, 4]), [1, 2, 0, 1]).shape
         (-1, 3, 5, 7)
     """
-    layer = LayerHelper("pad3d", x, *([pad] if is_variable(pad) else []), name=name)
+    layer = LayerHelper("pad3d", x, *variables_in(pad), name=name)
     later: Variable | None = None
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode not in modes:
@@ -266,10 +265,7 @@ def embedding(
         return with_sparse_gradient(layer.result("Gather", weight, indices), sparse)
     rows = with_sparse_gradient(op.Gather(weight, indices), sparse)
     if max_norm is not None:
-        length = vector_norm(rows, norm_type, -1, keepdim=True)
-        longer = op.Greater(length, op.constant(float(max_norm), weight.dtype))
-        one = op.constant(1.0, weight.dtype)
-        rows = op.Mul(rows, op.Where(longer, op.Div(float(max_norm), op.Where(longer, length, one)), one))
+        rows = op.Mul(rows, linalg.shortening(op, rows, norm_type, -1, max_norm))
     if padding_idx is None:
         return layer.result("Identity", rows)
     size = known_dim(weight, 0, "embedding with padding_idx")
@@ -286,7 +282,7 @@ def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
         >>> F.one_hot(static.data("ids", [None, 5], "int64"), 7).shape
         (-1, 5, 7)
     """
-    layer, op = open_layer("one_hot_v2", x, *([num_classes] if is_variable(num_classes) else []), name=name)
+    layer, op = open_layer("one_hot_v2", x, *variables_in(num_classes), name=name)
     if num_classes == -1 and not is_variable(num_classes):
         num_classes = op.Add(op.ReduceMax(as_dtype(op, x, "int64"), keepdims=0), np.array(1))
     depth = as_dtype(op, num_classes, "int64") if is_variable(num_classes) else np.array(int(num_classes))
@@ -303,7 +299,7 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
         x: lengths.
         maxlen: size of the new axis; the largest length unless given.
     """
-    layer, op = open_layer("sequence_mask", x, *([maxlen] if is_variable(maxlen) else []), name=name)
+    layer, op = open_layer("sequence_mask", x, *variables_in(maxlen), name=name)
     lengths = as_dtype(op, x, "int64")
     if maxlen is None:
         maxlen = op.ReduceMax(lengths, keepdims=0)
@@ -345,15 +341,12 @@ def pairwise_distance(
 ) -> Variable:
     """p-norm of ``x - y + epsilon`` along the last axis."""
     op = LayerHelper("pairwise_distance", x, y, name=name).op
-    return vector_norm(op.Add(op.Sub(x, y), float(epsilon)), float(p), -1, keepdim)
+    return linalg.vector_norm(op.Add(op.Sub(x, y), float(epsilon)), float(p), -1, keepdim)
 
 
 def pdist(x: Variable, p: float = 2.0, name: str | None = None) -> Variable:
     """Distances of all pairs of rows, first with all later ones, as a vector; the number of rows must be known."""
-    layer = LayerHelper("pdist", x, name=name)
-    first, second = np.triu_indices(known_dim(x, 0, "pdist"), 1)
-    difference = layer.op.Sub(layer.op.Gather(x, first), layer.op.Gather(x, second))
-    return vector_norm(difference, float(p), -1)
+    return linalg.pdist(x, p, name=name)
 
 
 # Windows of images ---------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def _loss(kind: str = "", reduction_at: int | None = None, reduction: str = "mea
             return reduced(layer, formula(op, **taken), chosen)
 
         function.__signature__ = signature  # type: ignore[attr-defined]
-        return described(function, formula.__name__, formula.__doc__ or "")  # type: ignore[no-any-return]
+        return described(function, formula.__name__, formula.__doc__ or "")
 
     return made
 

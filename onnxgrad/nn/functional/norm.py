@@ -58,12 +58,12 @@ def batch_norm(
     if x.is_eager:
         operands = tuple(as_dtype(op, v, x.dtype.name) for v in operands)
     attrs = {"momentum": float(momentum), "epsilon": float(epsilon)}
-    if not training or use_global_stats:
+    by_batch = training and not use_global_stats
+    if not by_batch or (running_mean.is_leaf and running_mean.persistable and not x.is_eager):
         y = layer.result("BatchNormalization", *operands, **attrs)
-    elif running_mean.is_leaf and running_mean.persistable and not x.is_eager:
-        y = layer.result("BatchNormalization", *operands, **attrs)
-        assert y.op is not None
-        attach_training(y.op)
+        if by_batch:
+            assert y.op is not None
+            attach_training(y.op)
     else:
         y, mean, variance = op.emit("BatchNormalization", operands, {"training_mode": 1, **attrs}, outputs=3)
         if x.is_eager:

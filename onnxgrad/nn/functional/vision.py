@@ -11,8 +11,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
 from onnxgrad.nn.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from onnxgrad.tensor.common import as_dtype, as_operand, integers, known_dim, positive, shape_operand
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
+from onnxgrad.tensor.common import as_dtype, integers, known_dim, positive, shape_operand
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
 __all__ = [
     "affine_grid", "channel_shuffle", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle", "temporal_shift",
@@ -20,7 +20,6 @@ __all__ = [
 ]  # fmt: skip
 
 _RESIZED = ("float16", "bfloat16", "float32", "int8", "int32", "uint8")
-_LAYOUTS = {3: ("NCW", "NWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 _RANKS = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,), "nearest": (3, 4, 5), "area": (3, 4, 5)}
 
 
@@ -54,14 +53,12 @@ def interpolate(
     """
     if x.ndim not in _RANKS.get(mode.lower(), ()):
         raise ArgumentError(f"interpolate: mode {mode!r} does not fit the {x.ndim} axes of {x!r}. Modes: {sorted(_RANKS)}.")
-    if data_format not in (None, *_LAYOUTS[x.ndim]):
-        raise ArgumentError(f"interpolate: data_format of {x.ndim} axes is one of {_LAYOUTS[x.ndim]}, not {data_format!r}.")
     if (size is None) == (scale_factor is None):
         raise ArgumentError("interpolate: give either size or scale_factor.")
     if align_corners and mode in ("nearest", "area"):
         raise ArgumentError(f"interpolate: align_corners does not go with mode {mode!r}.")
     layer = LayerHelper(f"{mode.lower()}_interp_v2", x, name=name)
-    last = data_format is not None and data_format[1] != "C"
+    last = data_format is not None and channels_last(data_format, x.ndim - 2)
     x = to_channels_first(layer, x, last)
     y = _resized(layer, x, size, scale_factor, mode.lower(), align_corners, align_mode, all_axes=last)
     return in_layout(layer, y, last)
@@ -87,14 +84,14 @@ def _resized(
     if size is None:
         one = op.constant(np.ones(2, np.float32))
         factors = op.Expand(op.Reshape(scale, np.array([-1])), np.array([len(axes)])) if is_variable(scale) else scale
-        factors = as_dtype(op, as_operand(op, factors if is_variable(factors) else np.array(factors, np.float32)), "float32")
+        factors = as_dtype(op, factors, "float32") if is_variable(factors) else np.array(factors, np.float32)
         return layer.result("Resize", x, None, op.Concat(one, factors, axis=0) if all_axes else factors, **attrs)
     size = [size] * len(axes) if isinstance(size, int) else size
     if not is_variable(size) and len(size) != len(axes):
         raise ArgumentError(f"interpolate: size {size} must have {len(axes)} entries.")
     sizes = shape_operand(op, size)
     if all_axes:
-        sizes = op.Concat(op.Shape(x, start=0, end=2), as_operand(op, sizes), axis=0)
+        sizes = op.Concat(op.Shape(x, start=0, end=2), sizes, axis=0)
     return layer.result("Resize", x, None, None, sizes, **attrs)
 
 
@@ -121,13 +118,8 @@ def _coordinates(mode: str, align_corners: bool, align_mode: int) -> dict[str, A
     if mode == "nearest":
         return {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     attrs: dict[str, Any] = {"mode": "cubic", "cubic_coeff_a": -0.75} if mode == "bicubic" else {"mode": "linear"}
-    if align_corners:
-        attrs["coordinate_transformation_mode"] = "align_corners"
-    elif align_mode == 1 and mode != "bicubic":
-        attrs["coordinate_transformation_mode"] = "asymmetric"
-    else:
-        attrs["coordinate_transformation_mode"] = "half_pixel"
-    return attrs
+    without_corners = "asymmetric" if align_mode == 1 and mode != "bicubic" else "half_pixel"
+    return {**attrs, "coordinate_transformation_mode": "align_corners" if align_corners else without_corners}
 
 
 upsample = interpolate
@@ -177,7 +169,7 @@ def affine_grid(theta: Variable, out_shape: Any, align_corners: bool = True, nam
         >>> F.affine_grid(static.data("theta", [2, 2, 3]), [2, 3, 4, 5]).shape
         (2, 4, 5, 2)
     """
-    layer = LayerHelper("affine_grid", theta, *([out_shape] if is_variable(out_shape) else []), name=name)
+    layer = LayerHelper("affine_grid", theta, *variables_in(out_shape), name=name)
     return layer.result("AffineGrid", theta, shape_operand(layer.op, out_shape), align_corners=int(align_corners))
 
 
