@@ -87,7 +87,6 @@ from onnxgrad.dtypes import (
 from onnxgrad.eager.creation import is_tensor as is_tensor, to_tensor as to_tensor
 from onnxgrad.eager.tensor import Tensor as Tensor
 from onnxgrad.func import value_and_grad as value_and_grad
-from onnxgrad.nn.parameter import create_parameter as create_parameter
 from onnxgrad.nn.summary import summary as summary
 from onnxgrad.saving import load as load, save as save
 from onnxgrad.state import (
@@ -99,5 +98,6 @@ from onnxgrad.state import (
 )
 from onnxgrad.tensor import *  # noqa: F403
 from onnxgrad.tensor.param_attr import ParamAttr as ParamAttr
+from onnxgrad.tensor.parameter import create_parameter as create_parameter
 
 __version__: str

@@ -14,10 +14,10 @@ from onnxgrad.eager.node import HookHandle
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentTypeError, ProviderError
-from onnxgrad.nn.parameter import eager_parameter
 from onnxgrad.signatures import Taken
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.param_attr import ParamAttr
+from onnxgrad.tensor.parameter import eager_parameter
 
 __all__ = ["Layer", "MadeLayer"]
 

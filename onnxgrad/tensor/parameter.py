@@ -1,4 +1,4 @@
-"""create_parameter: a weight of a static program that belongs to no layer."""
+"""create_parameter: a weight that belongs to no layer, eager or of a static program."""
 
 from __future__ import annotations
 
@@ -7,25 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.ir.variable import Parameter
+from onnxgrad import state
 from onnxgrad.dtypes import dtype_of
+from onnxgrad.eager.parameter import EagerParameter
+from onnxgrad.eager.record import EAGER
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import LayerHelper, program_of
 from onnxgrad.tensor.param_attr import ParamAttr
 
-__all__ = ["create_parameter", "sizes_of"]
-
-
-def sizes_of(shape: Sequence[int]) -> list[int]:
-    """The shape of a parameter.
-
-    Raises:
-        ArgumentTypeError: if something in it is no int.
-    """
-    if not all(isinstance(size, (int, np.integer)) for size in shape):
-        raise ArgumentTypeError(f"create_parameter: the shape is a list of ints, not {list(shape)}.")
-    return [int(size) for size in shape]
+__all__ = ["create_parameter", "eager_parameter"]
 
 
 def create_parameter(
@@ -35,23 +26,44 @@ def create_parameter(
     attr: ParamAttr | str | None = None,
     is_bias: bool = False,
     default_initializer: Initializer | None = None,
-) -> Parameter:
-    """A parameter of its own, initialised by the startup program.
+) -> Any:
+    """A weight of its own: an eager tensor, or in static mode a parameter of the default main program.
 
     Args:
         shape: positive dimensions.
         dtype: element type.
-        name: its name; default ``create_parameter_N.w_0``.
+        name: its name; by default a counted one, ``create_parameter_N.w_0`` in static mode.
         attr: further attributes.
         is_bias: initialise with 0 instead of Xavier uniform.
         default_initializer: what to initialise with if ``attr`` does not say.
+
+    Returns:
+        A tensor with ``stop_gradient`` False, or a static Parameter, which the startup program initialises.
+
+    Raises:
+        ArgumentTypeError: if something in the shape is no int, or ``attr`` is False.
+
+    Example:
+        >>> paddle.create_parameter([2, 3], "float32").shape
+        [2, 3]
     """
-    layer, sizes = LayerHelper("create_parameter", static=True), sizes_of(shape)
+    if not all(isinstance(size, (int, np.integer)) for size in shape):
+        raise ArgumentTypeError(f"create_parameter: the shape is a list of ints, not {list(shape)}.")
     chosen = ParamAttr.of(attr)
     if chosen is None:
         raise ArgumentTypeError("create_parameter: attr=False makes no sense here.")
+    sizes, default = [int(size) for size in shape], chosen_initializer(default_initializer, is_bias)
+    if program_of(()) is EAGER:
+        return eager_parameter(chosen, sizes, dtype, default, name or chosen.name or state.generate_name("eager_parameter"))
     if name is not None and chosen.name is None:
         chosen = chosen.under(name)
-    parameter = layer.parameter(chosen, "w", sizes, dtype_of(dtype), chosen_initializer(default_initializer, is_bias))
-    assert parameter is not None
+    return LayerHelper("create_parameter", static=True).parameter(chosen, "w", sizes, dtype_of(dtype), default)
+
+
+def eager_parameter(attr: ParamAttr, shape: list[int], dtype: Any, default: Initializer, name: str) -> EagerParameter:
+    """An eager weight with the value that its initializer samples."""
+    build = EAGER.global_block().build
+    value = (attr.initializer or default).append(build, [int(n) for n in shape], dtype_of(dtype))
+    parameter = EagerParameter(np.asarray(value), name, attr.trainable)
+    attr.describe(parameter)
     return parameter

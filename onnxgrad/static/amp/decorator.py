@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
@@ -78,10 +76,7 @@ class OptimizerWithMixedPrecision:
         startup_program: Program | None = None,
         parameter_list: Sequence[Variable | str] | None = None,
         no_grad_set: Any = None,
-        *,
-        checkpoints: Checkpoints = None,
-        memory_budget: int | None = None,
-        sizes: SizesGiven = None,
+        **chosen: Any,
     ) -> tuple[list[Operator], Pairs]:
         """Rewrite the program of ``loss``, append the backward pass of the scaled loss and the update.
 
@@ -92,7 +87,7 @@ class OptimizerWithMixedPrecision:
             loss: variable of one element.
             startup_program: receives the initialisation of the state; None for the default one.
             parameter_list: which parameters to train; None for those of the optimizer, or all.
-            no_grad_set, checkpoints, memory_budget, sizes: passed to ``append_backward``.
+            no_grad_set: passed to ``append_backward``, as are ``checkpoints``, ``memory_budget`` and ``sizes`` (by name alone).
 
         Returns:
             (operators of the update, pairs of parameter and scaled gradient).
@@ -101,7 +96,6 @@ class OptimizerWithMixedPrecision:
             NotAVariable: if ``loss`` is not a Variable.
             ArgumentError: if it does not have exactly one element, or its program has a backward pass in another type already.
         """
-        chosen: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with self._optimizer._changing(loss, startup_program), transaction(self):
             pairs = self.backward(loss, startup_program, parameter_list, no_grad_set, **chosen)
             return self.apply_optimize(loss, startup_program, pairs), pairs
@@ -113,10 +107,7 @@ class OptimizerWithMixedPrecision:
         parameter_list: Sequence[Variable | str] | None = None,
         no_grad_set: Any = None,
         callbacks: Sequence[Callable[..., Any]] | None = None,
-        *,
-        checkpoints: Checkpoints = None,
-        memory_budget: int | None = None,
-        sizes: SizesGiven = None,
+        **chosen: Any,
     ) -> Pairs:
         """The pairs of parameter and scaled gradient, without an update."""
         if not isinstance(loss, Variable):
@@ -132,7 +123,6 @@ class OptimizerWithMixedPrecision:
             self._scaled_loss = scaled_loss(op, loss, self._loss_scaling)
         else:
             self._scaled_loss = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
-        chosen: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         return self._optimizer.backward(self._scaled_loss, startup_program, parameter_list, no_grad_set, callbacks, **chosen)
 
     def apply_optimize(self, loss: Variable, startup_program: Program | None, params_grads: Pairs) -> list[Operator]:
