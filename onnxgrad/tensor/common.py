@@ -15,11 +15,11 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, IllTyped
-from onnxgrad.tensor.layer import LayerHelper, is_variable, variables_in
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
 __all__ = [
     "Axes", "Shape", "as_dtype", "axes_of", "binary", "extreme_of", "float_dtype", "floating", "index_dtype",
-    "integers", "known", "known_dim", "layer_for", "log_add_exp", "normal_axis", "open_layer_for", "positive", "promoted",
+    "integers", "known", "known_dim", "log_add_exp", "normal_axis", "open_layer_for", "positive", "promoted",
     "scalar", "shape_of", "shape_operand", "sizes_of", "unary",
 ]  # fmt: skip
 
@@ -33,24 +33,18 @@ def unary(kind: str, op_type: str, x: Variable, name: str | None = None, **attrs
     return layer.result(op_type, floating(layer.op, x), **attrs)
 
 
-def binary(kind: str, op_type: str, x: Any, y: Any, name: str | None = None, **attrs: Any) -> Variable:
+def binary(kind: str, op_type: str, x: Any, y: Any, name: str | None = None) -> Variable:
     """One operator of two operands, which are promoted to one element type and broadcast."""
-    layer = layer_for(kind, x, y, name=name)
-    return layer.result(op_type, *promoted(layer.op, x, y), **attrs)
-
-
-def layer_for(kind: str, *items: Any, name: str | None = None) -> LayerHelper:
-    """The layer of a function whose operands may be numbers, though not all of them."""
-    variables = variables_in(*items)
-    if not variables:
-        raise ArgumentTypeError(f"{kind} takes at least one Variable, not only {[type(item).__name__ for item in items]}.")
-    return LayerHelper(kind, *variables, name=name)
+    layer, op = open_layer_for(kind, x, y, name=name)
+    return layer.result(op_type, *promoted(op, x, y))
 
 
 def open_layer_for(kind: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
-    """The same, and what appends operators to it."""
-    layer = layer_for(kind, *items, name=name)
-    return layer, layer.op
+    """``open_layer`` of a function whose operands may be numbers, though not all of them."""
+    variables = variables_in(*items)
+    if not variables:
+        raise ArgumentTypeError(f"{kind} takes at least one Variable, not only {[type(item).__name__ for item in items]}.")
+    return open_layer(kind, *variables, name=name)
 
 
 def floating(op: Builder, x: Variable) -> Variable:

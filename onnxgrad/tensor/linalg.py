@@ -476,8 +476,7 @@ def cov(
         x = op.Unsqueeze(x, [0])
     elif not rowvar:
         x = op.Transpose(x, perm=[1, 0])
-    ones = op.Expand(op.constant(1.0, x.dtype), op.Shape(x, start=1, end=2))
-    weights = ones
+    weights = op.Expand(op.constant(1.0, x.dtype), op.Shape(x, start=1, end=2))
     for weight in given(fweights, aweights):
         numbers = known(weight)
         if weight.ndim != 1 or (weight.shape[0] != x.shape[1] and min(weight.shape[0], x.shape[1]) >= 0):

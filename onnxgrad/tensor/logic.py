@@ -10,7 +10,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError
-from onnxgrad.tensor.common import as_dtype, binary, layer_for, open_layer_for, promoted
+from onnxgrad.tensor.common import as_dtype, binary, open_layer_for, promoted
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
 from onnxgrad.tensor.tables import described, of_one, of_two
 
@@ -148,8 +148,8 @@ def _of_bits(kind: str, op_type: str, logical: str, doc: str) -> _OfBits:
 
     def function(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
         _refuse_out(kind, out)
-        layer = layer_for(kind, x, y, name=name)
-        a, b = promoted(layer.op, x, y) if op_type else (as_dtype(layer.op, item, "bool") for item in (x, y))
+        layer, op = open_layer_for(kind, x, y, name=name)
+        a, b = promoted(op, x, y) if op_type else (as_dtype(op, item, "bool") for item in (x, y))
         if a.dtype.is_float:
             raise ArgumentTypeError(f"{kind} takes integers or booleans, not {a.dtype.name}.")
         return layer.result(logical if a.dtype == "bool" else op_type, a, b)
@@ -198,10 +198,11 @@ def _shifted(kind: str, direction: str, x: Any, y: Any, name: str | None, signed
     """Bits as uint64, where a shift by 63 is the widest that is defined; those of a negative number inverted before and after"""
     layer, op = open_layer_for(kind, x, y, name=name)
     a, b = promoted(op, x, y)
-    width = 8 * a.dtype.numpy.itemsize
+    width, negatives = 8 * a.dtype.numpy.itemsize, not a.dtype.name.startswith("u")
+    signed = signed and negatives
     wide = op.Cast(a, to=7)
     negative = op.Less(wide, np.array(0))
-    if signed and not a.dtype.name.startswith("u"):
+    if signed:
         wide = op.Where(negative, op.BitwiseNot(wide), wide)
     elif width < 64 and direction == "RIGHT":
         wide = op.BitwiseAnd(wide, np.array(2**width - 1))
@@ -211,9 +212,9 @@ def _shifted(kind: str, direction: str, x: Any, y: Any, name: str | None, signed
     if direction == "LEFT" and width < 64:
         moved = op.BitwiseAnd(moved, np.array(2**width - 1, np.uint64))
     result = op.Where(far, np.array(0), op.Cast(moved, to=7))
-    if direction == "LEFT" and width < 64 and not a.dtype.name.startswith("u"):
+    if direction == "LEFT" and width < 64 and negatives:
         result = op.Where(op.GreaterOrEqual(result, np.array(2 ** (width - 1))), op.Sub(result, np.array(2**width)), result)
-    if signed and not a.dtype.name.startswith("u"):
+    if signed:
         result = op.Where(negative, op.BitwiseNot(result), result)
     return layer.result("Cast", result, to=a.dtype.number)
 

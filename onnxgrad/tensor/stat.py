@@ -12,7 +12,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.tensor.axes import count, neighbours
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, known, known_dim, layer_for, normal_axis
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, known, known_dim, normal_axis, open_layer_for
 from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer
 
 __all__ = [
@@ -289,16 +289,16 @@ def trapezoid(
     y: Variable, x: Variable | None = None, dx: Variable | float | None = None, axis: int = -1, name: str | None = None
 ) -> Variable:
     """Integral of ``y`` along ``axis`` by the trapezoidal rule, at points ``x`` or at distances ``dx`` (1)."""
-    layer = layer_for("trapezoid", y, *given(x, dx), name=name)
-    return layer.result("ReduceSum", _trapezoids(layer.op, y, x, dx, axis), [axis], keepdims=0)
+    layer, op = open_layer_for("trapezoid", y, *given(x, dx), name=name)
+    return layer.result("ReduceSum", _trapezoids(op, y, x, dx, axis), [axis], keepdims=0)
 
 
 def cumulative_trapezoid(
     y: Variable, x: Variable | None = None, dx: Variable | float | None = None, axis: int = -1, name: str | None = None
 ) -> Variable:
     """Integrals of ``y`` from the first point up to each later one along ``axis``."""
-    layer = layer_for("cumulative_trapezoid", y, *given(x, dx), name=name)
-    return layer.result("CumSum", _trapezoids(layer.op, y, x, dx, axis), np.array(axis % y.ndim))
+    layer, op = open_layer_for("cumulative_trapezoid", y, *given(x, dx), name=name)
+    return layer.result("CumSum", _trapezoids(op, y, x, dx, axis), np.array(axis % y.ndim))
 
 
 def _trapezoids(op: Builder, y: Variable, x: Variable | None, dx: Any, axis: int) -> Variable:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.tensor.common import floating, layer_for, promoted
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.common import floating, open_layer_for, promoted
+from onnxgrad.tensor.layer import LayerHelper, open_layer
 
 __all__ = ["OfOne", "OfTwo", "described", "of_one", "of_two"]
 
@@ -55,10 +55,10 @@ def of_two(
     """The same of two operands, which are promoted to one element type; one of them may be a number if ``numbers``."""
 
     def function(x: Any, y: Any, name: str | None = None) -> Variable:
-        layer = layer_for(kind, x, y, name=name) if numbers else LayerHelper(kind, x, y, name=name)
-        a, b = promoted(layer.op, x, y)
+        layer, op = (open_layer_for if numbers else open_layer)(kind, x, y, name=name)
+        a, b = promoted(op, x, y)
         if floats:
-            a, b = floating(layer.op, a), floating(layer.op, b)
+            a, b = floating(op, a), floating(op, b)
         return layer.result(formula, a, b) if isinstance(formula, str) else formula(layer, a, b)
 
     kind = kind or name

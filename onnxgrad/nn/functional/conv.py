@@ -51,12 +51,9 @@ def _conv_nd(
     attrs: dict[str, Any] = {"strides": strides, "group": _groups(kind, weight.shape[0], groups)}
     pads = window.pads(padding)
     if isinstance(pads, str):
-        kernel = _kernel(kind, weight)
-        attrs["kernel_shape"] = kernel
+        attrs["kernel_shape"] = _kernel(kind, weight)
         dilations = [1] * axes if pads == "SAME" else dilations
-        attrs.update(window_pads(window.x, pads, kernel, strides))
-    else:
-        attrs["pads"] = pads
+    attrs.update(window_pads(window.x, pads, attrs.get("kernel_shape", []), strides))
     return window.result("Conv", window.x, *window.operands, dilations=dilations, **attrs)
 
 

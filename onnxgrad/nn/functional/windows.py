@@ -14,6 +14,7 @@ from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
 from onnxgrad.signatures import bound
 from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.tables import described
 
 __all__ = ["Numbers", "Padding", "Window", "numbers", "over_axes", "pads_of", "window_pads"]
 
@@ -141,8 +142,7 @@ def _over(core: Callable[..., Any], axes: int, arguments: str) -> Callable[..., 
     def function(*args: Any, **kwargs: Any) -> Any:
         return core(axes, **hidden, **bound(name, signature, args, kwargs))
 
-    function.__name__ = function.__qualname__ = name
     function.__module__ = core.__module__
-    function.__doc__ = core.__doc__ if axes == 2 else f"``{as_two}`` along {'one axis' if axes == 1 else 'three axes'}."
     function.__signature__ = signature  # type: ignore[attr-defined]
-    return function
+    more = f"``{as_two}`` along {'one axis' if axes == 1 else 'three axes'}."
+    return described(function, name, more if axes != 2 else core.__doc__ or "")
