@@ -67,63 +67,51 @@ _REASONS: dict[str, str] = {
     _LOD: "fluid.create_lod_tensor fluid.LoDTensor",
 }
 
-# What stands in these namespaces and refuses when it is called.
+# Names that stand in these namespaces and refuse when they are called.
 _ITERATIVE = "it takes an iteration that no ONNX operator offers; compute it outside and feed it"
-_BITS = "it takes floating-point numbers apart into bits"
-_SERIES = "no ONNX operator computes it, and no series for it is written"
-_TRELLIS = "it sums over all alignments of two sequences, for which no ONNX operator exists; compute the loss outside"
-_KERNEL = "it names one vendor's kernel; use scaled_dot_product_attention"
-_TENSOR = {
-    **dict.fromkeys(("as_complex", "as_real", "complex", "imag", "polar", "view_as_complex", "view_as_real"), _COMPLEX),
-    **dict.fromkeys(("frexp", "nextafter"), _BITS),
-    **dict.fromkeys(("gammainc", "gammainc_", "gammaincc", "gammaincc_", "i0", "i0_", "i0e", "i1", "i1e"), _SERIES),
-    **dict.fromkeys(("lu", "lu_unpack", "pinv", "matrix_rank", "eigvals", "svd", "eig", "eigh", "lstsq"), _ITERATIVE),
-    "as_strided": "it depends on how elements lie in memory; use reshape, transpose and slices",
-    "histogram_bin_edges": "use linspace between the two bounds",
-    "histogramdd": "use histogram for each dimension, or searchsorted and bincount",
-    "poisson": "no ONNX operator samples Poisson numbers; sample them outside and feed them",
-    "standard_gamma": "no ONNX operator samples gamma numbers; sample them outside and feed them",
-    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), "onnxruntime computes nothing in it; use QuantizeLinear in a file"),
-    "top_p_sampling": "compose it from sort, cumsum and multinomial",
-    "tolist": "a program's variable has no value before it runs; fetch it with Executor.run",
-}
-_LINALG = {
-    **dict.fromkeys(
-        (
-            "cond", "eig", "eigh", "eigvals", "eigvalsh", "lstsq", "lu", "lu_solve", "lu_unpack", "matrix_exp", "matrix_rank",
-            "ormqr", "pca_lowrank", "pinv", "svd", "svd_lowrank", "svdvals",
+_REFUSED: dict[str, dict[str, str]] = {
+    "paddle": {
+        _COMPLEX: "as_complex as_real complex imag polar view_as_complex view_as_real",
+        "it takes floating-point numbers apart into bits": "frexp nextafter",
+        "no ONNX operator computes it, and no series for it is written": (
+            "gammainc gammainc_ gammaincc gammaincc_ i0 i0_ i0e i1 i1e"
         ),
-        _ITERATIVE,
-    ),
-    "fp8_fp8_half_gemm_fused": "it names one vendor's kernel; use matmul",
-}  # fmt: skip
-_FFT = dict.fromkeys(
-    (
-        "fft", "fft2", "fftn", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2",
-        "irfftn", "rfft", "rfft2", "rfftn",
-    ),
-    _COMPLEX,
-)  # fmt: skip
-_FUNCTIONAL = {
-    "rnnt_loss": _TRELLIS,
-    **dict.fromkeys(
-        ("flash_attn_qkvpacked", "flash_attn_varlen_qkvpacked", "flash_attn_unpadded", "flashmask_attention", "sparse_attention"),
-        _KERNEL,
-    ),
-    **dict.fromkeys(
-        ("fractional_max_pool2d", "fractional_max_pool3d"), "its windows are sampled anew in every run; use adaptive_max_pool"
-    ),
-    "adaptive_log_softmax_with_loss": "each sample takes another branch; use cross_entropy, or a hierarchy of your own",
-    "class_center_sample": "the number of sampled classes depends on the data and the devices",
-    "gather_tree": "it walks back through beams; decode outside the program",
-    "hsigmoid_loss": "each sample takes another path through a tree; use cross_entropy",
-    "margin_cross_entropy": "it spreads classes over devices; use cross_entropy on logits with a margin",
+        _ITERATIVE: "lu lu_unpack pinv matrix_rank eigvals svd eig eigh lstsq",
+        "it depends on how elements lie in memory; use reshape, transpose and slices": "as_strided",
+        "use linspace between the two bounds": "histogram_bin_edges",
+        "use histogram for each dimension, or searchsorted and bincount": "histogramdd",
+        "no ONNX operator samples Poisson numbers; sample them outside and feed them": "poisson",
+        "no ONNX operator samples gamma numbers; sample them outside and feed them": "standard_gamma",
+        "onnxruntime computes nothing in it; use QuantizeLinear in a file": "float8_e4m3fn float8_e5m2",
+        "compose it from sort, cumsum and multinomial": "top_p_sampling",
+        "a program's variable has no value before it runs; fetch it with Executor.run": "tolist",
+    },
+    "paddle.linalg": {
+        _ITERATIVE: (
+            "cond eig eigh eigvals eigvalsh lstsq lu lu_solve lu_unpack matrix_exp matrix_rank ormqr pca_lowrank pinv svd "
+            "svd_lowrank svdvals"
+        ),
+        "it names one vendor's kernel; use matmul": "fp8_fp8_half_gemm_fused",
+    },
+    "paddle.fft": {
+        _COMPLEX: "fft fft2 fftn hfft hfft2 hfftn ifft ifft2 ifftn ihfft ihfft2 ihfftn irfft irfft2 irfftn rfft rfft2 rfftn",
+    },
+    "paddle.nn.functional": {
+        "it sums over all alignments of two sequences, for which no ONNX operator exists; compute the loss outside": "rnnt_loss",
+        "it names one vendor's kernel; use scaled_dot_product_attention": (
+            "flash_attn_qkvpacked flash_attn_varlen_qkvpacked flash_attn_unpadded flashmask_attention sparse_attention"
+        ),
+        "its windows are sampled anew in every run; use adaptive_max_pool": "fractional_max_pool2d fractional_max_pool3d",
+        "each sample takes another branch; use cross_entropy, or a hierarchy of your own": "adaptive_log_softmax_with_loss",
+        "the number of sampled classes depends on the data and the devices": "class_center_sample",
+        "it walks back through beams; decode outside the program": "gather_tree",
+        "each sample takes another path through a tree; use cross_entropy": "hsigmoid_loss",
+        "it spreads classes over devices; use cross_entropy on logits with a margin": "margin_cross_entropy",
+    },
 }
-REFUSED: dict[str, dict[str, str]] = {
-    "paddle": _TENSOR,
-    "paddle.linalg": _LINALG,
-    "paddle.fft": _FFT,
-    "paddle.nn.functional": _FUNCTIONAL,
+REFUSED = {
+    namespace: {name: because for because, names in reasons.items() for name in names.split()}
+    for namespace, reasons in _REFUSED.items()
 }
 
 # Modules of Paddle whose names are not listed one by one.

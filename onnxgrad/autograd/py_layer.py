@@ -128,11 +128,16 @@ class PyLayer:
         taken = [item for item in [*args, *kwargs.values()] if isinstance(item, Tensor)]
         if state.current.gradients and any(not item.stop_gradient for item in taken):
             call = _recorded(cls, ctx, taken, made)
-            results = [_output(ctx, call, at, item) for at, item in enumerate(made)]
-            kept = [any(item is one for one in taken) and not any(item is one for one in ctx._apart) for item in made]
+            nodes = [Node(item._node.kind, item._node.array, call, at, _is_in(ctx._fixed, item)) for at, item in enumerate(made)]
+            results = [wrap(node) for node in nodes]
+            kept = [_is_in(taken, item) and not _is_in(ctx._apart, item) for item in made]
             replaced = iter([old.become(new) if same else new for old, new, same in zip(made, results, kept, strict=True)])
             outputs = [next(replaced) if isinstance(item, Tensor) else item for item in outputs]
         return type(returned)(outputs) if isinstance(returned, (list, tuple)) else outputs[0]
+
+
+def _is_in(tensors: list[Tensor], tensor: Tensor) -> bool:
+    return any(tensor is one for one in tensors)
 
 
 def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], made: list[Tensor]) -> Call:
@@ -151,13 +156,6 @@ def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], made
 
     signature = Signature(PYTHON, "", {"backward": backward, "name": cls.__name__}, tuple(kinds))
     return Call(signature, tuple([item._node for item in taken]))
-
-
-def _output(ctx: PyLayerContext, call: Call, at: int, made: Tensor) -> Tensor:
-    node = made._node
-    stop = any(made is item for item in ctx._fixed)
-    found: Tensor = wrap(Node(node.kind, node.array, call, at, stop))
-    return found
 
 
 def _checked(cls: type[PyLayer], node: Node, gradient: Any) -> Tensor:

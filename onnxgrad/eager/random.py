@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxgrad import state
 from onnxgrad.dtypes import DType, dtype_of, from_onnx_number
+from onnxgrad.eager.tensor import leaf
 
 __all__ = ["SAMPLERS", "generator"]
 
@@ -17,12 +18,6 @@ def generator() -> np.random.Generator:
     """The generator of all eager random numbers."""
     found: np.random.Generator = state.current.make_once("generator", lambda: np.random.default_rng(state.current.seed))
     return found
-
-
-def _leaf(array: Any, dtype: DType) -> Any:
-    from onnxgrad.eager.tensor import leaf
-
-    return leaf(np.asarray(array).astype(dtype.numpy))
 
 
 def _source(kwargs: dict[str, Any]) -> np.random.Generator:
@@ -44,7 +39,7 @@ def _dims(args: Any, kwargs: dict[str, Any]) -> tuple[int, ...]:
 
 def _normal(args: Any, kwargs: dict[str, Any]) -> Any:
     sampled = _source(kwargs).normal(float(kwargs.get("mean", 0.0)), float(kwargs.get("scale", 1.0)), _dims(args, kwargs))
-    return _leaf(sampled, _element(args, kwargs))
+    return leaf(sampled, _element(args, kwargs))
 
 
 def _uniform(args: Any, kwargs: dict[str, Any]) -> Any:
@@ -52,13 +47,13 @@ def _uniform(args: Any, kwargs: dict[str, Any]) -> Any:
     low, high = float(kwargs.get("low", 0.0)), float(kwargs.get("high", 1.0))
     sampled = np.asarray(_source(kwargs).uniform(low, high, _dims(args, kwargs)))
     # Rounding to a shorter type may reach the bound that the interval leaves out.
-    return _leaf(np.minimum(sampled, np.nextafter(dtype.numpy.type(high), dtype.numpy.type(low))), dtype)
+    return leaf(np.minimum(sampled, np.nextafter(dtype.numpy.type(high), dtype.numpy.type(low))), dtype)
 
 
 def _bernoulli(args: Any, kwargs: dict[str, Any]) -> Any:
     dtype = _element(args, kwargs)
     probability = np.asarray(args[0]._array(), np.float64)
-    return _leaf(_source(kwargs).random(probability.shape) < probability, dtype)
+    return leaf(_source(kwargs).random(probability.shape) < probability, dtype)
 
 
 def _multinomial(args: Any, kwargs: dict[str, Any]) -> Any:
@@ -69,7 +64,7 @@ def _multinomial(args: Any, kwargs: dict[str, Any]) -> Any:
     cumulative = np.cumsum(weights / weights.sum(axis=-1, keepdims=True), axis=-1)
     points = _source(kwargs).random((scores.shape[0], count, 1))
     classes = np.minimum((points >= cumulative[:, None, :]).sum(axis=-1), scores.shape[-1] - 1)
-    return _leaf(classes, from_onnx_number(int(kwargs.get("dtype", 6))))
+    return leaf(classes, from_onnx_number(int(kwargs.get("dtype", 6))))
 
 
 SAMPLERS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {

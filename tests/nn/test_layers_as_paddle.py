@@ -50,6 +50,14 @@ def test_spectral_norm_keeps_its_vectors_as_buffers():
     np.testing.assert_allclose(values[0], 1.0, rtol=1e-4)
 
 
+def test_layers_in_a_set_are_left_out():
+    shared, known = nn.ReLU(), {nn.Tanh()}
+    model = nn.Sequential(nn.Linear(2, 2), shared, nn.Sequential(shared, nn.Linear(2, 1)))
+    known.add(model[0])
+    assert [name for name, _ in model.named_sublayers(layers_set=known)] == ["1", "2", "2.1"]
+    assert {model, model[0], shared, model[2], model[2][1]} <= known and len(known) == 6
+
+
 def test_what_a_layer_shows():
     assert nn.GLU(axis=0, name="test").extra_repr() == "axis=0, name=test"
     assert nn.PixelUnshuffle(3).extra_repr() == "downscale_factor=3"
