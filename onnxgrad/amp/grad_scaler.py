@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.eager.tensor import leaf
-from onnxgrad.errors import ArgumentError, NotAVariable
+from onnxgrad.errors import ArgumentError, Mismatch, NotAVariable
 from onnxgrad.signatures import Taken
 
 __all__ = ["AmpScaler", "GradScaler"]
@@ -154,7 +154,7 @@ class GradScaler(Taken):
     def set_incr_ratio(self, new_incr_ratio: float) -> None:
         """The factor above 1 by which the scale grows."""
         if new_incr_ratio <= 1:
-            raise _OutOfRange(f"incr_ratio is above 1, not {new_incr_ratio}.")
+            raise Mismatch(f"incr_ratio is above 1, not {new_incr_ratio}.")
         self._incr_ratio = float(new_incr_ratio)
 
     def get_decr_ratio(self) -> float:
@@ -163,7 +163,7 @@ class GradScaler(Taken):
     def set_decr_ratio(self, new_decr_ratio: float) -> None:
         """The factor below 1 by which the scale shrinks."""
         if not 0 < new_decr_ratio < 1:
-            raise _OutOfRange(f"decr_ratio is between 0 and 1, not {new_decr_ratio}.")
+            raise Mismatch(f"decr_ratio is between 0 and 1, not {new_decr_ratio}.")
         self._decr_ratio = float(new_decr_ratio)
 
     def get_incr_every_n_steps(self) -> int:
@@ -217,7 +217,3 @@ AmpScaler = GradScaler
 
 class _OutOfOrder(ArgumentError, RuntimeError):
     """Methods are called in an order that makes no sense; a RuntimeError too, as Paddle has it."""
-
-
-class _OutOfRange(ArgumentError, AssertionError):
-    """A ratio on the wrong side of 1; an AssertionError too, as Paddle has it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
@@ -15,19 +15,16 @@ __all__ = ["Group", "own_group", "read_groups"]
 _KEYS = {"params", "learning_rate", "weight_decay", "grad_clip"}
 
 
-class Group:
+class Group(NamedTuple):
     """Parameters (variables or names) with their factor on the learning rate, their decay, their clipping, and ``options`` of
     the optimizer, such as ``beta1``.
     """
 
-    def __init__(
-        self, members: list[Variable | str], rate: float, decay: Any, clip: GradientClip | None, options: dict[str, Any]
-    ) -> None:
-        self.options = options
-        self.members = members
-        self.rate = rate
-        self.decay = decay
-        self.clip = clip
+    members: list[Variable | str]
+    rate: float
+    decay: Any
+    clip: GradientClip | None
+    options: dict[str, Any]
 
     def holds(self, p: Variable) -> bool:
         names = {member if isinstance(member, str) else member.name for member in self.members if _is_name(member)}

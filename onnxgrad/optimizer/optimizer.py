@@ -17,7 +17,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.eager import EagerSteps
 from onnxgrad.optimizer.groups import Group, own_group, read_groups
@@ -185,7 +185,7 @@ class Optimizer(EagerSteps, Taken):
         if not isinstance(loss, Variable):
             raise NotAVariable(f"minimize needs a Variable as loss, not {type(loss).__name__}.")
         if loss.static_shape is None or int(np.prod(loss.static_shape)) != 1:
-            raise _NotScalar(f"minimize needs a loss of one element; {loss!r} is not known to have one. Take its mean or sum.")
+            raise Mismatch(f"minimize needs a loss of one element; {loss!r} is not known to have one. Take its mean or sum.")
         chosen = parameters if parameters is not None else self._parameters
         listed = None if chosen is None else list(chosen)
         return append_backward(loss, listed, no_grad_set, callbacks, checkpoints, memory_budget=memory_budget, sizes=sizes)
@@ -354,7 +354,3 @@ class Optimizer(EagerSteps, Taken):
         """Record that a run replaces ``old`` by ``new``."""
         old.block.program.updates[old] = new
         old.block.program.version += 1
-
-
-class _NotScalar(ArgumentError, AssertionError):
-    """A loss that is not one number; an AssertionError too, as Paddle has it."""

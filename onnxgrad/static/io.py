@@ -22,7 +22,7 @@ from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError, NotAVariable
 from onnxgrad.files import make_folder, read_whole, reading, write_whole, writing
 
 __all__ = [
@@ -246,14 +246,10 @@ def load_inference_model(
     return [program, [v.name for v in program.inputs], list(program.outputs)]
 
 
-class _NotVariables(ArgumentError, ArgumentTypeError):
-    """Not Variables; a ValueError as in Paddle, and a TypeError."""
-
-
 def _variables(what: str, given: Variable | Sequence[Variable]) -> list[Variable]:
     items = [given] if isinstance(given, Variable) else given
     if not isinstance(items, (list, tuple)) or not all(isinstance(item, Variable) for item in items):
-        raise _NotVariables(f"{what} is a Variable or a list of Variables, not {given!r}.")
+        raise NotAVariable(f"{what} is a Variable or a list of Variables, not {given!r}.")
     return list(items)
 
 

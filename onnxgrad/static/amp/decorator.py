@@ -16,7 +16,7 @@ from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.optimizer.scaling import ScalePolicy, keep_state, overflow, scaled_loss, update_scale
 from onnxgrad.signatures import bound, signature_of
@@ -61,7 +61,7 @@ class OptimizerWithMixedPrecision:
             ArgumentError: (an AssertionError) before ``minimize`` or ``backward``.
         """
         if self._loss_scaling is None:
-            raise _NotBuilt("there is no loss scaling yet. Call minimize() first.")
+            raise Mismatch("there is no loss scaling yet. Call minimize() first.")
         return self._loss_scaling
 
     def get_scaled_loss(self) -> Variable | None:
@@ -178,10 +178,6 @@ class OptimizerWithMixedPrecision:
     @property
     def _scales(self) -> bool:
         return self._is_dynamic or self._init_loss_scaling != 1.0
-
-
-class _NotBuilt(ArgumentError, AssertionError):
-    """minimize was not called; an AssertionError too, as Paddle has it."""
 
 
 def decorate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,12 +116,8 @@ def case(pred_fn_pairs: Sequence[tuple[Variable, Branch]], default: Branch | Non
         default = pairs.pop()[1]
     chosen = default
     for pred, fn in reversed(pairs):
-        chosen = _either(pred, fn, chosen)
+        chosen = partial(cond, pred, fn, chosen)
     return chosen()
-
-
-def _either(pred: Variable, fn: Branch, otherwise: Branch) -> Branch:
-    return lambda: cond(pred, fn, otherwise)
 
 
 def switch_case(
