@@ -64,6 +64,7 @@ _RENAMED = [
     renamed("leaky_relu(x, alpha=0.02, name=None)", F.leaky_relu, negative_slope="alpha"),
     renamed("gelu(x, approximate=False)", F.gelu),
     renamed("softmax(input, use_cudnn=False, name=None, axis=-1)", F.softmax, x="input"),
+    renamed("log_softmax(input, axis=-1, dtype=None, name=None)", F.log_softmax, x="input"),
     renamed("mse_loss(input, label)", F.mse_loss, "Mean of (input - label)^2."),
     renamed(
         "fc(input, size, num_flatten_dims=1, param_attr=None, bias_attr=None, act=None, name=None)",
@@ -337,11 +338,6 @@ def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
     return layer.result("Mul", x, layer.op.Sigmoid(layer.op.Mul(x, beta)))
 
 
-def log_softmax(input: Variable, axis: int = -1, dtype: Any = None, name: str | None = None) -> Variable:
-    """Logarithm of ``softmax``."""
-    return F.log_softmax(input if dtype is None else input.astype(dtype), axis, name=name)
-
-
 def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100) -> Variable:
     """-log of the probability of the label, one value per row of shape [..., 1]. ``input`` holds probabilities, not logits.
 
@@ -489,7 +485,7 @@ globals().update(_MADE)
 __all__ = [
     *_MADE,
     *("data", "assign", "shape", "mean", "mul", "matmul", "pow", "argmax", "argmin", "topk", "embedding", "pool2d"),
-    *("dropout", "relu", "relu6", "swish", "log_softmax", "cross_entropy", "softmax_with_cross_entropy"),
+    *("dropout", "relu", "relu6", "swish", "cross_entropy", "softmax_with_cross_entropy"),
     *("sigmoid_cross_entropy_with_logits", "smooth_l1", "one_hot", "label_smooth", "l2_normalize", "lrn", "reshape"),
     *("flatten", "unstack", "squeeze", "unsqueeze", "expand", "gather", "pad"),
 ]

@@ -8,9 +8,8 @@ from typing import Any
 import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.fluid.layers import dropout, matmul, pool2d, reshape
+from onnxgrad.fluid.layers import dropout, pool2d, reshape
 from onnxgrad.refusals import refused
-from onnxgrad.tensor import joining, manipulation, math
 
 __all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "sequence_conv_pool", "simple_img_conv_pool"]
 
@@ -70,16 +69,8 @@ def img_conv_group(
     def each(value: Any) -> list[Any]:
         return list(value) if isinstance(value, (list, tuple)) else [value] * count
 
-    y = input
-    parts = zip(
-        conv_num_filter,
-        each(conv_filter_size),
-        each(conv_padding),
-        each(conv_with_batchnorm),
-        each(conv_batchnorm_drop_rate),
-        strict=True,
-    )
-    for filters, size, padding, normalised, rate in parts:
+    y, options = input, (conv_num_filter, conv_filter_size, conv_padding, conv_with_batchnorm, conv_batchnorm_drop_rate)
+    for filters, size, padding, normalised, rate in zip(*map(each, options), strict=True):
         y = static.nn.conv2d(y, filters, size, padding=padding, param_attr=param_attr, act=None if normalised else conv_act)
         if normalised:
             y = static.nn.batch_norm(y, act=conv_act)
@@ -89,21 +80,17 @@ def img_conv_group(
 
 def glu(input: Variable, dim: int = -1) -> Variable:
     """The first half along ``dim`` times the sigmoid of the second. Dauphin et al. 2017."""
-    a, b = joining.split(input, 2, dim)
-    return a * F.sigmoid(b)
+    return F.glu(input, dim)
 
 
 def scaled_dot_product_attention(
     queries: Variable, keys: Variable, values: Variable, num_heads: int = 1, dropout_rate: float = 0.0
 ) -> Variable:
     """softmax(q k' / sqrt(d)) v over [N, T, C], in ``num_heads`` heads. Vaswani et al. 2017."""
-    width, out = queries.shape[-1], values.shape[-1]
 
     def heads(x: Variable) -> Variable:
-        split = reshape(x, [0, 0, num_heads, x.shape[-1] // num_heads])
-        return manipulation.transpose(split, [0, 2, 1, 3])
+        return reshape(x, [0, 0, num_heads, x.shape[-1] // num_heads])
 
-    q, k, v = heads(math.scale(queries, (width // num_heads) ** -0.5)), heads(keys), heads(values)
-    weights = F.softmax(matmul(q, k, transpose_y=True))
-    weights = dropout(weights, dropout_rate) if dropout_rate else weights
-    return reshape(manipulation.transpose(matmul(weights, v), [0, 2, 1, 3]), [0, 0, out])
+    found = F.scaled_dot_product_attention(heads(queries), heads(keys), heads(values), dropout_p=dropout_rate)
+    # dropout of Paddle 1 scales by 1 - p in inference, not up in training.
+    return reshape(found * (1.0 - dropout_rate) if dropout_rate else found, [0, 0, values.shape[-1]])

@@ -221,6 +221,10 @@ class TestLayers:
         scores = np.exp(h @ h.transpose(0, 1, 3, 2) / 2)
         wanted = (scores / scores.sum(-1, keepdims=True) @ h).transpose(0, 2, 1, 3).reshape(2, 5, 8)
         np.testing.assert_allclose(run([found], q=a)[0], wanted, rtol=1e-4, atol=1e-6)
+        half = fluid.nets.scaled_dot_product_attention(q, q, q, num_heads=2, dropout_rate=0.5)
+        inference = q.block.program.clone(for_test=True)
+        (found,) = fluid.Executor().run(inference, {"q": a}, [half.name])
+        np.testing.assert_allclose(found, wanted / 2, rtol=1e-4, atol=1e-6)
         image = layers.data("image", [3, 8, 8])
         assert fluid.nets.img_conv_group(image, [4, 5], 2, conv_act="relu", conv_with_batchnorm=True, pool_stride=2).shape[1:] == (
             5,

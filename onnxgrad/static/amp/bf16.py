@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.passes.mixed_precision import precision_guard, to_mixed_precision
+from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.optimizer.optimizer import Optimizer
-from onnxgrad.refusals import refused
-from onnxgrad.static.amp.cast import cast_model_to_fp16
+from onnxgrad.static.amp.cast import cast_model_to_fp16, cast_parameters_to_fp16, fp16_guard
 from onnxgrad.static.amp.decorator import OptimizerWithMixedPrecision, decorate
 
 __all__ = [
@@ -41,11 +39,6 @@ class AutoMixedPrecisionListsBF16(AutoMixedPrecisionLists):
         super().__init__(custom_bf16_list, custom_fp32_list, custom_fp32_varnames, "bfloat16")
 
 
-def bf16_guard() -> AbstractContextManager[None]:
-    """``fp16_guard`` under its other name."""
-    return precision_guard()
-
-
 def rewrite_program_bf16(main_prog: Program, amp_lists: AutoMixedPrecisionLists | None = None) -> None:
     """Rewrite a forward program, in place, by the lists."""
     to_mixed_precision(main_prog, "bfloat16", amp_lists)
@@ -61,11 +54,7 @@ def cast_model_to_bf16(
     return cast_model_to_fp16(program, amp_lists, use_bf16_guard, "bfloat16")
 
 
-cast_parameters_to_bf16 = refused(
-    "paddle.static.amp.bf16.cast_parameters_to_bf16",
-    "weights stay in float32, each its own master weight, and are cast where the program reads them",
-    "Leave the call out.",
-)
+bf16_guard, cast_parameters_to_bf16 = fp16_guard, cast_parameters_to_fp16
 
 
 def convert_float_to_uint16(in_list: Any) -> np.ndarray[Any, Any]:
