@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from itertools import pairwise
 from typing import Any
 
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
@@ -376,28 +377,21 @@ class OneCycleLR(LRScheduler):
         if self.three_phase:
             if phase_pct >= 0.5:
                 raise ArgumentError(f"OneCycleLR: phase_pct is below 0.5 with three phases, not {phase_pct}.")
-            points = [0, phase_pct * total_steps - 1, 2 * phase_pct * total_steps - 2, total_steps - 1, total_steps - 1]
+            points = [0.0, phase_pct * total_steps - 1, 2 * phase_pct * total_steps - 2, total_steps - 1]
             rates = [start, top, start, end]
         else:
-            points = [0, phase_pct * total_steps - 1, total_steps - 1, total_steps - 1]
-            rates = [start, top, end]
-        self._points, self._rates = [float(point) for point in points], [float(rate) for rate in rates]
+            points, rates = [0.0, phase_pct * total_steps - 1, total_steps - 1], [start, top, end]
+        self._phases = list(zip(pairwise(points), pairwise(rates), strict=True))
         return start
 
     def get_lr(self) -> float:
         at = self.last_epoch
         if at > self.total_steps:
             raise ArgumentError(f"OneCycleLR: step {at} is beyond total_steps={self.total_steps}.")
-        for i in range(len(self._rates) - 1):
-            begin, end = self._points[i], self._points[i + 1]
-            if at <= end or i == len(self._rates) - 2:
-                return self._between(self._rates[i], self._rates[i + 1], (at - begin) / (end - begin))
-        raise AssertionError
-
-    def _between(self, start: float, end: float, share: float) -> float:
-        if self.anneal_strategy == "linear":
-            return (end - start) * share + start
-        return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
+        (begin, end), (first, last) = next((phase for phase in self._phases if at <= phase[0][1]), self._phases[-1])
+        share = (at - begin) / (end - begin)
+        share = share if self.anneal_strategy == "linear" else (1.0 - math.cos(math.pi * share)) / 2.0
+        return float(first + (last - first) * share)
 
 
 class CyclicLR(LRScheduler):
