@@ -18,7 +18,7 @@ from onnxgrad.losses import huber, logistic_of_scores
 from onnxgrad.refusals import refusals
 from onnxgrad.static.nn import refused
 from onnxgrad.static.nn.norm import spectral_norm
-from onnxgrad.tensor import creation, elementwise, joining, linalg, logic, manipulation, math
+from onnxgrad.tensor import creation, elementwise, joining, linalg, logic, manipulation, math, search
 from onnxgrad.tensor.common import axes_of
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.reduction import reduce
@@ -46,6 +46,8 @@ _RENAMED = [
     renamed("ones(shape, dtype, force_cpu=False)", creation.ones),
     renamed("round(x, name=None)", math.round),
     renamed("clip(x, min, max, name=None)", math.clip),
+    renamed("argmax(x, axis=0)", search.argmax),
+    renamed("argmin(x, axis=0)", search.argmin),
     renamed("increment(x, value=1.0, in_place=True)", math.increment),
     renamed("sums(input, out=None)", elementwise.add_n, inputs="input"),
     renamed("sum(x)", elementwise.add_n, inputs="x"),
@@ -227,16 +229,6 @@ def matmul(
 def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) -> Variable:
     """x to the power ``factor``, in the element type of x."""
     return LayerHelper("pow", x, name=name).result("Pow", x, factor)
-
-
-def argmax(x: Variable, axis: int = 0) -> Variable:
-    """Position of the largest element along ``axis``."""
-    return LayerHelper("arg_max", x).result("ArgMax", x, axis=axis, keepdims=0)
-
-
-def argmin(x: Variable, axis: int = 0) -> Variable:
-    """Position of the smallest element along ``axis``."""
-    return LayerHelper("arg_min", x).result("ArgMin", x, axis=axis, keepdims=0)
 
 
 def topk(input: Variable, k: int, name: str | None = None) -> tuple[Variable, Variable]:
@@ -484,7 +476,7 @@ _MADE: dict[str, Any] = {function.__name__.rpartition(".")[2]: function for func
 globals().update(_MADE)
 __all__ = [
     *_MADE,
-    *("data", "assign", "shape", "mean", "mul", "matmul", "pow", "argmax", "argmin", "topk", "embedding", "pool2d"),
+    *("data", "assign", "shape", "mean", "mul", "matmul", "pow", "topk", "embedding", "pool2d"),
     *("dropout", "relu", "relu6", "swish", "cross_entropy", "softmax_with_cross_entropy"),
     *("sigmoid_cross_entropy_with_logits", "smooth_l1", "one_hot", "label_smooth", "l2_normalize", "lrn", "reshape"),
     *("flatten", "unstack", "squeeze", "unsqueeze", "expand", "gather", "pad"),
