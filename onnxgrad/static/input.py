@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +14,15 @@ from onnxgrad.core.ir.types import Dim, TensorType, shown_type
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DuplicateName
-from onnxgrad.tensor.parameter import create_parameter
+from onnxgrad.tensor import parameter
 
 __all__ = ["InputSpec", "create_global_var", "create_parameter", "data"]
+
+
+@functools.wraps(parameter.create_parameter)
+def create_parameter(*args: Any, **kwargs: Any) -> Any:
+    with state.guard(static_mode=True):  # of the default program, as data, whatever the mode
+        return parameter.create_parameter(*args, **kwargs)
 
 
 def data(name: str, shape: Sequence[int | str | None], dtype: Any = None, lod_level: int = 0) -> Variable:
