@@ -39,7 +39,7 @@ def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any =
         Linear-1  [1, 4]  [1, 3]          15
         ReLU-1    [1, 3]  [1, 3]           0
         <BLANKLINE>
-        15 parameters, 15 of them trained; 0.0 MB of parameters, 0.0 MB of results
+        15 parameters (0.0 MB), 15 of them trained; 0.0 MB of results
         {'total_params': 15, 'trainable_params': 15}
     """
     if not isinstance(net, Layer):
@@ -73,9 +73,7 @@ def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any =
     total, trained = _count(weights), _count([p for p in weights if not p.stop_gradient])
     size = sum(math.prod(p.shape) * p.dtype.numpy.itemsize for p in weights)
     print(_table([("Layer", "Input", "Output", "Parameters"), *rows]))
-    print(
-        f"\n{total:,} parameters, {trained:,} of them trained; {size / 1e6:.1f} MB of parameters, {results / 1e6:.1f} MB of results"
-    )
+    print(f"\n{total:,} parameters ({size / 1e6:.1f} MB), {trained:,} of them trained; {results / 1e6:.1f} MB of results")
     return {"total_params": total, "trainable_params": trained}
 
 
@@ -88,11 +86,8 @@ def _described(sizes: Any, dtypes: Any) -> list[tuple[list[int], Any]]:
     types = list(dtypes) if isinstance(dtypes, Sequence) and not isinstance(dtypes, str) else [dtypes] * len(shapes)
     if len(types) != len(shapes):
         raise ArgumentError(f"summary: {len(types)} dtypes for {len(shapes)} inputs.")
-    found = []
-    for size, dtype in zip(shapes, types, strict=True):
-        shape = [1 if n is None or n == -1 else n for n in getattr(size, "shape", size)]
-        found.append((shape, dtype or getattr(size, "dtype", "float32")))
-    return found
+    sizes = [[1 if n is None or n == -1 else n for n in getattr(shape, "shape", shape)] for shape in shapes]
+    return [(size, dtype or getattr(shape, "dtype", "float32")) for size, shape, dtype in zip(sizes, shapes, types, strict=True)]
 
 
 def _count(tensors: list[Tensor]) -> int:
