@@ -116,7 +116,7 @@ class _Monitor:
             if all(one.left for one in self.ranks):
                 self.say(BYE)
                 return
-        os.write(2, f"onnxgrad: {reason}. All ranks end.\n".encode())
+        os.write(2, f"\nonnxgrad: {reason}. All ranks end.\n".encode())  # a rank may be in the middle of a line
         # An mpiexec that is told to abort drops what it has not read.
         time.sleep(BEAT)
         self.end()
