@@ -3,37 +3,16 @@
 import numpy as np
 import pytest
 
-from onnxgrad.core.compile import cut
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.distributed import Strategy
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.training import Report
 from tests.distributed.test_trainer import assert_close, assert_same_run, on_ranks, trainer
-from tests.distributed.test_trainer_shares import _is_nothing
+from tests.distributed.test_trainer_shares import _is_nothing, fitted, small_pieces, whole  # noqa: F401 (a fixture)
 from tests.training.small import assert_equal, data, line, weights
 
 TWO = Strategy(pipeline=2, micro_batches=3)
 CLOSE = {"rtol": 1e-3, "atol": 3e-5}
-
-
-@pytest.fixture(autouse=True)
-def small_pieces(monkeypatch):
-    monkeypatch.setattr(cut, "SMALL", 4)
-
-
-def whole(t):
-    """All state, on every rank of a run whose ranks hold shares"""
-    t.ranks.step.gather(everywhere=True)
-    return weights(t)
-
-
-def fitted(strategy=None, epochs=2, batch_size=7, **options):
-    def work(transport=None):
-        t = trainer(distributed=strategy if transport is not None else False, **options)
-        history = t.fit(data(), epochs, data(10), batch_size=batch_size)
-        return history, whole(t)
-
-    return work
 
 
 OPTIONS = [
