@@ -71,14 +71,16 @@ class StaticFunction:
         self.dygraph_function = function
         self.input_spec = input_spec
         self._owner = owner
-        self.called_with: list[InputSpec] | None = None
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         return self if owner is None else StaticFunction(functools.partial(self.dygraph_function, owner), self.input_spec, owner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if args and all(isinstance(x, Tensor) for x in args):
-            self.called_with = [InputSpec(x.shape, x.dtype) for x in args]
+            # With a Layer, since a method of a class is another StaticFunction each time that it is read.
+            vars(self._owner if isinstance(self._owner, Layer) else self)["called_with"] = [
+                InputSpec(x.shape, x.dtype) for x in args
+            ]
         return self.dygraph_function(*args, **kwargs)
 
     @property
@@ -109,7 +111,8 @@ def traced(function: Any, input_spec: Sequence[Any] | None) -> tuple[Program, li
     """
     owner = function if isinstance(function, Layer) else getattr(function, "_owner", None)
     marked = getattr(function, "forward", function)
-    spec = input_spec if input_spec is not None else getattr(marked, "input_spec", None) or getattr(marked, "called_with", None)
+    spec = input_spec if input_spec is not None else getattr(marked, "input_spec", None)
+    spec = getattr(function if owner is None else owner, "called_with", None) if spec is None else spec
     if spec is None:
         raise ArgumentError(
             "what the inputs look like is not known. Pass input_spec=[static.InputSpec([None, 784], 'float32', 'x')]."

@@ -140,8 +140,17 @@ def test_a_loaded_layer_trains(tmp_path):
     assert losses[-1] < losses[0]
 
 
-def test_a_layer_that_was_called_is_saved_for_such_inputs(tmp_path):
-    layer = paddle.jit.to_static(paddle.nn.Linear(4, 1))
+class Traced(nn.Linear):
+    @paddle.jit.to_static
+    def forward(self, input):
+        return super().forward(input)
+
+
+@pytest.mark.parametrize("make", [lambda: paddle.jit.to_static(nn.Linear(4, 1)), lambda: Traced(4, 1)], ids=["layer", "method"])
+def test_a_layer_that_was_called_is_saved_for_such_inputs(tmp_path, make):
+    layer = make()
+    with pytest.raises(ValueError, match="what the inputs look like is not known"):
+        paddle.jit.save(layer, f"{tmp_path}/early")
     x = paddle.ones([3, 4])
     expected = layer(x)
     paddle.jit.save(layer, f"{tmp_path}/called")
