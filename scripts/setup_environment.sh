@@ -1,4 +1,4 @@
-# Sourced by the other scripts: makes .venv with the extras named in $EXTRAS and puts it on PATH.
+# Sourced by the other scripts: makes .venv with the extras named in $EXTRAS and puts it on PATH. "dev" holds all of "test".
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,10 +15,11 @@ find_python() {
 }
 
 stamp=".venv/installed-${EXTRAS}"
+if [ "$EXTRAS" = test ] && [ -e .venv/installed-dev ]; then stamp=.venv/installed-dev; fi
 if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
     echo "Setting up .venv (onnxgrad[${EXTRAS}]) ..."
     [ -x .venv/bin/python ] || "$(find_python)" -m venv .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[${EXTRAS}]"
+    .venv/bin/python -m pip install --disable-pip-version-check --editable ".[${EXTRAS}]" | (grep --line-buffered -o "Downloading [^ ]*" || true)
     touch "$stamp"
 fi
 export PATH="$PWD/.venv/bin:$PATH"

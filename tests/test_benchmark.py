@@ -32,6 +32,8 @@ def suite(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "scripts")
 
 
+@pytest.mark.process
+@pytest.mark.exhaustive
 def test_a_workload_is_timed_against_itself_twice(tmp_path):
     file = tmp_path / "found.json"
     quick = ("--rounds", "2", "--seconds", "0.01", "--repeat", "2", "--json", str(file))
@@ -52,6 +54,7 @@ def test_a_workload_is_timed_against_itself_twice(tmp_path):
     assert "onnxruntime" in " ".join(found["machine"]["versions"]["onnxgrad"])
 
 
+@pytest.mark.process
 def test_the_first_steps_lower_the_loss():
     answer = run("--serve", "onnxgrad", "W1a", "--threads", "1")
     losses = json.loads(answer.strip().removeprefix("@"))["losses"]
@@ -60,6 +63,7 @@ def test_the_first_steps_lower_the_loss():
     assert losses[4] < 0.99 * losses[0]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "arguments, reason",
     [
@@ -78,6 +82,7 @@ def test_a_wrong_argument_is_named(arguments, reason):
     assert reason in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.process
 @pytest.mark.skipif(onnxgrad.is_compiled_with_cuda(), reason="this onnxruntime has CUDA")
 def test_a_device_that_is_missing_is_named():
     done = start("--device", "cuda", "--systems", "onnxgrad")
@@ -173,6 +178,7 @@ def test_workloads_are_left_out_with_a_reason():
     assert without("onnxgrad") == without("torch") == []
 
 
+@pytest.mark.process
 def test_a_system_that_does_not_start_in_time_is_left_out():
     shown = run("--only", "W6", "--systems", "onnxgrad", "--patience", "0.01")
     assert "left out: it was not ready within 0.01 s" in shown

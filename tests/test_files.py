@@ -191,6 +191,8 @@ resource.setrlimit(resource.RLIMIT_DATA, (held + 2**25 + 2**24 + 2**23, -1))
 """
 
 
+@pytest.mark.process
+@pytest.mark.one_in(5)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit on anonymous memory is Linux's")
 @pytest.mark.parametrize("way", ["static.save", "fluid.io.save_vars", "save_onnx", "save_checkpoint", "load_checkpoint"])
 def test_saving_and_resuming_take_memory_for_one_tensor(way, tmp_path):

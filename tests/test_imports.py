@@ -1,6 +1,7 @@
 """The wall: every import points down, wherever it stands; a product loads no more of Paddle's surface than it names."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,10 @@ FLOORS = """
     dtypes  reasons  refusals  signatures  state  files
     tensor_file
     core.ir
+    core.graph
     core.passes
+    core.graph_passes
+    core.providers
     core.compile
     core.interop
     core.rules
@@ -92,15 +96,18 @@ def own_name(path):
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_down(path):
-    own = "__init__" if path.parent == PACKAGE and path.stem == "__init__" else place_of(own_name(path))
-    by_name = BY_NAME.get(str(path.relative_to(PACKAGE)), set())
-    for module, line in imports_of(path):
-        used = place_of(module)
-        assert used in FLOOR_OF, f"{path.name}:{line} imports {module}, which has no floor"
-        below = used == own or FLOOR_OF[used] < FLOOR_OF[own] or module in by_name
-        assert below, f"{path.name}:{line}: {own} may not use {module}"
+def test_imports_point_down():
+    wrong = []
+    for path in MODULES:
+        own = "__init__" if path.parent == PACKAGE and path.stem == "__init__" else place_of(own_name(path))
+        by_name = BY_NAME.get(str(path.relative_to(PACKAGE)), set())
+        for module, line in imports_of(path):
+            used = place_of(module)
+            if used not in FLOOR_OF:
+                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {module}, which has no floor")
+            elif not (used == own or FLOOR_OF[used] < FLOOR_OF[own] or module in by_name):
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {own} may not use {module}")
+    assert wrong == []
 
 
 def test_every_package_has_a_floor():
@@ -120,6 +127,8 @@ def test_the_wall_sees_imports_in_functions_and_strings(tmp_path):
     assert found == ["onnxgrad.state", "onnxgrad.nn.functional", "onnxgrad.static", "onnxgrad.{x}"]
 
 
+@pytest.mark.one_in(3)
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("product", "named"),
     [("training", set()), ("func", set()), ("testing", set()), ("core", set()), ("cli.main", set())],
@@ -131,6 +140,8 @@ def test_a_product_loads_only_what_it_names_of_the_surface(product, named):
     assert set(done.stdout.split()) & surface == named
 
 
+@pytest.mark.one_in(3)
+@pytest.mark.process
 @pytest.mark.parametrize(
     "code",
     [
@@ -151,3 +162,22 @@ def test_names_and_methods_are_there_in_a_new_process(code):
         [sys.executable, "-W", "error", "-c", f"import onnxgrad\n{code}"], cwd=ROOT, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr.decode()
+
+
+TESTED = ("ir", "graph", "passes", "graph_passes", "providers", "compile")
+
+
+def test_modules_without_tests_of_their_name_name_those_that_cover_them():
+    """In the packages of the engine that rewrite graphs; ``Tests: tests/core/x.py.`` at the end of a module's docstring"""
+    names = {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+    silent, wrong = [], []
+    for package in TESTED:
+        for path in (PACKAGE / "core" / package).rglob("*.py"):
+            if path.stem == "__init__" or f"test_{path.stem}" in names:
+                continue
+            named = re.search(r"^Tests: (.*)\.$", ast.get_docstring(ast.parse(path.read_text())) or "", re.MULTILINE)
+            if named is None:
+                silent.append(str(path.relative_to(ROOT)))
+            else:
+                wrong += [name for name in named[1].split(", ") if not (ROOT / name).is_file()]
+    assert silent == [] and wrong == []

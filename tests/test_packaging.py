@@ -41,19 +41,50 @@ def test_the_changelog_begins_with_the_version():
     assert re.fullmatch(re.escape(onnxgrad.__version__) + r" \(\d{4}-\d\d-\d\d\)", first[1])
 
 
+@pytest.mark.process
 def test_the_command_prints_the_version():
     done = subprocess.run([sys.executable, "-m", "onnxgrad", "--version"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == f"onnxgrad {onnxgrad.__version__}\n"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_to_files_of_the_tree(page):
+def missing_links(page):
+    """Links of a page that lead nowhere in the tree."""
     for link in links_of(page.read_text()):
         if link.startswith("https://"):
             kind, path = path_of(link) or ("tree", ROOT)
-            assert path.is_dir() if kind == "tree" else path.is_file(), link
-        elif not link.startswith("#"):
-            assert (page.parent / link.partition("#")[0]).exists(), link
+            if not (path.is_dir() if kind == "tree" else path.is_file()):
+                yield link
+        elif not link.startswith("#") and not (page.parent / link.partition("#")[0]).exists():
+            yield link
+
+
+def missing_paths(page):
+    """Paths that a page names and that do not exist.
+
+    Modules, tests and scripts may be named from the root or within the package, with stars.
+    """
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for name in re.findall(r"`((?:\w+/)+[\w*]+(?:\.\w+)?/?)[:`]", prose):
+        if not any(any(folder.glob(name.rstrip("/"))) for folder in (ROOT, ROOT / "onnxgrad", page.parent)):
+            yield name
+
+
+def missing_tests(page):
+    """Tests that a page names, as ``tests/test_files.py::TestDamagedState``, and that do not exist."""
+    for path, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text()):
+        if not re.search(rf"^ *(class|def) {name}\b", (ROOT / path).read_text(), re.MULTILINE):
+            yield f"{path}::{name}"
+
+
+def test_links_paths_and_tests_that_pages_name_exist():
+    missing = {}
+    for page in PAGES:
+        checks = [missing_links, missing_tests, *([missing_paths] if page.name != "CHANGELOG.md" else [])]
+        found = [name for check in checks for name in check(page)]
+        if found:
+            missing[str(page.relative_to(ROOT))] = found
+    assert len(PAGES) > 20
+    assert missing == {}
 
 
 def test_links_of_the_readme_work_on_a_package_page():
@@ -70,23 +101,3 @@ def test_addresses_of_the_project_are_in_its_repository():
     assert all(address.startswith(REPOSITORY) for address in PROJECT["project"]["urls"].values())
     for name in ("Documentation", "Changelog"):
         assert path_of(PROJECT["project"]["urls"][name])[1].exists()
-
-
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda path: str(path.relative_to(ROOT))
-)
-def test_paths_that_pages_name_exist(page):
-    """Modules, tests and scripts may be named from the root or within the package, with stars."""
-    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    named = re.findall(r"`((?:\w+/)+[\w*]+(?:\.\w+)?/?)[:`]", prose)
-    missing = [
-        name for name in named if not any(any(folder.glob(name.rstrip("/"))) for folder in (ROOT, ROOT / "onnxgrad", page.parent))
-    ]
-    assert missing == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_tests_that_pages_name_exist(page):
-    """As ``tests/test_files.py::TestDamagedState``"""
-    for path, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text()):
-        assert re.search(rf"^ *(class|def) {name}\b", (ROOT / path).read_text(), re.MULTILINE), f"{path}::{name}"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[1]
 # Made by git, pip and the shell, not by this package.
 SETS_UP = ("git clone", "cd ", "python3 -m venv", ". .venv", "pip install")

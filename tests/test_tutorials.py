@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "scripts" / "tutorials"
 NOTEBOOKS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
-# The others take more than a quarter of a minute.
-QUICK = {"from_scikit_learn", "text_classifier"}
 SCRIPT_NAMES = runpy.run_path(str(SCRIPT))
 
 
-@pytest.mark.parametrize(
-    "path", [pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else pytest.mark.exhaustive) for path in NOTEBOOKS]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path):
     lacking = SCRIPT_NAMES["missing"](path)
     if lacking:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.compile.providers import PROVIDERS
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.types import is_nameless
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.providers.registry import PROVIDERS
 from onnxgrad.errors import ArgumentError, DataError, FileError, ModelError
 from onnxgrad.files import read_arrays
 

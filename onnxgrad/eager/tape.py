@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from onnxgrad import state
 from onnxgrad.core.autodiff.api import gradients
-from onnxgrad.core.compile.plan import make_plan
+from onnxgrad.core.graph.plan import make_plan
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.types import TensorType

@@ -24,7 +24,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import IllTyped, OnnxGradError
 
-__all__ = ["Draw", "GradientMismatch", "Sample", "check_adjointness", "check_gradient", "evaluate"]
+__all__ = ["Draw", "GradientMismatch", "Reference", "Sample", "check_adjointness", "check_gradient", "evaluate"]
 
 Array = np.ndarray[Any, Any]
 
@@ -200,44 +200,89 @@ class _Case:
 
 def evaluate(model: ModelProto, feeds: dict[str, Array], operators: Sequence[type[OpRun]] = ()) -> list[Array]:
     """Run a model on the reference evaluator, with classes for operators that it does not have."""
+    return _evaluator(model, operators)(feeds)
+
+
+def _evaluator(model: ModelProto, operators: Sequence[type[OpRun]]) -> Callable[[dict[str, Array]], list[Array]]:
+    """A model on the reference evaluator, as a function of its feeds."""
     from onnx.reference import ReferenceEvaluator
 
     from onnxgrad.testing.reference_ops import CORRECTED
 
     known: Any = [*CORRECTED, *operators]
-
     wanted = {v.name for v in model.graph.input}
     evaluator = ReferenceEvaluator(model, new_ops=known)
-    with np.errstate(all="ignore"):
-        found = evaluator.run(None, {name: array for name, array in feeds.items() if name in wanted})
-    return [np.asarray(array) for array in found]
+
+    def run(feeds: dict[str, Array]) -> list[Array]:
+        with np.errstate(all="ignore"):
+            results = evaluator.run(None, {name: array for name, array in feeds.items() if name in wanted})
+        return [np.asarray(array) for array in results]
+
+    return run
 
 
-def _differences(case: _Case, model: ModelProto, name: str, weights: list[Array], positions: Array, step: float) -> Array:
-    """Central differences of sum(outputs * weights) with respect to some elements of one input"""
-    result = np.empty(len(positions))
-    for k, position in enumerate(positions):
-        ends = []
-        for sign in (1.0, -1.0):
-            moved = case.feeds[name].copy()
-            moved.reshape(-1)[position] += sign * step
-            outputs = evaluate(model, {**case.feeds, name: moved}, case.operators)
-            ends.append(sum(float((y * w).sum()) for y, w in zip(outputs, weights, strict=True)))
-        result[k] = (ends[0] - ends[1]) / (2 * step)
-    return result
+class Reference:
+    """Computes what gradients are compared with, on the reference evaluator. A subclass may look it up instead."""
+
+    def values(self, model: ModelProto, feeds: dict[str, Array], operators: Sequence[type[OpRun]] = ()) -> list[Array]:
+        """The outputs of a model."""
+        return evaluate(model, feeds, operators)
+
+    def differences(
+        self,
+        model: ModelProto,
+        feeds: dict[str, Array],
+        name: str,
+        weights: Sequence[Array],
+        positions: Array,
+        step: float,
+        operators: Sequence[type[OpRun]] = (),
+    ) -> Array:
+        """Central differences of ``sum(outputs * weights)`` with respect to some elements of one input.
+
+        Args:
+            model: the function.
+            feeds: where it is differentiated, in float64.
+            name: the input that is moved.
+            weights: one array for each output, of its shape.
+            positions: flat indices of the elements that are moved, one at a time.
+            step: by how much, in both directions.
+            operators: classes for operators that the evaluator does not have.
+
+        Returns:
+            A vector with one difference for each position.
+        """
+        run = _evaluator(model, operators)
+        result = np.empty(len(positions))
+        for k, position in enumerate(positions):
+            ends = []
+            for sign in (1.0, -1.0):
+                moved = feeds[name].copy()
+                moved.reshape(-1)[position] += sign * step
+                outputs = run({**feeds, name: moved})
+                ends.append(sum(float((y * w).sum()) for y, w in zip(outputs, weights, strict=True)))
+            result[k] = (ends[0] - ends[1]) / (2 * step)
+        return result
 
 
 def _compare(
-    case: _Case, sample: Sample, forward: ModelProto, found: list[Variable | None], weights: list[Array], order: str
+    case: _Case,
+    sample: Sample,
+    forward: ModelProto,
+    found: list[Variable | None],
+    weights: list[Array],
+    order: str,
+    reference: Reference,
 ) -> None:
     present = [(x, g) for x, g in zip(case.differentiated, found, strict=True) if g is not None]
     model = to_onnx(case.program, [g for _, g in present]) if present else None
-    values = iter(evaluate(model, case.feeds, case.operators) if model is not None else [])
+    values = iter(reference.values(model, case.feeds, case.operators) if model is not None else [])
     rng = np.random.default_rng(5)
     for x, g in zip(case.differentiated, found, strict=True):
         array = case.feeds[x.name]
         positions = rng.permutation(array.size)[:_MOST_ELEMENTS]
-        expected = _differences(case, forward, x.name, weights, positions, 1e-5 if order == "first" else 1e-4)
+        step = 1e-5 if order == "first" else 1e-4
+        expected = reference.differences(forward, case.feeds, x.name, weights, positions, step, case.operators)
         got = next(values) if g is not None else np.zeros(array.shape)
         if got.shape != array.shape:
             raise GradientMismatch(f"{sample}: the {order} gradient of {x.name} has shape {got.shape}, not {array.shape}.")
@@ -255,7 +300,15 @@ def _compare(
 _MOST_ELEMENTS = 12
 
 
-def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool = False, order: int = 1, form: str = "") -> None:
+def check_gradient(
+    sample: Sample,
+    *,
+    op_type: str | None = None,
+    symbolic: bool = False,
+    order: int = 1,
+    form: str = "",
+    reference: Reference | None = None,
+) -> None:
     """Compare the gradient of a sample with central differences in float64.
 
     Args:
@@ -265,6 +318,7 @@ def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool
         order: 2 to check the gradient of the gradient too.
         form: ``"symbolic"`` too; ``"unranked"``: not even the ranks are known; ``"runtime"``: integer and fixed operands are
             graph inputs instead of constants.
+        reference: computes the differences; None for onnx.reference.
 
     Raises:
         GradientMismatch: naming the sample, the input and the worst element.
@@ -290,20 +344,21 @@ def check_gradient(sample: Sample, *, op_type: str | None = None, symbolic: bool
     """
     if op_type is not None:
         sample.op_type = op_type
+    reference = reference or Reference()
     case = _Case(sample, "float64", "symbolic" if symbolic else form)
     forward = to_onnx(case.program, case.outputs)
-    values = evaluate(forward, case.feeds, case.operators)
+    values = reference.values(forward, case.feeds, case.operators)
     seeds = case.cotangents(case.outputs, values)
     weights = [case.feeds[c.name] for c in seeds]
     found = gradients(case.outputs, case.differentiated, seeds)
-    _compare(case, sample, forward, found, weights, "first")
+    _compare(case, sample, forward, found, weights, "first", reference)
     present = [g for g in found if g is not None]
     if order < 2 or not sample.second or not present:
         return
     first = to_onnx(case.program, present)
-    second_seeds = case.cotangents(present, evaluate(first, case.feeds, case.operators), "d")
+    second_seeds = case.cotangents(present, reference.values(first, case.feeds, case.operators), "d")
     again = gradients(present, case.differentiated, second_seeds)
-    _compare(case, sample, first, again, [case.feeds[c.name] for c in second_seeds], "second")
+    _compare(case, sample, first, again, [case.feeds[c.name] for c in second_seeds], "second", reference)
 
 
 def opset_with(sample: Sample, dtype: str) -> int | None:
@@ -317,14 +372,16 @@ def opset_with(sample: Sample, dtype: str) -> int | None:
     return None
 
 
-def gradient_model(sample: Sample, dtype: str, rounded: str = "", opset: int = 0) -> tuple[ModelProto, dict[str, Array]]:
+def gradient_model(
+    sample: Sample, dtype: str, rounded: str = "", opset: int = 0, reference: Reference | None = None
+) -> tuple[ModelProto, dict[str, Array]]:
     """The gradients of a sample as a model, with its feeds, in a given element type.
 
     The feeds are ``rounded`` to another element type first, so that a narrow and a wide model see the same numbers.
     """
     case = _Case(sample, dtype, rounded=rounded, opset=opset)
     wide = _Case(sample, "float64")
-    values = evaluate(to_onnx(wide.program, wide.outputs), wide.feeds)
+    values = (reference or Reference()).values(to_onnx(wide.program, wide.outputs), wide.feeds)
     seeds = case.cotangents(case.outputs, values)
     found = [g for g in gradients(case.outputs, case.differentiated, seeds) if g is not None]
     return to_onnx(case.program, found), case.feeds

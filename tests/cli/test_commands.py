@@ -1,11 +1,8 @@
-"""The command line as a user types it: in a process of its own."""
+"""The subcommands, as a user types them."""
 
 import csv
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,31 +14,13 @@ from onnx.parser import parse_model
 
 from onnxgrad.cli.main import main
 from onnxgrad.core.interop.split_step import files_of
+from tests.cli.command import command, start
 from tests.training import quantised
 from tests.training.small import data, model
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "models" / "digits" / "digits.onnx"
 REAL = ROOT / "tests" / "data" / "real_models" / "torch" / "gru_clf-dyn18"
-
-
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "onnxgrad", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
-    )
-
-
-def command(*arguments, code=0):
-    """Standard output of a command that ends with this code; for another than 0, its error."""
-    process = start(*arguments)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == code, out + err
-    return err if code else out
 
 
 @pytest.fixture
@@ -181,6 +160,7 @@ class TestCheck:
         assert all(row["right"] is True and row["gradient"] != 0 for row in found["numeric"])
         assert "every gradient can be written" in command("check", *what, "--no-numeric")
 
+    @pytest.mark.process
     def test_a_refused_operator_is_named_and_the_answer_is_no(self, tmp_path):
         text = '<ir_version: 8, opset_import: ["": 17, "acme": 1]> f (float[N] x) => (float[N] y) { y = acme.Spin(x) }'
         onnx.save(parse_model(text), tmp_path / "m.onnx")
@@ -286,6 +266,7 @@ class TestTrain:
         given = ("--data", files / "train.npz", "--target", "y", "--loss", "cross_entropy", "--out", files / "none")
         assert reason in command("train", files / "m.onnx", *given, *options, code=2)
 
+    @pytest.mark.process
     def test_resume_is_the_same_run(self, files):
         train(files, "--epochs", "4", "--out", files / "whole", "--ema", "0.9", "--schedule", "cosine")
         process = start("train", files / "m.onnx", "--data", files / "train.npz", "--target", "y", "--loss", "cross_entropy",
@@ -300,6 +281,7 @@ class TestTrain:
         assert (files / "whole.onnx").read_bytes() == (files / "part.onnx").read_bytes()
         assert (files / "whole" / "history.csv").read_text() == (files / "part" / "history.csv").read_text()
 
+    @pytest.mark.process
     def test_a_finished_run_says_so_and_goes_on_if_asked(self, files):
         train(files, "--epochs", "2", "--out", files / "run")
         process = start("train", "--resume", files / "run")
@@ -310,6 +292,7 @@ class TestTrain:
         assert "Give one of them" in command("train", "--resume", files / "run", "--epochs", "4", "--more-epochs", "1", code=2)
         assert "--more-epochs goes with --resume" in train(files, "--more-epochs", "1", "--out", files / "new", code=2)
 
+    @pytest.mark.process
     def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(self, files):
         process = start("train", files / "m.onnx", "--data", files / "train.npz", "--target", "y", "--loss", "cross_entropy",
                         "--epochs", "100000", "--out", files / "run")  # fmt: skip
@@ -436,6 +419,7 @@ class TestTrain:
         assert "--layout is for the losses ctc and cross_entropy" in command(*what, "--loss", "mse", "--layout", "TNC", code=2)
         assert "of shape [steps, batch, classes]" in command(*what, "--loss", "ctc", "--layout", "TNC")
 
+    @pytest.mark.process
     def test_an_array_that_nothing_reads_is_named(self, files):
         with np.load(files / "train.npz") as given:
             np.savez(files / "train.npz", **given, weight=np.ones(200))
@@ -443,6 +427,7 @@ class TestTrain:
         _, err = start("train", files / "m.onnx", "--data", files / "train.npz", *what).communicate(timeout=120)
         assert err.startswith("note: nothing reads the data's 'weight'") and len(err.splitlines()) == 1
 
+    @pytest.mark.process
     def test_what_looks_like_probabilities_is_pointed_out(self, files):
         text = """<ir_version: 10, opset_import: ["": 21]> f (float[N, 4] x) => (float[N, 3] y) <float[4, 3] w = {1,0,0, 0,1,0, 0,0,1, 0,0,0}>
                   { z = MatMul (x, w)  p = Softmax (z)  y = Relu (p) }"""

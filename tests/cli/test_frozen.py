@@ -5,7 +5,7 @@ import json
 import numpy as np
 import onnx
 
-from tests.cli.test_commands import command
+from tests.cli.command import command
 from tests.training.test_frozen import data, model
 
 

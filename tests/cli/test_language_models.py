@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from tests.cli.test_commands import command
+from tests.cli.command import command
 
 FILE = Path(__file__).parents[1] / "data" / "llm_models" / "llama-int4.onnx"
 

@@ -18,6 +18,7 @@ pytestmark = [
     pytest.mark.exhaustive,
     pytest.mark.skipif(not PYTHON, reason="ONNXGRAD_CUDA_PYTHON is not set"),
     pytest.mark.skipif(not can_build(), reason="cc and nm are needed"),
+    pytest.mark.process,
 ]
 DECIDED = {"real/jax-cond", "real/cond_if-dyn18", "real/cond_if-dyn21-noopt", "real/while_loop-dyn18"}
 """Cases of If and Loop, whose condition is copied to the host: one byte."""

@@ -82,6 +82,8 @@ from onnxgrad.distributed.exchange import GradientExchange
 from onnxgrad.training import Trainer
 from tests.distributed.ranks import answer
 from tests.training.small import data, model, weights
+
+pytestmark = pytest.mark.ranks
 distributed.init("gloo", timeout=60)
 send, calls = GradientExchange.send, []
 GradientExchange.send = lambda self, number, fetched: (calls.append(number), send(self, number, fetched))[1]

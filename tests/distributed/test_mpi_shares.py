@@ -1,10 +1,11 @@
 """Shards and pipelines between real ranks, started by mpiexec."""
 
 import numpy as np
+import pytest
 
 from tests.distributed.ranks import answers, needs_mpi
 
-pytestmark = needs_mpi
+pytestmark = [needs_mpi, pytest.mark.ranks]
 
 _SHARES = """
 import hashlib, numpy as np, onnxgrad as paddle, onnxgrad.nn.functional as F
@@ -76,6 +77,7 @@ answer(found)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_trainer_runs_rows_of_stages():
     """Watched, and through communicators of rows and columns; the last batch of 1 leaves a row without an example"""
     first, *others = answers(4, _GRID)
@@ -85,6 +87,7 @@ def test_a_trainer_runs_rows_of_stages():
     assert [one["grid"] for one in others] == [first["grid"]] * 3
 
 
+@pytest.mark.exhaustive
 def test_shards_and_pipelines_take_the_steps_of_one_process():
     first, *others = answers(3, _SHARES)
     for name in ("state", "gradients", "pipeline"):

@@ -46,6 +46,7 @@ def decorated():
     return static.amp.decorate(paddle.optimizer.SGD(0.1), use_dynamic_loss_scaling=True, **options)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("optimizer", [lambda: paddle.optimizer.SGD(0.1), clipped], ids=["SGD", "clipped"])
 @pytest.mark.parametrize("formula", ["mean", "ignored", "sum"])
 @pytest.mark.parametrize(("count", "cuts"), [(2, [0, 1, 8]), (4, None)])

@@ -195,6 +195,7 @@ def test_a_parameter_of_several_stages_is_one(width, rows, clip):
     check(results, loss, executor, feeds, **({"rtol": 1e-9, "atol": 1e-12} if clip is None else {"rtol": 1e-6, "atol": 1e-9}))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("count", [12, 7, 3])
 @pytest.mark.parametrize(("options", "labels"), LABELS.values(), ids=LABELS)
 @pytest.mark.parametrize(("make", "close"), OPTIMIZERS.values(), ids=OPTIMIZERS)

@@ -78,6 +78,7 @@ def on_ranks(count, work):
     return run_local(count, one)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("formula", losses())
 @pytest.mark.parametrize(("count", "cuts"), [(2, None), (2, [0, 1, 8]), (3, None), (4, None)])
 def test_parts_of_any_size_give_the_weights_of_the_whole_batch(formula, count, cuts):

@@ -72,12 +72,14 @@ def assert_same_run(ranks, expected, **tolerance):
             assert row == pytest.approx(wanted, rel=1e-4)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", sorted(optimizer_names()))
 def test_each_optimizer_gives_the_weights_of_one_process(name):
     options = {"optimizer": name, "learning_rate": 0.01}
     assert_same_run(on_ranks(2, fitted(1, **options)), fitted(1, **options)())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "options",
     [
@@ -274,6 +276,7 @@ def test_fewer_bytes_reach_the_loss_of_one_process(compress):
     assert plain[0].keys() == ranks[0][1].keys()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("compress", ["bfloat16", "top-k"])
 @pytest.mark.filterwarnings("ignore:scores is taken as logits")  # by chance, in some part of a batch

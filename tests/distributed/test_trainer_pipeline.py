@@ -25,6 +25,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: ", ".join(options) or "as it is")
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_pipeline_gives_the_weights_of_one_process(ranks, options):

@@ -56,6 +56,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: ", ".join(options) or "as it is")
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_what_is_switched_on_gives_the_weights_of_one_process(name, options):
@@ -71,6 +72,7 @@ def test_a_rank_without_an_example_stands_by():
     assert_same_run(on_ranks(3, fitted(STRATEGIES["sharding 1"], **given)), fitted(**given)(), rtol=1e-3, atol=3e-5)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("options", [{}, {"loss_scale": 1024.0, "clip_norm": 0.1}], ids=["plain", "scaled, clipped"])
 @pytest.mark.parametrize(
     ("name", "accumulate"), [("sync", 1), ("sync", 2), ("sync, sharding 1", 2), ("sync, sharding 2", 1), ("sharding 1", 2)]
@@ -82,6 +84,7 @@ def test_a_rank_without_an_example_adds_nothing_to_statistics_and_sums(name, acc
     assert_same_run(on_ranks(3, fitted(STRATEGIES[name], **given)), fitted(**given)(), rtol=1e-3, atol=3e-5)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "options", [{}, {"accumulate": 2}, {"loss_scale": 1024.0}], ids=lambda options: ", ".join(options) or "plain"
 )
@@ -169,6 +172,7 @@ def _is_nothing(value):
     return isinstance(value, np.ndarray) and value.ndim > 0 and not any(value.strides)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("name", ["sync", "sync, sharding 1", "sync, sharding 2"])
 def test_a_checkpoint_resumes_on_another_number_of_ranks(tmp_path, name, accumulate):

@@ -1,4 +1,4 @@
-"""A few hundred damaged models in the default suite, thousands in the exhaustive one; see also scripts/fuzz."""
+"""Some damaged models in the default suite, thousands in the exhaustive one; see also scripts/fuzz."""
 
 import json
 
@@ -8,6 +8,8 @@ from tests.fuzz.driver import Finding, Summary, fuzz, of_mutants
 from tests.fuzz.mutate import mutant
 from tests.fuzz.seeds import EXTERNAL, EXTERNAL_BYTES, write_seeds
 from tests.fuzz.worker import attempt, make, read_seeds
+
+pytestmark = pytest.mark.damaged
 
 pytest.importorskip("resource", reason="the limits of the workers are those of a Unix system")
 
@@ -24,13 +26,15 @@ def check(summary):
     assert not summary.findings, summary.table()
 
 
+@pytest.mark.process
 def test_damaged_files_are_refused_or_worked_with(seeds):
-    check(fuzz(of_mutants(seeds, seconds=60), 300))
+    check(fuzz(of_mutants(seeds, seconds=60), 40))
 
 
+@pytest.mark.process
 @pytest.mark.exhaustive
 def test_thousands_of_damaged_files(seeds):
-    check(fuzz(of_mutants(seeds, seconds=60), 2500, first=1_000_000, workers=2))
+    check(fuzz(of_mutants(seeds, seconds=60), 2800, first=1_000_000, workers=2))
 
 
 def test_every_seed_is_read_and_can_be_trained(seeds):

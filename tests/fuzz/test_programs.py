@@ -11,6 +11,7 @@ from tests.fuzz.programs import case
 _GROUP = 20
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("first", range(0, 200, _GROUP))
 def test_random_programs(first):
     problems = {
@@ -19,6 +20,7 @@ def test_random_programs(first):
     assert not any(problems.values()), problems
 
 
+@pytest.mark.process
 @pytest.mark.exhaustive
 def test_thousands_of_random_programs():
     summary = fuzz(of_programs(), 1000, first=1_000_000, workers=2)

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 EXPLAIN = Path(__file__).parents[2] / "models" / "explain"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["saliency", "grad_cam", "fgsm"])
 def test_example_writes_its_picture(name, tmp_path):
     picture = tmp_path / "picture.png"

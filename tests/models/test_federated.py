@@ -18,6 +18,8 @@ from onnxgrad.errors import ExecutionError, TrainingError
 from onnxgrad.federated import ProcessWorker, Worker, private_gradients, save_step
 from tests.models.test_other_runtimes import WEB, install_packages
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "models" / "federated"
 

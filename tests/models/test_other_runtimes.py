@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 WEB, JAVA, CSHARP = (ROOT / "models" / name for name in ("web", "java", "csharp"))
 STEPS = 50
@@ -67,6 +69,7 @@ def check_losses(losses, files, steps=STEPS):
     np.testing.assert_allclose(losses, expected[:steps], rtol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_plain_python_trains_to_the_same_losses(files):
     script = (ROOT / "models" / "digits" / "train_step.py").read_text()
     # Nothing named onnxgrad can be imported in that process.

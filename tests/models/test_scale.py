@@ -14,6 +14,8 @@ SCALE = ROOT / "models" / "scale"
 sys.path.insert(0, str(SCALE))
 import worker as scale  # noqa: E402
 
+pytestmark = pytest.mark.process
+
 sys.path.remove(str(SCALE))
 
 

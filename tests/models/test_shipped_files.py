@@ -12,6 +12,8 @@ import pytest
 
 import onnxgrad as og
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "models" / "shipped" / "fine_tune.py"
 

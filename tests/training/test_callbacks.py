@@ -206,6 +206,7 @@ class TestCommand:
         what = ["--data", tmp_path / "d.npz", "--target", "y", "--loss", "cross_entropy", "--metric", "accuracy", "--epochs", "2"]
         return [sys.executable, "-m", "onnxgrad", "train", *map(str, [tmp_path / "m.onnx", *what, "--out", tmp_path / "run"])]
 
+    @pytest.mark.process
     @pytest.mark.parametrize("columns", [140, 0])
     def test_on_a_terminal_there_is_one_updating_line(self, arguments, columns):
         ours, theirs = pty.openpty()
@@ -237,11 +238,13 @@ class TestCommand:
         for part in ("100%", "200/200", "examples/s", "loss=", "accuracy="):
             assert part in last
 
+    @pytest.mark.process
     def test_into_a_file_there_are_plain_lines(self, arguments):
         done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
         assert done.returncode == 0 and "\r" not in done.stdout + done.stderr
         assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith("epoch ")] == ["1/2", "2/2"]
 
+    @pytest.mark.process
     def test_for_a_machine_every_line_is_an_object(self, arguments):
         done = subprocess.run(
             [*arguments, "--json"], capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}

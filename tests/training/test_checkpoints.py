@@ -50,6 +50,7 @@ def stopped_after(steps, t):
 
 
 class TestResume:
+    @pytest.mark.one_in(4)
     @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
     @pytest.mark.parametrize("steps", [5, 7, 10])
     def test_weights_are_those_of_an_uninterrupted_run(self, options, steps, tmp_path):
@@ -141,6 +142,7 @@ def running(tmp_path):
 
 
 class TestInterruption:
+    @pytest.mark.process
     def test_ctrl_c_writes_a_checkpoint_and_returns(self, tmp_path):
         process = running(tmp_path)
         process.send_signal(signal.SIGINT)
@@ -154,6 +156,8 @@ class TestInterruption:
         whole.fit(data(), t.epoch + 1, batch_size=8)
         assert_equal(weights(again), weights(whole))
 
+    @pytest.mark.one_in(3)
+    @pytest.mark.process
     @pytest.mark.parametrize("delay", [0.0, 0.05, 0.11])
     def test_kill_loses_at_most_the_steps_since_the_last_checkpoint(self, tmp_path, delay):
         process = running(tmp_path)
@@ -170,6 +174,7 @@ class TestInterruption:
         whole.fit(data(), epochs, batch_size=8)
         assert_equal(weights(again), weights(whole))
 
+    @pytest.mark.process
     def test_a_second_process_in_the_folder_is_refused(self, tmp_path):
         process = running(tmp_path)
         try:
@@ -193,6 +198,7 @@ class Killed(BaseException):
 
 
 class TestKilledWhilePublishing:
+    @pytest.mark.one_in(5)
     @pytest.mark.parametrize("done", range(12))
     @pytest.mark.parametrize("epochs", [2, 3])
     def test_nothing_is_lost_whatever_was_done(self, done, epochs, tmp_path, monkeypatch):

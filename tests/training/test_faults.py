@@ -114,6 +114,7 @@ def holding(folder):
 
 
 class TestTwoProcesses:
+    @pytest.mark.process
     @pytest.mark.parametrize("system", [True, False], ids=["with locks", "without"])
     def test_the_second_is_told_who_holds_the_folder(self, system, tmp_path, monkeypatch):
         if not system:
@@ -128,6 +129,7 @@ class TestTwoProcesses:
         with RunFolder(tmp_path):
             pass
 
+    @pytest.mark.process
     @pytest.mark.parametrize("system", [True, False], ids=["with locks", "without"])
     def test_a_process_that_was_killed_holds_nothing(self, system, tmp_path, monkeypatch):
         process = holding(tmp_path)
@@ -164,6 +166,7 @@ class TestTwoProcesses:
         with RunFolder(tmp_path):
             pass
 
+    @pytest.mark.process
     def test_settings_of_a_run_are_those_of_the_process_that_trains(self, tmp_path, capsys):
         """A second command that comes a moment later writes nothing into the folder."""
         onnx.save(model(), tmp_path / "m.onnx")
@@ -216,11 +219,13 @@ class TestReadOnlyFolder:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    @pytest.mark.process
     def test_a_new_run(self, folder):
         os.chmod(folder, 0o555)
         said = self.run_as_user(folder / "run")
         assert said.startswith(f"cannot use the folder {str(folder / 'run')!r}: Permission denied. Choose a folder")
 
+    @pytest.mark.process
     def test_a_run_of_somebody_else(self, folder):
         trainer().fit(data(), 1, out=folder)
         for path in folder.iterdir():
@@ -231,6 +236,7 @@ class TestReadOnlyFolder:
         assert said.startswith(f"cannot use the folder {str(folder)!r}: Permission denied. Choose a folder that you may write to.")
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
+    @pytest.mark.process
     def test_a_folder_that_becomes_read_only(self, folder):
         """The lock can be had, the checkpoint not be written."""
         trainer().fit(data(), 1, out=folder)
@@ -276,6 +282,7 @@ print(json.dumps(seen))
 """
 
 
+@pytest.mark.process
 @pytest.mark.exhaustive
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_many_steps_with_changing_batches_take_no_more(steps=4000):

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from onnx.parser import parse_model
 
 import onnxgrad as og
-from onnxgrad.core.compile import vocabulary
+from onnxgrad.core.providers.losses import vocabulary
 from onnxgrad.testing import evaluate
 from onnxgrad.training import Term, Trainer, add_lora, merge_lora
 from onnxgrad.training.inputs import Following
@@ -309,7 +309,7 @@ def test_adapters_lower_the_loss():
 
 
 def test_the_loss_of_a_large_vocabulary_goes_by_blocks(monkeypatch):
-    """The form that is written is the one that core.compile.vocabulary looks for"""
+    """The form that is written is the one that core.providers.losses.vocabulary looks for"""
     monkeypatch.setattr(vocabulary, "_LARGE", 1)
     monkeypatch.setattr(vocabulary, "_WIDE", 1)
     for name in ("llama-fp32", "llama-int4", "qwen2-fp32"):

@@ -63,6 +63,7 @@ FORMS = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", quantised.NETS)
 def test_training_lowers_the_loss_and_the_export_is_quantised_as_before(kind, form, tmp_path):

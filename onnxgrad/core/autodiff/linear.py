@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from onnxgrad.core.autodiff.shape_of import ShapeFinder
-from onnxgrad.core.compile.plan import make_plan
+from onnxgrad.core.graph.plan import make_plan
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator, Role

@@ -1,6 +1,6 @@
 """Which tensors to keep for the backward pass: a model of the memory of a step, and the cuts that make its peak small.
 
-Tensors live from the operator that makes them to the last that reads them, in the order of the program (``compile/order.py`` sees
+Tensors live from the operator that makes them to the last that reads them, in the order of the program (``graph/order.py`` sees
 to it that onnxruntime runs them in this order). Recomputing the operators between two cuts holds what crosses the cuts from the
 forward pass on, and what the backward pass reads in between only while its gradients are computed. Weights and what lives between
 runs are not counted; gradients of parameters live to the end of the step.

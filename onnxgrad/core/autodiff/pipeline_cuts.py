@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from onnxgrad.core.compile import Graph
+from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.traverse import dependent_operators

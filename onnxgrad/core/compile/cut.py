@@ -1,4 +1,7 @@
-"""Where a training step is cut: gradients on one side, what the optimizer makes of them on the other, in parts."""
+"""Where a training step is cut: gradients on one side, what the optimizer makes of them on the other, in parts.
+
+Tests: tests/core/runtime/test_low_memory.py.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Collection, Iterable
 from math import prod
 from typing import NamedTuple
 
-from onnxgrad.core.compile.plan import make_plan
+from onnxgrad.core.graph.plan import make_plan
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of

@@ -1,9 +1,12 @@
-"""What to say when onnxruntime does not run a graph."""
+"""What to say when onnxruntime does not run a graph.
+
+Tests: tests/core/graph_passes/test_float64.py.
+"""
 
 from __future__ import annotations
 
-from onnxgrad.core.compile.float64 import FORMS, is_double
-from onnxgrad.core.compile.graph import Graph
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph_passes.float64 import FORMS, is_double
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType

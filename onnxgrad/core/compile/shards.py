@@ -1,6 +1,8 @@
 """The application of gradients shared out over ranks: each updates some parameters, and holds the optimizer's state of these alone.
 
 Rajbhandari et al., "ZeRO: Memory optimizations toward training trillion parameter models", 2020, stages 1 and 2.
+
+Tests: tests/distributed/test_sharded.py.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnxgrad.core.compile.cut import Cut, cut_step
-from onnxgrad.core.compile.graph import Graph, compile
-from onnxgrad.core.compile.rewriting import name_results, return_instead, stage_builder
+from onnxgrad.core.compile.door import compile
 from onnxgrad.core.compile.stages import Stage, make_stages, reduced
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph.rewriting import name_results, return_instead, stage_builder
 from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program

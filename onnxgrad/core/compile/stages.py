@@ -1,6 +1,8 @@
 """A graph that several ranks compute together, in stages: between two of them small values are reduced over all ranks.
 
 What is reduced goes through an Identity that is marked so. One process computes such a graph as it is, as there is nothing to add.
+
+Tests: tests/distributed/test_sharded.py, tests/distributed/test_overlap.py.
 """
 
 from __future__ import annotations
@@ -8,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from onnxgrad.core.compile.graph import Graph, compile
+from onnxgrad.core.compile.door import compile
+from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.traverse import needed_operators

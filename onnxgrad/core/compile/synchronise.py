@@ -2,6 +2,8 @@
 
 Forward, the number of values, their sum and that of their squares per channel are reduced; backward, the sums of the gradient and
 of its product with the normalised values. Between ranks all are float64, where E[x^2] - E[x]^2 loses nothing that float32 has.
+
+Tests: tests/distributed/test_synchronised.py.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.core.compile.graph import Graph
-from onnxgrad.core.compile.rewriting import name_results, stage_builder
 from onnxgrad.core.compile.stages import reduced
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph.rewriting import name_results, stage_builder
 from onnxgrad.core.ir.operator import Operator, as_stored
 from onnxgrad.core.ir.traverse import all_operators_of, needed_operators
 from onnxgrad.core.ir.variable import Variable

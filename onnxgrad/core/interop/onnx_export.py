@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,6 +22,7 @@ from onnx import (
 )
 
 from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.graph import verify
 from onnxgrad.core.interop.external_data import embed, is_external
 from onnxgrad.core.interop.model_file import Stored, bytes_of_array, write_model_file
 from onnxgrad.core.interop.onnx_import import FROZEN_KEY, ROLE_KEY, Imported
@@ -172,6 +174,15 @@ def write_model(
         model.ir_version = _FREE_INITIALIZERS
     return model
 
+
+def _check_message(graph: Graph) -> None:
+    """Let onnx check what would be written, between two passes; graphs of many weights would take long."""
+    if sum(prod(v.static_shape or ()) for v in graph.initializers) <= _CHECKED:
+        onnx.checker.check_model(write_model(graph), full_check=True)
+
+
+_CHECKED = 2**20
+verify.CHECKS.append(_check_message)
 
 _FREE_INITIALIZERS = 4
 """The first version of the format that does not want every initializer among the inputs."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx
 
-from onnxgrad.core.compile.order import order_of_file
+from onnxgrad.core.graph.order import order_of_file
 from onnxgrad.core.interop.messages import names_read
 from onnxgrad.files import write_whole
 

@@ -10,9 +10,9 @@ from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.compile.cut import exchanged, is_applied
-from onnxgrad.core.compile.rewriting import name_results, return_instead, stage_builder
 from onnxgrad.core.compile.stages import Stage, make_stages, reduced
 from onnxgrad.core.compile.synchronise import share_of_rank, synchronise
+from onnxgrad.core.graph.rewriting import name_results, return_instead, stage_builder
 from onnxgrad.core.interop.loss_share import Share, share_of
 from onnxgrad.core.interop.onnx_export import Values, as_variables
 from onnxgrad.core.interop.training_step import (

@@ -12,7 +12,7 @@ from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.compile.cut import is_applied
-from onnxgrad.core.compile.order import peak_of_run
+from onnxgrad.core.graph.order import peak_of_run
 from onnxgrad.core.interop.model_file import bytes_of_array
 from onnxgrad.core.interop.onnx_export import Values, as_variables, save_graph, write_model
 from onnxgrad.core.ir.limits import bytes_needed

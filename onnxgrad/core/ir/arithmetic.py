@@ -1,4 +1,7 @@
-"""What Python's operators mean on variables: each appends one ONNX operator to the current block."""
+"""What Python's operators mean on variables: each appends one ONNX operator to the current block.
+
+Tests: tests/core/ir/test_variables.py.
+"""
 
 from __future__ import annotations
 

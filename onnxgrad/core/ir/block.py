@@ -1,4 +1,7 @@
-"""A list of operators with the variables they define: the main graph, or the body of an If, Loop or Scan."""
+"""A list of operators with the variables they define: the main graph, or the body of an If, Loop or Scan.
+
+Tests: tests/core/ir/test_builder.py, tests/core/ir/test_traverse.py.
+"""
 
 from __future__ import annotations
 

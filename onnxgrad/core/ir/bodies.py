@@ -1,4 +1,7 @@
-"""Writing and cutting sub-graphs: bodies of If, Loop, Scan and SequenceMap."""
+"""Writing and cutting sub-graphs: bodies of If, Loop, Scan and SequenceMap.
+
+Tests: tests/core/autodiff/test_loops.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A program, or a part of it, copied into another one: names, types, declarations and metadata included."""
+"""A program, or a part of it, copied into another one: names, types, declarations and metadata included.
+
+Tests: tests/core/ir/test_traverse.py, tests/core/compile/test_compile.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The default main and startup programs, and the guard that replaces them."""
+"""The default main and startup programs, and the guard that replaces them.
+
+Tests: tests/static/test_static.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reading the equations of Einsum."""
+"""Reading the equations of Einsum.
+
+Tests: tests/core/ir/test_infer.py.
+"""
 
 from __future__ import annotations
 

@@ -48,6 +48,7 @@ __all__ = [
     "infer_again",
     "infer_leniently",
     "infer_with_bodies",
+    "inferred_types",
     "read_type",
     "reason_against",
     "settle_ranks",
@@ -61,7 +62,7 @@ _memo: dict[Any, Found] = {}
 _MEMO_LIMIT = 100_000
 _IR_VERSION = 10
 _FLOAT32, _FLOAT64 = dtype_of("float32"), dtype_of("float64")
-_READS_FLOAT_VALUES = ("Range", "Resize", "Upsample")
+_READS_FLOAT_VALUES = ("OneHot", "Range", "Resize", "Upsample")
 
 
 def check_and_infer(operator: Operator) -> None:
@@ -82,6 +83,11 @@ def infer_leniently(operator: Operator) -> None:
         if variable is not None:
             variable.type = merge_types(type, variable.type)
             variable.entries = entries
+
+
+def inferred_types(operator: Operator) -> list[Type | None]:
+    """The types of an operator's outputs, found from its operands alone; nothing is set."""
+    return [type for type, _ in _memoised(operator, strict=False)]
 
 
 def reason_against(operator: Operator) -> str | None:
@@ -435,13 +441,18 @@ def _infer_loop(operator: Operator) -> Found:
     body = operator.attrs["body"]
     carried = len(operator.inputs) - 2
     states = [join_types(v.type, w.type) for v, w in zip(body.inputs[2:], body.outputs[1 : 1 + carried], strict=True)]
-    limit = operator.inputs[0]
+    limit, condition = operator.inputs[:2]
     length: Dim = None
-    condition_constant = body.outputs[0].value is not None
-    if limit is not None and limit.entries is not None and condition_constant:
+    never_stops = _is_true(body.outputs[0]) and (condition is None or _is_true(condition))
+    if limit is not None and limit.entries is not None and never_stops:
         length = limit.entries[0]
     results: Found = [(t, None) for t in states]
     return results + [(_prepend(length, v.type), None) for v in body.outputs[1 + carried :]]
+
+
+def _is_true(v: Variable) -> bool:
+    """Whether a condition is a constant that holds"""
+    return v.op is None and v.value is not None and not v.persistable and bool(v.value.numpy().all())
 
 
 def _infer_scan(operator: Operator) -> Found:

@@ -1,4 +1,7 @@
-"""How large what a file describes may be, so that a few bytes cannot ask for terabytes."""
+"""How large what a file describes may be, so that a few bytes cannot ask for terabytes.
+
+Tests: tests/core/interop/test_damaged_files.py.
+"""
 
 from __future__ import annotations
 

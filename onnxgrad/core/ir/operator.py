@@ -1,4 +1,7 @@
-"""One ONNX node: type, operands, results, attributes."""
+"""One ONNX node: type, operands, results, attributes.
+
+Tests: tests/core/ir/test_builder.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an operator looks like in an opset: its operands, attributes and type constraints, cached."""
+"""What an operator looks like in an opset: its operands, attributes and type constraints, cached.
+
+Tests: tests/core/passes/test_lift.py.
+"""
 
 from __future__ import annotations
 

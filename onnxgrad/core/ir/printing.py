@@ -1,4 +1,7 @@
-"""Programs as text: one operator a line, with the types and shapes of its results."""
+"""Programs as text: one operator a line, with the types and shapes of its results.
+
+Tests: tests/core/ir/test_summary.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A Program: blocks of operators, weights, opsets, and which state a training step replaces."""
+"""A Program: blocks of operators, weights, opsets, and which state a training step replaces.
+
+Tests: tests/core/ir/test_builder.py, tests/static/test_static.py.
+"""
 
 from __future__ import annotations
 

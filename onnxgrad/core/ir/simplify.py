@@ -1,4 +1,7 @@
-"""Operators that known shapes make unnecessary. Used while gradients are written, never on what a user appends."""
+"""Operators that known shapes make unnecessary. Used while gradients are written, never on what a user appends.
+
+Tests: tests/core/ir/test_builder.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How many bytes tensors take, where some dimensions are known only by name or not at all."""
+"""How many bytes tensors take, where some dimensions are known only by name or not at all.
+
+Tests: tests/core/graph_passes/test_fold.py.
+"""
 
 from __future__ import annotations
 

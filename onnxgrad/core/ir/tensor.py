@@ -1,4 +1,7 @@
-"""Values of weights and constants: in memory, or read when somebody looks."""
+"""Values of weights and constants: in memory, or read when somebody looks.
+
+Tests: tests/core/interop/test_external_layouts.py.
+"""
 
 from __future__ import annotations
 

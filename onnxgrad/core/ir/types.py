@@ -1,4 +1,7 @@
-"""What is known of a value before it is computed: element type, dimensions, sequence or optional."""
+"""What is known of a value before it is computed: element type, dimensions, sequence or optional.
+
+Tests: tests/core/ir/test_infer.py.
+"""
 
 from __future__ import annotations
 

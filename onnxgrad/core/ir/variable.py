@@ -1,4 +1,7 @@
-"""Values of a program: Variable, and Parameter for those that training changes."""
+"""Values of a program: Variable, and Parameter for those that training changes.
+
+Tests: tests/core/ir/test_variables.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Geometry of sliding windows, shared by convolution and pooling: strides, dilations, padding, known or at run time."""
+"""Geometry of sliding windows, shared by convolution and pooling: strides, dilations, padding, known or at run time.
+
+Tests: tests/core/rules/test_pooling.py.
+"""
 
 from __future__ import annotations
 

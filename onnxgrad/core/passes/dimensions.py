@@ -2,6 +2,8 @@
 
 Without it nothing is known of ``x + tanh(x)`` when the sizes of ``x`` are not: each gradient would be summed back to its
 operand's shape at run time. The symbols are ours; files and users see an unknown dimension.
+
+Tests: tests/core/autodiff/test_append_backward.py.
 """
 
 from __future__ import annotations

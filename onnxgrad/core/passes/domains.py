@@ -1,4 +1,7 @@
-"""Which operator domains ``from_onnx(..., expand=...)`` can write out in standard operators, and how."""
+"""Which operator domains ``from_onnx(..., expand=...)`` can write out in standard operators, and how.
+
+Tests: tests/core/rules/test_contrib.py.
+"""
 
 from __future__ import annotations
 

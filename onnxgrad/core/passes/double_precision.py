@@ -1,4 +1,7 @@
-"""A copy of a program that computes in float64, for an oracle: operators without a form there stay as they are, between Casts."""
+"""A copy of a program that computes in float64, for an oracle: operators without a form there stay as they are, between Casts.
+
+Tests: tests/cli/test_check.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which operators compute in 16 bits, which never do, and which follow their operands; by ONNX type or by Paddle's name."""
+"""Which operators compute in 16 bits, which never do, and which follow their operands; by ONNX type or by Paddle's name.
+
+Tests: tests/core/passes/test_mixed_precision.py.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A body holds no state. So the training form of an If or Loop is the operator once more, whose bodies have the training forms inside:
 what they make of running statistics leaves an If as further outputs, and goes through a Loop as further states.
+
+Tests: tests/core/passes/test_modes.py.
 """
 
 from __future__ import annotations

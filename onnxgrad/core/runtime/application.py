@@ -19,8 +19,8 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.compile.chunks import ELEMENTWISE, PIECE, is_single
 from onnxgrad.core.compile.cut import Cut, is_small
+from onnxgrad.core.graph_passes.tile_updates import ELEMENTWISE, PIECE, is_single
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.memory import value_of, value_on, view_of
 from onnxgrad.core.ir.program import Program

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.compile.graph import Graph
-from onnxgrad.core.compile.host_scalars import HOST_OPERANDS
-from onnxgrad.core.compile.openvino import CONTROL_FLOW, SAMPLERS
+from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.memory import array_of, copy_into
 from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.providers.openvino import CONTROL_FLOW, SAMPLERS
+from onnxgrad.core.providers.products.device_scalars import HOST_OPERANDS
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
 from onnxgrad.core.runtime.places import Place
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.compile.openvino import CONTROL_FLOW, LIMIT, SAMPLERS
 from onnxgrad.core.ir.memory import copy_into, room_of
+from onnxgrad.core.providers.openvino import CONTROL_FLOW, LIMIT, SAMPLERS
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
 from onnxgrad.errors import ArgumentError, FeedError, ProviderError
 

@@ -1,4 +1,4 @@
-"""What the processor of this machine has."""
+"""What the processor of this machine has, and what onnxruntime needs where it lacks that."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import platform
 from functools import cache
 from pathlib import Path
 
-__all__ = ["has_integer_products"]
+from onnx import ModelProto, TensorProto
+
+__all__ = ["has_integer_products", "separate_bytes"]
 
 
 @cache
@@ -19,3 +21,23 @@ def has_integer_products() -> bool:
     except OSError:
         return False
     return "avx512_vnni" in said or "avx_vnni" in said
+
+
+def separate_bytes(model: ModelProto) -> None:
+    """Give each reader of a constant of signed bytes a constant of its own, in place.
+
+    Where products of bytes are not summed in 32 bits, ``session.x64quantprecision`` lets onnxruntime write the signed constants of
+    each such operator as unsigned ones. For two readers of one constant it does so twice under one name, and refuses the second
+    (1.32: "Attempt to replace the existing tensor").
+    """
+    signed = {tensor.name: tensor for tensor in model.graph.initializer if tensor.data_type == TensorProto.INT8}
+    inputs = {v.name for v in model.graph.input}
+    read: set[str] = set()
+    for number, node in enumerate(model.graph.node):
+        for i, name in enumerate(node.input):
+            if name in read:
+                own = model.graph.initializer.add()
+                own.CopyFrom(signed[name])
+                own.name = node.input[i] = f"{name}/{number}/{i}"
+            elif name in signed and name not in inputs:
+                read.add(name)

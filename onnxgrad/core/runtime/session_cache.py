@@ -18,9 +18,9 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile, refusal
-from onnxgrad.core.compile.chunks import PIECE
 from onnxgrad.core.compile.cut import Cut, cut_step, saves_much
 from onnxgrad.core.compile.stages import in_steps
+from onnxgrad.core.graph_passes.tile_updates import PIECE
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.memory import array_of
@@ -36,7 +36,7 @@ from onnxgrad.core.runtime.capture import RECORDS, CapturedBinding, host_operato
 from onnxgrad.core.runtime.denormals import OPTION, FloatingPointMode, can_flush
 from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import CPUPlace, Place
-from onnxgrad.core.runtime.processor import has_integer_products
+from onnxgrad.core.runtime.processor import has_integer_products, separate_bytes
 from onnxgrad.core.runtime.saved import open_session
 from onnxgrad.core.runtime.staged import StagedSession, share_arena
 from onnxgrad.core.runtime.unsafe import unsafe_passes
@@ -330,14 +330,19 @@ def _open(
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(v.value.numpy()) for v in apart if v.value is not None]
         options.add_external_initializers([v.name for v in apart], values)
         saved = None
-    if _quantizes_by_channel(graph) or (_trains(graph) and _has_quantized(graph)):
-        # Fused operators on integers take one scale only, and round otherwise than the operators that gradients are of.
+    dequantizes = any(op.type == "DequantizeLinear" for op in graph.operators)
+    if _quantizes_by_channel(graph) or (_trains(graph) and _has_quantized(graph)) or (dequantizes and not has_integer_products()):
+        # Fused operators on integers take one scale only, and round otherwise than the operators that gradients are of; on some
+        # processors their sums saturate at 16 bits.
         options.add_session_config_entry("session.disable_quant_qdq", "1")
-    if any(op.type == "MatMulInteger" for op in graph.operators) and not has_integer_products():
-        # Otherwise sums of bytes saturate at 16 bits.
+    saturates = any(op.type in _ON_BYTES for op in graph.operators) and not has_integer_products()
+    if saturates:
         options.add_session_config_entry("session.x64quantprecision", "1")
     try:
-        message = write_model(graph, embeds=True, apart=apart).SerializeToString()
+        model = write_model(graph, embeds=True, apart=apart)
+        if saturates:
+            separate_bytes(model)
+        message = model.SerializeToString()
         # The option would change the mode of this thread for good.
         with FloatingPointMode(flushes=False):
             unsafe = unsafe_passes(graph.operators)
@@ -366,6 +371,10 @@ def _kept_apart(graph: Graph) -> list[Variable]:
 
 def _has_quantized(graph: Graph) -> bool:
     return any(op.type == "QuantizeLinear" for op in all_operators_of(graph.program.global_block()))
+
+
+_ON_BYTES = ("DynamicQuantizeMatMul", "MatMulInteger", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul")
+"""Operators that onnxruntime computes as products of bytes, whose sums may saturate at 16 bits."""
 
 
 def _quantizes_by_channel(graph: Graph) -> bool:

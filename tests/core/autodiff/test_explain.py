@@ -91,6 +91,7 @@ def test_program_is_not_changed():
     assert (str(program), program.opset_imports) == before
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("folder", ALL, ids=lambda folder: folder.name)
 def test_verdict_on_real_models_is_what_differentiation_finds(folder):
     program = onnxgrad.from_onnx(folder / "model.onnx")

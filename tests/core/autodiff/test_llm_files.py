@@ -91,6 +91,7 @@ def test_gradients_of_quantised_filters_are_nearly_those_of_the_float_file():
     assert training["QuantizeLinear"] == 7 and training["DequantizeLinear"] >= 13
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", META)
 def test_training_lowers_the_loss_of_the_exported_file(name, tmp_path):
     case = Case(name, parameters="w?_scale" if name == QDQ else None)

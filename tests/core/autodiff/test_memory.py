@@ -114,6 +114,7 @@ def test_masks_are_kept_and_not_drawn_again():
 RUNNABLE = [folder for folder in WITH_REFERENCE if folder.name not in REFUSED_BY_ONNXRUNTIME]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("folder", RUNNABLE, ids=lambda folder: folder.name)
 def test_gradients_of_real_models_are_the_same(folder):
     model = RealModel(folder)
@@ -342,6 +343,8 @@ def peak_in_a_process(**arguments):
     return int(done.stdout)
 
 
+@pytest.mark.process
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_the_process_takes_less_memory():
     """Measured: 64 results of a layer's size without recomputation, 16 with it, about 30 with a budget of half the peak."""

@@ -1,9 +1,11 @@
 """Gradient, Adam, Adagrad and Momentum of ai.onnx.preview.training, written out: they do what the specification says."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.backend.test.case.node as node_cases
 import onnxruntime
 import pytest
 from onnx import parser
@@ -11,23 +13,28 @@ from onnx import parser
 import onnxgrad as paddle
 from onnxgrad.core.autodiff.training_operators import TRAINING_DOMAIN
 from onnxgrad.errors import ArgumentError, ModelError
+from tests.core.rules.official_cases import Case, read_group
 
 HEADER = '<ir_version: 8, opset_import: ["": 17, "ai.onnx.preview.training": 1]>'
 RANDOM = np.random.default_rng(0)
 
 
+GROUPS = ("adagrad", "adam", "momentum")
+"""Modules of onnx with cases of one such operator; its cases with several are its models."""
+
+
 def specified_cases():
     from onnx.backend.test.case.model import collect_testcases as models
-    from onnx.backend.test.case.node import collect_testcases as nodes
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = {case.name: case for case in [*nodes(None), *models()]}
-    return [
-        case
-        for _, case in sorted(found.items())
-        if case.model is not None and any(entry.domain == TRAINING_DOMAIN for entry in case.model.opset_import)
-    ]
+        cases = [case for group in GROUPS for case in read_group(f"node.{group}")]
+        for case in models():
+            if case.model is not None and any(entry.domain == TRAINING_DOMAIN for entry in case.model.opset_import):
+                ((inputs, outputs),) = case.data_sets
+                names = [info.name for info in case.model.graph.input]
+                cases.append(Case(case.name, case.model, dict(zip(names, inputs, strict=True)), outputs))
+    return cases
 
 
 def written_out(source):
@@ -49,15 +56,16 @@ CASES = specified_cases()
 
 def test_the_specification_has_cases():
     assert {"test_adam", "test_adagrad", "test_nesterov_momentum", "test_gradient_of_add_and_mul"} <= {case.name for case in CASES}
+    folder = Path(node_cases.__path__[0])
+    assert {path.stem for path in folder.glob("[!_]*.py") if "PREVIEW_TRAINING" in path.read_text()} == set(GROUPS)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_cases_of_the_specification(case):
-    for inputs, outputs in case.data_sets:
-        feeds = {info.name: np.asarray(value) for info, value in zip(case.model.graph.input, inputs, strict=True)}
-        for ours, expected in zip(run(case.model, feeds), outputs, strict=True):
-            np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-7)
-            assert ours.dtype == expected.dtype
+    feeds = {name: np.asarray(value) for name, value in case.inputs.items()}
+    for ours, expected in zip(run(case.model, feeds), case.outputs, strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-7)
+        assert ours.dtype == expected.dtype
 
 
 def adam(rate, t, x, g, v, h, alpha=0.9, beta=0.999, epsilon=1e-6, post=0.0):

@@ -12,6 +12,8 @@ from onnxgrad import static
 from onnxgrad.errors import ArgumentTypeError, ExternalDataError, ModelError
 from tests.fuzz.seeds import _training
 
+pytestmark = pytest.mark.damaged
+
 KEY = "onnxgrad.program"
 
 

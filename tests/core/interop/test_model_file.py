@@ -151,6 +151,7 @@ def large_file(folder, data_type, count, size, dims):
             file.write(np.float32(i + 1).tobytes())
 
 
+@pytest.mark.process
 @pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit on anonymous memory is Linux's")
 @pytest.mark.parametrize(("data_type", "dims"), [(TensorProto.FLOAT, [2**17, 2**10]), (TensorProto.INT4, [2**20, 2**10])])

@@ -3,10 +3,13 @@
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 from onnx import TensorProto, helper
 
 import onnxgrad as og
 import onnxgrad.nn.functional as F
+
+pytestmark = pytest.mark.damaged
 
 
 def test_a_dimension_written_as_minus_one_is_unknown():

@@ -30,6 +30,7 @@ def test_operators_of_bodies_are_listed_with_the_version_of_their_definition():
     assert any(name == "If" for _, _, name in found)
 
 
+@pytest.mark.process
 @pytest.mark.exhaustive
 def test_a_step_in_the_ort_format_needs_no_other_operators(tmp_path):
     model = step()

@@ -141,6 +141,7 @@ def test_the_share_kept(shape, ratio):
                 assert abs(means.var() - 1) < 5 * np.sqrt(2 / means.size)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("ratio", [0.1, 0.5])
 @pytest.mark.parametrize("shape", [(2048, 1024), (64, 16, 28, 28), (1000, 999)])
 def test_no_correlation_at_any_distance_in_memory(shape, ratio):
@@ -153,6 +154,7 @@ def test_no_correlation_at_any_distance_in_memory(shape, ratio):
         assert np.abs(correlations).max() < WIDEST + 0.5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ratio", [0.1, 0.5])
 def test_no_correlation_between_any_rows_columns_and_their_neighbours(ratio):
     for seed, step in ((0, 0), (0, 1), (1, 0)):

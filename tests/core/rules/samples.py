@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import tests.core.rules
-from onnxgrad.testing import Draw, Sample
+from onnxgrad.testing import Draw, Sample, check_gradient, gradient_model
+from tests.oracle import Recorded
 
 DECLARED: dict[str, list[Callable[[Draw], Iterator[Sample]]]] = {}
 
@@ -43,3 +44,18 @@ def all_samples() -> list[Sample]:
 def thoroughly(found: Iterable[Sample]) -> list[Any]:
     """The samples as test parameters: the first two of each operator always, the others in the exhaustive suite only."""
     return [pytest.param(s, id=str(s), marks=() if s.number < 2 else pytest.mark.exhaustive) for s in found]
+
+
+def check(sample: Sample, **options: Any) -> None:
+    """``check_gradient`` against what is recorded of the operator."""
+    check_gradient(sample, reference=Recorded(sample.op_type), **options)
+
+
+def values_of(sample: Sample, model: Any, feeds: dict[str, Any]) -> list[Any]:
+    """``evaluate`` by what is recorded of the operator."""
+    return Recorded(sample.op_type).values(model, feeds)
+
+
+def gradients_as_model(sample: Sample, dtype: str, **options: Any) -> Any:
+    """``gradient_model`` by what is recorded of the operator."""
+    return gradient_model(sample, dtype, reference=Recorded(sample.op_type), **options)

@@ -344,6 +344,7 @@ def slope_along(total, feeds, name, direction, step=2e-2):
     return (4 * narrow - wide) / 3, abs(narrow - wide) / 3 + 2e-6 * (1 + abs(total(feeds))) / step
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("expand", [None, "com.microsoft"], ids=["beside", "expanded"])
 @pytest.mark.parametrize("case", CASES)
 def test_gradient_agrees_with_differences_of_the_kernel(case, expand):

@@ -10,9 +10,11 @@ import pytest
 from onnxgrad.core.ir.opset import NEWEST, find_schema
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import UnsupportedGradient
-from onnxgrad.testing import Sample, _Case, check_gradient, evaluate, gradient_model, opset_with
-from tests.core.rules.samples import thoroughly
+from onnxgrad.testing import Sample, _Case, check_gradient, opset_with
+from tests.core.rules.samples import check, gradients_as_model, thoroughly, values_of
 from tests.core.rules.test_gradients import SAMPLES
+
+pytestmark = pytest.mark.oracle
 
 
 def without_float16_kernel(sample):
@@ -38,13 +40,13 @@ NEEDS_A_RANK: set[str] = {
 
 @pytest.mark.parametrize("sample", thoroughly(SAMPLES))
 def test_gradient_with_operands_at_run_time_matches_finite_differences(sample):
-    check_gradient(sample, form="runtime")
+    check(sample, form="runtime")
 
 
 @pytest.mark.parametrize("sample", thoroughly(SAMPLES))
 def test_gradient_with_unknown_ranks_matches_finite_differences_or_is_refused(sample):
     try:
-        check_gradient(sample, form="unranked")
+        check(sample, form="unranked")
     except UnsupportedGradient as error:
         assert "rank" in str(error)
         assert sample.op_type in NEEDS_A_RANK
@@ -55,7 +57,7 @@ def test_a_stated_need_for_a_rank_is_real(op_type):
     refused = 0
     for sample in (s for s in SAMPLES if s.op_type == op_type):
         try:
-            check_gradient(sample, form="unranked")
+            check(sample, form="unranked")
         except UnsupportedGradient:
             refused += 1
     assert refused > 0
@@ -67,12 +69,12 @@ def test_float16_on_onnxruntime_agrees_with_float64(sample):
     if opset is None:
         assert sample.op_type in ("Range", "DynamicQuantizeLinear")  # Range in float16 since opset 27
         return
-    model, feeds = gradient_model(sample, "float16", opset=opset)
+    model, feeds = gradients_as_model(sample, "float16", opset=opset)
     onnx.checker.check_model(model, full_check=True)
-    wide, wide_feeds = gradient_model(sample, "float64", rounded="float16")
+    wide, wide_feeds = gradients_as_model(sample, "float64", rounded="float16")
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     found = session.run(None, {v.name: feeds[v.name] for v in session.get_inputs()})
-    for actual, expected in zip(found, evaluate(wide, wide_feeds), strict=True):
+    for actual, expected in zip(found, values_of(sample, wide, wide_feeds), strict=True):
         assert actual.dtype == np.float16
         scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
         np.testing.assert_allclose(actual.astype(np.float64), expected, rtol=2e-2, atol=1e-2 * scale)
@@ -85,7 +87,7 @@ def test_bfloat16_gradient_is_a_valid_model(sample):
         assert sample.opset > NEWEST or not admits_bfloat16(sample)
         return
     try:
-        model, _ = gradient_model(sample, "bfloat16", opset=opset)
+        model, _ = gradients_as_model(sample, "bfloat16", opset=opset)
     except UnsupportedGradient as error:
         assert sample.op_type == "Loop" and "sequence" in str(error)
         return
@@ -115,7 +117,7 @@ def test_each_output_alone_has_the_right_gradient(sample):
     for i in (i for i, v in enumerate(outputs) if v.is_float):
         alone = copy.copy(sample)
         alone.only = [i]
-        check_gradient(alone)
+        check(alone)
 
 
 def test_squeeze_of_an_empty_list_of_axes_is_refused():

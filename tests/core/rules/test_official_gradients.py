@@ -37,7 +37,11 @@ def test_cases_are_found_also_where_somebody_read_them_before():
     assert [case.name for case in read_group("node.add")] == first
 
 
-@pytest.mark.parametrize("group", groups())
+SLOW = ("node.attention", "node.averagepool", "node.lppool", "node.maxpool")
+"""Modules of onnx that take seconds to make their cases, of operators with many samples of ours."""
+
+
+@pytest.mark.parametrize("group", [group for group in groups() if group not in SLOW])
 def test_gradients_of_a_selection_agree_with_central_differences(group):
     assert problems_of([case for i, case in enumerate(in_scope(group)) if representative(case, i)]) == []
 

@@ -16,9 +16,11 @@ from onnxgrad.core.autodiff.api import gradients
 from onnxgrad.core.interop.onnx_export import to_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.opset import NEWEST, find_schema
-from onnxgrad.testing import Sample, _Case, evaluate, gradient_model
-from tests.core.rules.samples import thoroughly
+from onnxgrad.testing import Sample, _Case
+from tests.core.rules.samples import gradients_as_model, thoroughly, values_of
 from tests.core.rules.test_gradients import SAMPLES
+
+pytestmark = pytest.mark.oracle
 
 # onnx.reference evaluates these in old opsets as if they meant what they mean today.
 CHANGED_MEANING = {
@@ -98,7 +100,7 @@ def feeds_of(sample):
 def forward_of(sample):
     """Outputs of a sample, and their types, as it stands"""
     case = _Case(sample, "float64")
-    found = evaluate(to_onnx(case.program, case.all_outputs), case.feeds)
+    found = values_of(sample, to_onnx(case.program, case.all_outputs), case.feeds)
     return found, [(v.dtype.number, array.shape) for v, array in zip(case.all_outputs, found, strict=True)]
 
 
@@ -122,7 +124,7 @@ def expressible(sample):
             continue
         try:
             onnx.checker.check_model(model, full_check=True)
-            found = evaluate(model, feeds_of(sample))
+            found = values_of(sample, model, feeds_of(sample))
         except Exception:
             continue
         if same(found, forward):
@@ -131,7 +133,7 @@ def expressible(sample):
 
 def gradients_of(model, sample):
     """As testing.gradient_model does, of an imported model"""
-    _, feeds = gradient_model(sample, "float64")
+    _, feeds = gradients_as_model(sample, "float64")
     program = from_onnx(model)
     block = program.global_block()
     sources = [v for v in block.inputs if v.value is None]
@@ -144,18 +146,19 @@ def gradients_of(model, sample):
         seed = program.global_block().build.constant(feeds[f"c{i}"])
         seeds.append(seed)
     found = [g for g in gradients(targets, sources, seeds) if g is not None]
-    return evaluate(to_onnx(program, found), feeds)
+    return values_of(sample, to_onnx(program, found), feeds)
 
 
 @pytest.mark.parametrize("sample", thoroughly(s for s in SAMPLES if s.build is None and not s.domain))
 def test_other_opsets_give_the_same_gradient(sample):
-    model, feeds = gradient_model(sample, "float64")
-    expected = evaluate(model, feeds)
+    model, feeds = gradients_as_model(sample, "float64")
+    expected = values_of(sample, model, feeds)
     for opset, older in expressible(sample):
         found = gradients_of(older, sample)
         assert same(found, expected), f"opset {opset}: {found} instead of {expected}"
 
 
+@pytest.mark.exhaustive
 def test_most_samples_have_older_forms():
     counted = [sum(1 for _ in expressible(s)) for s in SAMPLES if s.build is None and s.opset <= NEWEST]
     assert sum(counted) > 600

@@ -46,6 +46,7 @@ assert float(SMALL * np.float32(1e-3)) == DENORMAL > 0
 """
 
 
+@pytest.mark.process
 def test_the_first_session_of_a_process_leaves_its_thread_as_it_was():
     subprocess.run([sys.executable, "-c", PROCESS], check=True)
 

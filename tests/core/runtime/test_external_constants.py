@@ -96,6 +96,7 @@ assert found[0] == 42 and found[1].tolist() == [7] + [0] * 1279, found
 """
 
 
+@pytest.mark.process
 @pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit on anonymous memory is Linux's")
 @pytest.mark.parametrize("constants", ["apart"], indirect=True)

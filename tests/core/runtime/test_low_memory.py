@@ -185,6 +185,7 @@ class TestMemory:
         np.testing.assert_array_equal(copied.get("fc_0.w_0"), then["fc_0.w_0"])
         assert_same(state_of(program), state)
 
+    @pytest.mark.process
     @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
     @pytest.mark.skipif(VERSION < (1, 31), reason="what 1.20 holds beside the state varies by two copies from run to run")
     def test_a_step_of_adam_holds_gradients_instead_of_a_second_copy_of_all(self):
@@ -224,6 +225,7 @@ def test_a_startup_program_leaves_no_session_behind():
     assert not executor._sessions._by_program[program].prepared
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_startup_program_takes_the_memory_of_the_state():
     taken = int(subprocess.check_output([sys.executable, "-c", PEAK + STARTED]))
@@ -299,6 +301,7 @@ class TestFailures:
             run(program, loss, executor, X[2:3])
         assert_same(state_of(program), self.undisturbed(X[:3]))
 
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize("number", range(12))
     def test_an_interruption_between_any_two_copies(self, number, trained, monkeypatch):
         program, loss, executor = trained
@@ -358,9 +361,10 @@ class TestThreads:
         monkeypatch.setattr(application, "PIECE", 5)
         program, loss = build(self.OPTIMIZER)
         executor = low(request.param)
+        before = threading.active_count()
         run(program, loss, executor, X[:2])
         yield program, loss, executor
-        assert threading.active_count() == 1
+        assert threading.active_count() == before
 
     def share(self, monkeypatch, fails=False):
         """Let the calling thread begin after another one has computed a piece of the step, or failed, and be waited for then."""
@@ -533,6 +537,7 @@ class TestAuto:
         run(program, loss, executor)
         assert list(executor._sessions._by_program[program].cuts.values()) == [None]
 
+    @pytest.mark.process
     @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
     @pytest.mark.skipif(VERSION < (1, 31), reason="what 1.20 holds beside the state varies by two copies from run to run")
     def test_a_step_of_adam_holds_one_copy_of_its_state(self):

@@ -73,6 +73,7 @@ def test_a_damaged_file_is_written_anew(tmp_path, opened):
     assert path.read_bytes() == whole
 
 
+@pytest.mark.process
 def test_another_process_finds_the_file(tmp_path):
     first = losses(tmp_path)
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
@@ -117,6 +118,8 @@ print(peak() - before)
 """
 
 
+@pytest.mark.process
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_saved_graph_holds_no_more_memory(tmp_path):
     """Written in the order in which it ran, a file would run in another, and hold three times as much."""

@@ -11,7 +11,7 @@ from onnxgrad import static
 from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.training import Text, Texts, Trainer
 from onnxgrad.training.examples import judge_examples
-from tests.cli.test_commands import command
+from tests.cli.command import command
 
 tokenizers = pytest.importorskip("tokenizers")
 ROWS = [("a fine film", "good"), ("fine fine", "good"), ("a bad film with no end", "bad"), ("bad", "bad")] * 5

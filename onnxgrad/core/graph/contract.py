@@ -1,0 +1,96 @@
+"""What a rewrite of a graph is: what it does, when, after what, and how its results may differ from the plain graph's.
+
+A rewrite is entered as a ``Pass``, and ``core/graph/manager.py`` runs them. It is a function over the whole graph, or it maps
+types of operators to forms, which are written in one walk together with those of its neighbours. A rewrite with arguments is a
+function that returns a Pass.
+
+Tests: tests/core/graph/test_manager.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["CPU_FORMS", "CUDA_FORMS", "Form", "Forms", "Pass", "Shapes", "Target"]
+
+Form: TypeAlias = Callable[[Any, Operator], "list[Variable | None] | None"]
+"""Writes an operator out by a Builder and returns what replaces its outputs, or None to leave it as it is."""
+
+Forms: TypeAlias = "Mapping[str, Form] | Callable[[Graph], Mapping[str, Form]]"
+"""Forms by the type of operators of the standard domain; a function of the graph where they depend on more than their operator."""
+
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+"""Shapes of inputs by name."""
+
+CPU_FORMS = "docs/performance.md: Forms for the CPU provider"
+CUDA_FORMS = "docs/performance.md: CUDA without a device"
+"""Where the gains of a provider's forms are written down."""
+
+Rounding: TypeAlias = Literal["none", "order", "fast"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a graph is rewritten for.
+
+    Attributes:
+        provider: whose forms are written; None for plain ones.
+        runs_on_cpu: whether onnxruntime's CPU provider is to compute it.
+        to_newest: whether an opset that no onnxruntime loads is brought down.
+        fast: whether forms may round more than the operators they replace.
+        shapes: of inputs, where they are known although the program leaves them open.
+        chunk: elements of large state that updates take at a time, 0 for all.
+    """
+
+    provider: str | None = None
+    runs_on_cpu: bool = False
+    to_newest: bool = False
+    fast: bool = False
+    shapes: Shapes = field(default_factory=dict)
+    chunk: int = 0
+
+
+def _always(graph: Graph, target: Target) -> bool:
+    return True
+
+
+def _nothing(graph: Graph, target: Target) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One rewrite of a graph.
+
+    Attributes:
+        name: what it is logged as.
+        run: rewrites a graph and returns in how many places; 0 means that the graph is as it was.
+        forms: in place of ``run``: forms by operator type, each application being one place.
+        after: names of passes that it follows where they are run too; others go in the order in which they are listed.
+        when: whether it applies to a graph at all; it is skipped where it does not.
+        needs: raises where the graph is not such that the pass can be run.
+        repeats: whether it is run until it rewrites nothing.
+        rounding: ``"none"``: the values are the same bits. ``"order"``: they differ by at most 16 eps times the sum of the absolute
+            values of the terms, against float64, as terms are added in another order. ``"fast"``: by what the pass states.
+        gain: where it is written down what it is good for.
+    """
+
+    name: str
+    run: Callable[[Graph, Target], int] | None = None
+    forms: Forms | None = None
+    after: tuple[str, ...] = ()
+    when: Callable[[Graph, Target], bool] = _always
+    needs: Callable[[Graph, Target], None] = _nothing
+    repeats: bool = False
+    rounding: Rounding = "none"
+    gain: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.run is None) == (self.forms is None):
+            raise TypeError(f"the pass {self.name!r} has either run or forms.")

@@ -1,0 +1,147 @@
+"""A graph that may be rewritten: what some outputs of a program need, with names, inputs and outputs of its own.
+
+It holds copies of operators, types, constants and names in a program that nobody else sees, so what rewrites it cannot write to
+the program that it came from.
+
+Tests: tests/core/compile/test_compile.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from onnxgrad.core.ir.copying import Copy
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.ir.traverse import needed_operators, substitute
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["Graph", "Rewrite"]
+
+
+class Rewrite(NamedTuple):
+    """What a pass did to a graph.
+
+    Attributes:
+        name: of the pass.
+        places: how many it rewrote.
+        before, after: operators that the graph had.
+    """
+
+    name: str
+    places: int
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        fewer = self.before - self.after
+        change = f"{abs(fewer)} operators {'fewer' if fewer > 0 else 'more'}" if fewer else "as many operators"
+        return f"{self.name}: {self.places} {'place' if self.places == 1 else 'places'}, {change}"
+
+
+class Graph:
+    """Operators, inputs, outputs and constants with their final names, in a program of their own.
+
+    Attributes:
+        source: the program it came from; it is read, for values and metadata.
+        program: holds the copies and nothing else.
+        scope: where the values of weights are.
+        inputs: what is fed, and state where it is an input.
+        outputs: names and variables; two names may stand for one variable.
+        initializers: constants, and weights where they are no inputs.
+        updates: for each state variable that a run replaces, its new value.
+        own_shapes: of inputs and outputs that hold state as rows of another length: the shape of that state.
+        is_whole: whether it is the program's own forward graph, to be written as it was loaded.
+        rewrites: what each pass did.
+        replacements: how many variables have been replaced so far.
+        helpers: results of rewritten operators whose names mean nothing, so that they may take that of what they stand for.
+    """
+
+    def __init__(self, source: Program, hoists: bool) -> None:
+        self.source = source
+        self.program = source.empty_copy()
+        self.copy = Copy(self.program, source, hoists)
+        self.scope: Scope = source.active_scope()
+        self.inputs: list[Variable] = []
+        self.outputs: list[tuple[str, Variable]] = []
+        self.initializers: list[Variable] = []
+        self.updates: dict[Variable, Variable] = {}
+        self.own_shapes: dict[Variable, tuple[int, ...]] = {}
+        self.is_whole = False
+        self.rewrites: list[Rewrite] = []
+        self.replacements = 0
+        self.helpers: set[Variable] = set()
+        self._stand_ins: dict[Variable, Variable] = {}
+
+    @property
+    def operators(self) -> list[Operator]:
+        return self.program.global_block().ops
+
+    @operators.setter
+    def operators(self, operators: list[Operator]) -> None:
+        self.program.global_block().ops = operators
+
+    def of(self, v: Variable) -> Variable:
+        """What stands for a variable of the source program here."""
+        return self.copy.variables.get(v, v)
+
+    def name(self, v: Variable) -> str:
+        """The name here of a variable of the source program."""
+        return self.of(v).name
+
+    # Rewriting -------------------------------------------------------------------------------------------------------
+
+    def resolve(self, v: Variable) -> Variable:
+        """What a rewriting pass has replaced a variable by."""
+        while v in self._stand_ins:
+            v = self._stand_ins[v]
+        return v
+
+    def replace(self, old: Variable, new: Variable) -> None:
+        """Let ``new`` stand for ``old``, under its name if it has none of its own; ``settle`` tells the readers."""
+        if new.name == "" or new in self.helpers:
+            variables = self.program.global_block().vars
+            variables.pop(new.name, None)
+            new._name = old.name
+            variables[old.name] = new
+            self.helpers.discard(new)
+        self._stand_ins[old] = new
+        self.replacements += 1
+
+    def settle(self) -> None:
+        """End a pass: let all operators read what stands in, keep what the outputs need, and hold the constants that are read."""
+        if not self._stand_ins:
+            return
+        final = {v: self.resolve(v) for v in self._stand_ins}
+        self._stand_ins = {}
+        substitute(self.operators, final)
+        self.outputs = [(name, self._named(name, v, final.get(v, v))) for name, v in self.outputs]
+        self.updates = {v: final.get(new, new) for v, new in self.updates.items()}
+        self.copy.variables = {v: final.get(twin, twin) for v, twin in self.copy.variables.items()}
+        self.operators = needed_operators(self.operators, [v for _, v in self.outputs])
+        self.take_constants()
+
+    def _named(self, name: str, old: Variable, new: Variable) -> Variable:
+        """An output under its name: a copy of what stands for it where that has another one."""
+        if new.name == name:
+            return new
+        old.op = Operator(self.program.global_block(), "Identity", [new], [old])
+        old.op.name = name
+        self.operators.append(old.op)
+        return old
+
+    def take_constants(self) -> None:
+        """Hold the constants that operators or outputs read, and no others."""
+        given = set(self.inputs)
+        read = dict.fromkeys(v for v in self.all_read() if v.op is None and v not in given)
+        held = [v for v in self.initializers if v in read]
+        main, known = self.program.global_block(), set(held)
+        held += [v for v in read if v.block is main and v.value is not None and v not in known]
+        self.initializers = held
+
+    def all_read(self) -> Iterable[Variable]:
+        for op in self.operators:
+            yield from (v for v in op.operands() if v is not None)
+        yield from (v for _, v in self.outputs)

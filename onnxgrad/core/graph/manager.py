@@ -1,0 +1,139 @@
+"""Running passes over a graph: in order, each settled, verified where that is asked for, and logged.
+
+``ONNXGRAD_LOG=passes`` prints a line for each pass that rewrote something; ``graph.rewrites`` holds the same. ``ONNXGRAD_VERIFY=1``
+checks the graph after each pass (``core/graph/verify.py``), as the tests do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from onnxgrad.core.graph.contract import Form, Pass, Target
+from onnxgrad.core.graph.graph import Graph, Rewrite
+from onnxgrad.core.graph.rewriting import rewrite_operators
+from onnxgrad.core.graph.verify import Contract, is_asked_for
+from onnxgrad.core.ir.operator import Operator
+
+__all__ = ["in_order_of_passes", "run_passes"]
+
+
+def run_passes(graph: Graph, passes: Sequence[Pass], target: Target) -> None:
+    """Run passes over a graph, each where it applies.
+
+    Raises:
+        Whatever ``needs`` of a pass raises.
+        GraphError: where the graph is verified, naming the pass that broke it and those before.
+    """
+    contract = Contract(graph) if is_asked_for() else None
+    for group in _groups(in_order_of_passes(passes)):
+        applying = [each for each in group if each.when(graph, target)]
+        for each in applying:
+            each.needs(graph, target)
+        if not applying:
+            continue
+        if applying[0].forms is not None:
+            places = _walk(graph, applying)
+        else:
+            (each,) = applying
+            places = _run(graph, each, target)
+        if contract is not None and places:
+            contract.check(graph, ", ".join(each.name for each in applying))
+
+
+def _run(graph: Graph, each: Pass, target: Target) -> int:
+    assert each.run is not None
+    before = len(graph.operators)
+    total = places = each.run(graph, target)
+    graph.settle()
+    while each.repeats and places:
+        places = each.run(graph, target)
+        graph.settle()
+        total += places
+    _log(graph, Rewrite(each.name, total, before, len(graph.operators)))
+    return total
+
+
+def _walk(graph: Graph, passes: Sequence[Pass]) -> int:
+    """Write the forms of neighbouring passes in one walk; of two that apply to an operator, the first is written."""
+    before = len(graph.operators)
+    counts = dict.fromkeys((each.name for each in passes), 0)
+    while True:
+        found = _joined(graph, passes, counts)
+        rewritten = rewrite_operators(graph, found)
+        graph.settle()
+        if not rewritten or not any(each.repeats for each in passes):
+            break
+    for each in passes:
+        if counts[each.name]:
+            # The operators of one walk are counted once, by the first pass that wrote some.
+            _log(graph, Rewrite(each.name, counts[each.name], before, len(graph.operators)))
+            before = len(graph.operators)
+    return sum(counts.values())
+
+
+def _joined(graph: Graph, passes: Sequence[Pass], counts: dict[str, int]) -> Mapping[str, Form]:
+    forms: dict[str, list[tuple[str, Form]]] = {}
+    for each in passes:
+        assert each.forms is not None
+        for kind, form in (each.forms(graph) if callable(each.forms) else each.forms).items():
+            forms.setdefault(kind, []).append((each.name, form))
+    return {kind: _first_of(choices, counts) for kind, choices in forms.items()}
+
+
+def _first_of(choices: list[tuple[str, Form]], counts: dict[str, int]) -> Form:
+    def write(build: object, op: Operator) -> object:
+        for name, form in choices:
+            results = form(build, op)
+            if results is not None:
+                counts[name] += 1
+                return results
+        return None
+
+    return write  # type: ignore[return-value]
+
+
+def in_order_of_passes(passes: Iterable[Pass]) -> list[Pass]:
+    """Passes such that each follows those that it names, else as they are listed.
+
+    Raises:
+        ValueError: if two have one name, or some wait for each other.
+    """
+    waiting = list(passes)
+    names = [each.name for each in waiting]
+    if len(set(names)) < len(names):
+        raise ValueError(f"two passes have one name: {sorted(name for name in set(names) if names.count(name) > 1)}.")
+    ordered: list[Pass] = []
+    while waiting:
+        missing = {each.name for each in waiting}
+        ready = next((each for each in waiting if missing.isdisjoint(each.after)), None)
+        if ready is None:
+            raise ValueError(f"these passes wait for each other: {sorted(missing)}.")
+        ordered.append(ready)
+        waiting.remove(ready)
+    return ordered
+
+
+def _groups(passes: Iterable[Pass]) -> list[list[Pass]]:
+    """Neighbouring passes of forms together, others alone. A pass that follows another of its group begins a new one."""
+    groups: list[list[Pass]] = []
+    for each in passes:
+        last = groups[-1] if groups else []
+        joins = each.forms is not None and last and last[0].forms is not None and not each.repeats and not last[0].repeats
+        if joins and {other.name for other in last}.isdisjoint(each.after):
+            last.append(each)
+        else:
+            groups.append([each])
+    return groups
+
+
+# The log ---------------------------------------------------------------------------------------------------------------
+
+
+def _log(graph: Graph, rewrite: Rewrite) -> None:
+    if not rewrite.places:
+        return
+    graph.rewrites.append(rewrite)
+    if "passes" in os.environ.get("ONNXGRAD_LOG", "").split(","):
+        print(f"onnxgrad: {rewrite}", file=sys.stderr)

@@ -1,0 +1,153 @@
+"""What holds of every graph between two passes: checked in the tests, and where ``ONNXGRAD_VERIFY=1`` asks for it.
+
+- each variable has one producer, and operators stand behind those whose results they read, in bodies too;
+- types found anew from operators and operands do not contradict those that variables have;
+- outputs have the names that they had, and state is replaced under the names that it had;
+- ``onnx.checker`` takes what is written, where the writer has entered itself (``core/interop/onnx_export.py``).
+
+Tests: tests/core/graph/test_manager.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.infer import inferred_types
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import OnnxGradError
+
+__all__ = ["CHECKS", "Contract", "GraphError", "is_asked_for"]
+
+CHECKS: list[Callable[[Graph], None]] = []
+"""Further checks of those who stand above: the writer enters ``onnx.checker`` here."""
+
+
+class GraphError(OnnxGradError, AssertionError):
+    """A pass left a graph in a state that no graph may be in: an error of onnxgrad itself."""
+
+
+def is_asked_for() -> bool:
+    return os.environ.get("ONNXGRAD_VERIFY", "") not in ("", "0")
+
+
+class Contract:
+    """What a graph was before its passes, for comparison after each."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.outputs = [name for name, _ in graph.outputs]
+        self.inputs = {v.name for v in graph.inputs}
+        self.state = {v.name for v in graph.updates}
+        self.passed: list[str] = []
+        # What a loaded file fails before any pass is no pass's fault.
+        self.checks = [check for check in CHECKS if not _says(check, graph)]
+        self.has_wrong_types = bool(_problem_of_types(graph.program.global_block()))
+
+    def check(self, graph: Graph, name: str) -> None:
+        """Check a graph after the pass of a name.
+
+        Raises:
+            GraphError: with the pass, what is wrong, and the passes before it.
+        """
+        problem = self._problem(graph)
+        if problem:
+            before = ", ".join(self.passed) or "none"
+            raise GraphError(f"after the pass {name!r}: {problem}. Passes before it: {before}. Report this.")
+        self.passed.append(name)
+
+    def _problem(self, graph: Graph) -> str:
+        problem = _problem_of_order(graph) or self._problem_of_names(graph)
+        if not problem and not self.has_wrong_types:
+            problem = _problem_of_types(graph.program.global_block())
+        for check in self.checks if not problem else []:
+            problem = problem or _says(check, graph)
+        return problem
+
+    def _problem_of_names(self, graph: Graph) -> str:
+        outputs = [name for name, _ in graph.outputs]
+        if outputs != self.outputs:
+            return f"the outputs are {outputs}, before they were {self.outputs}"
+        inputs = {v.name for v in graph.inputs}
+        if not inputs <= self.inputs:
+            return f"the inputs {sorted(inputs - self.inputs)} are new"
+        state = {v.name for v in graph.updates}
+        if state != self.state:
+            return f"the state {sorted(state ^ self.state)} came or went"
+        returned = {v for _, v in graph.outputs}
+        lost = sorted(v.name for v, new in graph.updates.items() if new not in returned)
+        return f"the new values of the state {lost} are no outputs" if lost else ""
+
+
+def _says(check: Callable[[Graph], None], graph: Graph) -> str:
+    try:
+        check(graph)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _problem_of_order(graph: Graph) -> str:
+    main = graph.program.global_block()
+    known = {*graph.inputs, *graph.initializers}
+    problem = _problem_of_block(main, known)
+    if problem:
+        return problem
+    missing = [name for name, v in graph.outputs if v not in known]
+    return f"nothing computes the outputs {missing}" if missing else ""
+
+
+def _problem_of_block(block: Block, known: set[Variable]) -> str:
+    """The first operator of a block that reads what is not there yet, or computes what is; ``known`` takes all results."""
+    for op in block.ops:
+        unread = [v for v in op.inputs if v is not None and v not in known and not _is_constant(v)]
+        if unread:
+            return f"{op} reads {unread[0].name!r}, which nothing before it computes"
+        for body in op.blocks():
+            inner = {*known, *body.inputs, *body.initializers}
+            problem = _problem_of_block(body, inner)
+            if problem:
+                return f"in a body of {op.type}: {problem}"
+        for v in op.outputs:
+            if v is None:
+                continue
+            if v in known:
+                return f"{op} computes {v.name!r}, which is there already"
+            known.add(v)
+    return ""
+
+
+def _is_constant(v: Variable) -> bool:
+    return v.op is None and v.value is not None
+
+
+def _problem_of_types(block: Block) -> str:
+    for op in block.ops:
+        problem = _problem_of_operator(op)
+        if problem:
+            return problem
+        for body in op.blocks():
+            problem = _problem_of_types(body)
+            if problem:
+                return problem
+    return ""
+
+
+def _problem_of_operator(op: Operator) -> str:
+    for v, found in zip(op.outputs, inferred_types(op), strict=False):
+        if v is None or not isinstance(found, TensorType) or not isinstance(v.type, TensorType):
+            continue
+        if found.dtype != v.type.dtype or _differ(found.dims, v.type.dims):
+            return f"{op} computes {v.name!r} as {found}, and it is known as {v.type}"
+    return ""
+
+
+def _differ(found: object, known: object) -> bool:
+    if not isinstance(found, tuple) or not isinstance(known, tuple):
+        return False
+    if len(found) != len(known):
+        return True
+    return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, known, strict=True))

@@ -1,0 +1,164 @@
+"""Branches whose condition is known, written in the place of their If.
+
+onnxruntime does the same, but of nested ones, and of those beside a Loop or Scan, it loses values or the process.
+"""
+
+from __future__ import annotations
+
+import operator as python
+from collections.abc import Callable
+from typing import Any
+
+from onnxgrad.core.graph.contract import Pass, Target
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.bodies import keep_needed
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.simplify import known_ints
+from onnxgrad.core.ir.traverse import needed_operators, substitute
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["BRANCHES", "choose_branches"]
+
+
+def choose_branches(graph: Graph, target: Target) -> int:
+    """Replace each If whose condition does not depend on what is fed by the branch that it takes, bodies included."""
+    inputs = set(graph.inputs)
+    main = graph.program.global_block()
+    places = _choose(main, inputs) if any(True for op in main.ops for _ in op.blocks()) else 0
+    if places:
+        graph.operators = needed_operators(graph.operators, [v for _, v in graph.outputs])
+        _make_scalars(graph)
+        graph.take_constants()
+    return places
+
+
+BRANCHES = Pass("branches", choose_branches, when=lambda graph, target: not graph.is_whole)
+
+
+def _make_scalars(graph: Graph) -> None:
+    """Give Range scalars where a branch gave vectors of one element: onnxruntime takes them only as long as it cannot see that"""
+    kept: list[Operator] = []
+    for op in graph.operators:
+        if op.type == "Range" and not op.domain:
+            for i, v in enumerate(op.inputs):
+                if v is not None and v.rank != 0 and v.value is None:
+                    scalar: Variable = Builder(op.block, kept, op.role, key=v.name).Reshape(v, [])
+                    kept[-1].name = scalar._name = op.block.program.fresh_name(f"{v.name}/scalar")
+                    op.inputs[i] = op.block.register(scalar)
+        kept.append(op)
+    graph.operators = kept
+
+
+def _choose(block: Block, inputs: set[Variable]) -> int:
+    """How many were replaced in a block and in its bodies"""
+    chosen = 0
+    kept: list[Operator] = []
+    for op in block.ops:
+        condition = _known(op.inputs[0], inputs) if op.type == "If" and not op.domain else None
+        if condition is None:
+            for body in op.blocks():
+                inner = _choose(body, inputs)
+                if inner:
+                    keep_needed(body)
+                    chosen += inner
+            kept.append(op)
+        else:
+            branch = op.attrs["then_branch" if condition else "else_branch"]
+            chosen += 1 + _choose(branch, inputs)
+            kept += _inline(op, branch, block)
+    block.ops = kept
+    return chosen
+
+
+def _inline(op: Operator, branch: Block, block: Block) -> list[Operator]:
+    """The operators of a branch, computing the results of its If in another block"""
+    program = block.program
+    for v in branch.initializers:
+        v._name, v.block = program.fresh_name(v.name), block
+        block.initializers.append(block.register(v))
+    made = {v for inner in branch.ops for v in inner.outputs}
+    results: dict[Variable, Variable] = {}
+    copies: list[Operator] = []
+    for v, result in zip(branch.outputs, op.outputs, strict=True):
+        if result is None:
+            continue
+        if v in made and v not in results:
+            results[v] = result
+        else:
+            copy = Operator(block, "Identity", [results.get(v, v)], [result])
+            copy.name, copy.role, result.op = op.name, op.role, copy
+            copies.append(copy)
+    substitute(branch.ops, results)
+    for inner in branch.ops:
+        inner.block = block
+        for body in inner.blocks():
+            body.parent = block
+        for i, made_here in enumerate(inner.outputs):
+            if made_here is None:
+                continue
+            if made_here in results:
+                inner.outputs[i] = results[made_here]
+                results[made_here].op = inner
+            else:
+                made_here._name, made_here.block = program.fresh_name(made_here.name), block
+                block.register(made_here)
+    return [*branch.ops, *copies]
+
+
+# What is known of a condition --------------------------------------------------------------------------------------
+
+
+def _known(v: Variable | None, inputs: set[Variable]) -> Any:
+    """The number or boolean that a tensor of one element holds; None where it is known only when the graph runs"""
+    if v is None or v in inputs or v.persistable:
+        return None
+    if v.value is not None:
+        return v.value.numpy().item() if v.value.size == 1 else None
+    entries = known_ints(v)
+    if entries is not None and len(entries) == 1:
+        return entries[0]
+    rule = None if v.op is None or v.op.domain else _RULES.get(v.op.type)
+    if v.op is None or rule is None:
+        return None
+    return rule(v.op, [_known(operand, inputs) for operand in v.op.inputs])
+
+
+def _same(op: Operator, found: list[Any]) -> Any:
+    return found[0]
+
+
+def _cast(op: Operator, found: list[Any]) -> Any:
+    return bool(found[0]) if found[0] is not None and op.attrs["to"] == _BOOL else None
+
+
+def _joined(decisive: bool) -> _Rule:
+    """And, Or: one operand may decide alone"""
+
+    def rule(op: Operator, found: list[Any]) -> Any:
+        if decisive in found:
+            return decisive
+        return None if None in found else not decisive
+
+    return rule
+
+
+def _of(function: Callable[..., Any]) -> _Rule:
+    return lambda op, found: None if None in found else function(*found)
+
+
+_BOOL = 9
+_Rule = Callable[[Operator, list[Any]], Any]
+_RULES: dict[str, _Rule] = {
+    **dict.fromkeys(("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"), _same),
+    "Cast": _cast,
+    "And": _joined(False),
+    "Or": _joined(True),
+    "Not": _of(python.not_),
+    "Equal": _of(python.eq),
+    "Greater": _of(python.gt),
+    "GreaterOrEqual": _of(python.ge),
+    "Less": _of(python.lt),
+    "LessOrEqual": _of(python.le),
+}

@@ -1,0 +1,43 @@
+"""Integers are moved before they are dequantised.
+
+onnxruntime moves QuantizeLinear and DequantizeLinear past such an operator by itself, and on some processors (it then makes the
+integers unsigned) it refuses what became of a graph of opset 21 or later: "output_dtype INT8 does not match". So graphs with
+gradients, which are of these opsets whatever the file was, do not leave it anything to move.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxgrad.core.graph.contract import Pass, Target
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Operator, Role
+
+__all__ = ["SINK_DEQUANTIZE"]
+
+_MOVES = ("MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+
+
+def _moved_first(build: Builder, op: Operator) -> Any:
+    """move(dequantize(x)) as dequantize(move(x)), where there is one scale"""
+    read = op.inputs[0]
+    source = read.op if read is not None else None
+    if source is None or source.type != "DequantizeLinear" or source.domain != "":
+        return None
+    x, scale, *zero = source.inputs
+    if x is None or scale is None or x.type is None or x.dtype.name != "int8" or (scale.rank != 0 and scale.static_shape != (1,)):
+        return None
+    attrs = {name: value for name, value in op.attrs.items() if value is not None}
+    found = build.emit(op.type, (x, *op.inputs[1:]), attrs, len(op.outputs))
+    results = list(found) if isinstance(found, tuple) else [found]
+    return [build.DequantizeLinear(results[0], scale, *zero), *results[1:]]
+
+
+def _has_gradients_and_integers(graph: Graph, target: Target) -> bool:
+    has_gradients = any(op.role is Role.BACKWARD for op in graph.operators)
+    return has_gradients and any(op.type == "DequantizeLinear" for op in graph.operators)
+
+
+SINK_DEQUANTIZE = Pass("sink_dequantize", forms=dict.fromkeys(_MOVES, _moved_first), when=_has_gradients_and_integers, repeats=True)
+"""Written again until nothing is left to move, as what moves a result moves it again."""

@@ -1,0 +1,1 @@
+"""Feature maps in another order of axes, and convolutions as other products."""

@@ -1,0 +1,271 @@
+"""Which operators of a training step are written for [H, W, N, C]: the choice for which the whole step takes the least time.
+
+Each convolution gains or loses by that layout, by the multiplications and the memory that its form there takes; what lies between
+takes the same time in all. An image that is made in one layout and read in another is turned. The best choice for all operators
+together is a minimum cut between those that stay and those that go: an operator that gains is tied to one side by its gain, one
+that loses to the other by its loss, and the operators that make and read an image to each other by the time of its turn.
+
+Times are in nanoseconds on one thread, measured on an Intel Xeon with AVX-512. Only their relations count.
+
+Tests: tests/core/providers/test_hwnc.py.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from math import inf, prod
+from typing import Any
+
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.providers.layouts.feature_maps import (
+    ELEMENTWISE,
+    REDUCTIONS,
+    Window,
+    filter_operands,
+    is_float32,
+    shape_of,
+    usual_pads,
+)
+
+__all__ = ["best_tile", "minimum_cut", "operators_by_pixels"]
+
+_PER_PRODUCT = 0.02
+"""A multiplication and addition within a matrix product."""
+_TURN = 1.2
+"""A number that is turned."""
+_MOVED = 0.8
+"""A number of an im2col matrix, which is gathered."""
+_BACKWARDS = 1.3
+"""How much longer a ConvTranspose takes than a Conv."""
+_FEWEST_CHANNELS = 32
+_FEWEST_ROWS = 64
+
+
+def operators_by_pixels(graph: Graph, is_fast: bool) -> set[Operator]:
+    """The operators to write for [H, W, N, C]; none where no convolution gains by it."""
+    if all(op.role is Role.FORWARD for op in graph.operators):
+        return set()
+    plan = _Plan(graph, is_fast)
+    return plan.choose() if any(gain > 0 for gain in plan.gains.values()) else set()
+
+
+class _Plan:
+    """``gains``: nanoseconds that the operators which have a form for [H, W, N, C] gain by it."""
+
+    def __init__(self, graph: Graph, is_fast: bool) -> None:
+        self.gains: dict[Operator, float] = {}
+        self.stay: set[Operator] = set()
+        self.readers: dict[Variable, list[Operator]] = {}
+        self.makers: dict[Variable, Operator] = {}
+        images: set[Variable] = set()
+        for op in graph.operators:
+            read = _images_read(op)
+            found = None
+            if op.domain == "" and (op.type in ("Conv", "ConvTranspose") or any(v in images for v in read)):
+                found = _gain(op, read, is_fast)
+            if found is not None:
+                self.gains[op] = found
+            elif op.type not in ("Conv", "ConvTranspose"):
+                continue
+            else:
+                self.stay.add(op)
+            images.update(v for v in [*read, *_images_made(op)] if is_image(v))
+            for v in read:
+                self.readers.setdefault(v, []).append(op)
+            for v in _images_made(op):
+                self.makers[v] = op
+
+    def choose(self) -> set[Operator]:
+        """The operators on the side of [H, W, N, C] of the minimum cut."""
+        number = {op: i + 2 for i, op in enumerate([*self.gains, *self.stay])}
+        edges: list[tuple[int, int, float]] = []
+        for op, gain in self.gains.items():
+            edges.append((0, number[op], gain) if gain > 0 else (number[op], 1, -gain))
+        edges.extend((number[op], 1, inf) for op in self.stay)
+        nodes = len(number) + 2
+        for v in {**self.readers, **self.makers}:
+            ends = {number[op] for op in self.readers.get(v, [])} | ({number[self.makers[v]]} if v in self.makers else set())
+            if len(ends) < 2:
+                continue
+            # What is turned once serves all who read it: the image has two nodes of its own, between which the turn lies.
+            turn = _TURN * prod(shape_of(v))
+            edges.append((nodes, nodes + 1, turn))
+            for end in ends:
+                edges += [(end, nodes, inf), (nodes + 1, end, inf)]
+            nodes += 2
+        side = minimum_cut(nodes, edges)
+        return {op for op in self.gains if number[op] in side}
+
+
+def is_image(v: Variable | None) -> bool:
+    """Whether it is a tensor [N, C, H, W] of known shape, with numbers in it."""
+    return v is not None and v.static_shape is not None and len(v.static_shape) == 4 and all(v.static_shape)
+
+
+def _images_read(op: Operator) -> list[Variable]:
+    """The images that an operator reads."""
+    operands = filter_operands(op) if op.type == "Conv" else None
+    if operands is not None:
+        return list(operands)
+    if op.type in ("Conv", "ConvTranspose", "BatchNormalization", "GlobalAveragePool", "Expand", "Split", *REDUCTIONS):
+        return [v for v in op.inputs[:1] if v is not None and is_image(v)]
+    return [v for v in op.inputs if v is not None and is_image(v)]
+
+
+def _images_made(op: Operator) -> list[Variable]:
+    if op.type == "Conv" and filter_operands(op) is not None:
+        return []
+    return [v for v in op.outputs if v is not None and is_image(v)]
+
+
+def _gain(op: Operator, read: list[Variable], is_fast: bool) -> float | None:
+    """Nanoseconds that an operator takes less in [H, W, N, C]; None where it has no form there."""
+    y = op.outputs[0]
+    if y is None or not read:
+        return None
+    if op.type in ("Conv", "ConvTranspose"):
+        return _gain_of_convolution(op, read, y, is_fast)
+    if op.type == "BatchNormalization":
+        return 0.0 if is_float32(read[0]) and all(v is not None and v.dtype.name == "float32" for v in op.inputs) else None
+    if op.type in REDUCTIONS:
+        return 0.0 if _reduces(op, read[0]) else None
+    if op.type == "GlobalAveragePool":
+        return 0.0 if is_float32(read[0]) else None
+    if op.type == "Concat":
+        return 0.0 if op.attr("axis") % 4 == 1 and len(read) == len(op.inputs) else None
+    if op.type == "Expand":
+        return 0.0 if is_image(y) else None
+    if op.type == "Split":
+        known = len(op.inputs) > 1 and op.inputs[1] is not None and op.inputs[1].value is not None
+        return 0.0 if known and op.attr("axis") % 4 == 1 and all(map(is_image, op.outputs)) else None
+    if op.type in ELEMENTWISE and len([v for v in op.outputs if v is not None]) == 1 and is_image(y):
+        return 0.0 if all(v is None or shape_of(v) for v in op.inputs) else None
+    return None
+
+
+def _reduces(op: Operator, x: Variable) -> bool:
+    axes = op.inputs[1].value if len(op.inputs) > 1 and op.inputs[1] is not None else None
+    if axes is None or not is_float32(x) or op.outputs[0] is None or op.outputs[0].rank not in (1, 2, 4):
+        return False
+    return {int(axis) % 4 for axis in axes.numpy().reshape(-1)} in ({0, 2, 3}, {2, 3})
+
+
+def _gain_of_convolution(op: Operator, read: list[Variable], y: Variable, is_fast: bool) -> float | None:
+    w, is_filter = op.inputs[1], len(read) == 2
+    if not usual_pads(op) or (op.attr("group") or 1) != 1 or op.attrs.get("output_shape"):
+        return None
+    if not all(map(is_float32, [*read, w, y])):
+        return None
+    x, gy = read if is_filter else (read[0], y) if op.type == "Conv" else (y, read[0])
+    kernel = shape_of(y if is_filter else w)[2:]
+    window = Window(op, kernel)
+    strides, dilations = (window.dilations, window.strides) if is_filter else (window.strides, window.dilations)
+    if is_filter and max(kernel) <= max(strides) and strides != [1, 1] and not any(window.pads):
+        # The taps beyond the first are cut away.
+        kernel = (1, 1)
+    if kernel == (1, 1) and not any(window.pads):
+        return 0.0
+    is_tiled = strides == [1, 1] or (strides == [2, 2] and window.pads[:2] == [1, 1])
+    if kernel != (3, 3) or dilations != [1, 1] or not is_tiled:
+        return None
+    kind = "filter" if is_filter else "result" if op.type == "Conv" else "image"
+    (batch, channels, *image), (_, out, *positions) = shape_of(x), shape_of(gy)
+    _, time = best_tile(kind, batch, (channels, *image), (out, *positions), strides[0], is_fast)
+    tiles = -(-positions[0] // 2) * -(-positions[1] // 2) * batch
+    if min(channels, out) < _FEWEST_CHANNELS or tiles < _FEWEST_ROWS or min(positions) <= 2:
+        return None
+    columns = 9 * channels * batch * prod(positions)
+    products, gathers = _PER_PRODUCT * columns * out, is_filter or (kind == "result" and strides != [1, 1])
+    return products * (_BACKWARDS if kind == "image" else 1) + (_MOVED * columns if gathers else 0) - time
+
+
+def best_tile(
+    kind: str, batch: int, image: tuple[int, ...], result: tuple[int, ...], stride: int, is_fast: bool
+) -> tuple[int, float]:
+    """The size of tiles, and the time that a convolution takes with them.
+
+    Args:
+        kind: what is computed: the ``"result"``, or the gradient of the ``"image"`` or of the ``"filter"``.
+        image, result: channels, height and width.
+    """
+    channels, (out, rows, columns) = image[0], result
+    times = {}
+    for tile in (2, 4) if is_fast and stride == 1 else (2,):
+        r = tile + 2 if stride == 1 else 5
+        tiles = -(-rows // tile) * -(-columns // tile) * batch
+        products = _PER_PRODUCT * r * r * tiles * channels * out
+        read, made = (out, channels) if kind == "image" else (channels, out)
+        # Backwards, a tile of a strided convolution reads 3x3 positions and writes 4x4.
+        gather = 1.0 if kind == "image" and stride > 1 else 1.4
+        # Per frequency and tile, what is gathered and transformed and what is transformed back; per frequency, the filter.
+        times[tile] = products + r * r * (tiles * (gather * read + 0.5 * made) + 0.9 * channels * out)
+    best = min(times, key=times.__getitem__)
+    return best, times[best]
+
+
+# The minimum cut ------------------------------------------------------------------------------------------------------------
+
+
+def minimum_cut(nodes: int, edges: Iterable[tuple[int, int, float]]) -> set[int]:
+    """The nodes on the side of node 0 of a cut between 0 and 1 that costs least (Dinic, 1970).
+
+    Args:
+        nodes: how many there are.
+        edges: from, to, and what it costs to have the first on the side of 0 and the second on that of 1.
+
+    Examples:
+        >>> sorted(minimum_cut(4, [(0, 2, 5.0), (2, 3, 1.0), (3, 1, 4.0)]))
+        [0, 2]
+    """
+    network: list[list[list[Any]]] = [[] for _ in range(nodes)]
+    for start, end, room in edges:
+        there: list[Any] = [end, room, None]
+        back: list[Any] = [start, 0.0, there]
+        there[2] = back
+        network[start].append(there)
+        network[end].append(back)
+    while True:
+        level = _levels(network)
+        if level[1] < 0:
+            return {node for node in range(nodes) if level[node] >= 0}
+        unused = [list(out) for out in network]
+        while _push(network, level, unused):
+            pass
+
+
+def _levels(network: list[list[list[Any]]]) -> list[int]:
+    """The distance of each node from node 0 over edges with room, -1 where there is no way"""
+    level = [-1] * len(network)
+    level[0], queue = 0, deque([0])
+    while queue:
+        node = queue.popleft()
+        for end, room, _ in network[node]:
+            if room > 0 and level[end] < 0:
+                level[end] = level[node] + 1
+                queue.append(end)
+    return level
+
+
+def _push(network: list[list[list[Any]]], level: list[int], unused: list[list[list[Any]]]) -> bool:
+    """Find one way from 0 to 1 over growing levels, and use up its room; whether there is one"""
+    way: list[list[Any]] = []
+    node = 0
+    while node != 1:
+        while unused[node] and not (unused[node][-1][1] > 0 and level[unused[node][-1][0]] == level[node] + 1):
+            unused[node].pop()
+        if unused[node]:
+            way.append(unused[node][-1])
+            node = way[-1][0]
+        elif way:
+            node = way.pop()[2][0]
+            unused[node].pop()
+        else:
+            return False
+    room = min(edge[1] for edge in way)
+    for edge in way:
+        edge[1] -= room
+        edge[2][1] += room
+    return True

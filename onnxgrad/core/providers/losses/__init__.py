@@ -1,0 +1,1 @@
+"""Losses over many classes, labels and looked-up tables."""

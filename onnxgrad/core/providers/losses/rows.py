@@ -1,0 +1,102 @@
+"""Forms for the CPU provider of what selects by index: cross-entropy of labels, gradients of small embeddings and of maxima."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.graph.contract import CPU_FORMS, Pass
+from onnxgrad.core.graph.matching import operand_of, pool_of
+from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["CROSS_ENTROPY_ROWS", "SCATTERED_ROWS", "cross_entropy", "embedding_gradient", "is_zero", "scatter"]
+
+_SMALL_EMBEDDING = 256
+_SMALL_MATRIX = 2**16
+
+
+def cross_entropy(build: Any, op: Operator) -> list[Variable | None] | None:
+    """loss = -mean(log_softmax(scores) at the label): five operators, where onnxruntime's own expansion has about ten.
+
+    For a matrix of scores, without weights, ignored labels and the second output.
+    """
+    scores, label = op.inputs[:2]
+    plain = op.attr("ignore_index") is None and op.attr("reduction") in (None, "mean") and len(op.inputs) == 2
+    if not plain or scores is None or scores.rank != 2 or any(v is not None for v in op.outputs[1:]):
+        return None
+    at_label = build.GatherElements(build.LogSoftmax(scores, axis=1), build.Unsqueeze(label, [1]), axis=1)
+    return [build.Neg(build.ReduceMean(at_label, keepdims=0))]
+
+
+def embedding_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
+    """gradient = one-hot matrix [all rows, selected rows] times updates, for ScatterElements(add) of whole rows into zeros.
+
+    In backward passes only: there a Gather has refused indices out of range. For at most 256 rows, and at most 65,536 elements
+    of the one-hot matrix; beyond, it is slower. A row that is not finite makes all of the gradient NaN, not one row of it.
+    """
+    data, index, updates = op.inputs
+    if op.role is not Role.BACKWARD or op.attr("reduction") != "add":
+        return None
+    if op.attr("axis") != 0 or data is None or updates is None or data.dtype.name != "float32":
+        return None
+    selected = _rows_of(index)
+    shape, given = data.static_shape, updates.static_shape
+    if selected is None or not is_zero(data) or shape is None or given is None or len(shape) != 2 or shape[1:] != given[1:]:
+        return None
+    if selected.static_shape != (given[0], 1):
+        return None
+    if shape[0] > _SMALL_EMBEDDING or shape[0] * given[0] > _SMALL_MATRIX or shape[1] < 8:
+        return None
+    rows = np.arange(shape[0], dtype=selected.dtype.numpy)[:, None]
+    # Mod: an index may count from the end.
+    hot = build.Equal(rows, build.Reshape(build.Mod(selected, np.asarray(shape[0], selected.dtype.numpy)), [1, -1]))
+    return [build.MatMul(build.Cast(hot, to=1), updates)]
+
+
+def scatter(build: Any, op: Operator) -> list[Variable | None] | None:
+    """The forms of ScatterElements, whichever applies."""
+    return embedding_gradient(build, op) or unpool(build, op)
+
+
+def unpool(build: Any, op: Operator) -> list[Variable | None] | None:
+    """MaxUnpool, for the gradient of a MaxPool whose windows do not overlap: every element gets one value, so nothing is summed."""
+    data, index, updates = op.inputs
+    pool = pool_of(index)
+    if op.attr("axis") != 2 or op.attr("reduction") != "add" or pool is None or data is None or not is_zero(data):
+        return None
+    kernel, image, given = pool.attr("kernel_shape"), pool.inputs[0], operand_of(updates, "Reshape")
+    strides, dilations = pool.attr("strides") or [1] * len(kernel), pool.attr("dilations") or [1] * len(kernel)
+    overlap = any(s < (k - 1) * d + 1 for s, k, d in zip(strides, kernel, dilations, strict=True))
+    if overlap or image is None or given is None or data.dtype.name != "float32" or pool.attr("storage_order"):
+        return None
+    if given.dims is None or given.dims != pool.outputs[1].dims:  # type: ignore[union-attr]
+        return None
+    # The kernel only says how large the result is at least, where the shape is given.
+    ones = [1] * len(kernel)
+    whole = build.MaxUnpool(given, pool.outputs[1], _shape_of(build, image), kernel_shape=ones, strides=ones)
+    return [build.Reshape(whole, _shape_of(build, data))]
+
+
+def _shape_of(build: Any, v: Variable) -> Any:
+    """The shape of a tensor: as numbers if it is known; of an Expand, as it was given."""
+    if v.static_shape is not None:
+        return list(v.static_shape)
+    return v.op.inputs[1] if v.op is not None and v.op.type == "Expand" else build.Shape(v)
+
+
+def _rows_of(index: Variable | None) -> Variable | None:
+    """The vector of rows that an index repeats along all columns, or None if it is not made so."""
+    column = operand_of(index, "Expand")
+    return None if column is None or column.dims is None or len(column.dims) != 2 or column.dims[1] != 1 else column
+
+
+def is_zero(v: Variable) -> bool:
+    """Whether a tensor is a constant of zeros, or an Expand of one"""
+    source = operand_of(v, "Expand") or v
+    return source.value is not None and not source.persistable and not source.value.numpy().any()
+
+
+CROSS_ENTROPY_ROWS = Pass("cross_entropy_rows", forms={"SoftmaxCrossEntropyLoss": cross_entropy}, rounding="order", gain=CPU_FORMS)
+SCATTERED_ROWS = Pass("scattered_rows", forms={"ScatterElements": scatter}, rounding="order", gain=CPU_FORMS)

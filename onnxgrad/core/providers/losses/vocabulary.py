@@ -1,0 +1,392 @@
+"""Cross-entropy over a large vocabulary by blocks of rows, so that the scores of all rows are never held at once.
+
+A Scan takes the rows that enter the last product some hundreds at a time: their scores, their losses, and, where there is a
+backward pass, p - onehot and its product with the weight (the fused linear cross-entropy of Hsu et al. 2024, arXiv:2410.10989).
+Nothing is computed twice. A weight that is trained needs p - onehot of all rows for its own gradient; it is then the only tensor
+of that size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph.order import in_order
+from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
+from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.bodies import write_body
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.traverse import dependent_operators
+from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["VOCABULARY", "Head", "Search", "vocabulary"]
+
+_LARGE = 2**25
+"""From so many scores on, if their number is known; else from ``_WIDE`` words on."""
+_WIDE = 2**15
+_LEAST_ROWS, _MOST_ROWS = 64, 512
+_ELEMENTWISE = ("Add", "Div", "Mul", "Sub", "Tanh", "Cast", "Neg")
+
+
+def vocabulary(graph: Graph, target: Target) -> int:
+    """Rewrite the losses whose scores are large and read by nothing else."""
+    places = 0
+    for op in [op for op in graph.operators if op.type == "SoftmaxCrossEntropyLoss" and not op.domain]:
+        found = Search(graph).head_of(op, _is_large)
+        if found is not None:
+            _write(graph, found)
+            graph.settle()
+            places += 1
+    return places
+
+
+VOCABULARY = Pass("vocabulary", vocabulary, rounding="order", gain=CPU_FORMS)
+
+
+@dataclass
+class Head:
+    """The last product, what follows it up to the loss, and what of the backward pass goes by rows.
+
+    Attributes:
+        alias: of tensors that are others with their rows in other axes, those others.
+        forward, backward: operators that the body repeats, in order.
+        change: the gradient of the scores, and ``factor`` what p - onehot is multiplied by for it.
+        barriers: Reshapes of a gradient that others only wait for.
+        results: products whose result goes out by rows.
+        whole: gradients that others read as a whole.
+    """
+
+    loss: Operator
+    words: int
+    count: int | None
+    alias: dict[Variable, Variable] = field(default_factory=dict)
+    forward: list[Operator] = field(default_factory=list)
+    change: Variable | None = None
+    factor: Variable | None = None
+    backward: list[Operator] = field(default_factory=list)
+    barriers: list[Operator] = field(default_factory=list)
+    results: list[Operator] = field(default_factory=list)
+    whole: dict[Variable, None] = field(default_factory=dict)
+
+    @property
+    def block(self) -> int:
+        """Rows of a block, which holds 2^25 scores at most, and fewer rows where all blocks can then be equal."""
+        most = max(_LEAST_ROWS, min(_MOST_ROWS, _LARGE // self.words))
+        return most if self.count is None else -(-self.count // -(-self.count // most))
+
+    @property
+    def product(self) -> Operator:
+        return self.forward[0]
+
+    def stacked(self) -> list[Variable | None]:
+        """What the body gives besides the losses: the products, and at most one gradient that is read as a whole."""
+        return [*(op.outputs[0] for op in self.results), *dict.fromkeys(self.root(v) for v in self.whole)]
+
+    def root(self, v: Variable | None) -> Variable | None:
+        """The tensor in which the rows of ``v`` lie along one or two leading axes as they were computed."""
+        while v in self.alias:
+            v = self.alias[v]
+        return v
+
+
+def _is_large(head: Head) -> bool:
+    if head.count is None:
+        return head.words >= _WIDE
+    return head.words * head.count >= _LARGE and head.block < head.count
+
+
+class Search(Links):
+    """Finds what belongs to a loss, and refuses what does not go by rows."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.rows: set[Variable] = set()
+        self.inner: set[Operator] = set()
+
+    def head_of(self, loss: Operator, fits: Callable[[Head], bool]) -> Head | None:
+        """The head of a loss, if ``fits`` says so of its size."""
+        scores = loss.inputs[0]
+        plain = (
+            len(loss.inputs) == 2 and loss.attr("reduction") in (None, "mean", "sum") and all(v is None for v in loss.outputs[1:])
+        )
+        if not plain or scores is None or scores.dims is None or len(scores.dims) not in (2, 3) or scores.dtype.name != "float32":
+            return None
+        words, others = scores.dims[1], (scores.dims[0], *scores.dims[2:])
+        known = [d for d in others if isinstance(d, int)]
+        count = prod(known) if len(known) == len(others) else None
+        if not isinstance(words, int):
+            return None
+        head = Head(loss, words, count)
+        if not fits(head) or not self._forward(head, scores):
+            return None
+        self.inner |= {loss, *head.forward}
+        return head if self._backward(head, scores) and self._is_closed(head) else None
+
+    def _forward(self, head: Head, scores: Variable) -> bool:
+        """Go back from the scores to the product that they come from."""
+        v = scores
+        while True:
+            op = self.makers.get(v)
+            self.rows.add(v)
+            if op is None or not op.inputs:
+                return False
+            if _is_product(op, op.inputs[0]):
+                head.forward.insert(0, op)
+                return True
+            moves = _regroups(op) or (v is scores and _turns(op, scores, op.inputs[0]))
+            wide = [x for x in op.inputs[: 1 if moves else None] if x is not None and not _is_same_for_all_rows(x)]
+            if len(wide) != 1 or not (moves or _is_elementwise(op)):
+                return False
+            if moves:
+                head.alias[v] = wide[0]
+            else:
+                head.forward.insert(0, op)
+            self.inner.add(op)
+            v = wide[0]
+
+    def _backward(self, head: Head, scores: Variable) -> bool:
+        readers = [op for op in self.readers.get(scores, ()) if op not in self.inner]
+        if not readers:
+            return True
+        p = readers[0].outputs[0]
+        if len(readers) != 1 or readers[0].type != "Softmax" or readers[0].attr("axis") != 1 or p is None:
+            return False
+        less = self.readers.get(p, [])
+        if len(less) != 1 or less[0].type != "ScatterElements" or less[0].attr("reduction") != "add" or less[0].inputs[0] is not p:
+            return False
+        head.change = less[0].outputs[0]
+        assert head.change is not None
+        self.inner |= {readers[0], less[0]}
+        self.rows |= {p, head.change}
+        after = self.readers.get(head.change, [])
+        if len(after) == 1 and after[0].type == "Mul" and after[0].outputs[0] is not None:
+            (head.factor,) = [v for v in after[0].inputs if v is not head.change] or [None]
+            if head.factor is None or head.factor.dims == head.change.dims:
+                return False
+            self.inner.add(after[0])
+            head.change = after[0].outputs[0]
+            self.rows.add(head.change)
+        return self._by_rows(head) and self._comes_before(head)
+
+    def _by_rows(self, head: Head) -> bool:
+        """Follow what depends on the scores through what goes by rows."""
+        forward = {head.root(v) for v in self.rows} - {head.change}
+        for op in dependent_operators(self.graph.operators, list(self.rows)):
+            read = [v for v in op.operands() if v is not None and v in self.rows]
+            out = op.outputs[0] if len(op.outputs) == 1 else None
+            if not read or op in self.inner or out is None:
+                head.whole.update(dict.fromkeys(read if op not in self.inner else ()))
+                continue
+            if (_regroups(op) or _turns(op, head.loss.inputs[0], out)) and op.inputs[0] in self.rows:
+                head.alias[out] = read[0]
+                self.rows.add(out)
+            elif _is_elementwise(op) and all(self._is_operand(x) for x in op.inputs):
+                head.backward.append(op)
+                self.rows.add(out)
+            elif _is_product(op, read[0]) and not op.domain and op.inputs[1] not in self.rows:
+                head.results.append(op)
+            elif self._is_barrier(op):
+                head.barriers.append(op)
+            elif op.type == "Shape":
+                continue
+            else:
+                head.whole.update(dict.fromkeys(read))
+                continue
+            self.inner.add(op)
+        roots = {head.root(v) for v in head.whole}
+        return len(roots) <= 1 and not roots & forward and all(v.dims is not None and v.dims[-1] == head.words for v in head.whole)
+
+    def _is_operand(self, x: Variable | None) -> bool:
+        return x is None or x in self.rows or _is_same_for_all_rows(x)
+
+    def _is_barrier(self, op: Operator) -> bool:
+        """Whether all that is read of a flattened gradient is its first element, to wait for it"""
+        flat = op.outputs[0]
+        return (
+            op.type == "Reshape"
+            and flat is not None
+            and flat.rank == 1
+            and all(reader.type == "Slice" and reader.outputs[0].static_shape == (1,) for reader in self.readers.get(flat, ()))  # type: ignore[union-attr]
+        )
+
+    def _comes_before(self, head: Head) -> bool:
+        """Whether what the body reads from outside is known without what it computes."""
+        inner = [v for op in self.inner - set(head.barriers) for v in op.outputs if v is not None]
+        later = dependent_operators([op for op in self.graph.operators if op not in head.barriers], inner)
+        after = {v for op in later for v in op.outputs} - self.rows
+        read = [head.factor, *(v for op in (*head.forward, *head.backward, *head.results) for v in op.inputs)]
+        return not any(v in after for v in read)
+
+    def _is_closed(self, head: Head) -> bool:
+        """Whether nothing else reads, or returns, what is no longer computed."""
+        given = {head.loss.outputs[0], *head.whole, *(op.outputs[0] for op in (*head.results, *head.barriers))}
+        gone = {v for op in self.inner for v in op.outputs if v is not None} - given
+        return not gone & self.returned and all(self._is_inner(op) for v in gone for op in self.readers.get(v, ()))
+
+    def _is_inner(self, op: Operator) -> bool:
+        """Whether an operator goes too; the Shape of something that does only serves a Reshape that does."""
+        if op.type == "Shape" and op.outputs[0] is not None:
+            return all(reader in self.inner for reader in self.readers.get(op.outputs[0], ()))
+        return op in self.inner
+
+
+def _is_same_for_all_rows(x: Variable) -> bool:
+    """Whether an operand is a number, or has one for each column"""
+    return x.rank is not None and x.rank <= 1
+
+
+def _regroups(op: Operator) -> bool:
+    """Whether a Reshape or Flatten changes the axes before the last one only"""
+    if op.type not in ("Reshape", "Flatten") or op.domain or op.inputs[0] is None:
+        return False
+    old, new = op.inputs[0].dims, op.outputs[0].dims  # type: ignore[union-attr]
+    return bool(old and new and len(old) > 1 and len(new) > 1 and old[-1] == new[-1] and isinstance(old[-1], int))
+
+
+def _turns(op: Operator, scores: Variable | None, other: Variable | None) -> bool:
+    """Whether it swaps the axis of the classes of three with that behind it, to scores of the loss or back to ``other``"""
+    if op.type != "Transpose" or op.attr("perm") != [0, 2, 1] or scores is None or scores.dims is None or other is None:
+        return False
+    return other.dims is not None and other.dims[-1] == scores.dims[1]
+
+
+def _is_elementwise(op: Operator) -> bool:
+    return op.type in _ELEMENTWISE and not op.domain
+
+
+def _is_product(op: Operator, rows: Variable | None) -> bool:
+    """Whether each row of the result is that row of the first operand times a matrix, and a bias"""
+    if not op.inputs or op.inputs[0] is not rows or rows is None or len(op.outputs) != 1:
+        return False
+    if op.domain == "com.microsoft" and op.type == "MatMulNBits":
+        return True
+    second = op.inputs[1] if len(op.inputs) > 1 and not op.domain else None
+    if second is None or second.rank != 2:
+        return False
+    if op.type == "Gemm":
+        bias = op.inputs[2] if len(op.inputs) > 2 else None
+        return not op.attr("transA") and (bias is None or bias.rank in (0, 1))
+    return op.type == "MatMul" and rows.rank in (2, 3)
+
+
+# Writing ---------------------------------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Writes one Scan, and what brings its operands and results into blocks of rows and back."""
+
+    def __init__(self, build: Any, head: Head) -> None:
+        self.build, self.head = build, head
+        h, self.labels = head.product.inputs[0], build.Reshape(head.loss.inputs[1], [-1])
+        assert h is not None and h.dims is not None
+        self.h, self.width = h, h.dims[-1]
+        self.size = head.block
+        self.rows = build.Shape(self.labels)
+        self.missing: Any = -head.count % self.size if head.count is not None else build.Mod(build.Neg(self.rows), [self.size])
+
+    def blocks(self, v: Variable, width: list[Any]) -> Variable:
+        """[rows, *width] as [blocks, rows of a block, *width], the last block filled up with zeros."""
+        build, flat = self.build, self.build.Reshape(v, [-1, *width])
+        if isinstance(self.missing, int):
+            if self.missing:
+                flat = build.Pad(flat, [0] * (1 + len(width)) + [self.missing] + [0] * len(width))
+        else:
+            flat = build.Pad(flat, build.Concat([0] * (1 + len(width)), self.missing, [0] * len(width), axis=0))
+        result: Variable = build.Reshape(flat, [-1, self.size, *width])
+        return result
+
+    def whole(self, v: Variable, like: Variable | None) -> Variable:
+        """The rows of all blocks, in the shape of the tensor that they stand for."""
+        build, width = self.build, [] if like is None else [like.dims[-1]]  # type: ignore[index]
+        flat = build.Reshape(v, [-1, *width])
+        if self.missing != 0:
+            flat = build.Slice(flat, [0], self.rows, [0])
+        if like is None or like.rank == 2:
+            result: Variable = flat
+        elif like.static_shape is not None:
+            result = build.Reshape(flat, list(like.static_shape))
+        else:
+            result = build.Reshape(flat, build.Concat(build.Shape(self.h, end=-1), width, axis=0), allowzero=1)
+        return result
+
+    def write(self) -> list[tuple[Variable, Variable]]:
+        """What stands for what."""
+        build, head = self.build, self.head
+        ignored = head.loss.attr("ignore_index")
+        operands = [self.blocks(self.h, [self.width]), self.blocks(build.Cast(self.labels, to=7), [])]
+        factor = head.factor
+        if factor is not None and factor.static_shape not in ((), (1,), (1, 1), (1, 1, 1)):
+            operands.append(self.blocks(factor, [1]))
+            factor = None
+        types = [(f"rows_{i}", TensorType(v.dtype, (v.dims or ())[1:])) for i, v in enumerate(operands)]
+
+        def body(inner: Any, h: Variable, labels: Variable, *factors: Variable) -> tuple[Variable, ...]:
+            return _body(inner, head, h, labels, factors[0] if factors else factor)
+
+        block = write_body(build, "rows", types, body)
+        count = len(block.outputs)
+        found = build.Scan(*operands, body=block, num_scan_inputs=len(operands), outputs=count)
+        losses, *others = found if count > 1 else (found,)
+        total = build.ReduceSum(self.whole(losses, None), keepdims=0)
+        if head.loss.attr("reduction") != "sum":
+            kept = None if ignored is None else build.Cast(build.Not(build.Equal(self.labels, ignored)), to=1)
+            size = build.Cast(build.Size(self.labels), to=1) if kept is None else build.ReduceSum(kept, keepdims=0)
+            total = build.Div(total, float(head.count) if kept is None and head.count is not None else size)
+        assert head.loss.outputs[0] is not None
+        new = dict(zip(head.stacked(), others, strict=True))
+        old = [v for v in (*(op.outputs[0] for op in head.results), *head.whole) if v is not None]
+        pairs = [(head.loss.outputs[0], total), *((v, self.whole(new[head.root(v)], v)) for v in old)]
+        return [*pairs, *((op.outputs[0], build.Reshape(self.h, [-1])) for op in head.barriers)]  # type: ignore[list-item]
+
+
+def _body(build: Any, head: Head, h: Variable, labels: Variable, factor: Variable | None) -> tuple[Variable, ...]:
+    """Losses of some rows, then the products with the gradient of their scores, then that gradient if it is read as a whole."""
+    rows: dict[Variable | None, Variable | None] = {head.product.inputs[0]: h}
+    for op in head.forward:
+        _repeat(build.block, op, rows, head)
+    scores = rows[head.root(head.loss.inputs[0])]
+    ignored = head.loss.attr("ignore_index")
+    kept = None if ignored is None else build.Not(build.Equal(labels, ignored))
+    if kept is not None:
+        labels = build.Mul(labels, build.Cast(kept, to=7))
+    label = build.Unsqueeze(labels, [1])
+    log = build.LogSoftmax(scores, axis=1)
+    loss = build.Neg(build.Squeeze(build.GatherElements(log, label, axis=1), [1]))
+    if kept is not None:
+        loss = build.Mul(loss, build.Cast(kept, to=1))
+    if head.change is None:
+        return (loss,)
+    less = build.Expand(build.constant(-1, scores.dtype), build.Shape(label))  # type: ignore[union-attr]
+    change = build.ScatterElements(build.Exp(log), label, less, axis=1, reduction="add")
+    rows[head.change] = change if factor is None else build.Mul(change, build.Reshape(factor, [-1, 1]))
+    for op in (*head.backward, *head.results):
+        _repeat(build.block, op, rows, head)
+    return (loss, *(rows[v] for v in head.stacked()))
+
+
+def _repeat(block: Block, op: Operator, rows: dict[Variable | None, Variable | None], head: Head) -> None:
+    """An operator of the graph in the body, where ``rows`` stand for its operands of many rows."""
+    copy = Operator(block, op.type, [rows.get(head.root(v), v) for v in op.inputs], [], dict(op.attrs), op.domain)
+    copy.role = op.role
+    out = op.outputs[0]
+    assert out is not None and out.dims is not None
+    name = block.program.fresh_name(f"{out.name}/rows")
+    new = Variable(block, name, TensorType(out.dtype, (head.block, out.dims[-1])), copy)
+    copy.outputs, copy.name = [block.register(new)], name
+    block.append(copy)
+    rows[out] = new
+
+
+def _write(graph: Graph, head: Head) -> None:
+    build = stage_builder(graph, head.loss)
+    assert build.stage is not None
+    pairs = _Writer(build, head).write()
+    for old, new in pairs:
+        graph.replace(old, new)
+    name_results(graph, build.stage, build.key)
+    graph.operators = in_order([*graph.operators, *build.stage], graph.resolve)

@@ -1,0 +1,1 @@
+"""Matrix products, attention and what stands around them."""
