@@ -7,7 +7,8 @@ from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.ir.types import Dim, TensorType
+from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["CEIL_POOLS", "write_ceil_pools"]
 
@@ -85,8 +86,7 @@ def _type_indices(op: Operator) -> None:
 
 def _end_pads(op: Operator, i: int, begin: int, end: int, extends: bool) -> tuple[int, int | None]:
     """Padding behind one axis with which inference finds the true number of windows, with ceil_mode and without it"""
-    x, y = op.inputs[0], op.outputs[0]
-    size, windows = (v.dims[2 + i] if v is not None and v.dims is not None else None for v in (x, y))
+    size, windows = (_size_of_axis(v, 2 + i) for v in (op.inputs[0], op.outputs[0]))
     if not isinstance(size, int) or not isinstance(windows, int):
         return end, None
     kernel, stride, dilation = (_of_axis(op, name, i) for name in ("kernel_shape", "strides", "dilations"))
@@ -97,6 +97,12 @@ def _end_pads(op: Operator, i: int, begin: int, end: int, extends: bool) -> tupl
     if between // stride + 1 == windows:
         return rounded_up, end
     return rounded_up, fitting if extends and 0 <= fitting < kernel else None
+
+
+def _size_of_axis(value: Variable | None, axis: int) -> Dim | None:
+    """None where it is unknown, also in a damaged file whose pool has fewer axes than its kernel says"""
+    dims = value.dims if value is not None else None
+    return dims[axis] if dims is not None and axis < len(dims) else None
 
 
 def _of_axis(op: Operator, name: str, i: int) -> int:

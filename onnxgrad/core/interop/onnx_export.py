@@ -16,6 +16,7 @@ from onnx import (
     NodeProto,
     SparseTensorProto,
     TensorProto,
+    TypeProto,
     ValueInfoProto,
     helper,
     numpy_helper,
@@ -165,9 +166,7 @@ def write_model(
     model.graph.name = block.name or "main"
     _set_present(model.graph, doc_string=block.doc)
     _write_metadata(model.graph, block.metadata)
-    _Writer(graph.scope, values or {}, keeps_sparse=graph.is_whole, embeds=embeds, apart=apart).write_main(
-        model.graph, graph, stored
-    )
+    _Writer(graph.scope, values or {}, as_loaded=graph.is_whole, embeds=embeds, apart=apart).write_main(model.graph, graph, stored)
     for function in graph.program.functions.values():
         model.functions.append(_write_function(function))
     if 0 < model.ir_version < _FREE_INITIALIZERS and {v.name for v in graph.initializers} - {v.name for v in graph.inputs}:
@@ -229,11 +228,11 @@ class _Writer:
     """Writes the blocks of a graph; weights have their newest value in a scope."""
 
     def __init__(
-        self, scope: Scope, values: Values, keeps_sparse: bool = True, embeds: bool = False, apart: Sequence[Variable] = ()
+        self, scope: Scope, values: Values, as_loaded: bool = True, embeds: bool = False, apart: Sequence[Variable] = ()
     ) -> None:
         self.scope = scope
         self.values = values
-        self.keeps_sparse = keeps_sparse
+        self.as_loaded = as_loaded
         self.embeds = embeds
         self.apart = set(apart)
 
@@ -260,6 +259,8 @@ class _Writer:
     def _write_info(self, info: ValueInfoProto, v: Variable, name: str) -> None:
         if v.declared is not None and v.declared.name == name:
             info.CopyFrom(v.declared)
+            if not self.as_loaded:
+                _open_negative_sizes(info.type)
             return
         info.name = name
         _set_present(info, doc_string=v.doc)
@@ -278,7 +279,7 @@ class _Writer:
             array = self.scope.get(v.name)
         if array is None and v.value is not None:
             origin = v.value.origin
-            if isinstance(origin, SparseTensorProto) and self.keeps_sparse:
+            if isinstance(origin, SparseTensorProto) and self.as_loaded:
                 proto.sparse_initializer.add().CopyFrom(origin)
                 proto.sparse_initializer[-1].values.name = v.name
                 return
@@ -365,6 +366,13 @@ class _Writer:
         for op in body.ops:
             self._write_node(proto.node.add(), op)
         self._write_types(proto, body)
+
+
+def _open_negative_sizes(type: TypeProto) -> None:
+    """Some exporters write an unknown size as -1, which onnx's inference takes for a number that a computed shape contradicts."""
+    for dim in type.tensor_type.shape.dim if type.tensor_type.HasField("shape") else ():
+        if dim.dim_value < 0:
+            dim.ClearField("dim_value")
 
 
 def _write_function(function: Function) -> Any:

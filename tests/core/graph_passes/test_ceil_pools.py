@@ -88,3 +88,10 @@ def test_the_file_itself_is_written_as_it_was():
     model = model_of("MaxPool", 13, [1, 2, 5], "kernel_shape=[2], strides=[3], pads=[1,1], ceil_mode=1")
     program = og.from_onnx(model)
     assert og.to_onnx(program).graph.node[0].attribute == model.graph.node[0].attribute
+
+
+@pytest.mark.damaged
+def test_a_pool_whose_kernel_has_more_axes_than_its_operand_is_left_for_onnxruntime_to_refuse():
+    program = og.from_onnx(model_of("AveragePool", 19, [1, 2, 5], "kernel_shape=[2,2], ceil_mode=1"))
+    with pytest.raises(errors.OnnxGradError):
+        og.Executor().run(program, {"x": np.ones((1, 2, 5), np.float32)}, program.outputs)

@@ -8,6 +8,8 @@ from onnx import TensorProto, helper
 
 import onnxgrad as og
 import onnxgrad.nn.functional as F
+from onnxgrad.core.compile import compile
+from onnxgrad.core.interop.onnx_export import write_model
 
 pytestmark = pytest.mark.damaged
 
@@ -26,6 +28,26 @@ def test_a_dimension_written_as_minus_one_is_unknown():
     og.optimizer.SGD(0.1).minimize(loss)
     for rows in (2, 5):
         assert og.Executor().run(program, {"x": np.ones((rows, 3), np.float32)}, [loss])[0] > 0
+
+
+def test_a_step_for_known_sizes_is_valid_although_the_file_has_a_dimension_of_minus_one():
+    """The gradient of MaxPool ends in a shape of numbers, which onnx's inference compares with those before it."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [-1, 1, 4, 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [-1, 1, 2, 2])
+    w = helper.make_tensor("w", TensorProto.FLOAT, [1, 1, 1, 1], np.ones(1))
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"]),
+        helper.make_node("Mul", ["a", "a"], ["b"]),
+        helper.make_node("MaxPool", ["b"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    graph = helper.make_graph(nodes, "g", [x], [y], [w])
+    program = og.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=6))
+    with og.static.program_guard(program):
+        loss = og.mean(program.outputs[0])
+    ((_, gradient),) = og.append_backward(loss)
+    step = write_model(compile(program, [loss, gradient], "cpu", {"x": (3, 1, 4, 4)}, ordered=True))
+    onnx.checker.check_model(step, full_check=True)
+    assert not step.graph.input[0].type.tensor_type.shape.dim[0].HasField("dim_value")
 
 
 def test_an_lstm_inside_an_if_trains_although_the_file_declares_no_shape():
