@@ -9,6 +9,7 @@ from typing import Any
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.simplify import known_ints
+from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.types import Dim, same_dim
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
@@ -17,7 +18,7 @@ from onnxgrad.errors import ArgumentError
 __all__ = ["Activation", "activation_before", "hidden_activation"]
 
 _ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid")
-_MOVES = ("Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Dropout")
+_MOVES = VIEWS | {"Cast", "Transpose", "Dropout"}
 
 
 def activation_before(y: Variable, kinds: Collection[str]) -> tuple[Operator | None, list[Operator]]:

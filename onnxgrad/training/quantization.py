@@ -22,6 +22,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN, OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
@@ -44,7 +45,7 @@ _PRODUCTS: dict[str, tuple[int, int | None, int, int]] = {
     "DynamicQuantizeMatMul": (1, 2, 3, -1),
     "MatMulIntegerToFloat": (1, 3, 5, -1),
 }
-_MOVES = ("Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+_MOVES = VIEWS | {"Gather", "Slice", "Transpose"}
 
 
 class _Site(NamedTuple):

@@ -12,6 +12,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of, needed_operators, substitute
 from onnxgrad.core.ir.variable import Parameter, Variable
@@ -20,7 +21,7 @@ from onnxgrad.errors import ArgumentError, ModelError, UnknownName
 
 __all__ = ["cut_at", "insert_dropout", "remove_added_dropout", "replace_head"]
 
-_PASSES_ON = ("Identity", "Cast", "Softmax", "LogSoftmax", "Sigmoid", "Flatten", "Reshape", "Squeeze", "Dropout")
+_PASSES_ON = VIEWS | {"Cast", "Softmax", "LogSoftmax", "Sigmoid", "Dropout"}
 
 
 @all_or_nothing

@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterable
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.traits import RANDOM
 from onnxgrad.core.ir.traverse import copy_operators
 from onnxgrad.core.ir.types import SequenceType, TensorType
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["Recompute", "crossing", "cuts_after", "is_recomputed", "sampled_masks"]
-
-_RANDOM = ("Dropout", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 
 
 class Recompute:
@@ -109,7 +108,7 @@ def _is_bool(v: Variable) -> bool:
 
 def is_recomputed(op: Operator, held: set[Variable]) -> bool:
     """Whether a segment recomputes an operator: it samples no numbers, and not all its results are held."""
-    if op.type in _RANDOM or op.expansion is not None:
+    if op.type in RANDOM or op.expansion is not None:
         return False
     return not all(v is None or v in held or v.value is not None for v in op.outputs)
 

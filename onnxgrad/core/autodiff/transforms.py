@@ -21,6 +21,7 @@ from onnxgrad.core.autodiff.api import BackwardPass, variables_of
 from onnxgrad.core.autodiff.linear import Appended, free_of, into_loop, sum_in_loop
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.traits import RANDOM
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.traverse import all_operators_of, copy_operators, dependent_operators, needed_operators
 from onnxgrad.core.ir.types import TensorType
@@ -248,7 +249,7 @@ def sum_over_examples(
     if not rows or any(x.dims is None or isinstance(x.dims[0], int) for x in rows):
         return None
     moved = dependent_operators(forward, rows)
-    if loss.op not in moved or any(op.type in _RANDOM or op.domain for op in _with_bodies(moved)):
+    if loss.op not in moved or any(op.type in RANDOM or op.domain for op in _with_bodies(moved)):
         return None
     with call.appending() as appended:
         op = call.builder
@@ -268,11 +269,6 @@ def sum_over_examples(
         zero = [op.constant(np.zeros(v.static_shape or (), v.dtype.numpy)) for v in call.inputs]
         gradients = [z if g is None else g for g, z in zip(found, zero, strict=True)]
         return sum_in_loop(appended, row, count, weigh(op, gradients))
-
-
-_RANDOM = frozenset({
-    "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
-})  # fmt: skip
 
 
 def _with_bodies(operators: Iterable[Operator]) -> Iterator[Operator]:

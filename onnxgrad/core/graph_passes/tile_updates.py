@@ -20,20 +20,15 @@ from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import as_tuple, write_body
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.traits import ELEMENTWISE
 from onnxgrad.core.ir.traverse import substitute
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["ELEMENTWISE", "PIECE", "TILE_UPDATES", "is_single", "tile_updates"]
+__all__ = ["PIECE", "TILE_UPDATES", "is_single", "tile_updates"]
 
 PIECE = 2**16
 """Elements of a tensor that each thread computes at a time: what they take stays in a processor's cache."""
-
-ELEMENTWISE = frozenset({
-    "Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Equal", "Erf", "Exp", "Floor", "Greater", "GreaterOrEqual", "Identity",
-    "IsInf", "IsNaN", "Less", "LessOrEqual", "Log", "Max", "Mean", "Min", "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal", "Round",
-    "Sigmoid", "Sign", "Sqrt", "Sub", "Sum", "Tanh", "Where", "Xor",
-})  # fmt: skip
 
 _FEW = 4
 """Rows, and operators of a chain, below which nothing is gained."""

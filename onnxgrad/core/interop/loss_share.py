@@ -8,13 +8,14 @@ from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["Share", "share_of"]
 
-_LINEAR = ("Cast", "Flatten", "Identity", "Neg", "Reshape", "Squeeze", "Unsqueeze")
+_LINEAR = VIEWS | {"Cast", "Neg"}
 _SUMS = ("Add", "Sub", "Sum")
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.traits import COMPARES, VIEWS
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["Reads", "Slots", "sets_shapes_only", "table_reason"]
@@ -31,10 +32,10 @@ class Reads(NamedTuple):
 _CACHES = {"RotaryEmbedding": {"": (1, 2), "com.microsoft": (2, 3)}, "GroupQueryAttention": {"com.microsoft": (7, 8)}}
 _STATES = {"LSTM": (5, 6), "GRU": (5,), "RNN": (5,)}
 _PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "DeformConv", "Einsum", "MatMulNBits", "LSTM", "GRU", "RNN")
-_RESHAPES = ("Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Expand", "Flatten", "Tile", "Slice", "Split")
+_RESHAPES = VIEWS | {"Cast", "Transpose", "Expand", "Tile", "Slice", "Split"}
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Neg", "Abs", "Min", "Max", "Floor", "Ceil", "Round", "Where", "CumSum")
 _JOINS = ("Concat", "Gather", "GatherElements", "GatherND", "Range")
-_COMPARISONS = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Not", "Sign", "IsInf", "IsNaN")
+_COMPARISONS = COMPARES | {"Not", "Sign"}
 _LARGEST = 2**25
 _ROWS = 256
 _DEPTH = 40

@@ -13,6 +13,7 @@ from onnxgrad.core.interop.tables import Reads, Slots, sets_shapes_only, table_r
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
+from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentTypeError, UnknownName
@@ -79,7 +80,7 @@ _WEIGHT_SLOTS: dict[str, tuple[int, ...]] = {
     "Einsum": tuple(range(8)),
     **dict.fromkeys(("Exp", "Softplus", "Sigmoid", "Tanh"), (0,)),
 }
-_PASSES_ON = ("Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Expand", "Flatten")
+_PASSES_ON = VIEWS | {"Cast", "Transpose", "Expand"}
 _MASK = -1e30
 
 

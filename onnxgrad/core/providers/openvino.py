@@ -24,14 +24,12 @@ from onnxgrad.core.providers.products.attention import ATTENTION
 from onnxgrad.core.providers.products.fold_alpha import FOLD_ALPHA
 from onnxgrad.errors import ProviderError
 
-__all__ = ["CONTROL_FLOW", "LIMIT", "PASSES", "SAMPLERS"]
+__all__ = ["LIMIT", "PASSES"]
 
 LIMIT = 2**31
 """Integers from here on wrap around."""
 _COUNTS = ("Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "Where", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual",
            "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift")  # fmt: skip
-CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
-SAMPLERS = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Dropout")
 
 
 # NaN -----------------------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import cast_like, masked
 from onnxgrad.core.rules.registry import gradient
@@ -203,9 +204,7 @@ def _before_mask(node: Any) -> Variable:
 
 _REACH = 12
 _FINITE = ("Gemm", "MatMul", "Conv", "Tanh", "Sigmoid", "Softmax", "LayerNormalization", "BatchNormalization", "Relu")
-_PASSES_ON = (
-    "Add", "Cast", "Concat", "Div", "Dropout", "Flatten", "Identity", "Mul", "Reshape", "Squeeze", "Sub", "Transpose", "Unsqueeze",
-)  # fmt: skip
+_PASSES_ON = VIEWS | {"Add", "Cast", "Concat", "Div", "Dropout", "Mul", "Sub", "Transpose"}
 
 
 def _may_mask(x: Variable, reach: int) -> bool:

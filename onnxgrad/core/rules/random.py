@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnxgrad.core.ir.traits import RANDOM
 from onnxgrad.core.rules.common import cast_like
 from onnxgrad.core.rules.registry import gradient, stops_gradient
 
@@ -20,11 +21,6 @@ def dropout(op, node, gy, gmask=None):
 
 
 stops_gradient(
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-    "Bernoulli",
-    "Multinomial",
+    *sorted(RANDOM - {"Dropout"}),
     because="the sampled numbers do not vary with the operands",
 )

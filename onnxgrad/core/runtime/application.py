@@ -20,11 +20,12 @@ from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.compile.cut import Cut, is_small
-from onnxgrad.core.graph_passes.tile_updates import ELEMENTWISE, PIECE, is_single
+from onnxgrad.core.graph_passes.tile_updates import PIECE, is_single
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.memory import value_of, value_on, view_of
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Buffer, Scope
+from onnxgrad.core.ir.traits import ELEMENTWISE
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.errors import ExecutionError

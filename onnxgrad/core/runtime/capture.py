@@ -11,9 +11,9 @@ import numpy as np
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.memory import array_of, copy_into
 from onnxgrad.core.ir.scope import Buffer, Scope
+from onnxgrad.core.ir.traits import CONTROL_FLOW, RANDOM
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.openvino import CONTROL_FLOW, SAMPLERS
 from onnxgrad.core.providers.products.device_scalars import HOST_OPERANDS
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
 from onnxgrad.core.runtime.places import Place
@@ -33,7 +33,7 @@ def reason_against(graph: Graph) -> str | None:
     for op in graph.operators:
         if op.type in CONTROL_FLOW:
             return f"{op.type} decides on the host"
-        if op.type in SAMPLERS:
+        if op.type in RANDOM:
             return f"{op.type} would draw the same numbers in each replay"
         if any(v is not None and not (isinstance(v.type, TensorType) and v.static_shape is not None) for v in op.outputs):
             return f"the size of what {op.type} returns is not known"

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.memory import copy_into, room_of
-from onnxgrad.core.providers.openvino import CONTROL_FLOW, LIMIT, SAMPLERS
+from onnxgrad.core.ir.traits import CONTROL_FLOW, RANDOM
+from onnxgrad.core.providers.openvino import LIMIT
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
 from onnxgrad.errors import ArgumentError, FeedError, ProviderError
 
@@ -44,7 +45,7 @@ class OpenVINOPlace(Place):
 
     memory = "openvino"
     wants_shapes = True
-    leaves = (*CONTROL_FLOW, *SAMPLERS)
+    leaves = tuple(sorted(CONTROL_FLOW | RANDOM))
 
     def __init__(self, precision: str = "f32", device: str = "CPU") -> None:
         if precision not in _PRECISIONS:

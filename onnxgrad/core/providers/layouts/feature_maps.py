@@ -11,17 +11,15 @@ from typing import Any, ClassVar
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.matching import SWAPPED, operand_of
 from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
+from onnxgrad.core.ir import traits
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["ELEMENTWISE", "REDUCTIONS", "LayoutPass", "Window", "filter_operands", "is_float32", "shape_of", "usual_pads"]
 
 REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")
-_NAMES = """
-    Abs Add And BitwiseAnd BitwiseXor Cast Ceil Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual
-    HardSigmoid HardSwish Identity LeakyRelu Less LessOrEqual Log Max Min Mish Mod Mul Neg Not Or Pow PRelu Reciprocal
-    Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt Sub Sum Swish Tanh ThresholdedRelu Where Xor"""
-ELEMENTWISE = tuple(_NAMES.split())
+ELEMENTWISE = traits.ELEMENTWISE - {"CastLike"}
+"""The second operand of CastLike has a shape of its own."""
 
 
 def shape_of(v: Variable | None) -> tuple[int, ...]:

@@ -1,0 +1,128 @@
+"""The table of traits knows every schema, and the samples of each operator do what its sets say."""
+
+from itertools import chain
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxgrad.core.interop.onnx_export import to_onnx
+from onnxgrad.core.ir import traits
+from onnxgrad.core.rules.registry import TABLE
+from onnxgrad.testing import _Case, evaluate
+from tests.core.rules.samples import all_samples
+
+SETS = {name: getattr(traits, name) for name in traits.__all__}
+SCHEMAS = {schema.name: schema for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
+
+
+@pytest.fixture(scope="module")
+def samples():
+    """The first samples of each standard operator, with a part of its operands in the model and others fed"""
+    return [sample for sample in all_samples() if sample.number < 4 and not sample.domain and sample.build is None]
+
+
+def evaluated(samples, names):
+    """(sample, its feeds, its operands, a function of feeds that computes its first result) of the operators in a set"""
+    for sample in samples:
+        if sample.op_type not in names:
+            continue
+        case = _Case(sample, "float64")
+        model = to_onnx(case.program, case.all_outputs)
+
+        def compute(feeds, model=model):
+            return np.asarray(evaluate(model, feeds)[0])
+
+        yield sample, case.feeds, [np.asarray(x) for x in operands_of(sample)], compute
+
+
+def operands_of(sample):
+    return [getattr(x, "array", x) for x in sample.inputs if x is not None]
+
+
+def test_every_schema_is_in_a_set_or_said_to_be_in_none():
+    held = set(chain.from_iterable(names for name, names in SETS.items() if name != "WITHOUT"))
+    assert set(SCHEMAS) <= held | traits.WITHOUT, "enter new operators into onnxgrad/core/ir/traits.py"
+    assert not held & traits.WITHOUT
+    assert held | traits.WITHOUT <= set(SCHEMAS)
+
+
+def test_operators_with_bodies_are_those_that_have_a_graph_as_attribute():
+    graph = onnx.defs.OpSchema.AttrType.GRAPH
+    assert {name for name, s in SCHEMAS.items() if any(a.type == graph for a in s.attributes.values())} == traits.CONTROL_FLOW
+
+
+def test_random_operators_are_those_that_onnx_calls_not_deterministic():
+    kind = onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
+    said = {name for name, s in SCHEMAS.items() if s.node_determinism == kind}
+    # onnx says so of operators with bodies, and of these functions, which sample nothing.
+    functions = {"AffineGrid", "CausalConvWithState", "DepthToSpace", "LinearAttention", "SpaceToDepth"}
+    assert said - traits.CONTROL_FLOW - functions == traits.RANDOM
+
+
+def test_rules_that_broadcast_are_of_elementwise_operators():
+    broadcasting = {name for (domain, name), entries in TABLE.items() if not domain and any(e.broadcasts is True for e in entries)}
+    # Einsum and MatMul broadcast the axes in front of what they sum over, and Expand takes a shape.
+    assert broadcasting - {"Einsum", "Expand", "MatMul"} <= traits.ELEMENTWISE
+
+
+def test_rules_that_pass_integers_on_are_of_operators_that_move_or_cast():
+    moving = {name for (domain, name), entries in TABLE.items() if not domain and any(e.moves for e in entries)}
+    # A pool chooses elements, and DequantizeLinear makes real numbers of integers.
+    assert moving <= traits.MOVES | traits.CASTS | {"DequantizeLinear", "MaxPool"}
+
+
+def test_elementwise_operators_read_the_position_that_they_write(samples):
+    seen = set()
+    for sample, feeds, operands, compute in evaluated(samples, traits.ELEMENTWISE):
+        if not feeds:
+            continue
+        before = compute(feeds)
+        first = next(iter(feeds))
+        if sample.op_type != "CastLike":  # the second operand only gives a type
+            assert before.shape == np.broadcast_shapes(*(x.shape for x in operands)), sample
+        if feeds[first].size < 2:
+            continue
+        changed = feeds[first].copy()
+        changed.flat[0] *= 0.75
+        touched = np.zeros(changed.shape, bool)
+        touched.flat[0] = True
+        same = ~np.broadcast_to(touched, before.shape)
+        after = compute({**feeds, first: changed})
+        np.testing.assert_allclose(after[same], before[same], rtol=1e-14, err_msg=str(sample))
+        seen.add(sample.op_type)
+    assert len(seen) > 40
+
+
+def test_moving_operators_compute_no_new_number(samples):
+    seen = set()
+    for sample, feeds, operands, compute in evaluated(samples, traits.MOVES):
+        if sample.attrs.get("reduction", "none") != "none":
+            continue
+        numbers = np.concatenate([np.ravel(np.asarray(x, np.float64)) for x in operands if x.dtype.kind in "fiub"] + [np.zeros(1)])
+        assert np.isin(compute(feeds), numbers).all(), sample
+        seen.add(sample.op_type)
+    assert len(seen) > 20
+
+
+def test_views_keep_the_order(samples):
+    seen = set()
+    for sample, feeds, operands, compute in evaluated(samples, traits.VIEWS):
+        np.testing.assert_array_equal(np.ravel(compute(feeds)), np.ravel(operands[0]), err_msg=str(sample))
+        seen.add(sample.op_type)
+    assert seen == traits.VIEWS
+
+
+def test_reductions_do_not_read_the_order(samples):
+    """Reversed along all axes, the operand has the same reductions, reversed; ArgMax and ArgMin give positions instead."""
+    seen = set()
+    for sample, feeds, _, compute in evaluated(samples, traits.REDUCES - {"ArgMax", "ArgMin"}):
+        x = feeds.get("x0")
+        if x is None or x.ndim == 0:
+            continue
+        np.testing.assert_allclose(
+            compute({**feeds, "x0": np.flip(x)}), np.flip(compute(feeds)), rtol=1e-12, atol=1e-12, err_msg=str(sample)
+        )
+        assert compute(feeds).size <= x.size
+        seen.add(sample.op_type)
+    assert len(seen) > 5
