@@ -14,7 +14,7 @@ from onnxgrad.core.ir.simplify import SIMPLER
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
-from onnxgrad.errors import ArgumentTypeError, IllTyped
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
@@ -199,7 +199,7 @@ class Builder:
         if not isinstance(item, (bool, int, float, str, list, tuple)):
             raise ArgumentTypeError(f"{schema.name} takes variables, numbers and arrays, not {type(item).__name__}.")
         dtype = dtypes.get(declared.typestr) if declared is not None else None
-        array = np.asarray(item) if dtype is None else np.asarray(item, dtype.numpy)
+        array = np.asarray(item) if dtype is None else _as_numbers_of(schema.name, item, dtype)
         if dtype is None and (array.size == 0 or array.dtype.kind == "i"):
             array = array.astype(np.int64)
         if dtype is None and array.dtype == np.float64:
@@ -226,6 +226,20 @@ def _without_form(schema: Schema, operands: list[Variable | None]) -> dict[str, 
 
 
 _FLOAT32 = dtype_of("float32")
+
+
+def _as_numbers_of(op_type: str, item: Any, dtype: DType) -> np.ndarray[Any, Any]:
+    """Python's numbers in the element type of the operands that they meet; none becomes another integer."""
+    try:
+        array = np.asarray(item, dtype.numpy)
+        is_same = not dtype.is_integer or array.tolist() == np.asarray(item).tolist()
+    except (OverflowError, ValueError):
+        is_same = False
+    if not is_same:
+        raise ArgumentError(
+            f"{op_type}: {item} is no {dtype.name}, as the other operand is. Cast that one first, or give an array."
+        )
+    return array
 
 
 def _plain(value: Any) -> Any:

@@ -65,9 +65,7 @@ class Copy:
 
     def operator(self, op: Operator, block: Block, names: dict[Variable, str] | None = None) -> Operator:
         """Append the copy of an operator to a block; ``names`` gives results other names."""
-        twin = Operator(block, op.type, [self.of(v) for v in op.inputs], [], {}, op.domain)
-        twin.name, twin.doc, twin.overload, twin.role, twin.loaded = op.name, op.doc, op.overload, op.role, op.loaded
-        twin.metadata, twin.attr_info, twin.declared_outputs, twin.mark = op.metadata, op.attr_info, op.declared_outputs, op.mark
+        twin = op.blank_copy(block, [self.of(v) for v in op.inputs])
         for key, value in op.attrs.items():
             if hasattr(value, "ops"):
                 twin.attrs[key] = self.body(value, block)

@@ -160,6 +160,18 @@ class Operator:
         self.loaded = False
         self.mark: tuple[str, str] | None = None
 
+    def blank_copy(self, block: Block, inputs: list[Variable | None]) -> Operator:
+        """An operator like this one in a block, on other operands, which has no attributes and results yet.
+
+        This is the one list of what every copier keeps. Attributes may hold bodies, and ``replaces`` and ``expansion`` other
+        operators, which the copier copies or leaves.
+        """
+        copy = Operator(block, self.type, inputs, [], {}, self.domain)
+        copy.name, copy.doc, copy.overload, copy.role = self.name, self.doc, self.overload, self.role
+        copy.metadata, copy.attr_info, copy.loaded, copy.mark = self.metadata, self.attr_info, self.loaded, self.mark
+        copy.declared_outputs = self.declared_outputs
+        return copy
+
     @property
     def schema(self) -> Schema | None:
         version = self.block.program.opset_version(self.domain)

@@ -26,29 +26,29 @@ def captured(operator: Operator) -> list[Variable]:
     """Variables that the bodies of an operator read and do not define, in order of first use, parameters included."""
     found: dict[Variable, None] = {}
     for body in operator.blocks():
-        _collect(body, set(), found)
+        _collect(body, set(), found, {body})
     return list(found)
 
 
-def _collect(block: Block, defined: set[Variable], found: dict[Variable, None]) -> None:
+def _collect(block: Block, defined: set[Variable], found: dict[Variable, None], inside: set[Block]) -> None:
     defined = defined.union(block.inputs)
     reads: list[Variable | None] = []
     for op in block.ops:
         for v in op.inputs:
-            if v is not None and v not in defined and not _is_local(v, block):
+            if v is not None and v not in defined and not _is_local(v, inside):
                 found[v] = None
         for body in op.blocks():
-            _collect(body, defined, found)
+            _collect(body, defined, found, inside | {body})
         defined.update(v for v in op.outputs if v is not None and not v.persistable)
     reads.extend(block.outputs)
     for v in reads:
-        if v is not None and v not in defined and not _is_local(v, block):
+        if v is not None and v not in defined and not _is_local(v, inside):
             found[v] = None
 
 
-def _is_local(v: Variable, block: Block) -> bool:
-    """A constant of the body itself; a parameter counts as captured wherever its array is stored."""
-    return v.block is block and v.value is not None and not v.persistable
+def _is_local(v: Variable, inside: set[Block]) -> bool:
+    """A constant of a body, or of one around it; a parameter counts as captured wherever its array is stored."""
+    return v.block in inside and v.value is not None and not v.persistable
 
 
 def all_operators_of(block: Block) -> Iterator[Operator]:
@@ -82,9 +82,7 @@ def copy_operators(
     """Copies that read ``mapping[v]`` instead of ``v``. New outputs are entered into ``mapping``; nothing is appended."""
     copies = []
     for op in operators:
-        copy = Operator(block, op.type, [None if v is None else mapping.get(v, v) for v in op.inputs], [], {}, op.domain)
-        copy.name, copy.doc, copy.overload, copy.role = op.name, op.doc, op.overload, op.role
-        copy.metadata, copy.attr_info, copy.loaded, copy.mark = op.metadata, op.attr_info, op.loaded, op.mark
+        copy = op.blank_copy(block, [None if v is None else mapping.get(v, v) for v in op.inputs])
         for key, value in op.attrs.items():
             if hasattr(value, "ops"):
                 copy.attrs[key] = copy_block(value, mapping, block, name_of)

@@ -295,3 +295,13 @@ def test_a_name_is_used_once(op):
     x = given(op, "x", (2,))
     with pytest.raises(errors.DuplicateName, match="'x' is used twice"):
         op.Neg(x, outputs=["x"])
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("int64", 2.5), ("uint8", -1), ("int8", [1, 300]), ("int32", float("nan"))])
+def test_a_number_that_the_integers_it_meets_cannot_hold_is_refused(op, dtype, number):
+    with pytest.raises(errors.ArgumentError, match=f"Mul: .* is no {dtype}"):
+        op.Mul(given(op, "counts", [2], dtype), number)
+
+
+def test_a_whole_number_meets_integers(op):
+    assert operand(op.Mul(given(op, "counts", [2], "int64"), 2.0)) == np.array(2, np.int64)
