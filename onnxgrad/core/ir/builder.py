@@ -236,9 +236,7 @@ def _as_numbers_of(op_type: str, item: Any, dtype: DType) -> np.ndarray[Any, Any
     except (OverflowError, ValueError):
         is_same = False
     if not is_same:
-        raise ArgumentError(
-            f"{op_type}: {item} is no {dtype.name}, as the other operand is. Cast that one first, or give an array."
-        )
+        raise ArgumentError(f"{op_type}: {item} is no {dtype.name}, as the other operand is. Cast that one first.")
     return array
 
 

@@ -93,12 +93,7 @@ def _forward(sample: Any) -> Any:
 
 def _of_model(folder: Path) -> Made:
     model = RealModel(folder)
-    program = paddle.from_onnx(model.path)
-    program.train()
-    with static.program_guard(program):
-        loss = paddle.add_n([paddle.mean(y * y) for y in program.outputs if y.is_float])
-        pairs = static.append_backward(loss)
-    return Made(program, [loss, *(g for _, g in pairs)], model.feed)
+    return Made(*model.trained(), model.feed)
 
 
 def _of_net(name: str) -> Made:

@@ -60,6 +60,26 @@ def test_random_operators_are_those_that_onnx_calls_not_deterministic():
     assert said - traits.CONTROL_FLOW - functions == traits.RANDOM
 
 
+def test_comparisons_are_the_elementwise_operators_that_make_booleans_of_numbers():
+    makes_booleans = {name for name, s in SCHEMAS.items() if name in traits.ELEMENTWISE and is_boolean(s, s.outputs[0])}
+    assert {name for name in makes_booleans if not is_boolean(SCHEMAS[name], SCHEMAS[name].inputs[0])} == traits.COMPARES
+
+
+def is_boolean(schema, slot):
+    """Whether an operand or a result is of booleans and nothing else"""
+    allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    return set(allowed.get(slot.type_str, [slot.type_str])) == {"tensor(bool)"}
+
+
+@pytest.mark.parametrize("name", sorted(traits.READS_SHAPES - traits.RANDOM - {"SequenceLength"}))
+def test_what_reads_shapes_does_not_read_values(name):
+    dtype = "float" if name == "EyeLike" else "int64"
+    text = f"""<ir_version: 9, opset_import: ["": 18]> g (float[2, 3] x) => ({dtype} y) {{ y = {name} (x) }}"""
+    model = onnx.parser.parse_model(text)
+    zeros, sevens = (evaluate(model, {"x": np.full((2, 3), x, np.float32)})[0] for x in (0, 7))
+    np.testing.assert_array_equal(zeros, sevens)
+
+
 def test_rules_that_broadcast_are_of_elementwise_operators():
     broadcasting = {name for (domain, name), entries in TABLE.items() if not domain and any(e.broadcasts is True for e in entries)}
     # Einsum and MatMul broadcast the axes in front of what they sum over, and Expand takes a shape.

@@ -37,12 +37,8 @@ def place(request):
 
 def gradients(folder, place):
     model = RealModel(folder)
-    program = paddle.from_onnx(model.path)
-    program.train()
-    with static.program_guard(program):
-        loss = paddle.add_n([paddle.mean(y * y) for y in program.outputs if y.is_float])
-        pairs = static.append_backward(loss)
-    return static.Executor(place, threads=1).run(program, model.feed, [loss, *(g for _, g in pairs)])
+    program, fetches = model.trained()
+    return static.Executor(place, threads=1).run(program, model.feed, fetches)
 
 
 @pytest.mark.exhaustive
