@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "onnxgrad"
 FILE = ROOT / "tests" / "data" / "reach.json"
-NOT_QUICK = ("exhaustive", "process", "ranks", "browser")
+NOT_QUICK = ("exhaustive", "thousands", "process", "ranks", "browser")
 SLOW = 0.25
 """Seconds from which on a case is slow."""
 FOLDER = os.environ.get("ONNXGRAD_REACH")

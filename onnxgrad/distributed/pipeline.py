@@ -18,6 +18,7 @@ from onnxgrad.core.interop.onnx_export import as_variables
 from onnxgrad.core.interop.split_step import check_batch_norm
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.memory import value_of, view_of
+from onnxgrad.core.ir.origin import SCALED_LOSS, is_piece
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.traverse import dependent_operators
@@ -40,7 +41,6 @@ Cuts: TypeAlias = "int | Sequence[Variable | str | Sequence[Variable | str]]"
 _RANK = 8
 """Dimensions that the header of a tensor has room for."""
 
-_SCALED = ("scaled loss", "")
 """The mark of a loss times a scale, of which gradients are taken (``optimizer.scaling``)."""
 
 
@@ -468,7 +468,7 @@ def _still(original: Program, program: Program, twins: Mapping[Variable, Variabl
     gradients = {p.grad_name for p in original.parameters}
     applied = [made for made in original.updates.values() if is_applied(made)]
     read = [v for v in exchanged(original, applied) if v.name.rpartition("/")[2] not in gradients]
-    marked = [op for op in original.global_block().ops if op.mark == _SCALED and _is_of(op.inputs[0], loss)]
+    marked = [op for op in original.global_block().ops if is_piece(op, SCALED_LOSS) and _is_of(op.inputs[0], loss)]
     scales = [scale for op in marked if (scale := op.inputs[1]) is not None]
     wanted = list(dict.fromkeys([*new, *read, *scales]))
     if not wanted:

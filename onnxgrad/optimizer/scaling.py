@@ -8,6 +8,7 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.origin import SCALED_LOSS, Origin
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 
@@ -30,7 +31,7 @@ def scaled_loss(op: Builder, loss: Variable, scale: Variable) -> Variable:
     wide = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
     found: Variable = op.Mul(wide, op.Cast(op.Squeeze(scale, [0]), to=wide.dtype.number))
     assert found.op is not None
-    found.op.mark = ("scaled loss", "")  # for who differentiates the loss itself, as stages of a pipeline do
+    found.op.origin = Origin("LossScale", SCALED_LOSS, loss)
     return found
 
 
@@ -39,7 +40,7 @@ def overflow(op: Builder, gradients: list[Variable]) -> Variable:
     sums = [op.Cast(op.ReduceSum(op.Mul(g, 0.0), keepdims=0), to=1) for g in gradients]
     total = op.Sum(*sums)
     assert total.op is not None
-    total.op.mark = ("overflow", "")  # of any rank, where gradients are added up before they are exchanged
+    total.op.reduction = "any"
     return op.IsNaN(total)
 
 

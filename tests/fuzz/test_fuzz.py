@@ -1,4 +1,4 @@
-"""Some damaged models in the default suite, thousands in the exhaustive one; see also scripts/fuzz."""
+"""Some damaged models in the default suite, thousands in CI; see also scripts/fuzz."""
 
 import json
 
@@ -32,7 +32,7 @@ def test_damaged_files_are_refused_or_worked_with(seeds):
 
 
 @pytest.mark.process
-@pytest.mark.exhaustive
+@pytest.mark.thousands
 def test_thousands_of_damaged_files(seeds):
     check(fuzz(of_mutants(seeds, seconds=60), 2800, first=1_000_000, workers=2))
 

@@ -1,4 +1,4 @@
-"""Random programs: a few hundred in the default suite, each with one check more than its gradient; thousands with all of them."""
+"""Random programs: a few hundred in the default suite, each with one check more than its gradient; thousands, in CI, with all of them."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_random_programs(first):
 
 
 @pytest.mark.process
-@pytest.mark.exhaustive
+@pytest.mark.thousands
 def test_thousands_of_random_programs():
     summary = fuzz(of_programs(), 1000, first=1_000_000, workers=2)
     assert not summary.findings, summary.table()

@@ -20,6 +20,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.forms import blaming, check_form
 from onnxgrad.core.ir.infer import infer_leniently, settle_ranks
 from onnxgrad.core.ir.operator import Expansion, Operator, Role
+from onnxgrad.core.ir.origin import Origin
 from onnxgrad.core.ir.traverse import captured, copy_block, needed_operators, substitute
 from onnxgrad.core.ir.types import OptionalType, SequenceType, TensorType, merge_types
 from onnxgrad.core.ir.variable import Variable
@@ -67,8 +68,8 @@ class Walk:
     def recomputed(self, v: Variable | None) -> Variable | None:
         return v if v is None or self.recompute is None else self.recompute.current.get(v, v)
 
-    def builder(self, key: str = "") -> Builder:
-        return Builder(self.block, self.stage, Role.BACKWARD, key)
+    def builder(self, key: str = "", origin: Origin | None = None) -> Builder:
+        return Builder(self.block, self.stage, Role.BACKWARD, key, origin)
 
     def is_blocked(self, v: Variable) -> bool:
         return v in self.blocked or v.cuts
@@ -197,7 +198,7 @@ class Walk:
         if self.recompute is not None:
             self.recompute.enter(op, self.builder, next(g for g in gradients if g is not None))
         label = _label(op)
-        builder = self.builder(label)
+        builder = self.builder(label, Origin(op.type, of=next((v for v in op.outputs if v is not None), None)))
         node = Node(op, self, wanted, captures, next(g for g in gradients if g is not None))
         check_form(op)
         with blaming(op, "write its gradient"):

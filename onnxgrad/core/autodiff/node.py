@@ -61,6 +61,21 @@ class Node:
         """
         return self._walk.extend_outputs(self.operator, index)
 
+    def wrote(self, piece: str, v: Variable) -> Variable:
+        """Name the piece that the operator which computes ``v`` is, for forms that look for it (``core/ir/origin.py``).
+
+        Nothing is named where ``v`` turned out to be something that there was before.
+        """
+        made = v.op
+        if made is not None and made.origin is not None and made.origin.of is self._result and made.origin.rule == self.type:
+            made.origin = made.origin._replace(piece=piece)
+        return v
+
+    @property
+    def _result(self) -> Variable | None:
+        """The first result of the forward operator itself, whether or not it is recomputed"""
+        return next((v for v in self.operator.outputs if v is not None), None)
+
     def __str__(self) -> str:
         return str(self.operator)
 

@@ -20,8 +20,6 @@ from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["Reduction", "Stage", "crossing", "in_steps", "make_stages", "reduced", "stage_numbers"]
 
-_MARK = ("reduce", "sum")
-
 
 class Reduction(NamedTuple):
     """What one rank computes, and what stands for the sum of it over all ranks."""
@@ -41,7 +39,7 @@ def reduced(build: Builder, local: Variable) -> Variable:
     """The sum of a value over all ranks."""
     total: Variable = build.Identity(local if local.op is not None else build.Identity(local))
     assert total.op is not None
-    total.op.mark = _MARK
+    total.op.reduction = "sum"
     return total
 
 
@@ -57,7 +55,7 @@ def make_stages(graph: Graph, outputs: Sequence[Variable], provider: str | None 
         Stages in order. What a later one reads of an earlier one is an output of that and an input of this. What depends on no sum
         is computed where it is first read.
     """
-    marked = [op for op in graph.operators if op.mark == _MARK]
+    marked = [op for op in graph.operators if op.reduction == "sum"]
     found = [Reduction(*op.inputs, *op.outputs) for op in marked]  # type: ignore[arg-type]
     totals = {r.total for r in found}
     level = stage_numbers(graph.operators, totals, {*outputs, *(r.local for r in found)})

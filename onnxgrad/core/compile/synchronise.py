@@ -16,6 +16,13 @@ from onnxgrad.core.compile.stages import reduced
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.rewriting import name_results, stage_builder
 from onnxgrad.core.ir.operator import Operator, as_stored
+from onnxgrad.core.ir.origin import (
+    BATCH_MEAN,
+    BATCH_MEAN_GRADIENT,
+    BATCH_STATISTICS_GRADIENT,
+    BATCH_VARIANCE,
+    is_piece,
+)
 from onnxgrad.core.ir.traverse import all_operators_of, needed_operators
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
@@ -65,7 +72,7 @@ def synchronise(graph: Graph, share: Variable | None, counts: Variable | None = 
         counts: 0 where the examples of a rank stand in for none, and leave statistics and gradients of others alone; else 1.
 
     Raises:
-        ArgumentError: if a BatchNormalization stands in a body, is used twice, or its statistics are differentiated by themselves.
+        ArgumentError: if a BatchNormalization stands in a body, or its statistics are differentiated by themselves.
     """
     _Pass(graph, share, counts).run()
 
@@ -74,7 +81,8 @@ class _Pass:
     def __init__(self, graph: Graph, share: Variable | None, counts: Variable | None) -> None:
         self.graph, self.share, self.counts = graph, share, counts
         self.build: Any = None
-        self.statistics: dict[str, _Statistics] = {}
+        self.statistics: dict[Variable, _Statistics] = {}
+        """By the result of a BatchNormalization."""
 
     def run(self) -> None:
         main = self.graph.program.global_block()
@@ -99,34 +107,30 @@ class _Pass:
         """What stands for the outputs of an operator, if it computes something of the batch"""
         if _by_batch(op):
             return self.normalised(op)
-        if op.mark is None or not op.mark[0].startswith("batch "):
+        if not is_piece(op, BATCH_MEAN, BATCH_VARIANCE, BATCH_MEAN_GRADIENT, BATCH_STATISTICS_GRADIENT):
             return None
-        if op.mark[0] == "batch gradient of statistics":
+        if is_piece(op, BATCH_STATISTICS_GRADIENT):
             raise ArgumentError(
                 f"{op} differentiates the statistics of a BatchNormalization themselves, which is not written for parts of a "
                 "batch. Leave running statistics out of the loss, or pass batch_norm='local'."
             )
-        found = self.statistics[op.mark[1]]
+        assert op.origin is not None and op.origin.of is not None
+        found = self.statistics[op.origin.of]
         x, y = op.inputs[0], op.outputs[0]
         assert x is not None and y is not None
-        if op.mark[0] == "batch mean gradient":
+        if is_piece(op, BATCH_MEAN_GRADIENT):
             return [self.mean_gradient(x, found, y)]
-        value = self.build.Cast(found.mean if op.mark[0] == "batch mean" else found.variance, to=y.dtype.number)
-        if op.mark[0] == "batch mean":
-            value = self.build.Reshape(value, self.channels_of(x))
-        return [value]
+        if is_piece(op, BATCH_VARIANCE):
+            return [self.build.Cast(found.variance, to=y.dtype.number)]
+        return [self.build.Reshape(self.build.Cast(found.mean, to=y.dtype.number), self.channels_of(x))]
 
     def normalised(self, op: Operator) -> list[Variable | None]:
         """By given statistics; the running ones mix old and new"""
         build, momentum = self.build, as_stored(op.attr("momentum"))
         x, scale, shift, *running = [v for v in op.inputs if v is not None]
-        key = _name_of(running[0])
-        if key in self.statistics:
-            raise ArgumentError(
-                f"{op} and another BatchNormalization replace the same running statistics {key!r}, so which of them a gradient "
-                "belongs to is not known. Give each its own, or pass batch_norm='local'."
-            )
-        found = self.statistics[key] = self.of_batch(x, scale)
+        found = self.of_batch(x, scale)
+        if op.outputs[0] is not None:
+            self.statistics[op.outputs[0]] = found
         mean, variance = (build.Cast(v, to=old.dtype.number) for v, old in zip((found.mean, found.variance), running, strict=True))
         y = build.BatchNormalization(x, scale, shift, mean, variance, epsilon=op.attr("epsilon"), momentum=momentum)
         results: list[Variable | None] = [y]
@@ -186,13 +190,6 @@ class _Pass:
         build = self.build
         ones = build.Expand(1, build.Reshape(build.Sub(build.Size(build.Shape(x)), 2), [1]))
         return build.Concat([1, -1], ones, axis=0)
-
-
-def _name_of(statistic: Variable) -> str:
-    """The name of running statistics, of which compile may have had onnxruntime make a copy"""
-    op = statistic.op
-    copied = op is not None and op.type == "Add" and statistic.name.endswith("/copy") and op.inputs[0] is not None
-    return op.inputs[0].name if copied else statistic.name  # type: ignore[union-attr]
 
 
 def _by_batch(op: Operator) -> bool:

@@ -100,7 +100,12 @@ class Graph:
         return v
 
     def replace(self, old: Variable, new: Variable) -> None:
-        """Let ``new`` stand for ``old``, under its name if it has none of its own; ``settle`` tells the readers."""
+        """Let ``new`` stand for ``old``, under its name if it has none of its own; ``settle`` tells the readers.
+
+        An operator that replaces one of its type has the same origin.
+        """
+        if old.op is not None and new.op is not None and new.op.origin is None and new.op.type == old.op.type:
+            new.op.origin = old.op.origin
         if new.name == "" or new in self.helpers:
             variables = self.program.global_block().vars
             variables.pop(new.name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -26,7 +27,8 @@ from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.graph import verify
 from onnxgrad.core.interop.external_data import embed, is_external
 from onnxgrad.core.interop.model_file import Stored, bytes_of_array, write_model_file
-from onnxgrad.core.interop.onnx_import import FROZEN_KEY, ROLE_KEY, Imported
+from onnxgrad.core.interop.onnx_import import FROZEN_KEY, Imported
+from onnxgrad.core.interop.validate import ORIGIN_KEY, REDUCTION_KEY, ROLE_KEY
 from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.infer import attribute_kind, fill_attribute, fill_type
@@ -326,6 +328,11 @@ class _Writer:
         _write_metadata(node, op.metadata)
         if op.role is not Role.FORWARD:
             _write_metadata(node, {ROLE_KEY: op.role.name.lower()})
+        if op.origin is not None:
+            of = "" if op.origin.of is None else op.origin.of.name
+            _write_metadata(node, {ORIGIN_KEY: json.dumps([op.origin.rule, op.origin.piece, of], ensure_ascii=False)})
+        if op.reduction:
+            _write_metadata(node, {REDUCTION_KEY: op.reduction})
         if op.type == "Constant" and op.outputs and op.outputs[0] is not None and op.outputs[0].persistable:
             self._write_trained_constant(node, op.outputs[0])
 

@@ -12,12 +12,13 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TypeProto
 
 from onnxgrad.core.interop.external_data import sparse_tensor, stored_tensor
-from onnxgrad.core.interop.validate import ROLE_KEY, check_model
+from onnxgrad.core.interop.validate import ORIGIN_KEY, REDUCTION_KEY, ROLE_KEY, check_model, parsed_origin
 from onnxgrad.core.interop.weights import Choice, decide
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.infer import infer_leniently, infer_with_bodies, read_type
 from onnxgrad.core.ir.limits import bytes_needed, largest_tensor, size_text
 from onnxgrad.core.ir.operator import AttributeReference, Operator, Role
+from onnxgrad.core.ir.origin import Origin
 from onnxgrad.core.ir.program import Function, Program
 from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.tensor import Tensor
@@ -27,7 +28,7 @@ from onnxgrad.core.passes.domains import EXPANSIONS
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
 from onnxgrad.files import is_file, read_whole
 
-__all__ = ["ROLE_KEY", "Imported", "checked", "from_onnx", "read_model", "read_program"]
+__all__ = ["Imported", "checked", "from_onnx", "read_model", "read_program"]
 
 FROZEN_KEY = "onnxgrad.frozen"
 
@@ -210,6 +211,11 @@ class _Reader:
             role = operator.metadata.pop(ROLE_KEY, None)
             if role is not None:
                 operator.role = Role[role.upper()]
+            operator.reduction = operator.metadata.pop(REDUCTION_KEY, "")  # type: ignore[assignment]
+            origin = parsed_origin(operator.metadata.pop(ORIGIN_KEY, ""))
+            if origin is not None:
+                rule, piece, of = origin
+                operator.origin = Origin(rule, piece, block.find(of) if of else None)
         for name in node.input:
             operator.inputs.append(self._find(block, name, node) if name else None)
         for attribute in node.attribute:

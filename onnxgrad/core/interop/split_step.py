@@ -326,7 +326,7 @@ def _scale_sums(graph: Graph, sums: list[Variable], share: Variable | None, coun
             op.inputs = [op.inputs[0], build.Mul(g, build.Cast(share, to=g.dtype.number))]
         done += [*(build.stage or []), op]
         name_results(graph, build.stage or [], build.key)
-        if op.mark is not None and op.mark[0] == "overflow" and op.outputs[0] is not None:
+        if op.reduction == "any" and op.outputs[0] is not None:
             build = stage_builder(graph, op)
             flag = op.outputs[0]
             total = reduced(build, flag if counts is None else build.Where(build.Cast(counts, to=9), flag, np.float32(0)))

@@ -7,6 +7,7 @@ behind, the reader, inference, the passes and the gradient rules, need not look 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -22,9 +23,24 @@ from onnxgrad.core.ir.opset import Operand, Schema, find_schema
 from onnxgrad.dtypes import DType, from_onnx_number
 from onnxgrad.errors import ArgumentTypeError, ModelError
 
-__all__ = ["ROLE_KEY", "check_dims", "check_model"]
+__all__ = ["ORIGIN_KEY", "REDUCTION_KEY", "ROLE_KEY", "check_dims", "check_model", "parsed_origin"]
 
 ROLE_KEY = "onnxgrad.role"
+ORIGIN_KEY = "onnxgrad.origin"
+"""Which rule wrote a node, as which piece, and for which result, as a list of three texts in JSON."""
+REDUCTION_KEY = "onnxgrad.reduction"
+
+
+def parsed_origin(text: str) -> tuple[str, str, str] | None:
+    """Rule, piece and the name of a result, which may be empty; None where the text is something else."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_origin = isinstance(found, list) and len(found) == 3 and all(isinstance(part, str) for part in found)
+    return (found[0], found[1], found[2]) if is_origin else None
+
+
 _LARGEST_OPSET = 2**31 - 1
 _LARGEST_AXIS = 2**31
 _SPARSE_BYTES, _SPARSE_GROWTH = 2**31, 1000
@@ -148,6 +164,10 @@ class _Door:
         for entry in node.metadata_props:
             if entry.key == ROLE_KEY and entry.value.upper() not in Role.__members__:
                 raise ModelError(f"{label}: its role {entry.value!r} is none of {sorted(r.name.lower() for r in Role)}. {_ADVICE}")
+            if entry.key == REDUCTION_KEY and entry.value not in ("sum", "any"):
+                raise ModelError(f"{label}: its reduction {entry.value!r} is neither 'sum' nor 'any'. {_ADVICE}")
+            if entry.key == ORIGIN_KEY and parsed_origin(entry.value) is None:
+                raise ModelError(f"{label}: its origin {entry.value!r} is no list of a rule, a piece and a name. {_ADVICE}")
         if schema is not None:
             _check_form(label, node, schema, present)
             if domain == "" and node.op_type == "Einsum":

@@ -19,6 +19,7 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
 if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
     from onnxgrad.core.ir.opset import Operand as Declared, Schema
+    from onnxgrad.core.ir.origin import Origin
 
 __all__ = ["Builder", "Operand"]
 
@@ -35,19 +36,28 @@ class Builder:
     scripts/write_builder_stub writes, declares a method for each operator.
     """
 
-    __slots__ = ("block", "key", "role", "simplify", "stage")
+    __slots__ = ("block", "key", "origin", "role", "simplify", "stage")
     block: Block
     stage: list[Operator] | None
     role: Role
     key: str
     simplify: bool
+    origin: Origin | None
 
-    def __init__(self, block: Block, stage: list[Operator] | None = None, role: Role = Role.FORWARD, key: str = "") -> None:
+    def __init__(
+        self,
+        block: Block,
+        stage: list[Operator] | None = None,
+        role: Role = Role.FORWARD,
+        key: str = "",
+        origin: Origin | None = None,
+    ) -> None:
         self.block = block
         self.stage = stage
         self.role = role
         self.key = key
         self.simplify = stage is not None or role is not Role.FORWARD
+        self.origin = origin
 
     def __getattr__(self, op_type: str) -> Callable[..., Any]:
         if not op_type[:1].isupper():
@@ -105,7 +115,7 @@ class Builder:
             if simpler is not None:
                 return simpler
         operator = Operator(self.block, op_type, [], [], {}, domain)
-        operator.role = self.role
+        operator.role, operator.origin = self.role, self.origin
         schema = operator.schema
         if schema is None:
             version = self.block.program.opset_version(domain)

@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.origin import Origin
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.types import Type
 from onnxgrad.core.ir.variable import Variable
@@ -26,8 +27,16 @@ class Builder:
     role: Role
     key: str
     simplify: bool
+    origin: Origin | None
 
-    def __init__(self, block: Block, stage: list[Operator] | None = None, role: Role = Role.FORWARD, key: str = "") -> None: ...
+    def __init__(
+        self,
+        block: Block,
+        stage: list[Operator] | None = None,
+        role: Role = Role.FORWARD,
+        key: str = "",
+        origin: Origin | None = None,
+    ) -> None: ...
     @overload
     def emit(
         self, op_type: str, args: Sequence[Any], kwargs: dict[str, Any], outputs: Literal[1] = 1, key: str = "", domain: str = ""

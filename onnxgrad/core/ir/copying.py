@@ -73,6 +73,8 @@ class Copy:
                 twin.attrs[key] = [self.body(body, block) for body in value]
             else:
                 twin.attrs[key] = value
+        if op.origin is not None and op.origin.of is not None:
+            twin.origin = op.origin._replace(of=self.variables.get(op.origin.of))
         for v in op.outputs:
             made = None
             if v is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from onnx import AttributeProto, SparseTensorProto, TypeProto
@@ -18,6 +18,7 @@ from onnxgrad.errors import IllTyped, UnknownName
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
+    from onnxgrad.core.ir.origin import Origin
     from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["AttributeReference", "Expansion", "Operator", "Role", "as_stored", "is_of_kind", "resolve_reference"]
@@ -109,8 +110,11 @@ class Expansion:
 class Operator:
     """A node of the program. ``inputs`` and ``outputs`` hold None where an optional operand is absent.
 
-    ``loaded`` says that it came from a file, whose export keeps it even if nothing needs it. ``mark`` is what a rule says of it to
-    passes over the whole program: a word, and the name of a variable that it is about. Files do not hold it.
+    Attributes:
+        loaded: whether it came from a file, whose export keeps it even if nothing needs it.
+        origin: which rule or layer wrote it; None for operators of files and of users.
+        mode: ``"trained"`` where it stands in a body and gets its training form with the If or Loop that it lies in.
+        reduction: what ranks do with its result: ``"sum"`` of them all, or ``"any"`` that is not 0; empty for neither.
     """
 
     __slots__ = (
@@ -123,11 +127,13 @@ class Operator:
         "expansion",
         "inputs",
         "loaded",
-        "mark",
         "metadata",
+        "mode",
         "name",
+        "origin",
         "outputs",
         "overload",
+        "reduction",
         "replaces",
         "role",
         "type",
@@ -158,17 +164,20 @@ class Operator:
         self.expansion: Expansion | None = None
         self.replaces: Operator | None = None
         self.loaded = False
-        self.mark: tuple[str, str] | None = None
+        self.origin: Origin | None = None
+        self.mode: Literal["", "trained"] = ""
+        self.reduction: Literal["", "sum", "any"] = ""
 
     def blank_copy(self, block: Block, inputs: list[Variable | None]) -> Operator:
         """An operator like this one in a block, on other operands, which has no attributes and results yet.
 
-        This is the one list of what every copier keeps. Attributes may hold bodies, and ``replaces`` and ``expansion`` other
-        operators, which the copier copies or leaves.
+        This is the one list of what every copier keeps. Attributes may hold bodies, ``replaces`` and ``expansion`` other operators,
+        and ``origin`` a variable, which the copier copies or leaves.
         """
         copy = Operator(block, self.type, inputs, [], {}, self.domain)
         copy.name, copy.doc, copy.overload, copy.role = self.name, self.doc, self.overload, self.role
-        copy.metadata, copy.attr_info, copy.loaded, copy.mark = self.metadata, self.attr_info, self.loaded, self.mark
+        copy.metadata, copy.attr_info, copy.loaded = self.metadata, self.attr_info, self.loaded
+        copy.origin, copy.mode, copy.reduction = self.origin, self.mode, self.reduction
         copy.declared_outputs = self.declared_outputs
         return copy
 

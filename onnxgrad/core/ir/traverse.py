@@ -90,6 +90,8 @@ def copy_operators(
                 copy.attrs[key] = [copy_block(body, mapping, block, name_of) for body in value]
             else:
                 copy.attrs[key] = value
+        if op.origin is not None and op.origin.of in mapping:
+            copy.origin = op.origin._replace(of=mapping[op.origin.of])
         for v in op.outputs:
             copy.outputs.append(None if v is None else _copy_variable(v, mapping, block, copy, name_of))
         copies.append(copy)
@@ -138,6 +140,8 @@ def substitute(operators: Iterable[Operator], mapping: dict[Variable, Variable])
     """Let the operators, and the bodies inside them, read ``mapping[v]`` instead of ``v``."""
     for op in operators:
         op.inputs = [None if v is None else mapping.get(v, v) for v in op.inputs]
+        if op.origin is not None and op.origin.of in mapping:
+            op.origin = op.origin._replace(of=mapping[op.origin.of])
         for body in op.blocks():
             substitute(body.ops, mapping)
             body.outputs = [mapping.get(v, v) for v in body.outputs]

@@ -21,7 +21,7 @@ from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.masks import column_numbers
-from onnxgrad.core.passes.training_forms import TRAINED, BodyWriter, draws, nested, train_batch_normalization, train_dropout
+from onnxgrad.core.passes.training_forms import BodyWriter, draws, nested, train_batch_normalization, train_dropout
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.late import provides
@@ -65,7 +65,7 @@ def set_training(program: Program, training: bool, batch_norm: str = "train") ->
             inner = [op, *(found for body in op.blocks() for found in all_operators_of(body) if not found.domain)]
             chosen = [found for found in inner if found.type == "Dropout" or _trains_statistics(found, batch_norm)]
             for found in inner[1:]:
-                found.mark = TRAINED if found in chosen else None if found.mark == TRAINED else found.mark
+                found.mode = "trained" if found in chosen else ""
             if training and not is_old and chosen:
                 attach_training(op)
         program.version += 1
@@ -173,7 +173,7 @@ def attach_training(op: Operator) -> None:
     """
     block, program = op.block, op.block.program
     if block.parent is not None:
-        op.mark = TRAINED
+        op.mode = "trained"
         return
     columns = _dropout_columns(op) if draws(op) else None
     tail_at = next(i for i, other in enumerate(block.ops) if other is op) + 1

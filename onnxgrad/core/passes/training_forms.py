@@ -21,9 +21,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.masks import column_numbers, sample_mask
 from onnxgrad.errors import ProgramError
 
-__all__ = ["TRAINED", "BodyWriter", "draws", "nested", "train_batch_normalization", "train_dropout"]
+__all__ = ["BodyWriter", "draws", "nested", "train_batch_normalization", "train_dropout"]
 
-TRAINED = ("trained", "")
 """The mark of a Dropout or BatchNormalization in a body that has a training form."""
 _FIRST_NESTED = 1_000_000
 """The numbers of Dropouts in bodies begin here, so that those of the main block do not depend on them."""
@@ -38,7 +37,7 @@ def nested(op: Operator) -> list[Operator]:
     """The operators with a training form in the branches of an If or the body of a Loop."""
     if op.domain or op.type not in ("If", "Loop"):
         return []
-    return [inner for body in op.blocks() for inner in all_operators_of(body) if inner.mark == TRAINED]
+    return [inner for body in op.blocks() for inner in all_operators_of(body) if inner.mode == "trained"]
 
 
 def draws(op: Operator) -> bool:
@@ -162,11 +161,11 @@ class BodyWriter:
         inputs = [None if v is None else mapping.get(v, v) for v in op.inputs]
         outputs: Outputs
         changes: Changes = {}
-        if op.mark == TRAINED and op.type == "Dropout":
+        if op.mode == "trained" and op.type == "Dropout":
             assert self.columns is not None
             self.number += 1
             outputs = train_dropout(op, inputs, build, self.columns, self.number, self.part)
-        elif op.mark == TRAINED:
+        elif op.mode == "trained":
             outputs, changes = train_batch_normalization(op, inputs, build)
         elif nested(op):
             outputs, changes = self.write(op, copy, mapping, in_loop)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.graph.contract import Pass
-from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.origin import LESS_ONE_AT_LABEL, is_piece
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.cuda import TRAINING_BATCH_NORMALIZATION
 from onnxgrad.core.providers.layouts.pool_gradient import UNREAD_INDICES, pool_gradient
@@ -67,7 +68,7 @@ def _at_label(build: Any, op: Operator) -> list[Variable | None] | None:
     if op.attr("reduction") != "add" or not isinstance(size, int) or index.dims[axis] != 1:
         return None
     # In the gradient of a labelled loss there is a label for each row.
-    of_loss = op.role is Role.BACKWARD and data.op is not None and data.op.type in ("Exp", "Softmax")
+    of_loss = is_piece(op, LESS_ONE_AT_LABEL) and data.op is not None and data.op.type in ("Exp", "Softmax")
     if not of_loss and any(data.dims[i] != index.dims[i] for i in others):
         return None
     positions = np.arange(size, dtype=np.int32).reshape([-1 if i == axis else 1 for i in range(len(data.dims))])

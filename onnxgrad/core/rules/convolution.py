@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.origin import FILTER_GRADIENT
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.ir.window import Window, dim_of, kernel_of, transposed_window, window_of
 from onnxgrad.core.rules.registry import gradient
@@ -32,7 +33,7 @@ def conv(op, node, gy):
     x, w = node.inputs[:2]
     window = window_of(op, node, x, _kernel(op, node, w))
     gx = _conv_input_gradient(op, w, gy, window, node.attr("group")) if node.wants(0) else None
-    gw = _conv_weight_gradient(op, gy, window, node.attr("group")) if node.wants(1) else None
+    gw = _conv_weight_gradient(op, node, gy, window, node.attr("group")) if node.wants(1) else None
     return (gx, gw, _sum_per_channel(op, node, gy, window))[: len(node.inputs)]
 
 
@@ -58,7 +59,7 @@ def _conv_input_gradient(op: Builder, w: Variable, gy: Variable, window: Any, gr
     return op.Pad(covered, window.fitting_pads(op, covered))
 
 
-def _conv_weight_gradient(op: Builder, gy: Variable, window: Any, group: int) -> Variable:
+def _conv_weight_gradient(op: Builder, node: Any, gy: Variable, window: Any, group: int) -> Variable:
     """Convolve x with gy: batch becomes the summed channel, strides and dilations change roles"""
     x, rank = window.x, window.rank + 2
     window = _without_remainder(window)
@@ -68,7 +69,7 @@ def _conv_weight_gradient(op: Builder, gy: Variable, window: Any, group: int) ->
         attrs["pads"] = window.begin + window.end
     else:
         left = _padded(op, left, window)
-    gw = op.Transpose(op.Conv(left, right, **attrs), perm=_swapped(rank))
+    gw = op.Transpose(node.wrote(FILTER_GRADIENT, op.Conv(left, right, **attrs)), perm=_swapped(rank))
     if window.static and _taps(window) == window.kernel:
         return gw
     known = all(isinstance(size, int) for size in window.kernel)
@@ -128,7 +129,7 @@ def conv_transpose(op, node, gy):
     window = transposed_window(op, node, x, gy, _kernel(op, node, w))
     group = node.attr("group")
     gx = _convolved(op, node, gy, window) if node.wants(0) else None
-    gw = _conv_weight_gradient(op, x, window, group) if node.wants(1) else None
+    gw = _conv_weight_gradient(op, node, x, window, group) if node.wants(1) else None
     return (gx, gw, _sum_per_channel(op, node, gy, window))[: len(node.inputs)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.origin import INSIDE_BOUNDS
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import cast_like, masked, or_infinite
 from onnxgrad.core.rules.registry import gradient
@@ -247,7 +248,7 @@ def clip(op, node, gy):
         if node.wants(2):
             effective = op.Not(under) if low is None else op.Or(op.Not(under), op.Less(high, low))
             above = op.ReduceSum(masked(op, gy, effective), keepdims=0)
-        inside = under if inside is None else op.And(inside, under)
+        inside = under if inside is None else node.wrote(INSIDE_BOUNDS, op.And(inside, under))
     return (gy if inside is None else masked(op, gy, inside)), below, above
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.origin import LESS_ONE_AT_LABEL
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import cast_like, scatter_add_flat, size_as, zeros_like
 from onnxgrad.core.rules.registry import gradient
@@ -67,7 +68,8 @@ def softmax_cross_entropy_loss(op, node, gloss, glog=None):
     if gloss is not None:
         rows = _Rows(op, node, scores, gloss)
         if node.wants(0):
-            gscores = op.Mul(_less_one(op, p, op.Unsqueeze(rows.labels, [1])), rows.gradient(op))
+            less = node.wrote(LESS_ONE_AT_LABEL, _less_one(op, p, op.Unsqueeze(rows.labels, [1])))
+            gscores = op.Mul(less, rows.gradient(op))
         if node.wants(2):
             gweights = rows.gradient_of_weights(op, log, loss)
     if glog is not None and node.wants(0):

@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.origin import BATCH_MEAN, BATCH_MEAN_GRADIENT, BATCH_STATISTICS_GRADIENT, BATCH_VARIANCE
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.ir.window import dim_of
 from onnxgrad.core.rules.common import axes_from, cast_like, or_infinite, size_as
@@ -73,35 +74,27 @@ def _batch_normalization_training(op: Builder, node: Any, x: Any, scale: Any, gy
     count = op.Div(size_as(op, x, x), size_as(op, scale, x)) if x.static_shape is None else _static_count(x)
     gx = gscale = gb = None
     if gy is not None or gvar is not None:
-        centred = op.Sub(x, _of_batch(node, "mean", op.ReduceMean(x, axes, keepdims=1)))
+        centred = op.Sub(x, node.wrote(BATCH_MEAN, op.ReduceMean(x, axes, keepdims=1)))
     if gy is not None:
-        variance = _of_batch(node, "variance", op.ReduceMean(op.Mul(centred, centred), axes, keepdims=0))
+        variance = node.wrote(BATCH_VARIANCE, op.ReduceMean(op.Mul(centred, centred), axes, keepdims=0))
         inverse = op.Reciprocal(op.Sqrt(op.Add(variance, node.attr("epsilon"))))
         gb, along = op.ReduceSum(gy, axes, keepdims=0), op.ReduceSum(op.Mul(gy, centred), axes, keepdims=0)
         gscale = op.Mul(along, inverse)
         # Numbers per channel are put together first: every operator on all of x is a pass over memory.
-        shift, slope = (_of_batch(node, "mean gradient", op.Div(g, count)) for g in (gb, op.Mul(gscale, inverse)))
+        shift, slope = (node.wrote(BATCH_MEAN_GRADIENT, op.Div(g, count)) for g in (gb, op.Mul(gscale, inverse)))
         rest = op.Sub(op.Sub(gy, _per_channel(op, shift, x)), op.Mul(centred, _per_channel(op, slope, x)))
         gx = op.Mul(rest, _per_channel(op, op.Mul(scale, inverse), x))
     if gmean is not None:
-        mean = _of_batch(node, "gradient of statistics", op.Div(op.Mul(gmean, fresh), count))
+        mean = node.wrote(BATCH_STATISTICS_GRADIENT, op.Div(op.Mul(gmean, fresh), count))
         share = op.Expand(_per_channel(op, mean, x), op.Shape(x))
         gx = share if gx is None else op.Add(gx, share)
     if gvar is not None:
-        mean = _of_batch(node, "gradient of statistics", op.Div(op.Mul(gvar, 2.0 * fresh), count))
+        mean = node.wrote(BATCH_STATISTICS_GRADIENT, op.Div(op.Mul(gvar, 2.0 * fresh), count))
         share = op.Mul(centred, _per_channel(op, mean, x))
         gx = share if gx is None else op.Add(gx, share)
     old_mean = None if gmean is None else op.Mul(gmean, momentum)
     old_var = None if gvar is None else op.Mul(gvar, momentum)
     return gx, gscale, gb, old_mean, old_var
-
-
-def _of_batch(node: Any, word: str, v: Variable) -> Variable:
-    """Mark what is a mean over the batch, which another rank may hold the rest of"""
-    running = node.inputs[3]
-    if v.op is not None and running is not None:
-        v.op.mark = (f"batch {word}", running.name)
-    return v
 
 
 def _static_count(x: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.origin import SUM_AT_MAXIMA
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.ir.window import dim_of, window_of
 from onnxgrad.core.rules.common import axes_from, cast_like, lowest_of, or_infinite, size_as, zeros_of_shape
@@ -33,6 +34,7 @@ def max_pool(op, node, gy, gindices=None):
     wide = op.Cast(gy, to=1) if gy.dtype.name in ("float16", "bfloat16") else gy
     empty = zeros_of_shape(op, op.Concat(op.Shape(x, start=0, end=2), area, axis=0), wide)
     summed = op.ScatterElements(empty, within, op.Reshape(wide, planes, allowzero=1), axis=2, reduction="add")
+    node.wrote(SUM_AT_MAXIMA, summed)
     return op.Reshape(op.Cast(summed, to=gy.dtype.number), op.Shape(x), allowzero=1)
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.origin import Origin
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import (
     all_operators_of,
@@ -256,8 +257,8 @@ def test_a_copy_keeps_all_that_an_operator_says_of_itself():
         y = paddle.exp(paddle.static.data("x", [3], "float32"))
     op = y.op
     said = set(Operator.__slots__) - {"attrs", "block", "expansion", "inputs", "outputs", "replaces"}
-    marks = {name: f"a {name}" for name in said - {"declared_outputs", "domain", "loaded", "role", "type"}}
-    for name, value in {**marks, "declared_outputs": 1, "domain": "", "loaded": True, "role": Role.BACKWARD}.items():
+    values = {"declared_outputs": 1, "domain": "", "loaded": True, "role": Role.BACKWARD, "origin": Origin("Exp", "a piece")}
+    for name, value in {**{name: f"a {name}" for name in said - {"type"}}, **values}.items():
         setattr(op, name, value)
     (copy,) = copy_operators([op], {}, program.global_block(), lambda v: f"{v.name}/copy")
     assert {name: getattr(copy, name) for name in said} == {name: getattr(op, name) for name in said}

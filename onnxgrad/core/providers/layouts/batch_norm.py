@@ -20,7 +20,8 @@ from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
 from onnxgrad.core.ir.bodies import as_tuple
-from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.origin import BATCH_MEAN, is_piece
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["BATCH_NORM", "lean_batch_norm"]
@@ -96,7 +97,7 @@ def _per_channel(op: Operator, keepdims: int) -> bool:
 def _batch_normalization(pass_: _Gradients, op: Operator) -> bool:
     x, scale, shift, *running = op.inputs
     readers = [] if x is None else pass_.readers[x]
-    again = any(r.type == "ReduceMean" and r.role is Role.BACKWARD and _per_channel(r, 1) for r in readers)
+    again = any(r.type == "ReduceMean" and is_piece(r, BATCH_MEAN) and _per_channel(r, 1) for r in readers)
     if not op.attr("training_mode") or not again or x is None or not _is_large(x) or scale is None or scale.dtype.name != "float32":
         return False
     build, momentum = pass_.build, op.attr("momentum")

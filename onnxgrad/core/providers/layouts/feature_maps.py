@@ -13,6 +13,7 @@ from onnxgrad.core.graph.matching import SWAPPED, operand_of
 from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
 from onnxgrad.core.ir import traits
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.origin import FILTER_GRADIENT, is_piece
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["ELEMENTWISE", "REDUCTIONS", "LayoutPass", "Window", "filter_operands", "is_float32", "shape_of", "usual_pads"]
@@ -62,6 +63,8 @@ class Window:
 
 def filter_operands(op: Operator) -> tuple[Variable, Variable] | None:
     """x and gy, where a backward pass writes the gradient of a filter as Conv with batch and channels of both swapped."""
+    if not is_piece(op, FILTER_GRADIENT):
+        return None
     group = op.attr("group") or 1
     x = operand_of(op.inputs[0], "Transpose", SWAPPED)
     if group > 1:

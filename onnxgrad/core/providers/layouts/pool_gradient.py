@@ -15,6 +15,7 @@ from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.matching import operand_of, pool_of
 from onnxgrad.core.graph.rewriting import Links
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.origin import SUM_AT_MAXIMA, is_piece
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["UNREAD_INDICES", "drop_unread_indices", "pool_gradient"]
@@ -48,7 +49,7 @@ class _Axis(NamedTuple):
 def pool_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
     """The ScatterElements of a pool's gradient by taps: for known sizes of the maps, any number of images, at most 64 taps."""
     pool, given = pool_of(op.inputs[1]), op.inputs[2]
-    if pool is None or given is None or op.attr("axis") != 2 or op.attr("reduction") != "add":
+    if not is_piece(op, SUM_AT_MAXIMA) or pool is None or given is None or op.attr("axis") != 2 or op.attr("reduction") != "add":
         return None
     x, y = pool.inputs[0], pool.outputs[0]
     if y is not None and given.dims != y.dims:

@@ -8,7 +8,8 @@ import numpy as np
 
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass
 from onnxgrad.core.graph.matching import operand_of, pool_of
-from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.origin import SUM_AT_MAXIMA, is_piece, is_written_for
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["CROSS_ENTROPY_ROWS", "SCATTERED_ROWS", "cross_entropy", "embedding_gradient", "is_zero", "scatter"]
@@ -33,11 +34,11 @@ def cross_entropy(build: Any, op: Operator) -> list[Variable | None] | None:
 def embedding_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
     """gradient = one-hot matrix [all rows, selected rows] times updates, for ScatterElements(add) of whole rows into zeros.
 
-    In backward passes only: there a Gather has refused indices out of range. For at most 256 rows, and at most 65,536 elements
+    In the gradient of a Gather only, which has refused indices out of range. For at most 256 rows, and at most 65,536 elements
     of the one-hot matrix; beyond, it is slower. A row that is not finite makes all of the gradient NaN, not one row of it.
     """
     data, index, updates = op.inputs
-    if op.role is not Role.BACKWARD or op.attr("reduction") != "add":
+    if not is_written_for(op, "Gather") or op.attr("reduction") != "add":
         return None
     if op.attr("axis") != 0 or data is None or updates is None or data.dtype.name != "float32":
         return None
@@ -64,7 +65,14 @@ def unpool(build: Any, op: Operator) -> list[Variable | None] | None:
     """MaxUnpool, for the gradient of a MaxPool whose windows do not overlap: every element gets one value, so nothing is summed."""
     data, index, updates = op.inputs
     pool = pool_of(index)
-    if op.attr("axis") != 2 or op.attr("reduction") != "add" or pool is None or data is None or not is_zero(data):
+    if (
+        not is_piece(op, SUM_AT_MAXIMA)
+        or op.attr("axis") != 2
+        or op.attr("reduction") != "add"
+        or pool is None
+        or data is None
+        or not is_zero(data)
+    ):
         return None
     kernel, image, given = pool.attr("kernel_shape"), pool.inputs[0], operand_of(updates, "Reshape")
     strides, dilations = pool.attr("strides") or [1] * len(kernel), pool.attr("dilations") or [1] * len(kernel)

@@ -15,11 +15,13 @@ from typing import Any
 
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph.matching import operand_of
 from onnxgrad.core.graph.order import in_order
 from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import write_body
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.origin import LESS_ONE_AT_LABEL, is_piece
 from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
@@ -157,7 +159,7 @@ class Search(Links):
         if len(readers) != 1 or readers[0].type != "Softmax" or readers[0].attr("axis") != 1 or p is None:
             return False
         less = self.readers.get(p, [])
-        if len(less) != 1 or less[0].type != "ScatterElements" or less[0].attr("reduction") != "add" or less[0].inputs[0] is not p:
+        if len(less) != 1 or less[0].inputs[0] is not p or not self._takes_one_at_label(less[0], head.loss):
             return False
         head.change = less[0].outputs[0]
         assert head.change is not None
@@ -172,6 +174,21 @@ class Search(Links):
             head.change = after[0].outputs[0]
             self.rows.add(head.change)
         return self._by_rows(head) and self._comes_before(head)
+
+    def _takes_one_at_label(self, op: Operator, loss: Operator) -> bool:
+        """Whether the gradient of this loss wrote the operator, and it is what that gradient writes."""
+        if not is_piece(op, LESS_ONE_AT_LABEL) or op.origin is None or op.origin.of is not loss.outputs[0]:
+            return False
+        if op.type != "ScatterElements" or op.domain or op.attr("reduction") != "add" or op.attr("axis") != 1:
+            return False
+        _, index, updates = op.inputs
+        one = operand_of(updates, "Expand")
+        label = operand_of(index, "Unsqueeze")
+        if one is None or one.value is None or one.persistable or one.value.numpy().tolist() not in (-1, [-1]):
+            return False
+        if loss.attr("ignore_index") is not None:
+            label = operand_of(label, "Mul")
+        return label is not None and loss.inputs[1] in (label, operand_of(label, "Cast"))
 
     def _by_rows(self, head: Head) -> bool:
         """Follow what depends on the scores through what goes by rows."""

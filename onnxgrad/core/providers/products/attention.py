@@ -18,6 +18,7 @@ from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.origin import is_written_for
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["ATTENTION", "attention"]
@@ -188,6 +189,8 @@ class _Chains(_Readers):
         if len(changes) != 1 or len(turned) != 1 or len(self.readers[p]) != 3:
             return False
         (dz,) = changes
+        if not is_written_for(dz, "Softmax"):
+            return False
         difference = next((s for v in dz.inputs if (s := self.maker(v, "Sub")) is not None), None)
         dp = self.maker(difference.inputs[0], "MatMul") if difference is not None else None
         if difference is None or dp is None or not self.are_transposed(dp.inputs[1], found.v):

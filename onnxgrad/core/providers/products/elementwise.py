@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.graph.contract import CPU_FORMS, Pass
+from onnxgrad.core.graph.contract import CPU_FORMS, Form, Pass
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph.rewriting import Links
 from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.origin import INSIDE_BOUNDS, is_piece
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["CLIP_MASK", "EQUAL_RANKS", "REDUCE_AS_MATMUL", "RELU_MASK_AS_HARDSIGMOID", "SOFTMAX_OVER_CHANNELS"]
@@ -80,12 +83,19 @@ def softmax_over_channels(build: Any, op: Operator) -> list[Variable | None] | N
 
 
 def relu_mask_as_hardsigmoid(build: Any, op: Operator) -> list[Variable | None] | None:
-    """x > 0 as a number, for the masks of a backward pass: HardSigmoid with the steepest slope, half the time of comparing.
+    """x > 0 as a number, for the masks that gradient rules write: HardSigmoid with the steepest slope, half the time of comparing.
 
     Exact but for positive x below the smallest normal number, where it is less than 1.
     """
     made = None if op.inputs[0] is None else op.inputs[0].op
-    if op.role is not Role.BACKWARD or made is None or made.type != "Greater" or made.domain or op.attr("to") != 1:
+    if (
+        op.role is not Role.BACKWARD
+        or op.origin is None
+        or made is None
+        or made.type != "Greater"
+        or made.domain
+        or op.attr("to") != 1
+    ):
         return None
     x, bound = made.inputs
     if x is None or x.dtype.name != "float32" or bound is None or bound.value is None or bound.persistable:
@@ -95,10 +105,20 @@ def relu_mask_as_hardsigmoid(build: Any, op: Operator) -> list[Variable | None] 
     return [build.HardSigmoid(x, alpha=_STEEP, beta=0.0)]
 
 
-def clip_mask(build: Any, op: Operator) -> list[Variable | None] | None:
-    """Whether low <= x <= high as x = Clip(x, low, high), in backward passes: one comparison for two and their And."""
+def clip_masks(graph: Graph) -> Mapping[str, Form]:
+    """Whether low <= x <= high as x = Clip(x, low, high), in gradients of Clip: one comparison for two and their And."""
+    links = Links(graph)
+    positions = {op: i for i, op in enumerate(graph.operators)}
+
+    def write(build: Any, op: Operator) -> list[Variable | None] | None:
+        return _clip_mask(build, op, links, positions)
+
+    return {"And": write}
+
+
+def _clip_mask(build: Any, op: Operator, links: Links, positions: Mapping[Operator, int]) -> list[Variable | None] | None:
     below, above = (None if v is None else v.op for v in op.inputs)
-    if op.role is not Role.BACKWARD or below is None or above is None or below.domain or above.domain:
+    if not is_piece(op, INSIDE_BOUNDS) or below is None or above is None or below.domain or above.domain:
         return None
     if (below.type, above.type) != ("GreaterOrEqual", "LessOrEqual") or below.inputs[0] is not above.inputs[0]:
         return None
@@ -106,10 +126,11 @@ def clip_mask(build: Any, op: Operator) -> list[Variable | None] | None:
     limits = [_number(v) for v in (low, high)]
     if x is None or None in limits or not limits[0] <= limits[1]:  # type: ignore[operator]
         return None
-    before = takewhile(lambda reader: reader is not op, build.block.ops)
-    clips = (reader for reader in before if reader.type == "Clip" and not reader.domain and len(reader.inputs) == 3)
-    clip = next((r for r in clips if all(a is b for a, b in zip(r.inputs, (x, low, high), strict=True))), None)
-    return None if clip is None else [build.Equal(x, clip.outputs[0])]
+    for reader in links.readers.get(x, ()):
+        is_clip = reader.type == "Clip" and not reader.domain and reader.inputs == [x, low, high]
+        if is_clip and positions[reader] < positions[op]:
+            return [build.Equal(x, reader.outputs[0])]
+    return None
 
 
 def _number(v: Variable | None) -> float | None:
@@ -118,7 +139,7 @@ def _number(v: Variable | None) -> float | None:
     return float(v.value.numpy()) if known else None  # type: ignore[union-attr]
 
 
-CLIP_MASK = Pass("clip_mask", forms={"And": clip_mask}, gain=CPU_FORMS)
+CLIP_MASK = Pass("clip_mask", forms=clip_masks, gain=CPU_FORMS)
 RELU_MASK_AS_HARDSIGMOID = Pass("relu_mask_as_hardsigmoid", forms={"Cast": relu_mask_as_hardsigmoid}, gain=CPU_FORMS)
 SOFTMAX_OVER_CHANNELS = Pass(
     "softmax_over_channels", forms=dict.fromkeys(("LogSoftmax", "Softmax"), softmax_over_channels), rounding="order", gain=CPU_FORMS

@@ -1,0 +1,87 @@
+"""Who wrote an operator: a gradient rule or a layer, as which piece, and for which result of a forward operator.
+
+A form that takes an operator for one that a rule wrote asks for its origin and for its structure: for the origin, since others
+write the same operators, and for the structure, since a file may say anything and a rule may change. Files keep origins in the
+metadata of nodes, under ``onnxgrad.origin``.
+
+Tests: tests/core/ir/test_origin.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from onnxgrad.core.ir.operator import Operator
+    from onnxgrad.core.ir.variable import Variable
+
+__all__ = [
+    "BATCH_MEAN",
+    "BATCH_MEAN_GRADIENT",
+    "BATCH_STATISTICS_GRADIENT",
+    "BATCH_VARIANCE",
+    "FILTER_GRADIENT",
+    "INSIDE_BOUNDS",
+    "LESS_ONE_AT_LABEL",
+    "PIECES",
+    "SCALED_LOSS",
+    "SUM_AT_MAXIMA",
+    "Origin",
+    "is_piece",
+    "is_written_for",
+]
+
+FILTER_GRADIENT = "filter gradient"
+"""The Conv whose result, its first two axes swapped, is the gradient of a filter: rules of Conv and ConvTranspose."""
+SUM_AT_MAXIMA = "sum at maxima"
+"""The ScatterElements that adds a gradient up where a MaxPool found its maxima."""
+LESS_ONE_AT_LABEL = "less one at label"
+"""The ScatterElements that takes 1 from probabilities at the label of each row: the rule of SoftmaxCrossEntropyLoss."""
+INSIDE_BOUNDS = "inside bounds"
+"""Where the operand of a Clip lies between its bounds."""
+BATCH_MEAN = "batch mean"
+"""The mean per channel that the gradient of a BatchNormalization in training finds again."""
+BATCH_VARIANCE = "batch variance"
+"""The variance per channel, likewise."""
+BATCH_MEAN_GRADIENT = "batch mean gradient"
+"""A mean over the batch of what reaches each channel."""
+BATCH_STATISTICS_GRADIENT = "batch statistics gradient"
+"""A gradient that reaches mean or variance themselves."""
+SCALED_LOSS = "scaled loss"
+"""The loss times its scale, for those who differentiate the loss itself, as stages of a pipeline do."""
+
+PIECES = (
+    FILTER_GRADIENT,
+    SUM_AT_MAXIMA,
+    LESS_ONE_AT_LABEL,
+    INSIDE_BOUNDS,
+    BATCH_MEAN,
+    BATCH_VARIANCE,
+    BATCH_MEAN_GRADIENT,
+    BATCH_STATISTICS_GRADIENT,
+    SCALED_LOSS,
+)
+
+
+class Origin(NamedTuple):
+    """Who wrote an operator.
+
+    Attributes:
+        rule: the type of the operator whose gradient it belongs to, or the name of the layer.
+        piece: which part of what the rule writes it is; empty for parts that nobody asks for.
+        of: the first result of the forward operator, so that two of one type are told apart; None where it is not in the program.
+    """
+
+    rule: str
+    piece: str = ""
+    of: Variable | None = None
+
+
+def is_piece(op: Operator | None, *pieces: str) -> bool:
+    """Whether an operator says of itself that it is one of these pieces."""
+    return op is not None and op.origin is not None and op.origin.piece in pieces
+
+
+def is_written_for(op: Operator, *rules: str) -> bool:
+    """Whether an operator says of itself that the rule of one of these types wrote it."""
+    return op.origin is not None and op.origin.rule in rules
