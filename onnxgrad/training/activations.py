@@ -7,8 +7,8 @@ from collections.abc import Collection
 from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.known import known_ints
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.simplify import known_ints
 from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.types import Dim, same_dim
 from onnxgrad.core.ir.variable import Variable

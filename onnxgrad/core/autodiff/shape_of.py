@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.known import known_ints
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.simplify import known_ints
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["ShapeFinder"]

@@ -5,8 +5,6 @@ onnxruntime does the same, but of nested ones, and of those beside a Loop or Sca
 
 from __future__ import annotations
 
-import operator as python
-from collections.abc import Callable
 from typing import Any
 
 from onnxgrad.core.graph.contract import Pass, Target
@@ -14,8 +12,8 @@ from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import keep_needed
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.known import entries_of
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.simplify import known_ints
 from onnxgrad.core.ir.traverse import needed_operators, substitute
 from onnxgrad.core.ir.variable import Variable
 
@@ -107,58 +105,7 @@ def _inline(op: Operator, branch: Block, block: Block) -> list[Operator]:
     return [*branch.ops, *copies]
 
 
-# What is known of a condition --------------------------------------------------------------------------------------
-
-
 def _known(v: Variable | None, inputs: set[Variable]) -> Any:
-    """The number or boolean that a tensor of one element holds; None where it is known only when the graph runs"""
-    if v is None or v in inputs or v.persistable:
-        return None
-    if v.value is not None:
-        return v.value.numpy().item() if v.value.size == 1 else None
-    entries = known_ints(v)
-    if entries is not None and len(entries) == 1:
-        return entries[0]
-    rule = None if v.op is None or v.op.domain else _RULES.get(v.op.type)
-    if v.op is None or rule is None:
-        return None
-    return rule(v.op, [_known(operand, inputs) for operand in v.op.inputs])
-
-
-def _same(op: Operator, found: list[Any]) -> Any:
-    return found[0]
-
-
-def _cast(op: Operator, found: list[Any]) -> Any:
-    return bool(found[0]) if found[0] is not None and op.attrs["to"] == _BOOL else None
-
-
-def _joined(decisive: bool) -> _Rule:
-    """And, Or: one operand may decide alone"""
-
-    def rule(op: Operator, found: list[Any]) -> Any:
-        if decisive in found:
-            return decisive
-        return None if None in found else not decisive
-
-    return rule
-
-
-def _of(function: Callable[..., Any]) -> _Rule:
-    return lambda op, found: None if None in found else function(*found)
-
-
-_BOOL = 9
-_Rule = Callable[[Operator, list[Any]], Any]
-_RULES: dict[str, _Rule] = {
-    **dict.fromkeys(("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"), _same),
-    "Cast": _cast,
-    "And": _joined(False),
-    "Or": _joined(True),
-    "Not": _of(python.not_),
-    "Equal": _of(python.eq),
-    "Greater": _of(python.gt),
-    "GreaterOrEqual": _of(python.ge),
-    "Less": _of(python.lt),
-    "LessOrEqual": _of(python.le),
-}
+    """Whether a condition holds; None where that is known only when the graph runs"""
+    entries = None if v in inputs else entries_of(v)
+    return entries[0] if entries is not None and len(entries) == 1 else None

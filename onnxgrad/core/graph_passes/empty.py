@@ -6,8 +6,8 @@ import numpy as np
 
 from onnxgrad.core.graph.contract import Pass, Target
 from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.ir.known import known_ints
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.simplify import known_ints
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.traverse import all_operators_of
 

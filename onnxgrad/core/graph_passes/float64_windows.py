@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.known import known_ints
 from onnxgrad.core.ir.operator import Operator, as_stored
-from onnxgrad.core.ir.simplify import known_ints
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.ir.window import Window, dim_of, extent_at_run_time, kernel_of, transposed_window, window_of
 

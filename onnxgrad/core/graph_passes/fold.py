@@ -11,8 +11,9 @@ from onnxgrad.core.graph.contract import Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.infer import infer_leniently
+from onnxgrad.core.ir.known import known_ints
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.simplify import SIMPLER, known_ints
+from onnxgrad.core.ir.simplify import SIMPLER
 from onnxgrad.core.ir.sizes import know_sizes
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
@@ -28,29 +29,20 @@ def _cast(op: Operator, x: Any) -> Any:
     return x.astype(dtype.numpy) if dtype.numpy.kind in "iufb" else None
 
 
-def _divide(op: Operator, x: Any, y: Any) -> Any:
-    """Integers are rounded towards zero."""
-    if x.dtype.kind == "f":
-        return x / y
-    return None if (y == 0).any() else np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y))
-
-
 def _squeeze(op: Operator, x: Any, axes: Any = None) -> Any:
     return x.squeeze() if axes is None else x.squeeze(tuple(int(axis) for axis in axes))
 
 
-_VALUES: dict[str, Callable[..., Any]] = {
+_NUMBERS: dict[str, Callable[..., Any]] = {
     "Add": lambda op, x, y: x + y,
     "Cast": _cast,
     "Concat": lambda op, *parts: np.concatenate(parts, op.attr("axis")),
-    "Div": _divide,
-    "Equal": lambda op, x, y: x == y,
+    "Div": lambda op, x, y: x / y,
     "Mul": lambda op, x, y: x * y,
-    "NonZero": lambda op, x: np.stack(np.nonzero(x)).astype(np.int64) if x.ndim else None,
-    "Not": lambda op, x: ~x,
     "Squeeze": _squeeze,
     "Sub": lambda op, x, y: x - y,
 }
+"""Of floating-point constants: what is known of integers and booleans inference has found (``core/ir/known.py``)."""
 
 
 def fold_constants(graph: Graph) -> int:
@@ -65,8 +57,8 @@ def fold_constants(graph: Graph) -> int:
             continue
         values = [_value(graph, known, given, v) for v in op.inputs if v is not None]
         found = None
-        if op.type in _VALUES and len(values) == len(op.inputs) and all(value is not None for value in values):
-            found = _VALUES[op.type](op, *values)
+        if op.type in _NUMBERS and len(values) == len(op.inputs) and all(value is not None for value in values):
+            found = _NUMBERS[op.type](op, *values) if values[0].dtype.kind == "f" or op.type == "Cast" else None
         elif op.type == "ReduceSum" and len(values) == 2 and values[1] is not None and not values[1].size:
             if op.attr("noop_with_empty_axes") and op.inputs[0] is not None:
                 graph.replace(y, op.inputs[0])
@@ -110,8 +102,8 @@ def fold_shapes(graph: Graph) -> int:
 
 
 def _known_integers(graph: Graph, v: Variable) -> Variable | None:
-    """A small vector of integers whose elements are all known, as a constant."""
-    entries = known_ints(v) if v.entries is not None and v.static_shape is not None and v.dtype.is_integer else None
+    """A small tensor of integers or booleans whose elements are all known, as a constant."""
+    entries = known_ints(v) if v.entries is not None and v.static_shape is not None else None
     if entries is None:
         return None
     return graph.program.constant(np.array(entries, v.dtype.numpy).reshape(v.static_shape or ()))

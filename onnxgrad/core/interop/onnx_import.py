@@ -16,6 +16,7 @@ from onnxgrad.core.interop.validate import ORIGIN_KEY, REDUCTION_KEY, ROLE_KEY, 
 from onnxgrad.core.interop.weights import Choice, decide
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.infer import infer_leniently, infer_with_bodies, read_type
+from onnxgrad.core.ir.known import entries_of
 from onnxgrad.core.ir.limits import bytes_needed, largest_tensor, size_text
 from onnxgrad.core.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.core.ir.origin import Origin
@@ -198,8 +199,7 @@ class _Reader:
 
     def _hold(self, variable: Variable, tensor: Tensor) -> None:
         variable.value = tensor
-        if tensor.dtype.is_integer and len(tensor.shape) <= 1 and tensor.size <= 64:
-            variable.entries = tuple(int(entry) for entry in tensor.numpy().reshape(-1))
+        entries_of(variable)
         self.constants.append(variable)
 
     def _read_node(self, node: NodeProto, block: Block, declared: dict[str, Any]) -> None:

@@ -15,9 +15,10 @@ import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper, shape_inference
 
 from onnxgrad.core.ir.equation import is_equation
+from onnxgrad.core.ir.known import READS_NUMBERS, numbers_of, propagate_entries
 from onnxgrad.core.ir.operator import AttributeReference, Operator, resolve_reference
 from onnxgrad.core.ir.opset import Schema
-from onnxgrad.core.ir.shapes import FROM_ENTRIES, OVERRULES, propagate_entries
+from onnxgrad.core.ir.shapes import FROM_ENTRIES, OVERRULES
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.types import (
     BOOL_SCALAR,
@@ -219,6 +220,8 @@ def _memo_key(operator: Operator) -> Any:
     version = operator.block.program.opset_version(operator.domain)
     outputs = tuple([v is not None for v in operator.outputs])
     key = (operator.type, operator.domain, version, attrs, operands, outputs, operator.block.program.is_oracle)
+    if operator.type in READS_NUMBERS:
+        return (*key, tuple([numbers_of(v) for v in operator.inputs]))
     if operator.type in _READS_FLOAT_VALUES:
         values = tuple(
             v.value.numpy().tobytes() if v is not None and v.value is not None and v.value.size < 65 else None
@@ -229,7 +232,7 @@ def _memo_key(operator: Operator) -> Any:
 
 
 def _operand_key(v: Variable | None) -> Any:
-    """What inference may depend on; known entries only exist for integers."""
+    """What inference may depend on; known entries only exist for integers and booleans."""
     if v is None or not isinstance(v.type, TensorType) or v.type.dtype.is_float:
         return None if v is None else v.type or "unknown"
     return (v.type, v.entries)
@@ -321,7 +324,7 @@ def _may_invent_zeros(operator: Operator) -> bool:
     dims: list[Dim] = []
     for v in operator.inputs:
         if v is not None and isinstance(v.type, TensorType):
-            dims += [*(v.type.dims or (None,)), *(v.entries or ())]
+            dims += [*(v.type.dims or (None,)), *(v.entries or () if v.type.dtype.is_integer else ())]
     return 0 not in dims and any(not isinstance(dim, int) for dim in dims)
 
 
@@ -371,8 +374,7 @@ def _small_constant(v: Variable) -> np.ndarray[Any, Any] | None:
     if v.value is not None and not v.persistable and v.value.size <= 64 and v.value.dtype.name != "string":
         return v.value.numpy()
     if v.entries is not None and isinstance(v.type, TensorType) and all(isinstance(entry, int) for entry in v.entries):
-        array = np.array(v.entries, v.type.dtype.numpy)
-        return array.reshape(()) if v.type.dims == () else array
+        return np.array(v.entries, v.type.dtype.numpy).reshape(v.static_shape or ())
     return None
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from onnxgrad import state
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.copying import Copy
+from onnxgrad.core.ir.known import entries_of_constant
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.printing import program_text
@@ -224,8 +225,7 @@ class Program:
             tensor = Tensor.of(array.copy())
             found = Variable(block, self.fresh_name(_constant_name(array)), TensorType(tensor.dtype, array.shape))
             found.value = tensor
-            if tensor.dtype.is_integer and array.ndim <= 1 and array.size <= 64:
-                found.entries = tuple(int(entry) for entry in array.reshape(-1))
+            found.entries = entries_of_constant(tensor)
             block.register(found)
             block.initializers.append(found)
             self._constants[key] = found

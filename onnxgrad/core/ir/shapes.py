@@ -1,47 +1,20 @@
-"""Shape arithmetic on partly known dimensions: what onnx's inference forgets when a shape is computed at run time."""
+"""Dimensions that follow from what is known of small integers: what onnx's inference forgets when a shape is computed at run time.
+
+Tests: tests/core/ir/test_shapes.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from onnxgrad.core.ir.equation import parse_equation
+from onnxgrad.core.ir.known import broadcast_dims, entries_of, nonzero_of
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.types import Dim, Dims, Entries, TensorType, Type
-from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.ir.types import Dim, Dims
 
-__all__ = ["FROM_ENTRIES", "OVERRULES", "broadcast_dims", "propagate_entries"]
-
-_LONGEST = 64
-
-
-def entries_of(v: Variable | None) -> Entries | None:
-    """Known elements of a small integer operand."""
-    if v is None:
-        return None
-    if v.entries is None and v.value is not None and not v.persistable:
-        value = v.value
-        if value.dtype.is_integer and value.size <= _LONGEST and len(value.shape) <= 1:
-            v.entries = tuple(int(e) for e in value.numpy().reshape(-1))
-    return v.entries
-
-
-def broadcast_dims(a: Dims, b: Dims) -> Dims:
-    """Dimensions of the result of numpy broadcasting."""
-    rank = max(len(a), len(b))
-    result: list[Dim] = []
-    for x, y in zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True):
-        if x == y or y == 1:
-            result.append(x)
-        elif x == 1:
-            result.append(y)
-        elif isinstance(x, int):
-            result.append(x)
-        else:
-            result.append(y if isinstance(y, int) else None)
-    return tuple(result)
+__all__ = ["FROM_ENTRIES", "OVERRULES"]
 
 
 def _reshape(operator: Operator) -> Dims | None:
@@ -187,6 +160,11 @@ def _pool(operator: Operator) -> Dims | None:
     return tuple(dims)
 
 
+def _nonzero(operator: Operator) -> Dims | None:
+    found = nonzero_of(operator.inputs[0])
+    return None if found is None else found.shape
+
+
 def _einsum(operator: Operator) -> Dims | None:
     """onnx's inference takes an index from the first operand that has it, also where its size of 1 is repeated."""
     dims = [v.dims if v is not None else None for v in operator.inputs]
@@ -222,141 +200,9 @@ FROM_ENTRIES: dict[str, Callable[[Operator], Dims | None]] = {
     "MaxPool": _pool,
     "LpPool": _pool,
     "Einsum": _einsum,
+    "NonZero": _nonzero,
     "STFT": _stft,
 }
 
 OVERRULES = ("Einsum", "AveragePool", "LpPool", "MaxPool")
 """Operators of which onnx's inference claims wrong sizes, so that nothing of it is kept."""
-
-
-# Small integer values -----------------------------------------------------------------------------------------------
-
-
-def propagate_entries(operator: Operator, type: Type | None) -> Entries | None:
-    """What is known of the elements of an integer result of rank 0 or 1."""
-    rule = _ENTRY_RULES.get(operator.type)
-    if rule is None or not isinstance(type, TensorType) or not type.dtype.is_integer:
-        return None
-    if type.dims is None or len(type.dims) > 1 or (type.dims and not isinstance(type.dims[0], int)):
-        return None
-    found = rule(operator)
-    if found is None or len(found) > _LONGEST:
-        return None
-    unsigned = type.dtype.name.startswith("u")
-    end = 2**type.dtype.bits if unsigned else 2 ** (type.dtype.bits - 1)
-    start = 0 if unsigned else -end
-    # What does not fit wraps around when it is computed.
-    return tuple(None if isinstance(entry, int) and not start <= entry < end else entry for entry in found)
-
-
-def _of_shape(operator: Operator) -> Entries | None:
-    x = operator.inputs[0]
-    if x is None or x.dims is None:
-        return None
-    start, end = operator.attrs.get("start", 0), operator.attrs.get("end")
-    return x.dims[start:end]
-
-
-def _of_constant(operator: Operator) -> Entries | None:
-    return entries_of(operator.outputs[0])
-
-
-def _same(operator: Operator) -> Entries | None:
-    return entries_of(operator.inputs[0])
-
-
-def _of_expand(operator: Operator) -> Entries | None:
-    found, dims = entries_of(operator.inputs[0]), _expand(operator)
-    if found is None or len(found) != 1 or dims is None or len(dims) > 1:
-        return None
-    size = dims[0] if dims else 1
-    return found * size if isinstance(size, int) and size <= _LONGEST else None
-
-
-def _of_concat(operator: Operator) -> Entries | None:
-    parts: list[Dim] = []
-    for v in operator.inputs:
-        entries = entries_of(v)
-        if entries is None:
-            length = v.dims[0] if v is not None and v.dims else None
-            if not isinstance(length, int):
-                return None
-            entries = (None,) * length
-        parts.extend(entries)
-    return tuple(parts)
-
-
-def _of_gather(operator: Operator) -> Entries | None:
-    x, index = entries_of(operator.inputs[0]), entries_of(operator.inputs[1])
-    if x is None or index is None or operator.attrs.get("axis", 0) not in (0, -1):
-        return None
-    return tuple(x[i] if isinstance(i, int) and -len(x) <= i < len(x) else None for i in index)
-
-
-def _of_slice(operator: Operator) -> Entries | None:
-    x = entries_of(operator.inputs[0])
-    if len(operator.inputs) < 3:
-        return None
-    starts, ends = entries_of(operator.inputs[1]), entries_of(operator.inputs[2])
-    steps = entries_of(operator.inputs[4]) if len(operator.inputs) > 4 and operator.inputs[4] is not None else (1,)
-    if x is None or starts is None or ends is None or steps is None or len(starts) != 1:
-        return None
-    start, end, step = starts[0], ends[0], steps[0]
-    if not (isinstance(start, int) and isinstance(end, int) and isinstance(step, int)):
-        return None
-    return x[start : (None if step < 0 and end < -len(x) else end) : step]
-
-
-def _elementwise(function: Callable[[int, int], int]) -> Callable[[Operator], Entries | None]:
-    def rule(operator: Operator) -> Entries | None:
-        x, y = (entries_of(v) for v in operator.inputs)
-        if x is None or y is None:
-            return None
-        if len(x) == 1:
-            x = x * len(y)
-        if len(y) == 1:
-            y = y * len(x)
-        if len(x) != len(y):
-            return None
-        return tuple(_apply(function, operator.type, a, b) for a, b in zip(x, y, strict=True))
-
-    return rule
-
-
-def _apply(function: Callable[[int, int], int], name: str, a: Dim, b: Dim) -> Dim:
-    if isinstance(a, int) and isinstance(b, int):
-        return function(a, b) if name != "Div" or b != 0 else None
-    neutral = 0 if name in ("Add", "Sub") else 1
-    if b == neutral:
-        return a
-    return b if a == neutral and name in ("Add", "Mul") else None
-
-
-def _truncated_division(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a >= 0) == (b >= 0) else -1)
-
-
-def _of_size(operator: Operator) -> Entries | None:
-    x = operator.inputs[0]
-    shape: Any = x.static_shape if x is not None else None
-    return None if shape is None else (int(np.prod(shape, dtype=np.int64)),)
-
-
-_ENTRY_RULES: dict[str, Callable[[Operator], Entries | None]] = {
-    "Shape": _of_shape,
-    "Size": _of_size,
-    "Constant": _of_constant,
-    "Identity": _same,
-    "Cast": _same,
-    "Unsqueeze": _same,
-    "Squeeze": _same,
-    "Reshape": _same,
-    "Expand": _of_expand,
-    "Concat": _of_concat,
-    "Gather": _of_gather,
-    "Slice": _of_slice,
-    "Add": _elementwise(lambda a, b: a + b),
-    "Sub": _elementwise(lambda a, b: a - b),
-    "Mul": _elementwise(lambda a, b: a * b),
-    "Div": _elementwise(_truncated_division),
-}

@@ -10,24 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxgrad.core.ir.known import entries_of_shape, entries_of_size, known_ints
 from onnxgrad.core.ir.types import Entries, same_dim
 from onnxgrad.core.ir.variable import Variable
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.builder import Builder
 
-__all__ = ["SIMPLER", "known_ints"]
-
-
-def known_ints(value: Any) -> list[int] | None:
-    """The integers in a list, an array or a variable whose entries are all known; None where some are not."""
-    if isinstance(value, Variable):
-        if value.entries is None or not all(isinstance(entry, int) for entry in value.entries):
-            return None
-        return [entry for entry in value.entries if isinstance(entry, int)]
-    if value is None:
-        return None
-    return [int(entry) for entry in np.asarray(value).reshape(-1)]
+__all__ = ["SIMPLER"]
 
 
 def _argument(args: Sequence[Any], kwargs: dict[str, Any], index: int, name: str) -> Any:
@@ -35,16 +25,19 @@ def _argument(args: Sequence[Any], kwargs: dict[str, Any], index: int, name: str
 
 
 def _shape(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
-    dims = args[0].dims
-    part = None if dims is None else dims[kwargs.get("start", 0) : kwargs.get("end")]
-    if part is None or not all(isinstance(dim, int) for dim in part):
-        return None
-    return op.constant(np.array(part, np.int64))
+    return _if_known(op, entries_of_shape(args[0], kwargs.get("start", 0), kwargs.get("end")))
 
 
 def _size(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
-    shape = args[0].static_shape
-    return None if shape is None else op.constant(np.array(np.prod(shape, dtype=np.int64)))
+    size = entries_of_size(args[0])
+    return None if size is None else op.constant(np.array(size[0], np.int64))
+
+
+def _if_known(op: Builder, entries: Entries | None) -> Variable | None:
+    """A vector of integers as a constant"""
+    if entries is None or not all(isinstance(entry, int) for entry in entries):
+        return None
+    return op.constant(np.array(entries, np.int64))
 
 
 def _concat(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:

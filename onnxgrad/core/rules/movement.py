@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.ir.simplify import known_ints
+from onnxgrad.core.ir.known import known_ints
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import flat_positions, scatter_add_flat, size_along, zeros_of_shape
 from onnxgrad.core.rules.registry import gradient

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.simplify import known_ints
+from onnxgrad.core.ir.known import known_ints
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import cast_like, flat_positions, last_axis
 from onnxgrad.core.rules.registry import gradient

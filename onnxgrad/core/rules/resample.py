@@ -10,7 +10,7 @@ from math import gcd
 from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.simplify import known_ints
+from onnxgrad.core.ir.known import known_ints
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import cast_like
 from onnxgrad.core.rules.registry import gradient

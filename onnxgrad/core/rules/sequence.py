@@ -6,7 +6,7 @@ from typing import Any
 
 from onnxgrad.core.ir.bodies import as_tuple, loop_times, map_sequence, write_body
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.simplify import known_ints
+from onnxgrad.core.ir.known import known_ints
 from onnxgrad.core.ir.types import SequenceType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import zeros_like

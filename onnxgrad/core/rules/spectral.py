@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.simplify import known_ints
+from onnxgrad.core.ir.known import known_ints
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import cast_like
 from onnxgrad.core.rules.registry import expansion, gradient

@@ -137,9 +137,14 @@ def test_entries_survive_a_change_of_form(op):
     assert op.Expand(n, [3]).entries == (300, 300, 300)
 
 
-def test_floats_and_matrices_have_no_entries(op):
+def test_floats_have_no_entries(op):
     assert op.Cast(shape_of(op, 2, 3), to=1).entries is None
-    assert op.Unsqueeze(shape_of(op, "N", 3), [0]).entries is None
+
+
+def test_a_matrix_has_entries_row_by_row(op):
+    row = op.Unsqueeze(shape_of(op, "N", 3), [0])
+    assert row.entries == ("N", 3)
+    assert op.Concat(row, row, axis=0).entries == ("N", 3, "N", 3)
 
 
 def test_long_vectors_are_not_remembered(op):
