@@ -189,7 +189,10 @@ def test_a_parameter_of_several_stages_is_one(width, rows, clip):
     executor = static.Executor()
     executor.run(static.default_startup_program())
     # Numbers of its own: the norm is a float32, whose last bit moves Adam's step by a share of the tolerance that they decide.
-    feeds = {"x": np.random.default_rng(0).normal(size=(12, width))}
+    draw = np.random.default_rng(0)
+    program = loss.block.program
+    program.set_state_dict({p.name: draw.normal(size=p.shape) / width for p in program.parameters})
+    feeds = {"x": draw.normal(size=(12, width))}
     results = trained(loss, [first, second], 2, feeds, rows=rows)
     assert [("shared" in step.stage.parameters) for *_, step in results] == [True, False, True] * rows
     check(results, loss, executor, feeds, **({"rtol": 1e-9, "atol": 1e-12} if clip is None else {"rtol": 1e-6, "atol": 1e-9}))

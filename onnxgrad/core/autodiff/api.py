@@ -11,6 +11,7 @@ import numpy as np
 from onnxgrad.core.autodiff.backward import Walk, ones_like
 from onnxgrad.core.autodiff.checkpoints import Recompute, crossing, cuts_after
 from onnxgrad.core.autodiff.memory import MemoryPlan, measure, plan_memory
+from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import reads_of
 from onnxgrad.core.ir.operator import Operator
@@ -21,7 +22,7 @@ from onnxgrad.core.ir.transaction import Snapshot, transaction
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.types import TensorType, merge_types
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.core.passes.dimensions import name_dimensions
+from onnxgrad.core.passes.dimensions import NAME_DIMENSIONS
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.rules.common import zeros_like
 from onnxgrad.core.rules.registry import find_entry
@@ -289,7 +290,7 @@ class BackwardPass:
     ) -> dict[Variable, Variable]:
         with transaction(self.program):
             lift(self.program)
-            name_dimensions(self.program.global_block())
+            run_program_pass(self.program, NAME_DIMENSIONS)
             if self.automatic is not None:
                 before = Snapshot(self.program)
                 plan = self._choose(self.automatic, targets, wanted, block)

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple, TypeAlias
 from onnx import ModelProto
 
 from onnxgrad.core.autodiff.backward import Walk
+from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import captured
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.passes.dimensions import name_dimensions
+from onnxgrad.core.passes.dimensions import NAME_DIMENSIONS
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.rules.registry import find_entry
 from onnxgrad.errors import OnnxGradError, ProgramError, UnsupportedGradient
@@ -156,7 +157,7 @@ def key_of(op: Operator) -> str:
 def _lifted(model: Model) -> Program:
     program = model.clone() if isinstance(model, Program) else from_onnx(model)
     lift(program)
-    name_dimensions(program.global_block())
+    run_program_pass(program, NAME_DIMENSIONS)
     return program
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxgrad.core.graph.contract import Pass, Shapes, Target
+from onnxgrad.core.graph.contract import GraphPass, Pass, Shapes, Target
 from onnxgrad.core.graph.from_program import pruned_graph, whole_graph
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.manager import run_passes
@@ -115,7 +115,7 @@ def _is_too_new(graph: Graph, target: Target) -> bool:
 NEWEST_OPSET = Pass("newest_opset", _lower_opset, when=_is_too_new)
 
 
-GENERAL_PASSES: list[Pass] = [
+GENERAL_PASSES: list[GraphPass] = [
     FOLD,
     NEWEST_OPSET,
     BRANCHES,
@@ -131,7 +131,7 @@ GENERAL_PASSES: list[Pass] = [
 """The passes of every provider, in this order."""
 
 
-def _passes_for(target: Target) -> list[Pass]:
+def _passes_for(target: Target) -> list[GraphPass]:
     own = [] if target.provider is None else passes_of(target.provider)
     behind = GENERAL_PASSES.index(TILE_UPDATES)
     return [*GENERAL_PASSES[:behind], *own, *GENERAL_PASSES[behind:]]

@@ -1,8 +1,9 @@
-"""What a rewrite of a graph is: what it does, when, after what, and how its results may differ from the plain graph's.
+"""What a rewrite of a graph or of a program is: what it does, when, after what, and how its results may differ.
 
-A rewrite is entered as a ``Pass``, and ``core/graph/manager.py`` runs them. It is a function over the whole graph, or it maps
+A rewrite is entered as a ``Pass``, and ``core/graph/manager.py`` runs it. It is a function over the whole graph, or it maps
 types of operators to forms, which are written in one walk together with those of its neighbours. A rewrite with arguments is a
-function that returns a Pass.
+function that returns a Pass. Passes over a program (lifting it, switching it to training, lowering its precision) change it in
+place before a backward pass; passes over a graph see the part of it that a session computes.
 
 Tests: tests/core/graph/test_manager.py.
 """
@@ -11,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["CPU_FORMS", "CUDA_FORMS", "Form", "Forms", "Pass", "Shapes", "Target"]
+__all__ = ["CPU_FORMS", "CUDA_FORMS", "Form", "Forms", "GraphPass", "Pass", "ProgramPass", "Shapes", "Target"]
 
 Form: TypeAlias = Callable[[Any, Operator], "list[Variable | None] | None"]
 """Writes an operator out by a Builder and returns what replaces its outputs, or None to leave it as it is."""
@@ -33,6 +35,8 @@ CUDA_FORMS = "docs/performance.md: CUDA without a device"
 """Where the gains of a provider's forms are written down."""
 
 Rounding: TypeAlias = Literal["none", "order", "fast"]
+
+Rewritten = TypeVar("Rewritten", Graph, Program)
 
 
 @dataclass(frozen=True)
@@ -56,22 +60,22 @@ class Target:
     chunk: int = 0
 
 
-def _always(graph: Graph, target: Target) -> bool:
+def _always(rewritten: Graph | Program, target: Target) -> bool:
     return True
 
 
-def _nothing(graph: Graph, target: Target) -> None:
+def _nothing(rewritten: Graph | Program, target: Target) -> None:
     return None
 
 
 @dataclass(frozen=True)
-class Pass:
-    """One rewrite of a graph.
+class Pass(Generic[Rewritten]):
+    """One rewrite of a graph or of a program.
 
     Attributes:
         name: what it is logged as.
-        run: rewrites a graph and returns in how many places; 0 means that the graph is as it was.
-        forms: in place of ``run``: forms by operator type, each application being one place.
+        run: rewrites a graph or a program and returns in how many places; 0 means that it is as it was.
+        forms: in place of ``run``, of a graph: forms by operator type, each application being one place.
         after: names of passes that it follows where they are run too; others go in the order in which they are listed.
         when: whether it applies to a graph at all; it is skipped where it does not.
         needs: raises where the graph is not such that the pass can be run.
@@ -82,11 +86,11 @@ class Pass:
     """
 
     name: str
-    run: Callable[[Graph, Target], int] | None = None
+    run: Callable[[Rewritten, Target], int] | None = None
     forms: Forms | None = None
     after: tuple[str, ...] = ()
-    when: Callable[[Graph, Target], bool] = _always
-    needs: Callable[[Graph, Target], None] = _nothing
+    when: Callable[[Rewritten, Target], bool] = _always
+    needs: Callable[[Rewritten, Target], None] = _nothing
     repeats: bool = False
     rounding: Rounding = "none"
     gain: str = ""
@@ -94,3 +98,7 @@ class Pass:
     def __post_init__(self) -> None:
         if (self.run is None) == (self.forms is None):
             raise TypeError(f"the pass {self.name!r} has either run or forms.")
+
+
+GraphPass: TypeAlias = Pass[Graph]
+ProgramPass: TypeAlias = Pass[Program]

@@ -1,7 +1,9 @@
-"""Running passes over a graph: in order, each settled, verified where that is asked for, and logged.
+"""Run passes over a graph or a program: in order, each settled, verified where that is asked for, and logged.
 
 ``ONNXGRAD_LOG=passes`` prints a line for each pass that rewrote something; ``graph.rewrites`` holds the same. ``ONNXGRAD_VERIFY=1``
-checks the graph after each pass (``core/graph/verify.py``), as the tests do.
+checks what was rewritten after each pass (``core/graph/verify.py``), as the tests do.
+
+Tests: tests/core/graph/test_manager.py, tests/core/passes/test_contract.py.
 """
 
 from __future__ import annotations
@@ -10,16 +12,48 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from onnxgrad.core.graph.contract import Form, Pass, Target
+from onnxgrad.core.graph.contract import Form, GraphPass, ProgramPass, Target
 from onnxgrad.core.graph.graph import Graph, Rewrite
 from onnxgrad.core.graph.rewriting import rewrite_operators
-from onnxgrad.core.graph.verify import Contract, is_asked_for
+from onnxgrad.core.graph.verify import Contract, ProgramContract, is_asked_for
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.transaction import transaction
 
-__all__ = ["in_order_of_passes", "run_passes"]
+__all__ = ["in_order_of_passes", "run_passes", "run_program_pass"]
 
 
-def run_passes(graph: Graph, passes: Sequence[Pass], target: Target) -> None:
+def run_program_pass(program: Program, each: ProgramPass, target: Target | None = None) -> int:
+    """Run a pass over a program in place, as a whole or not at all.
+
+    Returns:
+        The number of places that it rewrote; 0 where it does not apply, and the program is then as it was.
+
+    Raises:
+        Whatever ``needs`` or ``run`` of the pass raises.
+        GraphError: where programs are verified, naming the pass that broke it.
+    """
+    target = target or Target()
+    if not each.when(program, target):
+        return 0
+    each.needs(program, target)
+    assert each.run is not None
+    with transaction(program):
+        contract = ProgramContract(program) if is_asked_for() else None
+        before = len(program.global_block().ops)
+        total = places = each.run(program, target)
+        while each.repeats and places:
+            places = each.run(program, target)
+            total += places
+        if total:
+            program.version += 1
+            if contract is not None:
+                contract.check(program, each.name)
+    _print(Rewrite(each.name, total, before, len(program.global_block().ops)))
+    return total
+
+
+def run_passes(graph: Graph, passes: Sequence[GraphPass], target: Target) -> None:
     """Run passes over a graph, each where it applies.
 
     Raises:
@@ -42,7 +76,7 @@ def run_passes(graph: Graph, passes: Sequence[Pass], target: Target) -> None:
             contract.check(graph, ", ".join(each.name for each in applying))
 
 
-def _run(graph: Graph, each: Pass, target: Target) -> int:
+def _run(graph: Graph, each: GraphPass, target: Target) -> int:
     assert each.run is not None
     before = len(graph.operators)
     total = places = each.run(graph, target)
@@ -55,7 +89,7 @@ def _run(graph: Graph, each: Pass, target: Target) -> int:
     return total
 
 
-def _walk(graph: Graph, passes: Sequence[Pass]) -> int:
+def _walk(graph: Graph, passes: Sequence[GraphPass]) -> int:
     """Write the forms of neighbouring passes in one walk; of two that apply to an operator, the first is written."""
     before = len(graph.operators)
     counts = dict.fromkeys((each.name for each in passes), 0)
@@ -73,7 +107,7 @@ def _walk(graph: Graph, passes: Sequence[Pass]) -> int:
     return sum(counts.values())
 
 
-def _joined(graph: Graph, passes: Sequence[Pass], counts: dict[str, int]) -> Mapping[str, Form]:
+def _joined(graph: Graph, passes: Sequence[GraphPass], counts: dict[str, int]) -> Mapping[str, Form]:
     forms: dict[str, list[tuple[str, Form]]] = {}
     for each in passes:
         assert each.forms is not None
@@ -94,7 +128,7 @@ def _first_of(choices: list[tuple[str, Form]], counts: dict[str, int]) -> Form:
     return write  # type: ignore[return-value]
 
 
-def in_order_of_passes(passes: Iterable[Pass]) -> list[Pass]:
+def in_order_of_passes(passes: Iterable[GraphPass]) -> list[GraphPass]:
     """Passes such that each follows those that it names, else as they are listed.
 
     Raises:
@@ -104,7 +138,7 @@ def in_order_of_passes(passes: Iterable[Pass]) -> list[Pass]:
     names = [each.name for each in waiting]
     if len(set(names)) < len(names):
         raise ValueError(f"two passes have one name: {sorted(name for name in set(names) if names.count(name) > 1)}.")
-    ordered: list[Pass] = []
+    ordered: list[GraphPass] = []
     while waiting:
         missing = {each.name for each in waiting}
         ready = next((each for each in waiting if missing.isdisjoint(each.after)), None)
@@ -115,9 +149,9 @@ def in_order_of_passes(passes: Iterable[Pass]) -> list[Pass]:
     return ordered
 
 
-def _groups(passes: Iterable[Pass]) -> list[list[Pass]]:
+def _groups(passes: Iterable[GraphPass]) -> list[list[GraphPass]]:
     """Neighbouring passes of forms together, others alone. A pass that follows another of its group begins a new one."""
-    groups: list[list[Pass]] = []
+    groups: list[list[GraphPass]] = []
     for each in passes:
         last = groups[-1] if groups else []
         joins = each.forms is not None and last and last[0].forms is not None and not each.repeats and not last[0].repeats
@@ -132,8 +166,11 @@ def _groups(passes: Iterable[Pass]) -> list[list[Pass]]:
 
 
 def _log(graph: Graph, rewrite: Rewrite) -> None:
-    if not rewrite.places:
-        return
-    graph.rewrites.append(rewrite)
-    if "passes" in os.environ.get("ONNXGRAD_LOG", "").split(","):
+    if rewrite.places:
+        graph.rewrites.append(rewrite)
+    _print(rewrite)
+
+
+def _print(rewrite: Rewrite) -> None:
+    if rewrite.places and "passes" in os.environ.get("ONNXGRAD_LOG", "").split(","):
         print(f"onnxgrad: {rewrite}", file=sys.stderr)

@@ -1,11 +1,11 @@
-"""What holds of every graph between two passes: checked in the tests, and where ``ONNXGRAD_VERIFY=1`` asks for it.
+"""What holds of every graph and program between two passes: checked in the tests, and where ``ONNXGRAD_VERIFY=1`` asks for it.
 
 - each variable has one producer, and operators stand behind those whose results they read, in bodies too;
 - types found anew from operators and operands do not contradict those that variables have;
-- outputs have the names that they had, and state is replaced under the names that it had;
+- outputs have the names that they had, and state is replaced under the names that it had; a program keeps its parameters;
 - ``onnx.checker`` takes what is written, where the writer has entered itself (``core/interop/onnx_export.py``).
 
-Tests: tests/core/graph/test_manager.py.
+Tests: tests/core/graph/test_manager.py, tests/core/passes/test_contract.py.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from onnxgrad.core.graph.from_program import pruned_graph
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.infer import inferred_types
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import OnnxGradError
 
-__all__ = ["CHECKS", "Contract", "GraphError", "is_asked_for"]
+__all__ = ["CHECKS", "Contract", "GraphError", "ProgramContract", "is_asked_for"]
 
 CHECKS: list[Callable[[Graph], None]] = []
 """Further checks of those who stand above: the writer enters ``onnx.checker`` here."""
@@ -80,6 +82,44 @@ class Contract:
         returned = {v for _, v in graph.outputs}
         lost = sorted(v.name for v, new in graph.updates.items() if new not in returned)
         return f"the new values of the state {lost} are no outputs" if lost else ""
+
+
+class ProgramContract:
+    """What a program was before a pass, for comparison after it."""
+
+    def __init__(self, program: Program) -> None:
+        self.outputs = [v.name for v in program.outputs]
+        self.parameters = [v.name for v in program.parameters]
+        self.problems = _problems_of_program(program)
+
+    def check(self, program: Program, name: str) -> None:
+        """Check a program after the pass of a name.
+
+        Raises:
+            GraphError: with the pass and what is wrong, unless the same kind of check failed before it.
+        """
+        problems = _problems_of_program(program)
+        found = [problem for kind, problem in problems.items() if problem and not self.problems[kind]]
+        outputs, parameters = [v.name for v in program.outputs], [v.name for v in program.parameters]
+        if outputs != self.outputs:
+            found.append(f"the outputs are {outputs}, before they were {self.outputs}")
+        if parameters != self.parameters:
+            found.append(f"the parameters {sorted(set(parameters) ^ set(self.parameters))} came, went or changed their order")
+        if found:
+            raise GraphError(f"after the pass {name!r}: {found[0]}. Report this.")
+
+
+def _problems_of_program(program: Program) -> dict[str, str]:
+    """By kind of check: what is wrong, or nothing"""
+    main = program.global_block()
+    leaves = {v for block in program.blocks for v in block.vars.values() if v.op is None}
+    problems = {"order": _problem_of_block(main, leaves), "types": _problem_of_types(main)}
+    read = {v for op in main.ops for v in op.operands()}
+    results = [v for op in main.ops for v in op.outputs if v is not None and v not in read]
+    graph = pruned_graph(program, results, {}, False, ()) if not problems["order"] and results else None
+    for number, check in enumerate(CHECKS):
+        problems[f"check {number}"] = _says(check, graph) if graph is not None else ""
+    return problems
 
 
 def _says(check: Callable[[Graph], None], graph: Graph) -> str:

@@ -1,6 +1,6 @@
 """A copy of a program that computes in float64, for an oracle: operators without a form there stay as they are, between Casts.
 
-Tests: tests/cli/test_check.py.
+Tests: tests/cli/test_check.py, tests/core/passes/test_contract.py.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections.abc import Collection
 
 import numpy as np
 
+from onnxgrad.core.graph.contract import ProgramPass, Target
+from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.infer import infer_leniently
 from onnxgrad.core.ir.operator import Operator
@@ -19,7 +21,7 @@ from onnxgrad.core.ir.types import OptionalType, SequenceType, TensorType, Type
 from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.dtypes import DType, dtype_of
 
-__all__ = ["in_double_precision"]
+__all__ = ["double_precision", "in_double_precision"]
 
 _DOUBLE = dtype_of("float64")
 _NARROW = tuple(map(dtype_of, ("float32", "float16", "bfloat16")))
@@ -37,21 +39,30 @@ def in_double_precision(program: Program, keep: Collection[str] = ()) -> Program
     copy, twins = program.clone_with_variables(for_test=True)
     copy.scope = Scope()
     states = {twins[v]: v for v in twins if v.persistable}
-    rewrite = _Rewrite(frozenset(keep))
-    for block in copy.blocks:
-        for v in block.vars.values():
-            rewrite.widen(v)
-        block.value_infos = [v for v in block.value_infos if v not in rewrite.before]
-    for p in copy.parameters:
-        rewrite.widen(p)
-    rewrite.block(copy.global_block())
+    run_program_pass(copy, double_precision(keep))
     for v, old in states.items():
         if isinstance(old.type, TensorType) and old.type.dtype in _NARROW:
             v.set_value(present_value(program.active_scope(), old).astype(np.float64))
         else:
             v.set_value(present_value(program.active_scope(), old))
-    copy.version += 1
     return copy
+
+
+def double_precision(keep: Collection[str] = ()) -> ProgramPass:
+    """The pass that widens every variable of a program to float64, but for what operators of the types ``keep`` compute."""
+
+    def run(program: Program, target: Target) -> int:
+        rewrite = _Rewrite(frozenset(keep))
+        for block in program.blocks:
+            for v in block.vars.values():
+                rewrite.widen(v)
+            block.value_infos = [v for v in block.value_infos if v not in rewrite.before]
+        for p in program.parameters:
+            rewrite.widen(p)
+        rewrite.block(program.global_block())
+        return len(rewrite.before)
+
+    return ProgramPass("double_precision", run, rounding="fast")
 
 
 class _Rewrite:

@@ -2,6 +2,8 @@
 
 Each adapter rewrites one operator whose form or meaning changed; it runs when the program is older than the change. Sources:
 the ONNX changelog's entry for each version.
+
+Tests: tests/core/passes/test_lift.py, tests/core/passes/test_contract.py.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.graph.contract import ProgramPass, Target
+from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.forms import blaming
 from onnxgrad.core.ir.infer import infer_leniently
@@ -21,12 +25,12 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.types import TensorType, Type
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import set_training
 from onnxgrad.core.passes.newest import rewrite_newer
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ModelError
-from onnxgrad.late import late
 
-__all__ = ["has_form_of_21", "lift"]
+__all__ = ["LIFT", "has_form_of_21", "lift"]
 
 _IR_VERSION = 10
 
@@ -38,9 +42,9 @@ def lift(program: Program) -> None:
         ModelError: if an operator has no form there; the program is then as it was.
     """
     with transaction(program):
-        _lift(program)
+        run_program_pass(program, LIFT)
         if program.training_pending:
-            late("Program.train")(program, True, program.batch_norm)
+            set_training(program, True, program.batch_norm)
 
 
 def has_form_of_21(op_type: str, version: int) -> bool:
@@ -52,39 +56,55 @@ def has_form_of_21(op_type: str, version: int) -> bool:
     return operands[0] == operands[1] and set(old.attributes) == set(new.attributes)
 
 
-def _lift(program: Program) -> None:
+def _is_to_be_lifted(program: Program, target: Target) -> bool:
     version = program.opset_version() or 1
+    return version > NEWEST or version < OLDEST_WITH_RULES or program.ir_version < _IR_VERSION
+
+
+def _lift(program: Program, target: Target) -> int:
+    """Lift a program; the opset counts as one place, and each operator that is adapted as one"""
+    version = program.opset_version() or 1
+    places = 0
     if version > NEWEST:
-        _restamp(program)
+        places += _restamp(program)
     if version >= OLDEST_WITH_RULES:
+        places += program.ir_version < _IR_VERSION
         program.ir_version = max(program.ir_version, _IR_VERSION)
-        return
+        return places
     program.lifted_from = version
     program.set_opset_version(OLDEST_WITH_RULES)
     program.ir_version = max(program.ir_version, _IR_VERSION)
     for block in list(program.blocks):
-        _lift_block(block, version)
+        places += _lift_block(block, version)
     for function in program.functions.values():
         inner = function.body.program
         if (inner.opset_version() or 1) < OLDEST_WITH_RULES:
-            _lift(inner)
+            places += _lift(inner, target)
             function.origin = None
-    program.version += 1
+    return places + 1
 
 
-def _restamp(program: Program) -> None:
+LIFT = ProgramPass("lift", _lift, when=_is_to_be_lifted)
+
+
+def _restamp(program: Program) -> int:
+    places = 0
     for block in program.blocks:
-        rewrite_newer(block)
+        places += rewrite_newer(block)
     for function in program.functions.values():
         if (function.body.program.opset_version() or 1) > NEWEST:
-            _restamp(function.body.program)
+            places += _restamp(function.body.program)
             function.origin = None
     if all(fits_newest(block.ops) for block in program.blocks):
         program.set_opset_version(NEWEST)
         program.ir_version = min(program.ir_version, NEWEST_IR)
+        places += 1
+    return places
 
 
-def _lift_block(block: Block, version: int) -> None:
+def _lift_block(block: Block, version: int) -> int:
+    """Adapt the operators of a block; how many"""
+    places = 0
     ops, block.ops = block.ops, []
     for op in ops:
         if op.domain == "":
@@ -93,6 +113,7 @@ def _lift_block(block: Block, version: int) -> None:
             rewriter = _Rewriter(block, op, version)
             for before, adapt in adapters:
                 if version < before:
+                    places += 1
                     with blaming(op, f"bring it from opset {version} to {OLDEST_WITH_RULES}", infers=False):
                         adapt(rewriter, op)
             block.ops.append(op)
@@ -101,6 +122,7 @@ def _lift_block(block: Block, version: int) -> None:
                 op.attr_info = {k: info for k, info in op.attr_info.items() if k in op.attrs}
         else:
             block.ops.append(op)
+    return places
 
 
 class _Rewriter:

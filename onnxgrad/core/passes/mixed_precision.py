@@ -1,6 +1,8 @@
 """Let a forward program compute in float16 or bfloat16 where that is safe, by Casts between its operators.
 
 Weights stay in float32 and are cast where they are read, so each is its own master weight and its gradient is in float32.
+
+Tests: tests/core/passes/test_mixed_precision.py, tests/core/passes/test_contract.py.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from onnxgrad.core.graph.contract import ProgramPass, Target
+from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.infer import infer_leniently
@@ -26,7 +30,7 @@ from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dt
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["precision_guard", "to_mixed_precision"]
+__all__ = ["mixed_precision", "precision_guard", "to_mixed_precision"]
 
 _METADATA_KEY = "onnxgrad.mixed_precision"
 _GUARD_KEY = "onnxgrad.precision_guard"
@@ -81,26 +85,41 @@ def to_mixed_precision(
     low = dtype_of(low_dtype(dtype))
     if lists is not None and lists.amp_dtype != low.name:
         raise ArgumentError(f"the lists are for {lists.amp_dtype}, the program is to compute in {low.name}. Make both the same.")
-    before = program.metadata.get(_METADATA_KEY)
-    if before == low.name:
-        return program
-    if before is not None:
-        raise ArgumentError(f"this program computes in {before} already. Start from the program as it was.")
-    block = program.global_block()
-    if any(op.role is not Role.FORWARD for op in block.ops):
-        raise ArgumentError("this program has a backward pass already. Rewrite it before append_backward or minimize.")
-    lift(program)
-    trained = [op for op in block.ops if op.expansion is not None and op.expansion.always]
-    for op in trained:
-        detach_training(op)
-    rewrite = _Rewrite(program, low, lists or AutoMixedPrecisionLists(dtype=low.name), level)
-    rewrite.use_guard, rewrite.use_promote = use_guard, use_promote
-    rewrite.block(block)
-    for op in trained:
-        attach_training(op)
-    program.metadata[_METADATA_KEY] = low.name
-    program.version += 1
+    lists = lists or AutoMixedPrecisionLists(dtype=low.name)
+    run_program_pass(program, mixed_precision(low, lists, level, use_guard=use_guard, use_promote=use_promote))
     return program
+
+
+def mixed_precision(
+    low: DType, lists: AutoMixedPrecisionLists, level: str, *, use_guard: bool = False, use_promote: bool = False
+) -> ProgramPass:
+    """The pass that lowers operators to an element type of 16 bits; ``to_mixed_precision`` says what it takes."""
+
+    def applies(program: Program, target: Target) -> bool:
+        return program.metadata.get(_METADATA_KEY) != low.name
+
+    def needs(program: Program, target: Target) -> None:
+        before = program.metadata.get(_METADATA_KEY)
+        if before is not None:
+            raise ArgumentError(f"this program computes in {before} already. Start from the program as it was.")
+        if any(op.role is not Role.FORWARD for op in program.global_block().ops):
+            raise ArgumentError("this program has a backward pass already. Rewrite it before append_backward or minimize.")
+
+    def run(program: Program, target: Target) -> int:
+        lift(program)
+        block = program.global_block()
+        trained = [op for op in block.ops if op.expansion is not None and op.expansion.always]
+        for op in trained:
+            detach_training(op)
+        rewrite = _Rewrite(program, low, lists, level)
+        rewrite.use_guard, rewrite.use_promote = use_guard, use_promote
+        rewrite.block(block)
+        for op in trained:
+            attach_training(op)
+        program.metadata[_METADATA_KEY] = low.name
+        return 1 + rewrite.places
+
+    return ProgramPass("mixed_precision", run, when=applies, needs=needs, rounding="fast")
 
 
 @contextmanager
@@ -129,6 +148,7 @@ class _Rewrite:
         self.kept: set[Variable] = set()
         self.states = set(program.updates.values())
         self.active: list[Block] = []
+        self.places = 0
 
     def block(self, block: Block) -> None:
         self.active.append(block)
@@ -136,6 +156,7 @@ class _Rewrite:
         ops, block.ops = block.ops, []
         for op in ops:
             if self._computes_low(op):
+                self.places += 1
                 self._lower(op)
                 block.ops.append(op)
                 for i, v in enumerate(op.outputs):

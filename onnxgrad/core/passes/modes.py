@@ -2,6 +2,8 @@
 
 The forward operators stay as they are, so an inference model can be written at any time. Training attaches expansions to
 Dropout and BatchNormalization: whoever runs the program, or differentiates it, uses those instead.
+
+Tests: tests/core/passes/test_modes.py, tests/core/passes/test_parts_of_masks.py, tests/core/passes/test_contract.py.
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from onnxgrad.core.graph.contract import ProgramPass, Target
+from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Expansion, Operator, Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import Tensor
-from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
@@ -49,26 +52,39 @@ def set_training(program: Program, training: bool, batch_norm: str = "train") ->
             f"batch_norm is 'train' or 'frozen' here, not {batch_norm!r}. "
             "training.insert_batch_norm(program, data=...) puts in what an exporter folded."
         )
-    with transaction(program):
-        program.batch_norm = batch_norm
-        is_old = (program.opset_version() or 1) < OLDEST_WITH_RULES
-        program.training_pending = training and is_old
+    run_program_pass(program, training_forms(training, batch_norm))
+
+
+def training_forms(training: bool, batch_norm: str) -> ProgramPass:
+    """The pass that attaches or removes training forms; ``set_training`` says what it takes."""
+
+    def run(program: Program, target: Target) -> int:
+        pending = training and (program.opset_version() or 1) < OLDEST_WITH_RULES
+        places = int((program.training_pending, program.batch_norm) != (pending, batch_norm))
+        program.training_pending, program.batch_norm = pending, batch_norm
         if training:
-            split_statistics(program)
-        if program.training_pending and program.scope is not None and program.scope.find_var(DROPOUT_SEED) is not None:
+            places += _split_statistics(program)
+        if pending and program.scope is not None and program.scope.find_var(DROPOUT_SEED) is not None:
             program.scope.set(DROPOUT_SEED, np.array(program.random_seed, np.int64))
-        block = program.global_block()
-        for op in list(block.ops):
-            if op.replaces is not None or op.domain or op.type not in ("Dropout", "BatchNormalization", "If", "Loop"):
-                continue
-            detach_training(op)
-            inner = [op, *(found for body in op.blocks() for found in all_operators_of(body) if not found.domain)]
-            chosen = [found for found in inner if found.type == "Dropout" or _trains_statistics(found, batch_norm)]
-            for found in inner[1:]:
-                found.mode = "trained" if found in chosen else ""
-            if training and not is_old and chosen:
-                attach_training(op)
-        program.version += 1
+        for op in list(program.global_block().ops):
+            if op.replaces is None and not op.domain and op.type in ("Dropout", "BatchNormalization", "If", "Loop"):
+                places += _switch(op, training and not pending, batch_norm)
+        return places
+
+    return ProgramPass("training_forms" if training else "inference_forms", run)
+
+
+def _switch(op: Operator, attaches: bool, batch_norm: str) -> bool:
+    """Attach or remove the training form of an operator of the main block; whether that changes it"""
+    detached = detach_training(op)
+    inner = [op, *(found for body in op.blocks() for found in all_operators_of(body) if not found.domain)]
+    chosen = [found for found in inner if found.type == "Dropout" or _trains_statistics(found, batch_norm)]
+    before = [found.mode for found in inner[1:]]
+    for found in inner[1:]:
+        found.mode = "trained" if found in chosen else ""
+    if attaches and chosen:
+        attach_training(op)
+    return detached or (attaches and bool(chosen)) or before != [found.mode for found in inner[1:]]
 
 
 def _trains_statistics(op: Operator, batch_norm: str) -> bool:
@@ -83,20 +99,34 @@ def take_parts(program: Program) -> None:
     Raises:
         ProgramError: if the program has a backward pass, which reads the masks as they are.
     """
+    run_program_pass(program, TAKE_PARTS)
+
+
+def _add_part(program: Program, target: Target) -> int:
     block = program.global_block()
-    if PART in block.vars:
-        return
-    dropouts = [op for op in block.ops if op.replaces is None and draws(op)]
-    trained = [op for op in dropouts if op.expansion is not None and op.expansion.always]
-    if trained and any(op.role is not Role.FORWARD for op in block.ops):
+    block.inputs.append(block.register(Variable(block, PART, TensorType(dtype_of("int64"), (2,)))))
+    trained = _trained_dropouts(program)
+    for op in trained:
+        detach_training(op)
+    for op in trained:
+        attach_training(op)
+    return 1 + len(trained)
+
+
+def _trained_dropouts(program: Program) -> list[Operator]:
+    dropouts = [op for op in program.global_block().ops if op.replaces is None and draws(op)]
+    return [op for op in dropouts if op.expansion is not None and op.expansion.always]
+
+
+def _refuse_gradients(program: Program, target: Target) -> None:
+    trained = _trained_dropouts(program)
+    if trained and any(op.role is not Role.FORWARD for op in program.global_block().ops):
         raise ProgramError(f"{trained[0]} has a gradient already. Say that the program takes parts before its backward pass.")
-    with transaction(program):
-        block.inputs.append(block.register(Variable(block, PART, TensorType(dtype_of("int64"), (2,)))))
-        for op in trained:
-            detach_training(op)
-        for op in trained:
-            attach_training(op)
-        program.version += 1
+
+
+TAKE_PARTS = ProgramPass(
+    "parts_of_masks", _add_part, when=lambda program, target: PART not in program.global_block().vars, needs=_refuse_gradients
+)
 
 
 def is_added(op: Operator) -> bool:
@@ -110,6 +140,12 @@ def split_statistics(program: Program) -> None:
     Exporters store equal tensors once, perhaps as the Identity of another, and before the first training all means are 0. Clones
     share values by name, so this comes before a clone that shall see what training makes of them.
     """
+    run_program_pass(program, SPLIT_STATISTICS)
+
+
+def _split_statistics(program: Program, target: Target | None = None) -> int:
+    """Give each its own; how many statistics and copies that changed"""
+    places = 0
     seen: set[Variable] = set()
     copies: dict[Operator, None] = {}
     block = program.global_block()
@@ -127,19 +163,25 @@ def split_statistics(program: Program) -> None:
             if v in seen or stored is not v:
                 twin = program.create_global_var(v.name, np.array(stored.get_value()))
                 op.inputs = [*op.inputs[:index], twin, *op.inputs[index + 1 :]]
+                places += 1
             seen.add(v)
     for op in copies:
         read = {v for other in block.ops for v in other.operands()} | set(program.outputs)
         if op in block.ops and not read.intersection(op.outputs):
             block.ops = [other for other in block.ops if other is not op]
             block.vars = {name: v for name, v in block.vars.items() if v not in set(op.outputs)}
+            places += 1
+    return places
 
 
-def detach_training(op: Operator) -> None:
-    """Remove the training form of an operator."""
+SPLIT_STATISTICS = ProgramPass("split_statistics", _split_statistics)
+
+
+def detach_training(op: Operator) -> bool:
+    """Remove the training form of an operator; whether it had one."""
     expansion, program = op.expansion, op.block.program
     if expansion is None or not expansion.always:
-        return
+        return False
     gone = set(expansion.operators)
     made = {v for inner in expansion.operators for v in inner.outputs}
     bodies = {body for inner in expansion.operators for body in _bodies(inner)}
@@ -151,6 +193,7 @@ def detach_training(op: Operator) -> None:
     op.expansion = None
     if draws(op):
         _hand_over(op.block, op)
+    return True
 
 
 def attach_in_bodies(op: Operator) -> None:

@@ -1,4 +1,7 @@
-"""Opsets 27 and 28, which no onnxruntime loads yet, in the forms of 26: most of their changes only admit more element types."""
+"""Opsets 27 and 28, which no onnxruntime loads yet, in the forms of 26: most of their changes only admit more element types.
+
+Tests: tests/core/passes/test_newest.py.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,27 @@ from onnxgrad.core.ir.variable import Variable
 __all__ = ["rewrite_newer"]
 
 
-def rewrite_newer(block: Block) -> None:
-    """Write the operators of a block that have no form of opset 26 as several that do, where that is known how."""
+def rewrite_newer(block: Block) -> int:
+    """Write the operators of a block that have no form of opset 26 as several that do, where that is known how; how many."""
+    places = 0
     ops, block.ops = block.ops, []
     for op in ops:
         rule = _REWRITTEN.get(op.type) if op.domain == "" else None
         if rule is not None:
-            _replace(block, op, rule)
+            places += _replace(block, op, rule)
         else:
             block.ops.append(op)
+    return places
 
 
-def _replace(block: Block, op: Operator, rule: Callable[[Builder, Operator], Variable | None]) -> None:
+def _replace(block: Block, op: Operator, rule: Callable[[Builder, Operator], Variable | None]) -> bool:
     final = op.outputs[0]
     assert final is not None
     stage: list[Operator] = []
     result = rule(Builder(block, stage, op.role, final.name), op)
     if result is None:
         block.ops.append(op)
-        return
+        return False
     last = result.op
     assert last is stage[-1]
     last.outputs, last.loaded, final.op = [final], op.loaded, last
@@ -41,6 +46,7 @@ def _replace(block: Block, op: Operator, rule: Callable[[Builder, Operator], Var
                 block.register(v)
         made.name = next(v.name for v in made.outputs if v is not None)
         block.ops.append(made)
+    return True
 
 
 def _mod(op: Builder, node: Operator) -> Variable | None:

@@ -5,7 +5,7 @@ Tests: tests/core/compile/test_corpus.py.
 
 from __future__ import annotations
 
-from onnxgrad.core.graph.contract import Pass
+from onnxgrad.core.graph.contract import GraphPass
 from onnxgrad.core.providers.layouts.batch_norm import BATCH_NORM
 from onnxgrad.core.providers.layouts.chwn import CHWN
 from onnxgrad.core.providers.layouts.filter_gradient import FILTER_GRADIENT
@@ -30,7 +30,7 @@ from onnxgrad.core.providers.products.small_m import SWAP_GEMM_OPERANDS
 
 __all__ = ["PASSES"]
 
-PASSES: list[Pass] = [
+PASSES: list[GraphPass] = [
     # The layouts first: the forms after them are written for what they leave.
     HWNC,
     CHWN,

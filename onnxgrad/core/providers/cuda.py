@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxgrad.core.graph.contract import Pass
+from onnxgrad.core.graph.contract import GraphPass, Pass
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.cuda_kernels import KERNELS
@@ -44,4 +44,4 @@ TRAINING_BATCH_NORMALIZATION = Pass(
 )
 """In training mode, which the CUDA provider refuses from opset 14 on."""
 
-PASSES: list[Pass] = [TRAINING_BATCH_NORMALIZATION, KERNELS, DEVICE_SCALARS]
+PASSES: list[GraphPass] = [TRAINING_BATCH_NORMALIZATION, KERNELS, DEVICE_SCALARS]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.graph.contract import Pass, Target
+from onnxgrad.core.graph.contract import GraphPass, Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.types import TensorType
@@ -113,7 +113,7 @@ def refuse(graph: Graph, target: Target) -> None:
                     raise ProviderError(f"{op}: OpenVINO computes integers in 32 bits, and {v.name!r} needs more. {advice}")
 
 
-PASSES: list[Pass] = [
+PASSES: list[GraphPass] = [
     Pass("refusals", lambda graph, target: 0, needs=refuse),
     CHWN,
     ATTENTION,

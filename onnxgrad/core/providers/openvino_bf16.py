@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.graph.contract import Pass
+from onnxgrad.core.graph.contract import GraphPass, Pass
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers import openvino
@@ -46,4 +46,4 @@ def _transposed_convolution(build: Any, op: Operator) -> list[Variable | None] |
 TRANSPOSED_CONVOLUTION = Pass("transposed_convolution", forms={"ConvTranspose": _transposed_convolution}, rounding="order")
 """The gradients of images as convolutions. In float32 these are slower: a step of a ResNet-18 takes 1.2 times as long."""
 
-PASSES: list[Pass] = [*openvino.PASSES, TRANSPOSED_CONVOLUTION]
+PASSES: list[GraphPass] = [*openvino.PASSES, TRANSPOSED_CONVOLUTION]

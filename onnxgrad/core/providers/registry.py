@@ -5,7 +5,7 @@ Tests: tests/core/interop/test_lowering.py, tests/core/compile/test_corpus.py.
 
 from __future__ import annotations
 
-from onnxgrad.core.graph.contract import Pass, Target
+from onnxgrad.core.graph.contract import GraphPass, Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.providers import cpu, cuda, openvino, openvino_bf16, webgpu
@@ -13,7 +13,7 @@ from onnxgrad.errors import ArgumentError
 
 __all__ = ["PROVIDERS", "passes_of"]
 
-PROVIDERS: dict[str, list[Pass]] = {
+PROVIDERS: dict[str, list[GraphPass]] = {
     "cpu": cpu.PASSES,
     "cuda": cuda.PASSES,
     "openvino": openvino.PASSES,
@@ -23,7 +23,7 @@ PROVIDERS: dict[str, list[Pass]] = {
 """By provider: the passes that write its forms."""
 
 
-def passes_of(provider: str) -> list[Pass]:
+def passes_of(provider: str) -> list[GraphPass]:
     """The passes of a provider, behind one that refuses what they cannot be written in.
 
     Raises:

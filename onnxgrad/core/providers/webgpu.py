@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.graph.contract import Pass
+from onnxgrad.core.graph.contract import GraphPass, Pass
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.origin import LESS_ONE_AT_LABEL, is_piece
 from onnxgrad.core.ir.variable import Variable
@@ -76,7 +76,7 @@ def _at_label(build: Any, op: Operator) -> list[Variable | None] | None:
     return [build.Add(data, build.Mul(hot, updates))]
 
 
-PASSES: list[Pass] = [
+PASSES: list[GraphPass] = [
     TRAINING_BATCH_NORMALIZATION,
     LABELLED_LOSSES,
     Pass("pool_gradient", forms={"ScatterElements": pool_gradient}, rounding="order"),
