@@ -110,6 +110,29 @@ def test_imports_point_down():
     assert wrong == []
 
 
+def test_no_files_of_the_engine_import_each_other_around():
+    """Within a package too, in functions too. Annotations may: the classes of a program hold each other"""
+    core = {own_name(path): path for path in MODULES if path.suffix == ".py" and PACKAGE / "core" in path.parents}
+    arrows = {name: set(_core_modules(path, core)) - {name} for name, path in core.items()}
+    while True:
+        leaves = {name for name, used in arrows.items() if not used}
+        if not leaves:
+            break
+        arrows = {name: used - leaves for name, used in arrows.items() if name not in leaves}
+    assert arrows == {}
+
+
+def _core_modules(path, core):
+    for module, _ in imports_of(path):
+        if module in core:
+            yield module
+    tree = ast.parse(path.read_text())
+    left_out = {id(node) for node in annotations(tree)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in left_out:
+            yield from (name for alias in node.names if (name := f"{node.module}.{alias.name}") in core)
+
+
 def test_every_package_has_a_floor():
     present = {place_of(own_name(path)) for path in MODULES if path.stem != "__init__" or path.parent != PACKAGE}
     assert present | {"__init__"} == set(FLOOR_OF)

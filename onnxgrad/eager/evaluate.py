@@ -14,10 +14,11 @@ import numpy as np
 
 from onnxgrad.core.compile import compile, refusal
 from onnxgrad.core.interop.onnx_export import write_model
+from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import Tensor as Array
-from onnxgrad.core.ir.traverse import all_operators_of, copy_operators
+from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.unsafe import unsafe_passes

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import Tensor
-from onnxgrad.core.ir.traverse import copy_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.optimizer.master import widened

@@ -17,11 +17,12 @@ from onnxgrad.core.autodiff.node import Node
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import drop_unread, map_sequence, reads_of
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.copying import copy_block
 from onnxgrad.core.ir.forms import blaming, check_form
 from onnxgrad.core.ir.infer import infer_leniently, settle_ranks
 from onnxgrad.core.ir.operator import Expansion, Operator, Role
 from onnxgrad.core.ir.origin import Origin
-from onnxgrad.core.ir.traverse import captured, copy_block, needed_operators, substitute
+from onnxgrad.core.ir.traverse import captured, needed_operators, substitute
 from onnxgrad.core.ir.types import OptionalType, SequenceType, TensorType, merge_types
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.accumulate import add_up, conform, unbroadcast

@@ -13,9 +13,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.traits import RANDOM
-from onnxgrad.core.ir.traverse import copy_operators
 from onnxgrad.core.ir.types import SequenceType, TensorType
 from onnxgrad.core.ir.variable import Variable
 

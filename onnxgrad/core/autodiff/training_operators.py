@@ -12,11 +12,12 @@ from typing import Any
 from onnxgrad.core.autodiff.api import gradients
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.infer import infer_leniently
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.traverse import copy_operators, dependent_operators, needed_operators, substitute
+from onnxgrad.core.ir.traverse import dependent_operators, needed_operators, substitute
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.domains import expands
 from onnxgrad.core.passes.lift import lift

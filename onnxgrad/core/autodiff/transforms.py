@@ -20,10 +20,11 @@ import numpy as np
 from onnxgrad.core.autodiff.api import BackwardPass, variables_of
 from onnxgrad.core.autodiff.linear import Appended, free_of, into_loop, sum_in_loop
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.traits import RANDOM
 from onnxgrad.core.ir.transaction import transaction
-from onnxgrad.core.ir.traverse import all_operators_of, copy_operators, dependent_operators, needed_operators
+from onnxgrad.core.ir.traverse import all_operators_of, dependent_operators, needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift

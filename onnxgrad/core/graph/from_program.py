@@ -41,12 +41,12 @@ def pruned_graph(
     main = program.global_block()
     for v in main.inputs:
         if v in leaves and not v.persistable and v.value is None:
-            graph.inputs.append(graph.copy.leaf(v))
+            graph.inputs.append(graph.copy.read(v))
     known = set(graph.inputs)
     for v in plan.leaves:
         if v.block is not main and not v.persistable:
             continue
-        twin = graph.copy.leaf(v)
+        twin = graph.copy.read(v)
         if twin in known:
             continue
         if v.persistable and state_as_inputs:
@@ -59,14 +59,14 @@ def pruned_graph(
     _copy_operators(graph, plan.operators, plan.aliases)
     taken: set[str] = set()
     for v in [*outputs, *new_values.values()]:
-        twin = graph.copy.leaf(v)
+        twin = graph.copy.read(v)
         if twin.name not in taken:
             taken.add(twin.name)
             graph.outputs.append((twin.name, twin))
     if state_as_inputs:
         returned, copies = {v for _, v in graph.outputs}, graph.copy.variables
         changed = [(v, new) for v, new in program.updates.items() if copies.get(new) in returned]
-        graph.updates = {graph.copy.leaf(v): copies[new] for v, new in changed}
+        graph.updates = {graph.copy.read(v): copies[new] for v, new in changed}
     _drop_unread_outputs(graph)
     read = set(graph.all_read())
     for op in graph.operators:
@@ -80,7 +80,6 @@ def pruned_graph(
 
 def _copy_operators(graph: Graph, operators: list[Operator], aliases: dict[Variable, Variable]) -> None:
     """Copy in order. What an expansion computes has the name of what it stands for, and is read in its place."""
-    named: dict[Variable, str] = {}
     originals: dict[Variable, list[Variable]] = {}
     stand_ins = set(aliases.values())
     for original, computed in aliases.items():
@@ -88,10 +87,10 @@ def _copy_operators(graph: Graph, operators: list[Operator], aliases: dict[Varia
             computed = aliases[computed]
         originals.setdefault(computed, []).append(original)
         if original not in stand_ins:
-            named[computed] = original.name
+            graph.copy.names[computed] = original.name
     copies, block = graph.copy.variables, graph.program.global_block()
     for op in operators:
-        graph.copy.operator(op, block, named)
+        graph.copy.append(op, block)
         for v in op.outputs:
             for original in originals.get(v, ()) if v is not None else ():
                 twin = copies[original] = copies[v]  # type: ignore[index]
@@ -120,20 +119,20 @@ def whole_graph(program: Program) -> Graph:
     if any(v.op is not None and v.op.role is not Role.FORWARD for v in main.outputs):
         # The file itself returns gradients or updates.
         graph = pruned_graph(program, main.outputs, {}, False, ())
-        graph.inputs = [graph.copy.leaf(v) for v in main.inputs if v.value is None and not v.persistable]
+        graph.inputs = [graph.copy.read(v) for v in main.inputs if v.value is None and not v.persistable]
         return graph
     graph = Graph(program, hoists=False)
     graph.is_whole = True
     forward = [op for op in main.ops if op.role is Role.FORWARD and op.replaces is None]
     operators = needed_operators(forward, [*main.outputs, *(v for op in forward if op.loaded for v in op.outputs)])
     used = {v for op in operators for v in op.operands() if v is not None} | set(main.outputs)
-    leaf = graph.copy.leaf
-    graph.inputs = [leaf(v) for v in main.inputs if v in used or v.declared is not None]
-    graph.initializers = [leaf(v) for v in main.initializers if v.op is None and (v in used or _was_loaded(v))]
+    read = graph.copy.read
+    graph.inputs = [read(v) for v in main.inputs if v in used or v.declared is not None]
+    graph.initializers = [read(v) for v in main.initializers if v.op is None and (v in used or _was_loaded(v))]
     for op in operators:
-        graph.copy.operator(op, graph.program.global_block())
-    graph.outputs = [(v.name, leaf(v)) for v in main.outputs]
-    graph.program.global_block().value_infos = [leaf(v) for v in main.value_infos]
+        graph.copy.append(op, graph.program.global_block())
+    graph.outputs = [(v.name, read(v)) for v in main.outputs]
+    graph.program.global_block().value_infos = [read(v) for v in main.value_infos]
     _drop_unread_outputs(graph)
     return graph
 

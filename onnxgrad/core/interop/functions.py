@@ -10,9 +10,9 @@ from onnx import TypeProto
 from onnxgrad.core.interop.onnx_import import constant_value, read_function
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.infer import _as_node, infer_with_bodies
 from onnxgrad.core.ir.operator import Operator, resolve_reference
-from onnxgrad.core.ir.traverse import copy_operators
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["inline_function", "schema_body"]

@@ -1,108 +1,180 @@
-"""A program, or a part of it, copied into another one: names, types, declarations and metadata included.
+"""Operators, variables and bodies copied: a program into another one, or some operators once more within a program.
 
-Tests: tests/core/ir/test_traverse.py, tests/core/compile/test_compile.py.
+What a copy of an operator keeps is listed once (``Operator.blank_copy``), and so is that of a variable (``Variable.blank_copy``).
+The two copiers differ in where a copy lies, what it is called, and in what they read that was not copied.
+
+Tests: tests/core/ir/test_copying.py, tests/core/ir/test_traverse.py, tests/core/compile/test_compile.py.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from onnxgrad.core.ir.operator import Expansion, Operator
-from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.ir.variable import Variable
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
     from onnxgrad.core.ir.program import Program
 
-__all__ = ["Copy"]
+__all__ = ["Copy", "copy_block", "copy_operators"]
 
 
-class Copy:
-    """Copies of variables, operators and blocks of one program in another.
+class _Copier:
+    """Copies operators with the bodies inside them.
+
+    Attributes:
+        variables: the copy of each variable, or what stands for it.
+    """
+
+    def __init__(self, variables: dict[Variable, Variable]) -> None:
+        self.variables = variables
+
+    # What a kind of copier decides -----------------------------------------------------------------------------------
+
+    def read(self, v: Variable) -> Variable:
+        """What copies read in place of a variable."""
+        raise NotImplementedError
+
+    def computed(self, v: Variable, op: Operator, twin: Operator, block: Block) -> Variable:
+        """The copy of a result of ``op``, which ``twin`` computes in a block."""
+        raise NotImplementedError
+
+    def owned(self, v: Variable, body: Block) -> Variable:
+        """The copy of an input or a constant of a body."""
+        raise NotImplementedError
+
+    def leaves_out(self, v: Variable) -> bool:
+        """Whether a constant or weight of a body is none of the copy of that body."""
+        raise NotImplementedError
+
+    def returned(self, v: Variable, body: Block) -> Variable:
+        """What the copy of a body returns in place of a variable."""
+        return self.read(v)
+
+    def origin_of(self, v: Variable) -> Variable | None:
+        """The result that the origin of a copy names."""
+        return self.variables.get(v)
+
+    def enter(self, body: Block, twin: Block) -> None:
+        """Note the copy of a body before anything in it is copied."""
+
+    # What all copiers do ---------------------------------------------------------------------------------------------
+
+    def operator(self, op: Operator, block: Block) -> Operator:
+        """A copy of an operator for a block, to which it is not appended."""
+        twin = op.blank_copy(block, [None if v is None else self.read(v) for v in op.inputs])
+        twin.attrs = {key: self._attribute(value, block) for key, value in op.attrs.items()}
+        if op.origin is not None and op.origin.of is not None:
+            twin.origin = op.origin._replace(of=self.origin_of(op.origin.of))
+        for v in op.outputs:
+            twin.outputs.append(None if v is None else self.computed(v, op, twin, block))
+        return twin
+
+    def _attribute(self, value: Any, block: Block) -> Any:
+        if hasattr(value, "ops"):
+            return self.body(value, block)
+        if isinstance(value, list) and value and hasattr(value[0], "ops"):
+            return [self.body(body, block) for body in value]
+        return value
+
+    def body(self, body: Block, parent: Block) -> Block:
+        """A copy of a body under another block."""
+        twin = parent.program.new_block(parent, body.name)
+        self.enter(body, twin)
+        copy_header(body, twin)
+        twin.inputs = [self.owned(v, twin) for v in body.inputs]
+        twin.initializers = [self.owned(v, twin) for v in body.initializers if not self.leaves_out(v)]
+        for op in body.ops:
+            weight = _weight_of(op)
+            if weight is None or not self.leaves_out(weight):
+                twin.append(self.operator(op, twin))
+        twin.outputs = [self.returned(v, twin) for v in body.outputs]
+        return twin
+
+
+def copy_header(block: Block, copy: Block) -> None:
+    """Copy what a block has besides operators and variables."""
+    copy.name, copy.doc, copy.metadata, copy.forward_block_idx = block.name, block.doc, block.metadata, block.forward_block_idx
+
+
+def _weight_of(op: Operator) -> Variable | None:
+    """The weight that a Constant holds"""
+    first = op.outputs[0] if op.outputs else None
+    return first if first is not None and first.persistable and first.value is not None else None
+
+
+# Into another program --------------------------------------------------------------------------------------------------
+
+
+class Copy(_Copier):
+    """Copies of variables, operators and blocks of one program in another, under their names.
 
     Attributes:
         home: the program that receives them.
         variables, operators: the copy of each original.
+        names: of variables that get another name than their own.
         hoists: whether weights that lie in bodies become weights of the main block, as state must be.
     """
 
     def __init__(self, home: Program, source: Program, hoists: bool = False) -> None:
+        super().__init__({})
         self.home = home
         self.hoists = hoists
-        self.variables: dict[Variable, Variable] = {}
         self.operators: dict[Operator, Operator] = {}
+        self.names: dict[Variable, str] = {}
         self._blocks: dict[Block, Block] = {source.global_block(): home.global_block()}
-        self.header(source.global_block(), home.global_block())
+        copy_header(source.global_block(), home.global_block())
 
-    @staticmethod
-    def header(block: Block, copy: Block) -> None:
-        copy.name, copy.doc, copy.metadata, copy.forward_block_idx = block.name, block.doc, block.metadata, block.forward_block_idx
+    def append(self, op: Operator, block: Block) -> Operator:
+        """Append the copy of an operator to a block."""
+        twin = self.operator(op, block)
+        block.ops.append(twin)
+        return twin
 
-    def of(self, v: Variable | None) -> Variable | None:
+    def operator(self, op: Operator, block: Block) -> Operator:
+        twin = self.operators[op] = super().operator(op, block)
+        return twin
+
+    def read(self, v: Variable) -> Variable:
         """The copy of a variable, made now if it is a leaf that nobody asked for before."""
-        return None if v is None else self.variables.get(v) or self.variable(v)
+        return self.variables.get(v) or self._variable(v)
 
-    def leaf(self, v: Variable) -> Variable:
-        """The copy of a variable that no operator of the copy computes."""
-        return self.variables.get(v) or self.variable(v)
+    def computed(self, v: Variable, op: Operator, twin: Operator, block: Block) -> Variable:
+        copy = self.read(v)
+        copy.op = twin if v.op is op else copy.op
+        return copy
 
-    def variable(self, v: Variable, name: str | None = None) -> Variable:
-        """A new copy of a variable, entered into the copy of its block under its own name or another one."""
+    def owned(self, v: Variable, body: Block) -> Variable:
+        return self.read(v)
+
+    def leaves_out(self, v: Variable) -> bool:
+        return self.hoists and v.persistable
+
+    def body(self, body: Block, parent: Block) -> Block:
+        twin = super().body(body, parent)
+        twin.value_infos = [self.read(v) for v in body.value_infos if not self.leaves_out(v)]
+        return twin
+
+    def enter(self, body: Block, twin: Block) -> None:
+        self._blocks[body] = twin
+
+    def _variable(self, v: Variable) -> Variable:
+        """A new copy of a variable, entered into the copy of its block"""
         block = self._blocks.get(v.block)
         if block is None or (self.hoists and v.persistable):
             block = self.home.global_block()
-        name = v.name if name is None else name
-        twin = Parameter(block, name, v.type, v.trainable) if isinstance(v, Parameter) else Variable(block, name, v.type)
-        if isinstance(v, Parameter) and isinstance(twin, Parameter):
-            twin.optimize_attr = dict(v.optimize_attr)
-            twin.regularizer, twin.need_clip, twin.reason = v.regularizer, v.need_clip, v.reason
-            twin.do_model_average = v.do_model_average
-        twin.value, twin._stop, twin.persistable = v.value, v._stop, v.persistable
-        twin.entries = None if v.persistable else v.entries  # a run may replace them
-        twin.is_data, twin.declared, twin.doc, twin.metadata = v.is_data, v.declared, v.doc, v.metadata
-        self.variables[v] = block.register(twin)
-        return twin
+        copy = v.blank_copy(block, self.names.get(v, v.name))
+        if v.persistable:
+            copy.entries = None  # a run may replace them
+        self.variables[v] = block.register(copy)
+        return copy
 
-    def operator(self, op: Operator, block: Block, names: dict[Variable, str] | None = None) -> Operator:
-        """Append the copy of an operator to a block; ``names`` gives results other names."""
-        twin = op.blank_copy(block, [self.of(v) for v in op.inputs])
-        for key, value in op.attrs.items():
-            if hasattr(value, "ops"):
-                twin.attrs[key] = self.body(value, block)
-            elif isinstance(value, list) and value and hasattr(value[0], "ops"):
-                twin.attrs[key] = [self.body(body, block) for body in value]
-            else:
-                twin.attrs[key] = value
-        if op.origin is not None and op.origin.of is not None:
-            twin.origin = op.origin._replace(of=self.variables.get(op.origin.of))
-        for v in op.outputs:
-            made = None
-            if v is not None:
-                made = self.variables.get(v) or self.variable(v, None if names is None else names.get(v))
-                made.op = twin if v.op is op else made.op
-            twin.outputs.append(made)
-        block.ops.append(twin)
-        self.operators[op] = twin
-        return twin
-
-    def body(self, body: Block, parent: Block) -> Block:
-        """The copy of a body under another block."""
-        twin = self.home.new_block(parent, body.name)
-        self._blocks[body] = twin
-        self.header(body, twin)
-        twin.inputs = [self.variable(v) for v in body.inputs]
-        twin.initializers = [self.leaf(v) for v in body.initializers if not (self.hoists and v.persistable)]
-        for op in body.ops:
-            if not (self.hoists and _is_weight(op)):
-                self.operator(op, twin)
-        twin.outputs = [self._returned(v, twin) for v in body.outputs]
-        twin.value_infos = [self.leaf(v) for v in body.value_infos if not (self.hoists and v.persistable)]
-        return twin
-
-    def _returned(self, v: Variable, body: Block) -> Variable:
+    def returned(self, v: Variable, body: Block) -> Variable:
         """A body may not return a value from outside, where a weight of its own now lies."""
-        twin = self.leaf(v)
-        if not (self.hoists and v.persistable):
+        twin = self.read(v)
+        if not self.leaves_out(v):
             return twin
         identity = Operator(body, "Identity", [twin], [])
         returned = Variable(body, self.home.fresh_name(f"{v.name}/out"), v.type, identity)
@@ -117,11 +189,52 @@ class Copy:
                 twin.replaces = self.operators.get(op.replaces)
             if op.expansion is not None and all(inner in self.operators for inner in op.expansion.operators):
                 inner_ops = [self.operators[inner] for inner in op.expansion.operators]
-                outputs = [self.of(v) for v in op.expansion.outputs]
+                outputs = [None if v is None else self.read(v) for v in op.expansion.outputs]
                 twin.expansion = Expansion(inner_ops, outputs, op.expansion.always)
 
 
-def _is_weight(op: Operator) -> bool:
-    """Whether it is a Constant that holds a weight."""
-    first = op.outputs[0] if op.outputs else None
-    return first is not None and first.persistable and first.value is not None
+# Within a program ------------------------------------------------------------------------------------------------------
+
+
+def copy_operators(
+    operators: Iterable[Operator], mapping: dict[Variable, Variable], block: Block, name_of: Callable[[Variable], str]
+) -> list[Operator]:
+    """Copies that read ``mapping[v]`` instead of ``v``. New outputs are entered into ``mapping``; nothing is appended."""
+    copier = _Again(mapping, name_of)
+    return [copier.operator(op, block) for op in operators]
+
+
+def copy_block(block: Block, mapping: dict[Variable, Variable], parent: Block, name_of: Callable[[Variable], str]) -> Block:
+    """A body copied under another parent block, with every inner name made by ``name_of``."""
+    return _Again(mapping, name_of).body(block, parent)
+
+
+class _Again(_Copier):
+    """Operators once more in their program, under new names; weights, and what is not copied, are read as they are.
+
+    What a file declares of the values inside a body is of that body alone.
+    """
+
+    def __init__(self, variables: dict[Variable, Variable], name_of: Callable[[Variable], str]) -> None:
+        super().__init__(variables)
+        self.name_of = name_of
+
+    def read(self, v: Variable) -> Variable:
+        return self.variables.get(v, v)
+
+    def computed(self, v: Variable, op: Operator, twin: Operator, block: Block) -> Variable:
+        if v.persistable:
+            return v
+        copy = self.variables[v] = v.blank_copy(block, self.name_of(v))
+        copy.op = twin
+        return copy
+
+    def owned(self, v: Variable, body: Block) -> Variable:
+        copy = self.variables[v] = body.register(v.blank_copy(body, self.name_of(v)))
+        return copy
+
+    def leaves_out(self, v: Variable) -> bool:
+        return v.persistable or v in self.variables
+
+    def origin_of(self, v: Variable) -> Variable | None:
+        return self.read(v)

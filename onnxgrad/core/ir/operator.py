@@ -14,6 +14,7 @@ from onnx import AttributeProto, SparseTensorProto, TypeProto
 
 from onnxgrad.core.ir.opset import Schema, find_schema
 from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.traverse import captured
 from onnxgrad.errors import IllTyped, UnknownName
 
 if TYPE_CHECKING:
@@ -267,8 +268,6 @@ class Operator:
         """Inputs, followed by the outer variables that its bodies read."""
         if not self.attrs or next(self.blocks(), None) is None:
             return self.inputs
-        from onnxgrad.core.ir.traverse import captured
-
         return [*self.inputs, *captured(self)]
 
     def __str__(self) -> str:

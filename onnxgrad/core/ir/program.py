@@ -390,10 +390,10 @@ def _copy_main_block(source: Program, home: Program, for_test: bool) -> dict[Var
     computed = {v for op in old.ops for v in op.outputs if v is not None}
     for v in old.vars.values():
         if v not in computed and (not for_test or v.op is None):
-            copy.leaf(v)
+            copy.read(v)
     for op in ops:
-        copy.operator(op, new)
-    home.parameters = [p for p in map(copy.leaf, source.parameters) if isinstance(p, Parameter)]
+        copy.append(op, new)
+    home.parameters = [p for p in map(copy.read, source.parameters) if isinstance(p, Parameter)]
     found = copy.variables
     for field in ("inputs", "outputs", "initializers", "value_infos"):
         setattr(new, field, [found[v] for v in getattr(old, field) if v in found])

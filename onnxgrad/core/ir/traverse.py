@@ -1,21 +1,18 @@
-"""Linear walks over a program: what a body captures, what a result needs, how operators are copied."""
+"""Walk over a program in linear time: what a body captures, what a result needs, which operators depend on a value."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING
-
-from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.variable import Variable
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
+    from onnxgrad.core.ir.operator import Operator
+    from onnxgrad.core.ir.variable import Variable
 
 __all__ = [
     "all_operators_of",
     "captured",
-    "copy_block",
-    "copy_operators",
     "dependent_operators",
     "needed_operators",
     "substitute",
@@ -71,58 +68,6 @@ def needed_operators(
             wanted.update(v for v in op.operands() if v is not None and v not in known)
     kept.reverse()
     return kept
-
-
-def copy_operators(
-    operators: Iterable[Operator],
-    mapping: dict[Variable, Variable],
-    block: Block,
-    name_of: Callable[[Variable], str],
-) -> list[Operator]:
-    """Copies that read ``mapping[v]`` instead of ``v``. New outputs are entered into ``mapping``; nothing is appended."""
-    copies = []
-    for op in operators:
-        copy = op.blank_copy(block, [None if v is None else mapping.get(v, v) for v in op.inputs])
-        for key, value in op.attrs.items():
-            if hasattr(value, "ops"):
-                copy.attrs[key] = copy_block(value, mapping, block, name_of)
-            elif isinstance(value, list) and value and hasattr(value[0], "ops"):
-                copy.attrs[key] = [copy_block(body, mapping, block, name_of) for body in value]
-            else:
-                copy.attrs[key] = value
-        if op.origin is not None and op.origin.of in mapping:
-            copy.origin = op.origin._replace(of=mapping[op.origin.of])
-        for v in op.outputs:
-            copy.outputs.append(None if v is None else _copy_variable(v, mapping, block, copy, name_of))
-        copies.append(copy)
-    return copies
-
-
-def copy_block(block: Block, mapping: dict[Variable, Variable], parent: Block, name_of: Callable[[Variable], str]) -> Block:
-    """A body copied under another parent block, with every inner name made by ``name_of``."""
-    copy = parent.program.new_block(parent, block.name)
-    copy.doc, copy.metadata = block.doc, block.metadata
-    for v in block.inputs:
-        copy.inputs.append(copy.register(_copy_variable(v, mapping, copy, None, name_of)))
-    for v in block.initializers:
-        if not v.persistable and v not in mapping:
-            copy.initializers.append(copy.register(_copy_variable(v, mapping, copy, None, name_of)))
-    for op in copy_operators(block.ops, mapping, copy, name_of):
-        if not (op.outputs and op.outputs[0] is not None and op.outputs[0].persistable):
-            copy.append(op)
-    copy.outputs = [mapping.get(v, v) for v in block.outputs]
-    return copy
-
-
-def _copy_variable(
-    v: Variable, mapping: dict[Variable, Variable], block: Block, op: Operator | None, name_of: Callable[[Variable], str]
-) -> Variable:
-    if v.persistable:
-        return v
-    copy = Variable(block, name_of(v), v.type, op)
-    copy.value, copy.entries, copy._stop = v.value, v.entries, v._stop
-    mapping[v] = copy
-    return copy
 
 
 def dependent_operators(operators: Iterable[Operator], sources: Iterable[Variable]) -> list[Operator]:

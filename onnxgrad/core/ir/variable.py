@@ -63,6 +63,19 @@ class Variable(Arithmetic):
         self.doc = ""
         self.metadata: dict[str, str] | None = None
 
+    def blank_copy(self, block: Block, name: str) -> Variable:
+        """A variable like this one in a block, under another name, which no operator computes yet.
+
+        This is the one list of what every copier keeps.
+        """
+        copy = Variable(block, name, self.type)
+        self._give_to(copy)
+        return copy
+
+    def _give_to(self, copy: Variable) -> None:
+        copy.value, copy.entries, copy._stop, copy._persistable = self.value, self.entries, self._stop, self._persistable
+        copy.is_data, copy.declared, copy.doc, copy.metadata = self.is_data, self.declared, self.doc, self.metadata
+
     @property
     def name(self) -> str:
         return self._name
@@ -253,3 +266,11 @@ class Parameter(Variable):
         self.need_clip = True
         self.do_model_average = True
         self.reason = ""
+
+    def blank_copy(self, block: Block, name: str) -> Parameter:
+        copy = Parameter(block, name, self.type, self.trainable)
+        self._give_to(copy)
+        copy.optimize_attr = dict(self.optimize_attr)
+        copy.regularizer, copy.need_clip, copy.reason = self.regularizer, self.need_clip, self.reason
+        copy.do_model_average = self.do_model_average
+        return copy

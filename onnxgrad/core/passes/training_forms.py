@@ -15,8 +15,9 @@ import numpy as np
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import finish_body
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.traverse import all_operators_of, copy_operators
+from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.masks import column_numbers, sample_mask
 from onnxgrad.errors import ProgramError

@@ -13,9 +13,9 @@ import numpy as np
 
 from onnxgrad.core.ir.bodies import as_tuple, drop_unread, finish_body, keep_needed, move_into, reads_of
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.copying import copy_block
 from onnxgrad.core.ir.infer import infer_again
 from onnxgrad.core.ir.operator import Role
-from onnxgrad.core.ir.traverse import copy_block
 from onnxgrad.core.ir.types import BOOL_SCALAR, INDEX, OptionalType, SequenceType, TensorType, join_types, same_dim
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.accumulate import add_up

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from onnxgrad.core.ir.bodies import as_tuple, finish_body, keep_needed, reads_of
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.copying import copy_block
 from onnxgrad.core.ir.operator import Role
-from onnxgrad.core.ir.traverse import copy_block
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import zeros_like, zeros_of_shape

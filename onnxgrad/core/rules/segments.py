@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxgrad.core.ir.bodies import as_tuple, loop_times, move_into, write_body
-from onnxgrad.core.ir.traverse import copy_block
+from onnxgrad.core.ir.copying import copy_block
 from onnxgrad.core.ir.types import BOOL_SCALAR, INDEX
 
 _STEPS_WITHOUT_LIMIT = 32

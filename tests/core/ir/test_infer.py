@@ -7,6 +7,7 @@ from onnx import TypeProto
 
 import onnxgrad as paddle
 from onnxgrad import errors
+from onnxgrad.core.ir.copying import copy_block
 from onnxgrad.core.ir.infer import (
     FOREIGN,
     check_and_infer,
@@ -20,7 +21,6 @@ from onnxgrad.core.ir.infer import (
 )
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.traverse import copy_block
 from onnxgrad.core.ir.types import OptionalType, SequenceType, TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of

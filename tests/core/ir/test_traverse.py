@@ -4,14 +4,13 @@ import onnx
 import pytest
 
 import onnxgrad as paddle
+from onnxgrad.core.ir.copying import copy_block, copy_operators
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.origin import Origin
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import (
     all_operators_of,
     captured,
-    copy_block,
-    copy_operators,
     dependent_operators,
     needed_operators,
     substitute,
