@@ -16,6 +16,7 @@ FLOORS = """
     errors  late  version
     dtypes  reasons  refusals  signatures  state  files
     tensor_file
+    core.costs
     core.ir
     core.graph
     core.passes

@@ -1,5 +1,6 @@
 """The engine: programs of ONNX operators, their gradients, their compilation and their runs.
 
+    costs      thresholds of time and memory, which those below decide by
     ir         programs, blocks, operators, variables; types and shapes
     passes     functions over programs: lifting old opsets, training forms, mixed precision
     compile    from a program to the graph that is written or run, in the forms that suit a provider

@@ -11,6 +11,7 @@ import numpy as np
 from onnxgrad.core.autodiff.backward import Walk, ones_like
 from onnxgrad.core.autodiff.checkpoints import Recompute, crossing, cuts_after
 from onnxgrad.core.autodiff.memory import MemoryPlan, measure, plan_memory
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import reads_of
@@ -33,6 +34,8 @@ __all__ = ["Checkpoints", "append_backward", "gradients", "variables_of"]
 Callback: TypeAlias = Callable[..., Any]
 Checkpoints: TypeAlias = "Sequence[Variable | str] | str | None"
 Names: TypeAlias = "Iterable[Variable | str] | None"
+
+_LARGEST_SEED = COSTS.count("api.largest_seed")
 
 
 def append_backward(
@@ -371,7 +374,7 @@ class BackwardPass:
     def _seed(self, walk: Walk, target: Variable) -> Variable:
         """Ones: a constant called ``<target>@GRAD`` where the shape is known, else computed."""
         shape = target.static_shape
-        if shape is None or prod(shape) > 4096:
+        if shape is None or prod(shape) > _LARGEST_SEED:
             return ones_like(walk.builder(target.grad_name), target)
         seed = Variable(self.program.global_block(), "", TensorType(target.dtype, shape))
         seed.value = Tensor.of(np.ones(shape, target.dtype.numpy))

@@ -14,6 +14,7 @@ import numpy as np
 from onnxgrad.core.autodiff.checkpoints import Recompute
 from onnxgrad.core.autodiff.expand import expand_operator, write_beside
 from onnxgrad.core.autodiff.node import Node
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import drop_unread, map_sequence, reads_of
 from onnxgrad.core.ir.builder import Builder
@@ -420,7 +421,7 @@ def _label(op: Operator) -> str:
     return f"{first}@GRAD"
 
 
-_LARGEST_ONES = 2**20
+_LARGEST_ONES = COSTS.count("backward.largest_ones")
 
 
 def ones_like(op: Builder, target: Variable) -> Variable:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnxgrad.core.autodiff.checkpoints import is_recomputed, sampled_masks
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.sizes import Sizes, bytes_of
 from onnxgrad.core.ir.types import TensorType
@@ -26,7 +27,9 @@ __all__ = ["Costs", "MemoryPlan", "choose_cuts", "measure", "plan_memory", "smal
 
 Array = np.ndarray[Any, Any]
 
-_CANDIDATES = 200
+_CANDIDATES = COSTS.count("memory.most_cut_points")
+_WITHIN = COSTS.number("memory.over_the_smallest_peak")
+_WORTH = COSTS.number("memory.share_of_the_whole_peak")
 _NEVER = np.inf
 
 
@@ -180,8 +183,8 @@ def choose_cuts(costs: Costs, budget: float | None = None) -> MemoryPlan | None:
     table = _tabulate(costs)
     without = float(table.rest[0])
     if budget is None:
-        budget = _smallest_peak(table) * 1.05
-        budget = without if budget > 0.9 * without else budget
+        budget = _smallest_peak(table) * _WITHIN
+        budget = without if budget > _WORTH * without else budget
     found = _within(table, budget)
     if found is None:
         return None

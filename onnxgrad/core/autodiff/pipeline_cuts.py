@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.sizes import bytes_of
@@ -14,7 +15,7 @@ from onnxgrad.errors import ArgumentError
 
 __all__ = ["choose_stages"]
 
-_COPIES = 4
+_COPIES = COSTS.count("pipeline_cuts.copies_of_a_weight")
 """What a weight takes beside an activation: itself, its gradient, and two moments of an optimizer."""
 
 

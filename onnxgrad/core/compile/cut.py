@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from math import prod
 from typing import NamedTuple
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.plan import make_plan
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
@@ -17,11 +18,11 @@ from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["SMALL", "Cut", "cut_step", "exchanged", "is_applied", "is_small", "saves_much"]
 
-SMALL = 2**12
+SMALL = COSTS.count("cut.largest_small_state")
 """Elements up to which a tensor costs nothing to hold twice."""
 
 
-MUCH = 2**25
+MUCH = COSTS.count("cut.smallest_saving")
 """Bytes from which on one copy of the state is worth sessions of their own for what applies the gradients."""
 
 

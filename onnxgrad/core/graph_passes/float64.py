@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph_passes.float64_functions import AT_18, FUNCTIONS, Written
@@ -25,7 +26,7 @@ from onnxgrad.core.passes.lift import lift
 
 __all__ = ["FLOAT64", "FORMS", "is_double", "needs_forms", "write_block", "write_float64"]
 
-_FEW_ROWS = 64
+_FEW_ROWS = COSTS.count("float64.most_rows_of_a_determinant")
 
 
 # Other forms ------------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.builder import Builder
@@ -21,7 +22,7 @@ from onnxgrad.dtypes import from_onnx_number
 
 __all__ = ["FOLD", "fold_constants", "fold_shapes"]
 
-_LARGE = 64
+_LARGE = COSTS.count("fold.largest_constant")
 
 
 def _cast(op: Operator, x: Any) -> Any:

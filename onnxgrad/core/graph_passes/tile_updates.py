@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.order import in_order
@@ -27,10 +28,10 @@ from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["PIECE", "TILE_UPDATES", "is_single", "tile_updates"]
 
-PIECE = 2**16
+PIECE = COSTS.count("tile_updates.piece")
 """Elements of a tensor that each thread computes at a time: what they take stays in a processor's cache."""
 
-_FEW = 4
+_FEW = COSTS.count("tile_updates.fewest")
 """Rows, and operators of a chain, below which nothing is gained."""
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.origin import SUM_AT_MAXIMA
 from onnxgrad.core.ir.variable import Variable
@@ -14,7 +15,7 @@ from onnxgrad.core.rules.common import axes_from, cast_like, lowest_of, or_infin
 from onnxgrad.core.rules.registry import gradient
 from onnxgrad.errors import UnsupportedGradient
 
-_MOST_COUNTED = 2**16
+_MOST_COUNTED = COSTS.count("pooling.most_counted_windows")
 """Windows along an axis whose elements are counted when the rule is written."""
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.known import known_ints
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import cast_like, flat_positions, last_axis
 from onnxgrad.core.rules.registry import gradient
 
-_SHORT = 32
+_SHORT = COSTS.count("products.longest_row")
 """Up to so many elements the products of all others are taken directly; beyond, in blocks, as their cost is quadratic."""
 
 

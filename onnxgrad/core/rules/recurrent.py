@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.types import Dims, TensorType
 from onnxgrad.core.ir.variable import Variable
@@ -18,7 +19,7 @@ from onnxgrad.core.rules.common import cast_like, zeros_of_shape
 from onnxgrad.core.rules.registry import expansion
 from onnxgrad.errors import UnsupportedGradient
 
-_WEIGHTS_FIRST = range(16, 193)
+_WEIGHTS_FIRST = range(COSTS.count("recurrent.smallest_batch"), COSTS.count("recurrent.largest_batch") + 1)
 """Batches for which a step computes R h of h as [hidden, batch] instead of h R^T.
 
 onnxruntime packs the second operand of a product anew in each step: 0.65 of the time for 32 columns. With fewer than 16 the vectors

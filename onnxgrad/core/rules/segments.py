@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.ir.bodies import as_tuple, loop_times, move_into, write_body
 from onnxgrad.core.ir.copying import copy_block
 from onnxgrad.core.ir.types import BOOL_SCALAR, INDEX
 
-_STEPS_WITHOUT_LIMIT = 32
+_STEPS_WITHOUT_LIMIT = COSTS.count("segments.steps_without_a_limit")
 
 
 def loop_in_segments(op, node, segmented):

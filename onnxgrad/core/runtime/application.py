@@ -20,6 +20,7 @@ from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.compile.cut import Cut, is_small
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph_passes.tile_updates import PIECE, is_single
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.memory import value_of, value_on, view_of
@@ -33,8 +34,11 @@ from onnxgrad.errors import ExecutionError
 __all__ = ["Application", "Part", "Rooms", "make_parts"]
 
 
-_FEW = 8
+_FEW = COSTS.count("application.most_operators_in_long_pieces")
 """Operators up to which a piece gains little by staying in the cache, and more by costing one run in place of several."""
+
+_LONG = COSTS.count("application.times_as_long")
+"""How many times as long as PIECE the pieces of so few operators are."""
 
 
 class Part(NamedTuple):
@@ -104,7 +108,7 @@ def make_parts(program: Program, cut: Cut, provider: str | None, open_message: C
                 [(places[graph.name(program.updates[v])], v.name) for v in states],
                 whole,
                 size,
-                1 if len(graph.operators) > _FEW else 4,
+                1 if len(graph.operators) > _FEW else _LONG,
             )
         )
     return found

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.memory import array_of, copy_into
 from onnxgrad.core.ir.scope import Buffer, Scope
@@ -22,9 +23,9 @@ __all__ = ["RECORDS", "CapturedBinding", "host_operators", "reason_against"]
 
 RECORDS = "session.record_ep_graph_assignment_info"
 """The option of a session with which it says where its operators run."""
-_MOST = 8
+_MOST = COSTS.count("capture.most_graphs")
 """Graphs of a session; each holds its kernels' arguments for as long as the session lives."""
-_LARGE = 4096
+_LARGE = COSTS.count("capture.largest_copied_state")
 
 
 def reason_against(graph: Graph) -> str | None:

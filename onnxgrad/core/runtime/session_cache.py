@@ -20,6 +20,7 @@ from onnx import ModelProto
 from onnxgrad.core.compile import Graph, compile, refusal
 from onnxgrad.core.compile.cut import Cut, cut_step, saves_much
 from onnxgrad.core.compile.stages import in_steps
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph_passes.tile_updates import PIECE
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.limits import bytes_needed
@@ -48,9 +49,10 @@ Shapes: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
 """Names of inputs and their shapes."""
 
 _QUIET = 3
-_LARGE = 4096
-_MANY_OPERATORS = 1000
-_LARGE_CONSTANTS = 2**26
+_SMALL = COSTS.count("session_cache.smallest_large_fetch")
+_LARGE = COSTS.count("session_cache.largest_embedded_constant")
+_LARGE_CONSTANTS = COSTS.count("session_cache.largest_message")
+_MANY_OPERATORS = COSTS.count("session_cache.most_operators_to_plan")
 _SPINS_NO_MORE = "session.force_spinning_stop"
 _PLAIN = ("float32", "float64", "float16", "int32", "int64")
 
@@ -121,14 +123,14 @@ class Prepared:
             if state_names & self.slots.keys():
                 name = min(state_names & self.slots.keys())
                 raise ArgumentError(f"{name} is a gradient and new state at once, which ranks cannot exchange. Copy it.")
-        small = (v for name, v in fetched.items() if name not in state_names and (captures or 0 < _size(v) < _LARGE))
+        small = (v for name, v in fetched.items() if name not in state_names and (captures or 0 < _size(v) < _SMALL))
         self._small = [v for v in small if v.name not in self.slots]
         # Between the activations of convolutions they would stand in the way: 7 % of a ResNet's peak.
         gradients = (
             [graph.of(v) for v in rest.cut.gradients] if rest is not None and rest.exchange is None and _convolves(graph) else []
         )
         seen = {*state_names, *self.fetch_names[: len(fetches) - len(gradients)]}
-        large = [v for v in gradients if _size(v) >= _LARGE and v.name not in seen]
+        large = [v for v in gradients if _size(v) >= _SMALL and v.name not in seen]
         self._apart = [(v.name, v.static_shape or (), v.dtype.numpy) for v in large]
         self.reused = {v.name for v in self._small} | self.slots.keys() if self.takes_turns else set(self.slots)
         self._outputs = [output.name for output in session.get_outputs()] if session is not None else []

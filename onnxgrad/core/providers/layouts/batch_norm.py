@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
@@ -26,7 +27,7 @@ from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["BATCH_NORM", "lean_batch_norm"]
 
-_SMALLEST = 256
+_SMALLEST = COSTS.count("batch_norm.smallest_map")
 """Numbers per channel of an image from which on a product sums them faster than Mul and ReduceSum."""
 
 

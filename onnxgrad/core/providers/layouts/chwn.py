@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.matching import BY_PIXELS, SWAPPED, im2col_indices, im2col_indices_of_image, operand_of
@@ -41,12 +42,12 @@ from onnxgrad.core.providers.layouts.filter_products import depthwise_filter_pro
 
 __all__ = ["CHWN", "use_chwn_layout"]
 
-_SMALLEST_BATCH = 4
-_LARGEST_COLUMNS = 2**24
+_SMALLEST_BATCH = COSTS.count("chwn.smallest_batch")
+_LARGEST_COLUMNS = COSTS.count("chwn.largest_columns")
 """Numbers in an im2col matrix: 64 MB."""
-_HIGHEST = 28
+_HIGHEST = COSTS.count("chwn.most_rows_in_pairs")
 """Rows of a result up to which the products of all pairs of rows cost less than those of strips."""
-_MANY_POSITIONS = 2048
+_MANY_POSITIONS = COSTS.count("chwn.fewest_positions_to_flip")
 """Positions times images from which on a convolution with the filter flipped gains more than flipping costs."""
 _LAST = [1, 2, 3, 0]
 _FIRST = [3, 0, 1, 2]

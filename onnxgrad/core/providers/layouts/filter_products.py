@@ -23,20 +23,21 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["depthwise_filter_product", "filter_product"]
 
-_LARGEST_COLUMNS = 2**24
+_LARGEST_COLUMNS = COSTS.count("filter_products.largest_columns")
 """Numbers in the copies of one product: 64 MB."""
-_BATCH = 16
+_BATCH = COSTS.count("filter_products.assumed_batch")
 """What is assumed of a batch that is not known."""
-_COLUMNS = 2**12
+_COLUMNS = COSTS.count("filter_products.columns_of_a_product")
 """Positions times images from which on several products are faster, whose operands stay in the processor's cache."""
-_PRODUCTS = 8
-_WORTH = 0.9
+_PRODUCTS = COSTS.count("filter_products.most_products")
+_WORTH = COSTS.number("filter_products.share_of_copies")
 """Of the numbers of the im2col matrix, those that the copies may have to be taken instead."""
-_STRIP = 16
+_STRIP = COSTS.count("filter_products.rows_of_a_strip")
 """Rows of a strip, about, for depthwise filters."""
 
 

@@ -12,15 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["IM2COL"]
 
-_SMALL_MAP = 16
-_LARGEST_COLUMNS = 2**23
-_WIDE = 32
+_SMALL_MAP = COSTS.count("im2col.largest_map")
+_LARGEST_COLUMNS = COSTS.count("im2col.largest_columns")
+_WIDE = COSTS.count("im2col.fewest_channels")
 
 
 class _Shape(NamedTuple):

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from math import inf, prod
 from typing import Any
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
@@ -32,16 +33,16 @@ from onnxgrad.core.providers.layouts.feature_maps import (
 
 __all__ = ["best_tile", "minimum_cut", "operators_by_pixels"]
 
-_PER_PRODUCT = 0.02
+_PER_PRODUCT = COSTS.number("plan.product")
 """A multiplication and addition within a matrix product."""
-_TURN = 1.2
+_TURN = COSTS.number("plan.transpose")
 """A number that is turned."""
-_MOVED = 0.8
+_MOVED = COSTS.number("plan.gather")
 """A number of an im2col matrix, which is gathered."""
-_BACKWARDS = 1.3
+_BACKWARDS = COSTS.number("plan.conv_transpose")
 """How much longer a ConvTranspose takes than a Conv."""
-_FEWEST_CHANNELS = 32
-_FEWEST_ROWS = 64
+_FEWEST_CHANNELS = COSTS.count("plan.fewest_channels")
+_FEWEST_ROWS = COSTS.count("plan.fewest_tiles")
 
 
 def operators_by_pixels(graph: Graph, is_fast: bool) -> set[Operator]:

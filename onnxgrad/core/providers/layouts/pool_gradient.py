@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.matching import operand_of, pool_of
@@ -22,7 +23,7 @@ __all__ = ["UNREAD_INDICES", "drop_unread_indices", "pool_gradient"]
 
 _LOWEST = -3e38
 """What is read in the padding."""
-_MOST_TAPS = 64
+_MOST_TAPS = COSTS.count("pool_gradient.most_taps")
 
 
 class _Axis(NamedTuple):

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.ir.bodies import write_body
 from onnxgrad.core.ir.types import INDEX, TensorType
 from onnxgrad.core.ir.variable import Variable
@@ -34,9 +35,9 @@ __all__ = ["TAPS", "Tiles", "backwards", "convolution", "turned"]
 TAPS = 3
 _Array = np.ndarray[Any, Any]
 Size = tuple[int, int]
-_WORTH_STRIPS = 5 * 2**20
+_WORTH_STRIPS = COSTS.count("winograd.smallest_in_strips")
 """Numbers in the transformed image, or gradient, of a convolution that is computed in strips: 20 MB."""
-_STRIP = 2**18
+_STRIP = COSTS.count("winograd.numbers_of_a_strip")
 """Numbers of these in a strip, about: 1 MB."""
 
 

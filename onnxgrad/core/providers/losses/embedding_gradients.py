@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.matching import operand_of
@@ -15,8 +16,8 @@ from onnxgrad.core.providers.losses.rows import is_zero
 
 __all__ = ["EMBEDDING_GRADIENTS", "lean_embedding_gradients"]
 
-_LARGE = 2**20
-_LARGE_PRODUCT = 2**24
+_LARGE = COSTS.count("embedding_gradients.smallest_zeros")
+_LARGE_PRODUCT = COSTS.count("embedding_gradients.smallest_product")
 """Bytes."""
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass
 from onnxgrad.core.graph.matching import operand_of, pool_of
 from onnxgrad.core.ir.operator import Operator
@@ -14,8 +15,9 @@ from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["CROSS_ENTROPY_ROWS", "SCATTERED_ROWS", "cross_entropy", "embedding_gradient", "is_zero", "scatter"]
 
-_SMALL_EMBEDDING = 256
-_SMALL_MATRIX = 2**16
+_SMALL_EMBEDDING = COSTS.count("rows.most_rows_of_a_table")
+_SMALL_MATRIX = COSTS.count("rows.largest_one_hot")
+_NARROW = COSTS.count("rows.fewest_columns")
 
 
 def cross_entropy(build: Any, op: Operator) -> list[Variable | None] | None:
@@ -48,7 +50,7 @@ def embedding_gradient(build: Any, op: Operator) -> list[Variable | None] | None
         return None
     if selected.static_shape != (given[0], 1):
         return None
-    if shape[0] > _SMALL_EMBEDDING or shape[0] * given[0] > _SMALL_MATRIX or shape[1] < 8:
+    if shape[0] > _SMALL_EMBEDDING or shape[0] * given[0] > _SMALL_MATRIX or shape[1] < _NARROW:
         return None
     rows = np.arange(shape[0], dtype=selected.dtype.numpy)[:, None]
     # Mod: an index may count from the end.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.matching import operand_of
@@ -28,10 +29,11 @@ from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["VOCABULARY", "Head", "Search", "vocabulary"]
 
-_LARGE = 2**25
+_LARGE = COSTS.count("vocabulary.fewest_scores")
 """From so many scores on, if their number is known; else from ``_WIDE`` words on."""
-_WIDE = 2**15
-_LEAST_ROWS, _MOST_ROWS = 64, 512
+_WIDE = COSTS.count("vocabulary.fewest_words")
+_LEAST_ROWS = COSTS.count("vocabulary.fewest_rows_of_a_block")
+_MOST_ROWS = COSTS.count("vocabulary.most_rows_of_a_block")
 _ELEMENTWISE = ("Add", "Div", "Mul", "Sub", "Tanh", "Cast", "Neg")
 
 

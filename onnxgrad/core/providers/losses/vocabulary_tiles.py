@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.order import in_order
@@ -22,10 +23,12 @@ from onnxgrad.core.providers.losses.vocabulary import Head, Search
 
 __all__ = ["VOCABULARY_TILES", "tile_vocabulary"]
 
-_FEWEST = 4096
-_LEAST, _MOST = 256, 1024
+_FEWEST = COSTS.count("vocabulary_tiles.fewest_words")
+_NEAR = COSTS.count("vocabulary_tiles.words_of_a_block")
+_LEAST = COSTS.count("vocabulary_tiles.fewest_words_of_a_block")
+_MOST = COSTS.count("vocabulary_tiles.most_words_of_a_block")
 """Words of a block: measured from 256 to 2,048."""
-_WIDEST = 1024
+_WIDEST = COSTS.count("vocabulary_tiles.widest")
 """Width up to which the blocks' parts of the rows' gradient take about as much memory as the scores, or less."""
 
 
@@ -49,7 +52,7 @@ VOCABULARY_TILES = Pass("vocabulary_tiles", tile_vocabulary, rounding="order", g
 def _block(words: int) -> int | None:
     """The words of a block, near 512, if they can be cut into equal blocks of such a size."""
     sizes = [size for size in range(_LEAST, _MOST + 1) if words % size == 0]
-    return min(sizes, key=lambda size: abs(math.log(size / 512)), default=None) if words >= _FEWEST else None
+    return min(sizes, key=lambda size: abs(math.log(size / _NEAR)), default=None) if words >= _FEWEST else None
 
 
 @dataclass

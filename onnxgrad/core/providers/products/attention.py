@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
@@ -25,7 +26,7 @@ __all__ = ["ATTENTION", "attention"]
 
 _HIDDEN = -1e9
 """Scores that a mask lowers by so much have a weight of exactly 0 in float32."""
-_LEAST_QUERIES, _BLOCKS = 512, 4
+_LEAST_QUERIES, _BLOCKS = COSTS.count("attention.fewest_queries"), COSTS.count("attention.blocks")
 """From so many queries on, so many blocks are faster: measured at 512 and 1,024; at 256, two gained nothing."""
 
 

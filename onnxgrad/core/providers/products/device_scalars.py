@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CUDA_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.rewriting import name_results, stage_builder
@@ -26,7 +27,7 @@ HOST_OPERANDS = frozenset({
 })  # fmt: skip
 """Operators that read all operands but the first on the host."""
 _ALL_ON_HOST = ("ConstantOfShape", "Range", "If", "Loop", "Scan", "SplitToSequence", "SequenceAt", "SequenceInsert")
-_MOST = 8
+_MOST = COSTS.count("device_scalars.most_numbers")
 
 
 def read_scalars_on_device(graph: Graph, target: Target) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Form, Pass
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.rewriting import Links
@@ -18,7 +19,9 @@ from onnxgrad.core.ir.variable import Variable
 __all__ = ["CLIP_MASK", "EQUAL_RANKS", "REDUCE_AS_MATMUL", "RELU_MASK_AS_HARDSIGMOID", "SOFTMAX_OVER_CHANNELS"]
 
 _ELEMENTWISE = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Equal", "Greater", "Less")
-_MANY = 1024
+_MANY = COSTS.count("elementwise.smallest_tensor")
+_FEWEST_ROWS = COSTS.count("elementwise.fewest_rows_to_sum")
+_FEWEST_COLUMNS = COSTS.count("elementwise.fewest_columns_to_sum")
 _STEEP = 3e38
 
 
@@ -56,7 +59,7 @@ def reduce_as_matmul(build: Any, op: Operator) -> list[Variable | None] | None:
         return None
     summed = sorted(int(axis) % len(x.static_shape) for axis in axes.numpy().reshape(-1))
     rows, columns = prod(x.static_shape[: len(summed)]), prod(x.static_shape[len(summed) :])
-    if not summed or summed != list(range(len(summed))) or rows < 32 or columns < 32:
+    if not summed or summed != list(range(len(summed))) or rows < _FEWEST_ROWS or columns < _FEWEST_COLUMNS:
         return None
     matrix = x if x.rank == 2 else build.Reshape(x, [rows, columns])
     total = build.MatMul(np.ones((1, rows), np.float32), matrix)

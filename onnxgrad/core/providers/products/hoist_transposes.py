@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.rewriting import name_results, stage_builder
@@ -12,7 +13,7 @@ from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["HOIST_TRANSPOSES", "hoist_transposes"]
 
-_FEW = 192
+_FEW = COSTS.count("hoist_transposes.most_columns")
 
 
 def hoist_transposes(graph: Graph, target: Target) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Form, Pass
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.operator import Operator
@@ -11,8 +12,9 @@ from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["SWAP_GEMM_OPERANDS"]
 
-_ROWS = (*range(16, 33), 64)
-_LARGE = 2**18
+_FEWEST, _MOST = COSTS.count("small_m.fewest_rows"), COSTS.count("small_m.most_rows")
+_ROWS = (*range(_FEWEST, _MOST + 1), COSTS.count("small_m.further_rows"))
+_LARGE = COSTS.count("small_m.smallest_weight")
 
 
 def swapped_gemm(graph: Graph) -> dict[str, Form]:
