@@ -53,7 +53,6 @@ from onnxgrad.core.interop.split_step import (
 from onnxgrad.core.interop.training_info import from_training_info as from_training_info, to_training_info as to_training_info
 from onnxgrad.core.interop.training_step import save_training_step as save_training_step, to_training_step as to_training_step
 from onnxgrad.core.ir.program import Program as Program
-from onnxgrad.core.ir.scope import Scope as Scope
 from onnxgrad.core.ir.variable import Parameter as Parameter, Variable as Variable
 from onnxgrad.core.rules.registry import (
     expansion as expansion,
@@ -69,6 +68,7 @@ from onnxgrad.core.runtime.places import (
     is_compiled_with_cuda as is_compiled_with_cuda,
     set_device as set_device,
 )
+from onnxgrad.core.state.scope import Scope as Scope
 from onnxgrad.distributed.parallel import DataParallel as DataParallel
 from onnxgrad.dtypes import (
     DType as DType,

@@ -17,8 +17,8 @@ from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.defaults import program_guard
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.eager.node import Signature, kind_of
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.record import Fragment, record_call, wrap

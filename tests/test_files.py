@@ -169,8 +169,8 @@ import resource, sys
 import numpy as np
 import onnxgrad as og
 from onnxgrad import fluid, static
-from onnxgrad.core.ir.memory import value_of
-from onnxgrad.core.ir.scope import Buffer
+from onnxgrad.core.state.values import value_of
+from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.training.checkpoint import load_checkpoint, save_checkpoint
 path = sys.argv[2]
 program = static.Program()

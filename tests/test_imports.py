@@ -16,7 +16,7 @@ FLOORS = """
     errors  late  version
     dtypes  reasons  refusals  signatures  state  files
     tensor_file
-    core.costs
+    core.costs  core.state
     core.ir
     core.graph
     core.passes
@@ -134,6 +134,14 @@ def _core_modules(path, core):
             yield from (name for alias in node.names if (name := f"{node.module}.{alias.name}") in core)
 
 
+def test_one_module_opens_sessions_of_onnxruntime():
+    """With all the switches, each with its reason"""
+    opening = [
+        str(path.relative_to(PACKAGE)) for path in MODULES if re.search(r"InferenceSession\(|SessionOptions\(", path.read_text())
+    ]
+    assert opening == ["core/runtime/session.py"]
+
+
 def test_every_package_has_a_floor():
     present = {place_of(own_name(path)) for path in MODULES if path.stem != "__init__" or path.parent != PACKAGE}
     assert present | {"__init__"} == set(FLOOR_OF)
@@ -188,7 +196,7 @@ def test_names_and_methods_are_there_in_a_new_process(code):
     assert done.returncode == 0, done.stderr.decode()
 
 
-TESTED = ("ir", "graph", "passes", "graph_passes", "providers", "compile")
+TESTED = ("ir", "state", "graph", "passes", "graph_passes", "providers", "compile")
 
 
 def test_modules_without_tests_of_their_name_name_those_that_cover_them():

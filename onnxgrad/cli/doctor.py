@@ -27,6 +27,7 @@ from onnx import parser
 
 from onnxgrad.cli.common import print_json
 from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.runtime.session import open_model
 from onnxgrad.func import value_and_grad
 from onnxgrad.training.trainer import Trainer
 from onnxgrad.version import __version__
@@ -139,7 +140,7 @@ def _training() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trained.onnx"
         trainer.export(path)
-        session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+        session = open_model(path)
     np.testing.assert_allclose(session.run(None, {"x": x})[0], trainer.predict({"x": x})["y"], rtol=1e-5, atol=1e-6)
 
 

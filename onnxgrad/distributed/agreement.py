@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import TrainingError
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from onnxgrad.core.compile.shards import Shards
 from onnxgrad.core.compile.stages import Stage
-from onnxgrad.core.ir.memory import value_of, view_of
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
+from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.distributed.sessions import Session
 from onnxgrad.distributed.transport import Transport
 
@@ -27,7 +28,7 @@ class Application:
         shards: who updates what.
         rank: whose share it is.
         transport: between ranks.
-        lowering, threads: of the graphs and their sessions.
+        lowering, place, threads: of the graphs and their sessions.
         partial: whether a rank has the large gradients of its own share alone.
         spreads: whether all ranks get the parameters that one has updated.
         statistics: names of running statistics, where updates decide about them; they are spread as parameters are.
@@ -40,6 +41,7 @@ class Application:
         rank: int,
         transport: Transport,
         lowering: str | None,
+        place: Place,
         threads: int | None,
         *,
         partial: bool,
@@ -50,9 +52,9 @@ class Application:
         self.shards, self.transport, self._spreads, self._replaces = shards, transport, spreads, replaces
         common, self._shared = shards.common(rank, lowering, partial=partial)
         self._statistics = set(statistics)
-        self._common = [Session(stage, threads) for stage in common]
+        self._common = [Session(stage, place, threads) for stage in common]
         own = shards.own(rank, lowering)
-        self._own = None if own is None else Session(Stage(own, []), threads)
+        self._own = None if own is None else Session(Stage(own, []), place, threads)
         self._variables = {v.name: v for v in shards.program.list_vars() if v.persistable}
         self._rates: dict[str, float] = {}
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.core.ir.memory import value_on
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.state.values import value_on
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["ALIGNMENT", "Buckets", "aligned"]

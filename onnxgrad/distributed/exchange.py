@@ -21,13 +21,14 @@ from onnxgrad.core.compile.cut import is_small
 from onnxgrad.core.interop.loss_share import Share, share_of
 from onnxgrad.core.interop.split_step import check_batch_norm
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.memory import value_of, view_of
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
+from onnxgrad.core.state.buffers import Buffer
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
 from onnxgrad.distributed.buckets import Buckets
 from onnxgrad.distributed.compression import Narrow, TopK, compression_of

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.ir.memory import value_of
-from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.state.buffers import Buffer
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import value_of
 
 __all__ = ["HeldState"]
 

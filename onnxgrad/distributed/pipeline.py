@@ -17,13 +17,14 @@ from onnxgrad.core.interop.loss_share import Share, share_of
 from onnxgrad.core.interop.onnx_export import as_variables
 from onnxgrad.core.interop.split_step import check_batch_norm
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.memory import value_of, view_of
 from onnxgrad.core.ir.origin import SCALED_LOSS, is_piece
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
+from onnxgrad.core.runtime.places import CPUPlace, Place
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.distributed.application import Application
 from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.groups import grid_of
@@ -66,7 +67,8 @@ class PipelineStep:
         scope: where the first values are; None for the program's.
         fetch: what ``compute`` gives on the last stage, of which each has the batch as its first axis.
         loss_weight, batch_norm: as for ``to_split_training_step``; not ``"sync"``.
-        lowering, threads: of the graphs and their sessions.
+        lowering, threads: of the graphs and their sessions. A place that is named decides of the first.
+        place: where sessions run; None for the CPU. Ranks exchange in main memory, where the state lies, too.
         in_scope: keep the state in the scope, where an Executor reads and writes the same values. What other ranks hold is zeros
             there, which take no memory.
 
@@ -110,6 +112,7 @@ class PipelineStep:
         loss_weight: Variable | str | None = None,
         batch_norm: str | None = None,
         lowering: str | None = "cpu",
+        place: Place | None = None,
         threads: int | None = None,
         in_scope: bool = False,
     ) -> None:
@@ -125,19 +128,22 @@ class PipelineStep:
         self.grid = grid_of(transport, count)
         self.most_alive = self.most_bytes = 0
         self._is_last = self.grid.stage == count - 1
+        lowering, place = (lowering, CPUPlace()) if place is None else (place.lowering, place)
         self._plan = plan = _planned(program, loss, cuts, fetch, loss_weight, lowering)
         self.stage = plan.stages[self.grid.stage]
-        self._forward = Session(Stage(self.stage.forward, []), threads)
-        self._backward = None if self.stage.backward is None else Session(Stage(self.stage.backward, []), threads)
-        self._weigh = Session(Stage(plan.weigh, []), threads) if plan.weigh is not None and self._is_last else None
-        self._still = Session(Stage(plan.still, []), threads) if plan.still is not None else None
+        self._forward = Session(Stage(self.stage.forward, []), place, threads)
+        self._backward = None if self.stage.backward is None else Session(Stage(self.stage.backward, []), place, threads)
+        self._weigh = Session(Stage(plan.weigh, []), place, threads) if plan.weigh is not None and self._is_last else None
+        self._still = Session(Stage(plan.still, []), place, threads) if plan.still is not None else None
         self._users: dict[str, list[int]] = {}
         for number, stage in enumerate(plan.stages):
             for name in stage.parameters:
                 self._users.setdefault(name, []).append(number)
         self._places = {name: users[0] for name, users in self._users.items()}
         shards = make_shards(program, count, self._places)
-        self._application = Application(shards, self.grid.stage, self.grid.pipeline, lowering, threads, partial=True, spreads=False)
+        self._application = Application(
+            shards, self.grid.stage, self.grid.pipeline, lowering, place, threads, partial=True, spreads=False
+        )
         self._gradients = {v: _parameter(v, self._places) for v in shards.cut.gradients if v not in plan.constant}
         opened = [self._forward, self._backward, self._weigh, self._still]
         names = dict.fromkeys(

@@ -1,4 +1,7 @@
-"""Sessions of a step that is run in parts: values go from one to the next by name, and are not copied."""
+"""Sessions of a step that is run in parts: values go from one to the next by name, and are not copied.
+
+Tests: tests/distributed/test_sharded.py, tests/distributed/test_pipeline.py.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from onnxgrad.core.compile.stages import Stage
-from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.runtime.denormals import FloatingPointMode
+from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.runtime.session import open_graph
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["Session"]
@@ -16,17 +21,9 @@ __all__ = ["Session"]
 class Session:
     """A graph that is run on OrtValues, by name."""
 
-    def __init__(self, stage: Stage, threads: int | None) -> None:
-        import onnxruntime
-
+    def __init__(self, stage: Stage, place: Place, threads: int | None) -> None:
         self.stage, self.graph = stage, stage.graph
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.enable_mem_pattern = False
-        if threads is not None:
-            options.intra_op_num_threads = threads
-        message = write_model(self.graph, embeds=True).SerializeToString()
-        self._session = onnxruntime.InferenceSession(message, options, providers=["CPUExecutionProvider"])
+        self._session = open_graph(self.graph, place, threads, is_training=True)
         self.state = [v.name for v in self.graph.inputs if v.persistable]
         self.inputs = [v.name for v in self.graph.inputs if not v.persistable]
         self.outputs = [name for name, _ in self.graph.outputs]
@@ -37,7 +34,8 @@ class Session:
         if missing:
             raise ArgumentError(f"the feed lacks {missing[0]!r}. Feed {', '.join(map(repr, self.inputs))}.")
         given = {name: values[name] for name in self.inputs} | {name: state[name] for name in self.state}
-        return dict(zip(self.outputs, self._session.run_with_ort_values(self.outputs, given), strict=True))
+        with FloatingPointMode(flushes=True):
+            return dict(zip(self.outputs, self._session.run_with_ort_values(self.outputs, given), strict=True))
 
     def named(self, values: Mapping[Any, Any]) -> dict[str, Any]:
         """Values by the names of the inputs that take them."""

@@ -9,11 +9,12 @@ import numpy as np
 
 from onnxgrad.core.compile.shards import Shards, make_shards
 from onnxgrad.core.interop.split_step import COUNTS, Accumulated, Fetch, split_step
-from onnxgrad.core.ir.memory import value_of, view_of
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
+from onnxgrad.core.runtime.places import CPUPlace, Place
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.distributed.application import Application, reduce_stage
 from onnxgrad.distributed.exchange import Part, gathered_part
 from onnxgrad.distributed.held import HeldState
@@ -41,7 +42,8 @@ class ShardedStep:
         loss, loss_weight, batch_norm: as for ``to_split_training_step``.
         shards: ``"state"`` to share out the optimizer's state, ``"gradients"`` to send each gradient to the rank that reads it
             alone, which is half the traffic of gradients (ZeRO stage 2; the transport is a ``PointToPoint``), None for neither.
-        lowering: of the graphs; None for plain forms.
+        lowering: of the graphs; None for plain forms. A place that is named decides.
+        place: where sessions run; None for the CPU. Ranks exchange in main memory, where the state lies, too.
         threads: of each session; None for onnxruntime's choice.
         accumulated: how gradients are added up over micro-batches, and what applies the sums: every so many-th ``run`` updates.
         in_scope: keep the state in the scope, where an Executor reads and writes the same values. Large optimizer state that other
@@ -84,10 +86,12 @@ class ShardedStep:
         batch_norm: str | None = None,
         shards: str | None = "state",
         lowering: str | None = "cpu",
+        place: Place | None = None,
         threads: int | None = None,
         accumulated: Accumulated | None = None,
         in_scope: bool = False,
     ) -> None:
+        lowering, place = (lowering, CPUPlace()) if place is None else (place.lowering, place)
         split = split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm, accumulated, stands_by=True)
         self.program, self.transport, self.manifest = program, transport, split.manifest
         if shards not in ("state", "gradients", None):
@@ -99,12 +103,13 @@ class ShardedStep:
         found = make_shards(applied, count, sums=[] if accumulated is None else [held for _, held in accumulated.sums])
         self.shards: Shards | None = found if shards else None
         self._owners: dict[str, int] = {}
-        self._first = [Session(stage, threads) for stage in split.first]
+        self._first = [Session(stage, place, threads) for stage in split.first]
         self._application = Application(
             found,
             rank,
             transport,
             lowering,
+            place,
             threads,
             partial=shards == "gradients",
             spreads=shards is not None,

@@ -12,8 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from onnxgrad.core.compile import compile, refusal
-from onnxgrad.core.interop.onnx_export import write_model
+from onnxgrad.core.compile import compile
 from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
@@ -21,7 +20,8 @@ from onnxgrad.core.ir.tensor import Tensor as Array
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.runtime.unsafe import unsafe_passes
+from onnxgrad.core.runtime.places import CPUPlace
+from onnxgrad.core.runtime.session import open_graph
 from onnxgrad.eager.node import Call, Kind, Node
 from onnxgrad.errors import ExecutionError
 
@@ -30,7 +30,6 @@ __all__ = ["Writer", "counts", "evaluate"]
 _SESSIONS = 512
 _CONSTANTS_TRIED = 4
 _SMALL_WORK = 1 << 14
-_QUIET = 3
 Built = TypeVar("Built")
 
 counts = {"sessions": 0, "runs": 0, "backward": 0}
@@ -204,8 +203,6 @@ def _evaluate(targets: list[Node], forget: bool) -> None:
 
 
 def _session(chain: Chain, fed: set[Node]) -> _Compiled:
-    import onnxruntime
-
     writer = Writer()
     feeds: list[tuple[str, int]] = []
     for at, node in enumerate(chain.leaves):
@@ -218,16 +215,7 @@ def _session(chain: Chain, fed: set[Node]) -> _Compiled:
     results = [writer.variables[chain.output_at(number)] for number in chain.wanted]
     outputs = [writer.block.build.Cast(v, to=1) if _is_odd(v.type) else v for v in results]
     graph = compile(writer.program, outputs, runs=True)
-    model = write_model(graph)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = _QUIET
-    if _largest(chain) <= _SMALL_WORK:
-        options.intra_op_num_threads = 1
-    try:
-        unsafe, data = unsafe_passes(graph.operators), model.SerializeToString()
-        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"], disabled_optimizers=unsafe)
-    except Exception as error:
-        raise ExecutionError(refusal(graph, "cpu", error)) from error
+    session = open_graph(graph, CPUPlace(), 1 if _largest(chain) <= _SMALL_WORK else None)
     counts["sessions"] += 1
     read = {entry.name for entry in session.get_inputs()}
     leaves = [(name, at) for name, at in feeds if name in read]

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import onnxruntime
 from onnx import ModelProto, numpy_helper
 
 from onnxgrad.core.interop.training_step import to_training_step
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import DROPOUT_SEED
+from onnxgrad.core.runtime.denormals import FloatingPointMode
+from onnxgrad.core.runtime.places import Place, place_of
+from onnxgrad.core.runtime.session import open_model
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, MissingFile, ModelError, TrainingError
 from onnxgrad.federated.privacy import SEED as NOISE_SEED
@@ -41,6 +43,7 @@ class Worker:
             ...)``), whose scalar fetches are averaged over examples. A Trainer and a Program need none.
         proximal: whether the term of FedProx is part of the step; of files, ``federated.save_step`` decides.
         threads: of onnxruntime within an operator; None for its choice.
+        place: where the steps run; None for that of ``set_device``. Weights are exchanged in main memory.
 
     Raises:
         ArgumentError: if the step updates no weight.
@@ -61,18 +64,20 @@ class Worker:
         evaluation: Any = None,
         proximal: bool = False,
         threads: int | None = None,
+        place: Place | None = None,
     ) -> None:
+        place = place_of(place)
         self.trainer = step if isinstance(step, Trainer) else None
         if isinstance(step, Trainer):
-            self._step = _Step(_exported(step._step(), [step.loss.name], proximal), threads)
+            self._step = _Step(_exported(step._step(), [step.loss.name], proximal, place), place, threads)
         elif isinstance(step, Program):
             if loss is None:
                 raise ArgumentError("which variable of this program is the loss is not known. Pass loss=.")
-            evaluation = evaluation or to_training_step(step.clone(for_test=True), [_name(loss)], lowering="cpu")
-            self._step = _Step(_exported(step, [_name(loss)], proximal), threads)
+            evaluation = evaluation or to_training_step(step.clone(for_test=True), [_name(loss)], lowering=place.lowering)
+            self._step = _Step(_exported(step, [_name(loss)], proximal, place), place, threads)
         else:
-            self._step = _Step(step, threads)
-        self._evaluation = None if evaluation is None else _Step(evaluation, threads)
+            self._step = _Step(step, place, threads)
+        self._evaluation = None if evaluation is None else _Step(evaluation, place, threads)
         state = self._step.manifest["state"]
         kinds = [sorted(e["input"] for e in state if e[kind]) for kind in ("parameter", "statistic")]
         self.names: list[str] = [*kinds[0], *kinds[1]]
@@ -216,15 +221,11 @@ class Worker:
 class _Step:
     """A session and the values that go in and out of it."""
 
-    def __init__(self, source: Any, threads: int | None) -> None:
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        if threads is not None:
-            options.intra_op_num_threads = threads
+    def __init__(self, source: Any, place: Place, threads: int | None) -> None:
         model, self.manifest, self.values = _opened(source)
         constants = {e["name"] for e in self.manifest["constants"]}
         self.rates = {name: self.values[name] for name in self.manifest["learning_rate"] if name in constants}
-        self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        self.session = open_model(model, place, threads)
         self.outputs = [e["name"] for e in self.manifest["fetches"]] + [e["output"] for e in self.manifest["state"]]
 
     def begin(self, seed: int, noise_seed: int | None, proximal: float, learning_rate: float | None) -> None:
@@ -246,14 +247,15 @@ class _Step:
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """Run once; returns the fetches, and new state takes the place of the old."""
-        results = self.session.run(self.outputs, {**feeds, **self.values})
+        with FloatingPointMode(flushes=bool(self.manifest["state"])):
+            results = self.session.run(self.outputs, {**feeds, **self.values})
         count = len(self.manifest["fetches"])
         self.values.update((e["input"], value) for e, value in zip(self.manifest["state"], results[count:], strict=True))
         return list(results[:count])
 
 
-def _exported(program: Program, fetch: list[str], proximal: bool) -> tuple[ModelProto, dict[str, Any]]:
-    return to_training_step(with_proximal(program) if proximal else program, fetch, lowering="cpu")
+def _exported(program: Program, fetch: list[str], proximal: bool, place: Place) -> tuple[ModelProto, dict[str, Any]]:
+    return to_training_step(with_proximal(program) if proximal else program, fetch, lowering=place.lowering)
 
 
 def _name(loss: Variable | str) -> str:

@@ -3,10 +3,10 @@
 from onnxgrad.core.autodiff.api import gradients
 from onnxgrad.core.ir.defaults import default_main_program, default_startup_program, program_guard
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, cuda_is_available as is_compiled_with_cuda
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.fluid import backward, clip, initializer, io, layers, nets, optimizer, regularizer
 from onnxgrad.fluid.feeder import DataFeeder
 from onnxgrad.static.input import data

@@ -8,10 +8,10 @@ import numpy as np
 
 from onnxgrad import state
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError
 

@@ -3,11 +3,11 @@
 from onnxgrad.core.autodiff.api import append_backward, gradients
 from onnxgrad.core.ir.defaults import default_main_program, default_startup_program, program_guard
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.openvino import OpenVINOPlace
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.static import amp, nn
 from onnxgrad.static.input import InputSpec, create_global_var, create_parameter, data

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from onnxgrad import state
-from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentTypeError
 
 __all__ = ["global_scope", "scope_guard"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import UnknownName
 from onnxgrad.tensor_file import TensorFile, read_tensors, write_tensors
 from onnxgrad.training.lora_targets import KEY

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.interop.onnx_export import to_onnx
+from onnxgrad.core.compile import compile
 from onnxgrad.core.ir.infer import infer_with_bodies
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.runtime.places import CPUPlace
+from onnxgrad.core.runtime.session import open_graph
 
 __all__ = ["open_batch"]
 
@@ -82,11 +84,7 @@ def _is_separate(single: Program, several: Program) -> bool:
 
 
 def _session(program: Program) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # that it fails is an answer
-    return onnxruntime.InferenceSession(to_onnx(program).SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return open_graph(compile(program, None), CPUPlace(), silent=True)
 
 
 def _agree(together: Any, alone: list[Any]) -> bool:

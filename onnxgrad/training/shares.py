@@ -133,8 +133,6 @@ class HeldStep(RankStep):
                 scheduler.step()
 
     def _agreed_step(self, executor: Executor, fetches: Sequence[Variable]) -> ShardedStep | PipelineStep:
-        if executor.place.device != "cpu":
-            raise ArgumentError(f"ranks exchange gradients in main memory. Train on a CPUPlace(), not {executor.place!r}.")
         if not self._agreed:
             own = {v.name for v in self._added}
             mine = fingerprint(self.program, list(self.program.updates), self.strategy)
@@ -144,9 +142,9 @@ class HeldStep(RankStep):
             self._agreed = True
         elif self._step is not None:
             self._step.gather(self.program.active_scope())  # the new one may hold other shares
-        return self._make(fetches, executor.threads)
+        return self._make(fetches, executor)
 
-    def _make(self, fetches: Sequence[Variable], threads: int | None) -> ShardedStep | PipelineStep:
+    def _make(self, fetches: Sequence[Variable], executor: Executor) -> ShardedStep | PipelineStep:
         raise NotImplementedError
 
     # State -------------------------------------------------------------------------------------------------------------
@@ -198,7 +196,7 @@ class SharedStep(HeldStep):
             pairs = [(v, held[v.name]) for v in self.program.updates if v.name in held]
             self._accumulated = Accumulated(self.update, pairs, 1)
 
-    def _make(self, fetches: Sequence[Variable], threads: int | None) -> ShardedStep:
+    def _make(self, fetches: Sequence[Variable], executor: Executor) -> ShardedStep:
         return ShardedStep(
             self.program,
             list(fetches),
@@ -206,7 +204,8 @@ class SharedStep(HeldStep):
             loss=self.loss,
             batch_norm=self.strategy.batch_norm,
             shards=SHARDS[self.strategy.sharding],
-            threads=threads,
+            place=executor.place,
+            threads=executor.threads,
             accumulated=self._accumulated,
             in_scope=True,
         )
@@ -215,7 +214,7 @@ class SharedStep(HeldStep):
 class PipelinedStep(HeldStep):
     """What ``Strategy(pipeline=)`` asks for. Arguments are those of ``RankStep``; nothing is accumulated beside micro-batches."""
 
-    def _make(self, fetches: Sequence[Variable], threads: int | None) -> PipelineStep:
+    def _make(self, fetches: Sequence[Variable], executor: Executor) -> PipelineStep:
         strategy = self.strategy
         step = PipelineStep(
             self.program,
@@ -225,7 +224,8 @@ class PipelinedStep(HeldStep):
             micro_batches=strategy.micro_batches,
             fetch=[v for v in fetches if v is not self.loss],
             batch_norm=strategy.batch_norm,
-            threads=threads,
+            place=executor.place,
+            threads=executor.threads,
             in_scope=True,
         )
         self._read = list(dict.fromkeys([*self._read, *step.forward_state]))

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 
-from onnxgrad.core.ir.memory import array_of, copy_into, device_of, value_of
+from onnxgrad.core.state.values import array_of, copy_into, device_of, value_of
 
 
 def main():

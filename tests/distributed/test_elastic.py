@@ -6,7 +6,7 @@ import pytest
 import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import static
-from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed import PipelineStep, ShardedStep, run_local
 from onnxgrad.tensor_file import read_metadata
 from onnxgrad.training import load_checkpoint, save_checkpoint

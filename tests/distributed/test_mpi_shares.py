@@ -10,7 +10,7 @@ pytestmark = [needs_mpi, pytest.mark.ranks]
 _SHARES = """
 import hashlib, numpy as np, onnxgrad as paddle, onnxgrad.nn.functional as F
 from onnxgrad import distributed, static
-from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.state.scope import Scope
 from tests.distributed.ranks import answer
 
 t = distributed.init()

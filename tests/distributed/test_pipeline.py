@@ -6,8 +6,8 @@ import pytest
 import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import static
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.passes.modes import PART, take_parts
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed import PipelineStep, run_local
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import ClipGradByGlobalNorm

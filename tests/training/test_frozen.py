@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxgrad as paddle
-from onnxgrad.core.runtime import processor, session_cache
+from onnxgrad.core.runtime import processor, session
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.static import CUDAPlace
 from onnxgrad.training import Trainer, add_lora
@@ -127,7 +127,7 @@ def test_sums_do_not_saturate_on_processors_without_vnni(monkeypatch, has):
             super().add_session_config_entry(name, value)
 
     monkeypatch.setattr(onnxruntime, "SessionOptions", Options)
-    monkeypatch.setattr(session_cache, "has_integer_products", lambda: has)
+    monkeypatch.setattr(session, "has_integer_products", lambda: has)
     trainer("int8").step(data())
     assert ("session.x64quantprecision" in entries) is not has
     assert processor.has_integer_products() in (True, False)

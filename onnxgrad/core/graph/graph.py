@@ -14,9 +14,9 @@ from typing import NamedTuple
 from onnxgrad.core.ir.copying import Copy
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.traverse import needed_operators, substitute
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.state.scope import Scope
 
 __all__ = ["Graph", "Rewrite"]
 

@@ -37,9 +37,10 @@ from onnxgrad.core.ir.newest import fits_newest
 from onnxgrad.core.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.core.ir.opset import NEWEST, NEWEST_IR
 from onnxgrad.core.ir.program import Function, Program
-from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.types import shown_type
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.state.buffers import Buffer
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, FetchError, NotInitialized
 
 __all__ = ["Values", "as_variables", "save_graph", "save_onnx", "to_onnx", "write_model"]

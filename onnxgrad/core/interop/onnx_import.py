@@ -21,11 +21,11 @@ from onnxgrad.core.ir.limits import bytes_needed, largest_tensor, size_text
 from onnxgrad.core.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.core.ir.origin import Origin
 from onnxgrad.core.ir.program import Function, Program
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.domains import EXPANSIONS
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
 from onnxgrad.files import is_file, read_whole
 

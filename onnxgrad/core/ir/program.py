@@ -17,11 +17,11 @@ from onnxgrad.core.ir.known import entries_of_constant
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.printing import program_text
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.summary import Summary, headline, summarize
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, UnknownName
 from onnxgrad.late import late

@@ -18,7 +18,7 @@ from onnxgrad.errors import NotInitialized, ProgramError
 if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
     from onnxgrad.core.ir.operator import Operator
-    from onnxgrad.core.ir.scope import Scope
+    from onnxgrad.core.state.scope import Scope
 
 __all__ = ["LEARNING_RATE", "Parameter", "Variable", "present_value"]
 

@@ -15,10 +15,10 @@ from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.infer import infer_leniently
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.types import OptionalType, SequenceType, TensorType, Type
 from onnxgrad.core.ir.variable import Variable, present_value
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import DType, dtype_of
 
 __all__ = ["double_precision", "in_double_precision"]

@@ -23,12 +23,13 @@ from onnxgrad.core.compile.cut import Cut, is_small
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph_passes.tile_updates import PIECE, is_single
 from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.ir.memory import value_of, value_on, view_of
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.traits import ELEMENTWISE
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.denormals import FloatingPointMode
+from onnxgrad.core.state.buffers import Buffer
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import value_of, value_on, view_of
 from onnxgrad.errors import ExecutionError
 
 __all__ = ["Application", "Part", "Rooms", "make_parts"]
@@ -74,12 +75,12 @@ class Part(NamedTuple):
         return 1 if self.size is None else -(-self.size // self.length)
 
 
-def make_parts(program: Program, cut: Cut, provider: str | None, open_message: Callable[[ModelProto, bool], Any]) -> list[Part]:
+def make_parts(program: Program, cut: Cut, provider: str | None, opened: Callable[..., Any]) -> list[Part]:
     """The parts of a cut, with a session for each kind.
 
     Args:
         provider: whose forms parts take that are computed whole.
-        open_message: opens a session; whether it is for pieces is the second argument.
+        opened: opens a session as ``open_part`` does, on a place.
     """
     sessions: dict[bytes, Any] = {}
     given, found = [*cut.gradients, *cut.shared], []
@@ -96,7 +97,7 @@ def make_parts(program: Program, cut: Cut, provider: str | None, open_message: C
             _open_dimensions(message, whole)
         key = message.SerializeToString(deterministic=True)
         if key not in sessions:
-            sessions[key] = open_message(message, size is not None)
+            sessions[key] = opened(message, graph, in_pieces=size is not None)
         source = {graph.name(v): v for v in given}
         places = {name: place for place, (name, _) in enumerate(graph.outputs)}
         found.append(

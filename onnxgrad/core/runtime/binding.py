@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.core.ir.memory import array_of, device_of, is_plain, value_of, value_on, view_of
-from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace, Place
+from onnxgrad.core.state.buffers import Buffer
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import array_of, device_of, is_plain, value_of, value_on, view_of
 from onnxgrad.dtypes import dtype_of
 
 __all__ = ["DoubleBinding", "StateOutput"]

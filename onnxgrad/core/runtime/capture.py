@@ -10,19 +10,18 @@ import numpy as np
 
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.graph import Graph
-from onnxgrad.core.ir.memory import array_of, copy_into
-from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.traits import CONTROL_FLOW, RANDOM
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.products.device_scalars import HOST_OPERANDS
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
 from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.state.buffers import Buffer
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import array_of, copy_into
 
-__all__ = ["RECORDS", "CapturedBinding", "host_operators", "reason_against"]
+__all__ = ["CapturedBinding", "host_operators", "reason_against"]
 
-RECORDS = "session.record_ep_graph_assignment_info"
-"""The option of a session with which it says where its operators run."""
 _MOST = COSTS.count("capture.most_graphs")
 """Graphs of a session; each holds its kernels' arguments for as long as the session lives."""
 _LARGE = COSTS.count("capture.largest_copied_state")

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.state.buffers import Buffer
+from onnxgrad.core.state.scope import Scope
 
 __all__ = ["Exchange"]
 

@@ -9,10 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from onnxgrad.core.ir.defaults import default_main_program
-from onnxgrad.core.ir.memory import array_of, device_of, is_plain, value_of
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Buffer, Scope
 from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.core.runtime.application import Application
 from onnxgrad.core.runtime.binding import DoubleBinding
@@ -20,6 +18,9 @@ from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.runtime.places import Place, place_of
 from onnxgrad.core.runtime.session_cache import CutStep, Prepared, SessionCache, prepare
 from onnxgrad.core.runtime.staged import BetweenError
+from onnxgrad.core.state.buffers import Buffer
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import array_of, device_of, is_plain, value_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError, FeedError, FetchError
 
 __all__ = ["Executor"]

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.ir.memory import copy_into, room_of
 from onnxgrad.core.ir.traits import CONTROL_FLOW, RANDOM
 from onnxgrad.core.providers.openvino import LIMIT
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
+from onnxgrad.core.state.values import copy_into, room_of
 from onnxgrad.errors import ArgumentError, FeedError, ProviderError
 
 __all__ = ["OpenVINOPlace", "place_named"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad import state
-from onnxgrad.core.ir.memory import room_of, value_of
+from onnxgrad.core.state.values import room_of, value_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 
 __all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "get_device", "is_compiled_with_cuda", "place_of", "set_device"]

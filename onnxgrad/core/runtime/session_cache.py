@@ -15,45 +15,32 @@ from threading import Lock, RLock
 from typing import Any, TypeAlias
 
 import numpy as np
-from onnx import ModelProto
 
-from onnxgrad.core.compile import Graph, compile, refusal
+from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.compile.cut import Cut, cut_step, saves_much
 from onnxgrad.core.compile.stages import in_steps
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph_passes.tile_updates import PIECE
-from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.ir.limits import bytes_needed
-from onnxgrad.core.ir.memory import array_of
-from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Scope
-from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.application import Rooms, make_parts
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
-from onnxgrad.core.runtime.capture import RECORDS, CapturedBinding, host_operators, reason_against
-from onnxgrad.core.runtime.denormals import OPTION, FloatingPointMode, can_flush
+from onnxgrad.core.runtime.capture import CapturedBinding, host_operators, reason_against
 from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import CPUPlace, Place
-from onnxgrad.core.runtime.processor import has_integer_products, separate_bytes
-from onnxgrad.core.runtime.saved import open_session
-from onnxgrad.core.runtime.staged import StagedSession, share_arena
-from onnxgrad.core.runtime.unsafe import unsafe_passes
-from onnxgrad.errors import ArgumentError, ExecutionError, ProviderError
+from onnxgrad.core.runtime.session import begins, open_graph, open_part, trains
+from onnxgrad.core.runtime.staged import StagedSession
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import array_of
+from onnxgrad.errors import ArgumentError, ExecutionError
 
 __all__ = ["CutStep", "Prepared", "SessionCache", "prepare"]
 
 Shapes: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
 """Names of inputs and their shapes."""
 
-_QUIET = 3
 _SMALL = COSTS.count("session_cache.smallest_large_fetch")
-_LARGE = COSTS.count("session_cache.largest_embedded_constant")
-_LARGE_CONSTANTS = COSTS.count("session_cache.largest_message")
-_MANY_OPERATORS = COSTS.count("session_cache.most_operators_to_plan")
-_SPINS_NO_MORE = "session.force_spinning_stop"
 _PLAIN = ("float32", "float64", "float16", "int32", "int64")
 
 
@@ -112,8 +99,8 @@ class Prepared:
         self._rows = {v.name: v.static_shape or () for v in own}
         self.replaced = [(output.name, output.output) for output in self.replaces]
         self.takes_turns = bool(self.state and self.replaces)
-        self.begins = _begins(graph)
-        self.flushes = _trains(graph)
+        self.begins = begins(graph)
+        self.flushes = trains(graph)
         state_names = {output.output for output in self.replaces}
         fetched = {graph.name(v): graph.of(v) for v in fetches}
         self.slots: dict[str, Any] = {}
@@ -209,7 +196,7 @@ def prepare(
                     return Prepared(found, graph, fetches, place, captures=True)
                 warnings.warn(f"this step is not replayed as a CUDA graph: {found}. It runs plainly.", stacklevel=2)
             opened = partial(
-                _open, place=place.plain(), threads=threads, saved=saved, stops_spinning=bool(shapes) or rest is not None
+                open_graph, place=place.plain(), threads=threads, saved=saved, stops_spinning=bool(shapes) or rest is not None
             )
             session = None
             if graph.outputs:
@@ -234,10 +221,10 @@ class CutStep:
         self.first: Prepared | None = None
         if first:
             graph = compile(program, first, place.lowering, given=cut.gradients, state_as_inputs=True, updates=False, ordered=True)
-            self.first = Prepared(_open(graph, place, threads, None, stops_spinning=True), graph, cut.shared, place)
+            self.first = Prepared(open_graph(graph, place, threads, stops_spinning=True), graph, cut.shared, place)
             self.first.flushes = True
             self.read = {graph.name(v): v for v in cut.gradients}
-        self.parts = make_parts(program, cut, place.lowering, partial(_open_message, place, threads))
+        self.parts = make_parts(program, cut, place.lowering, partial(open_part, place=place, threads=threads))
         self._threads = threads or os.cpu_count() or 1
         variables = program.global_block().vars
         names = dict.fromkeys(name for part in self.parts for _, name in [*part.state, *part.replaces])
@@ -267,30 +254,13 @@ def _staged(graph: Graph, rest: CutStep, exchange: Exchange, opened: Callable[..
     return StagedSession(sessions, [name for name, _ in graph.outputs], between, exchange.stop)
 
 
-def _open_message(place: Place, threads: int | None, message: ModelProto, in_pieces: bool) -> Any:
-    """A session of a part. One for pieces keeps the memory that it has used, and each of its runs is one thread's."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = _QUIET
-    options.enable_mem_pattern = False
-    options.enable_cpu_mem_arena = in_pieces
-    options.add_session_config_entry(_SPINS_NO_MORE, "1")
-    if can_flush():
-        options.add_session_config_entry(OPTION, "1")
-    if in_pieces or threads is not None:
-        options.intra_op_num_threads = 1 if in_pieces else threads
-    with FloatingPointMode(flushes=False):
-        return onnxruntime.InferenceSession(message.SerializeToString(), options, providers=place.providers())
-
-
 def _open_captured(graph: Graph, place: Place, threads: int | None) -> Any:
     """A session whose runs can be replayed, or the reason why there is none."""
     reason = reason_against(graph)
     if reason is not None:
         return reason
     try:
-        session = _open(graph, place, threads, None, stops_spinning=False)
+        session = open_graph(graph, place, threads)
     except ExecutionError as error:
         if "capture" not in str(error):
             raise
@@ -301,100 +271,8 @@ def _open_captured(graph: Graph, place: Place, threads: int | None) -> Any:
     return f"{on_host[0]} runs on the host" if on_host else session
 
 
-def _open(
-    graph: Graph, place: Place, threads: int | None, saved: Path | None, stops_spinning: bool, shares_memory: bool = False
-) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    if shares_memory:
-        share_arena(options)
-    if place.captures:
-        options.add_session_config_entry(RECORDS, "1")
-    providers = place.add_to(options, threads, saved)
-    options.log_severity_level = _QUIET
-    if _trains(graph):
-        # Measured: with the memory pattern on, a training step holds its first arena and the planned block, a third more.
-        options.enable_mem_pattern = False
-        if can_flush():
-            options.add_session_config_entry(OPTION, "1")
-    if len(graph.operators) > _MANY_OPERATORS:
-        # Up to 1.28, the planner compares each result with every buffer that is free: 7,000 operators open in 10 seconds
-        # instead of 1. The arena gives the same memory to later results anyway; the measured peaks are equal.
-        options.enable_mem_reuse = False
-    if stops_spinning:
-        # The threads of one session must not wait busily while another's compute.
-        options.add_session_config_entry(_SPINS_NO_MORE, "1")
-    if threads is not None:
-        options.intra_op_num_threads = threads
-    apart = _kept_apart(graph)
-    if apart:
-        values = [onnxruntime.OrtValue.ortvalue_from_numpy(v.value.numpy()) for v in apart if v.value is not None]
-        options.add_external_initializers([v.name for v in apart], values)
-        saved = None
-    dequantizes = any(op.type == "DequantizeLinear" for op in graph.operators)
-    if _quantizes_by_channel(graph) or (_trains(graph) and _has_quantized(graph)) or (dequantizes and not has_integer_products()):
-        # Fused operators on integers take one scale only, and round otherwise than the operators that gradients are of; on some
-        # processors their sums saturate at 16 bits.
-        options.add_session_config_entry("session.disable_quant_qdq", "1")
-    saturates = any(op.type in _ON_BYTES for op in graph.operators) and not has_integer_products()
-    if saturates:
-        options.add_session_config_entry("session.x64quantprecision", "1")
-    try:
-        model = write_model(graph, embeds=True, apart=apart)
-        if saturates:
-            separate_bytes(model)
-        message = model.SerializeToString()
-        # The option would change the mode of this thread for good.
-        with FloatingPointMode(flushes=False):
-            unsafe = unsafe_passes(graph.operators)
-            if _begins(graph):
-                unsafe = [*unsafe, "ConstantFolding"]  # it would hold all state once more
-            if saved is not None and providers is not None and place.lowering == "cpu":
-                return open_session(message, options, providers, saved, unsafe)
-            session = onnxruntime.InferenceSession(message, options, providers=providers, disabled_optimizers=unsafe)
-    except Exception as error:
-        raise ExecutionError(refusal(graph, place.lowering, error)) from error
-    if place.device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
-        raise ProviderError(
-            "onnxruntime could not start CUDA and would silently compute on the CPU. "
-            "Install CUDA and cuDNN in the versions that it names, or use CPUPlace()."
-        )
-    return session
-
-
-def _kept_apart(graph: Graph) -> list[Variable]:
-    """Large constants of a graph that would be too large as a message: onnxruntime takes them from where they lie"""
-    sizes = {v: bytes_needed(v.dtype, v.value.shape) for v in graph.initializers if v.value is not None}
-    if sum(sizes.values()) <= _LARGE_CONSTANTS:
-        return []
-    return [v for v, size in sizes.items() if size > _LARGE and v.dtype.bits >= 8 and v.dtype.name != "string"]
-
-
-def _has_quantized(graph: Graph) -> bool:
-    return any(op.type == "QuantizeLinear" for op in all_operators_of(graph.program.global_block()))
-
-
-_ON_BYTES = ("DynamicQuantizeMatMul", "MatMulInteger", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul")
-"""Operators that onnxruntime computes as products of bytes, whose sums may saturate at 16 bits."""
-
-
-def _quantizes_by_channel(graph: Graph) -> bool:
-    """Whether a computed tensor has a scale for each of its channels"""
-    quantized = (op.inputs[1] for op in all_operators_of(graph.program.global_block()) if op.type == "QuantizeLinear")
-    return any(scale is not None and scale.static_shape not in ((), (1,)) for scale in quantized)
-
-
 def _convolves(graph: Graph) -> bool:
     return any(op.type == "Conv" and not op.domain for op in graph.operators)
-
-
-def _begins(graph: Graph) -> bool:
-    return bool(graph.updates) and not graph.inputs
-
-
-def _trains(graph: Graph) -> bool:
-    return bool(graph.updates) or any(op.role is Role.BACKWARD for op in graph.operators)
 
 
 def _check_exchange(cut: Cut | None, place: Place) -> None:

@@ -3,26 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import cache
 from typing import Any
 
-__all__ = ["BetweenError", "StagedSession", "share_arena"]
-
-
-def share_arena(options: Any) -> None:
-    """Let a session take its memory from one arena of the process, so that one reuses what another has given back."""
-    _register_arena()
-    options.add_session_config_entry("session.use_env_allocators", "1")
-
-
-@cache
-def _register_arena() -> None:
-    import onnxruntime as ort
-
-    memory = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
-    with suppress(RuntimeError):  # somebody has registered one
-        ort.create_and_register_allocator(memory, None)
+__all__ = ["BetweenError", "StagedSession"]
 
 
 class BetweenError(Exception):

@@ -7,8 +7,8 @@ import pytest
 import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import Executor, static
-from onnxgrad.core.ir.memory import array_of, value_of
-from onnxgrad.core.ir.scope import Scope
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import array_of, value_of
 
 BFLOAT16 = ml_dtypes.bfloat16
 TYPES = [BFLOAT16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz]

@@ -10,9 +10,9 @@ import pytest
 import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import Executor, static
-from onnxgrad.core.ir.scope import Scope
 from onnxgrad.core.runtime import capture, session_cache
 from onnxgrad.core.runtime.places import CPUPlace
+from onnxgrad.core.state.scope import Scope
 
 
 class ReplayPlace(CPUPlace):
@@ -76,7 +76,7 @@ class ReplayingSession:
 
 @pytest.fixture
 def sessions(monkeypatch):
-    found, opened = [], session_cache._open
+    found, opened = [], session_cache.open_graph
 
     def open_one(graph, place, *arguments, **named):
         session = opened(graph, place, *arguments, **named)
@@ -85,7 +85,7 @@ def sessions(monkeypatch):
             found.append(session)
         return session
 
-    monkeypatch.setattr(session_cache, "_open", open_one)
+    monkeypatch.setattr(session_cache, "open_graph", open_one)
     monkeypatch.setattr(session_cache, "host_operators", lambda session: [])
     return found
 

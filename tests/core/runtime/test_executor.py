@@ -10,7 +10,7 @@ import pytest
 import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import errors, static
-from onnxgrad.core.ir.memory import array_of, value_of
+from onnxgrad.core.state.values import array_of, value_of
 
 ONES = np.ones((2, 3), np.float32)
 

@@ -8,7 +8,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import onnxgrad
-from onnxgrad.core.runtime import processor, session_cache
+from onnxgrad.core.runtime import processor, session
 from onnxgrad.core.runtime.processor import separate_bytes
 
 X = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
@@ -52,7 +52,7 @@ def test_an_initializer_that_is_an_input_stays_one():
 def test_a_program_with_shared_bytes_runs_on_either_kind_of_processor(has, monkeypatch):
     if has and not processor.has_integer_products():
         pytest.skip("sums of bytes saturate on this processor")
-    monkeypatch.setattr(session_cache, "has_integer_products", lambda: has)
+    monkeypatch.setattr(session, "has_integer_products", lambda: has)
     program = onnxgrad.from_onnx(two_products())
     expected = ReferenceEvaluator(two_products()).run(None, {"x": X})
     for found, value in zip(onnxgrad.Executor().run(program, {"x": X}, program.outputs), expected, strict=True):

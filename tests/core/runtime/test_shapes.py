@@ -7,7 +7,7 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
-from onnxgrad.core.runtime import session_cache
+from onnxgrad.core.runtime import session, session_cache
 from onnxgrad.errors import FeedError
 from onnxgrad.training import Trainer
 
@@ -123,14 +123,14 @@ def _file(path, batch):
 
 def test_a_file_with_a_free_batch_trains_as_one_with_a_known_batch(tmp_path, monkeypatch):
     """By the Trainer, as loaded: the same operators, but for two numbers that onnxruntime computes once"""
-    found, real = [], session_cache.write_model
+    found, real = [], session.write_model
 
     def write_model(graph, **options):
         if graph.updates and any(op.type == "BatchNormalization" for op in graph.operators):
             found.append([op.type for op in graph.operators])
         return real(graph, **options)
 
-    monkeypatch.setattr(session_cache, "write_model", write_model)
+    monkeypatch.setattr(session, "write_model", write_model)
     data = {"x": DRAW.normal(size=(8, 3, 40, 40)).astype(np.float32), "target": DRAW.integers(0, 5, 8)}
     losses = []
     for batch in (8, None):

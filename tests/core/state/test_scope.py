@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from onnxgrad import errors
-from onnxgrad.core.ir.memory import value_of
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.scope import Buffer, Scope
+from onnxgrad.core.state.buffers import Buffer
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import value_of
 
 
 @pytest.fixture

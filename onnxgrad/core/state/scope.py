@@ -2,76 +2,29 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from onnxgrad.core.ir.memory import array_of, view_of
+from onnxgrad.core.state.buffers import BUFFER_OF, LOCK, Buffer
+from onnxgrad.core.state.values import array_of, view_of
+from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 
-if TYPE_CHECKING:
-    from onnxgrad.core.ir.tensor import Tensor
-    from onnxgrad.core.ir.variable import Variable
-
-__all__ = ["Buffer", "Rest", "Scope", "ScopeTensor", "ScopeVariable"]
-
-_LOCK = RLock()
-"""Guards the counts of all buffers; held for an addition at a time."""
+__all__ = ["Rest", "Scope", "ScopeTensor", "ScopeVariable"]
 
 
-class Buffer:
-    """Memory of one value on a device. A run writes over it only while nobody holds it.
-
-    It is held by each scope that it is the present value in, by each run that reads it, and by each handle that was given to a
-    caller and is still alive.
-
-    Attributes:
-        origin: the constant of a program that it is a copy of, until something is written over it.
-        memory: whose it is, where the device of the value does not tell.
-        spare_of: the scope and the name that write it over next, once it is replaced.
-    """
-
-    __slots__ = ("__weakref__", "_holds", "memory", "origin", "spare_of", "value")
-
-    def __init__(self, value: Any, origin: Tensor | None = None, memory: str = "") -> None:
-        self.value = value
-        self.origin = origin
-        self.memory = memory
-        self.spare_of: tuple[int, str] | None = None
-        self._holds = 0
+class Like(Protocol):
+    """What says how a value looks: a variable."""
 
     @property
-    def is_free(self) -> bool:
-        return self._holds == 0
+    def static_shape(self) -> tuple[int, ...] | None: ...
 
-    def is_held_by(self, count: int) -> bool:
-        """Whether there are no more holders than these."""
-        return self._holds <= count
-
-    def hold(self) -> Buffer:
-        with _LOCK:
-            self._holds += 1
-        return self
-
-    def release(self) -> None:
-        with _LOCK:
-            self._holds -= 1
-
-    def lend(self) -> Any:
-        """A handle for callers: an OrtValue on the same memory, which stays as it is as long as the handle lives."""
-        handle = type(self.value)(self.value._ortvalue)
-        self.hold()
-        weakref.finalize(handle, self.release).atexit = False
-        _BUFFER_OF[handle] = self
-        return handle
-
-
-_BUFFER_OF: weakref.WeakKeyDictionary[Any, Buffer] = weakref.WeakKeyDictionary()
-"""The buffer of each handle that is alive."""
+    @property
+    def dtype(self) -> DType: ...
 
 
 class Rest(Protocol):
@@ -120,7 +73,7 @@ class Scope:
             if isinstance(value, Buffer):
                 value.release()
 
-    def set(self, name: str, value: Any, like: Variable | None = None) -> None:
+    def set(self, name: str, value: Any, like: Like | None = None) -> None:
         """Store a value.
 
         Raises:
@@ -239,7 +192,7 @@ class Scope:
 
     def swap(self, written: Iterable[tuple[str, Buffer]]) -> None:
         """Make what a run wrote the present values; what they replace may be written over in the next run."""
-        with self.lock, _LOCK:
+        with self.lock, LOCK:
             for name, value in written:
                 before = self._present.get(name)
                 self._present[name] = value
@@ -273,7 +226,7 @@ class _Values(MutableMapping[str, Any]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         if not isinstance(value, np.ndarray):
-            value = _BUFFER_OF.get(value) or _owned_by_caller(value)
+            value = BUFFER_OF.get(value) or _owned_by_caller(value)
         self._scope.put(name, value)
 
     def __delitem__(self, name: str) -> None:
