@@ -98,8 +98,9 @@ def open_graph(
         options.add_session_config_entry(RECORDS, "1")
     providers = place.add_to(options, threads, saved)
     apart = _kept_apart(graph)
+    values = _values_of(apart)  # the options refer to them, and do not hold them
     if apart:
-        _add_constants(options, apart)
+        options.add_external_initializers([v.name for v in apart], values)
         saved = None
     unsafe = unsafe_passes(graph.operators)
     if begins(graph):
@@ -115,6 +116,7 @@ def open_graph(
             session = _open(message, options, providers, unsafe)
     except Exception as error:
         raise ExecutionError(refusal(graph, place.lowering, error)) from error
+    del values
     _check_started(session, place)
     return session
 
@@ -270,11 +272,10 @@ def _kept_apart(graph: Graph) -> list[Variable]:
     return [v for v, size in sizes.items() if size > _LARGE and v.dtype.bits >= 8 and v.dtype.name != "string"]
 
 
-def _add_constants(options: Any, constants: list[Variable]) -> None:
+def _values_of(constants: list[Variable]) -> list[Any]:
     import onnxruntime
 
-    values = [onnxruntime.OrtValue.ortvalue_from_numpy(v.value.numpy()) for v in constants if v.value is not None]
-    options.add_external_initializers([v.name for v in constants], values)
+    return [onnxruntime.OrtValue.ortvalue_from_numpy(v.value.numpy()) for v in constants if v.value is not None]
 
 
 # Opening ---------------------------------------------------------------------------------------------------------------

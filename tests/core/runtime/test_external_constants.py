@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxgrad as paddle
-from onnxgrad.core.runtime import session
+from onnxgrad.core.runtime import session as opening
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def quantised(tmp_path):
 @pytest.fixture(params=["in the message", "apart"], autouse=True)
 def constants(request, monkeypatch):
     if request.param == "apart":
-        monkeypatch.setattr(session, "_LARGE_CONSTANTS", 0)
-        monkeypatch.setattr(session, "_LARGE", 16)
+        monkeypatch.setattr(opening, "_LARGE_CONSTANTS", 0)
+        monkeypatch.setattr(opening, "_LARGE", 16)
 
 
 def test_from_another_folder(quantised, tmp_path, monkeypatch):
@@ -65,8 +65,8 @@ def test_a_file_of_that_name_elsewhere_is_not_read(quantised, tmp_path, monkeypa
 
 @pytest.mark.parametrize("large", [False, True])
 def test_large_constants_are_not_in_the_message(large, monkeypatch):
-    monkeypatch.setattr(session, "_LARGE_CONSTANTS", 100 if large else 10**6)
-    monkeypatch.setattr(session, "_LARGE", 16)
+    monkeypatch.setattr(opening, "_LARGE_CONSTANTS", 100 if large else 10**6)
+    monkeypatch.setattr(opening, "_LARGE", 16)
     sizes = []
     session = onnxruntime.InferenceSession
 
