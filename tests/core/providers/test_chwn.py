@@ -204,7 +204,7 @@ def test_left_as_it_is(name):
 @pytest.mark.parametrize("name", ["padding", "stride", "dilation"])
 def test_little_room_for_columns(monkeypatch, name, limit):
     """The gradient of the input is taken image by image, that of the filter some rows at a time"""
-    for module in ("chwn", "filter_products"):
+    for module in ("dilated_image", "filter_products"):
         monkeypatch.setattr(f"onnxgrad.core.providers.layouts.{module}._LARGEST_COLUMNS", limit)
     (plain, _), (lowered, after) = graphs(NETS[name], use_chwn_layout)
     batches = [(op.type, op.inputs[0].static_shape[0]) for op in after if op.type in ("Conv", "ConvTranspose")]

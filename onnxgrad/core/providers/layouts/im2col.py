@@ -3,6 +3,8 @@
 onnxruntime convolves image by image, so a convolution whose result is a small feature map (as the weight gradient of any) is made
 of matrix products too small for its cores. Here all images go into one product. Series and volumes come here; for
 images ``chwn`` is faster.
+
+Tests: tests/core/providers/test_im2col.py.
 """
 
 from __future__ import annotations

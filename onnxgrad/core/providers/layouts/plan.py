@@ -20,15 +20,8 @@ from typing import Any
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.layouts.feature_maps import (
-    ELEMENTWISE,
-    REDUCTIONS,
-    Window,
-    filter_operands,
-    is_float32,
-    shape_of,
-    usual_pads,
-)
+from onnxgrad.core.providers.layouts.feature_maps import Window, filter_operands, is_float32, is_image, shape_of, usual_pads
+from onnxgrad.core.providers.layouts.forms import REDUCTIONS, has_form
 
 __all__ = ["best_tile", "minimum_cut", "operators_by_pixels"]
 
@@ -100,11 +93,6 @@ class _Plan:
         return {op for op in self.gains if number[op] in side}
 
 
-def is_image(v: Variable | None) -> bool:
-    """Whether it is a tensor [N, C, H, W] of known shape, with numbers in it."""
-    return v is not None and v.static_shape is not None and len(v.static_shape) == 4 and all(v.static_shape)
-
-
 def _images_read(op: Operator) -> list[Variable]:
     """The images that an operator reads."""
     operands = filter_operands(op) if op.type == "Conv" else None
@@ -128,29 +116,17 @@ def _gain(op: Operator, read: list[Variable], is_fast: bool) -> float | None:
         return None
     if op.type in ("Conv", "ConvTranspose"):
         return _gain_of_convolution(op, read, y, is_fast)
-    if op.type == "BatchNormalization":
-        return 0.0 if is_float32(read[0]) and all(v is not None and v.dtype.name == "float32" for v in op.inputs) else None
-    if op.type in REDUCTIONS:
-        return 0.0 if _reduces(op, read[0]) else None
-    if op.type == "GlobalAveragePool":
-        return 0.0 if is_float32(read[0]) else None
-    if op.type == "Concat":
-        return 0.0 if op.attr("axis") % 4 == 1 and len(read) == len(op.inputs) else None
     if op.type == "Expand":
         return 0.0 if is_image(y) else None
-    if op.type == "Split":
-        known = len(op.inputs) > 1 and op.inputs[1] is not None and op.inputs[1].value is not None
-        return 0.0 if known and op.attr("axis") % 4 == 1 and all(map(is_image, op.outputs)) else None
-    if op.type in ELEMENTWISE and len([v for v in op.outputs if v is not None]) == 1 and is_image(y):
-        return 0.0 if all(v is None or shape_of(v) for v in op.inputs) else None
-    return None
+    if op.type in ("BatchNormalization", "GlobalAveragePool", *REDUCTIONS) and not _sums_float32(op):
+        return None
+    return 0.0 if has_form(op, is_image) else None
 
 
-def _reduces(op: Operator, x: Variable) -> bool:
-    axes = op.inputs[1].value if len(op.inputs) > 1 and op.inputs[1] is not None else None
-    if axes is None or not is_float32(x) or op.outputs[0] is None or op.outputs[0].rank not in (1, 2, 4):
-        return False
-    return {int(axis) % 4 for axis in axes.numpy().reshape(-1)} in ({0, 2, 3}, {2, 3})
+def _sums_float32(op: Operator) -> bool:
+    """Whether the numbers that an operator sums are float32, as sums are products with rows of these there"""
+    numbers = op.inputs if op.type == "BatchNormalization" else op.inputs[:1]
+    return all(v is not None and v.dtype.name == "float32" for v in numbers)
 
 
 def _gain_of_convolution(op: Operator, read: list[Variable], y: Variable, is_fast: bool) -> float | None:
@@ -161,8 +137,8 @@ def _gain_of_convolution(op: Operator, read: list[Variable], y: Variable, is_fas
         return None
     x, gy = read if is_filter else (read[0], y) if op.type == "Conv" else (y, read[0])
     kernel = shape_of(y if is_filter else w)[2:]
-    window = Window(op, kernel)
-    strides, dilations = (window.dilations, window.strides) if is_filter else (window.strides, window.dilations)
+    window = Window.of_filter(op, kernel) if is_filter else Window(op, kernel)
+    strides, dilations = window.strides, window.dilations
     if is_filter and max(kernel) <= max(strides) and strides != [1, 1] and not any(window.pads):
         # The taps beyond the first are cut away.
         kernel = (1, 1)
