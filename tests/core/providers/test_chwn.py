@@ -3,42 +3,20 @@
 from collections import Counter
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.contract import Target
-from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.providers.layouts.chwn import use_chwn_layout
 from onnxgrad.core.providers.registry import PROVIDERS
+from tests.core.providers.image_nets import ImageNet, differentiated, run
 
 BATCH, CHANNELS = 5, 6
 
 
-class Net:
-    """Layers on images [5, 6, 7, 8]; every parameter is differentiated"""
-
-    def __init__(self, shape, declared):
-        self.x = static.data("x", [declared, *shape[1:]])
-        self.x.stop_gradient = False
-        self.op = self.x.block.build
-        self.draw = np.random.default_rng(0)
-        self.parameters = []
-
-    def weight(self, *shape, around=0.0):
-        value = (self.draw.normal(size=shape) * 0.5 + around).astype(np.float32)
-        name = f"w{len(self.parameters)}"
-        self.parameters.append(self.x.block.create_parameter(name, shape, "float32", value=Tensor.of(value)))
-        return self.parameters[-1]
-
-    def conv(self, x, out, *kernel, bias=False, **attrs):
-        w = self.weight(out, x.dims[1] // attrs.get("group", 1), *kernel)
-        return self.op.Conv(x, w, *([self.weight(out)] if bias else []), **attrs)
-
+class Net(ImageNet):
     def transposed(self, x, out, *kernel, bias=False, **attrs):
         w = self.weight(x.dims[1], out // attrs.get("group", 1), *kernel)
         return self.op.ConvTranspose(x, w, *([self.weight(out)] if bias else []), **attrs)
@@ -132,24 +110,14 @@ NETS = {
 
 def graphs(build, lower, shape=(BATCH, CHANNELS, 7, 8), declared=BATCH):
     """Results and gradients, and the counts of operators, of the plain and of the lowered graph"""
-    main = static.Program()
-    with static.program_guard(main):
-        net = Net(shape, declared)
-        found = build(net)
-        outputs = list(found) if isinstance(found, tuple) else [found]
-        target = paddle.add_n([paddle.sum(y * y * 0.5 + y) for y in outputs])
-        wanted = [*outputs, *static.gradients([target], [net.x, *net.parameters])]
-    feed = {"x": np.random.default_rng(1).normal(size=shape).astype(np.float32)}
+    main, wanted = differentiated(lambda: Net([declared, *shape[1:]]), build)
     results = []
     for form in (None, lower):
         graph = compile(main, wanted, "cpu" if form == "cpu" else None)
         if callable(form):
             form(graph, Target())
             graph.settle()
-        model = write_model(graph)
-        onnx.checker.check_model(model, full_check=True)
-        session = onnxruntime.InferenceSession(model.SerializeToString())
-        results.append((session.run(None, feed), graph.operators))
+        results.append((run(graph, shape), graph.operators))
     return results
 
 
@@ -204,7 +172,7 @@ def test_left_as_it_is(name):
 @pytest.mark.parametrize("name", ["padding", "stride", "dilation"])
 def test_little_room_for_columns(monkeypatch, name, limit):
     """The gradient of the input is taken image by image, that of the filter some rows at a time"""
-    for module in ("chwn", "filter_products"):
+    for module in ("dilated_image", "filter_products"):
         monkeypatch.setattr(f"onnxgrad.core.providers.layouts.{module}._LARGEST_COLUMNS", limit)
     (plain, _), (lowered, after) = graphs(NETS[name], use_chwn_layout)
     batches = [(op.type, op.inputs[0].static_shape[0]) for op in after if op.type in ("Conv", "ConvTranspose")]

@@ -1,20 +1,17 @@
 """use_hwnc_layout: parts of a step in [H, W, N, C] compute the same, within the error that their forms state."""
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.contract import Target
-from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.providers.layouts import plan as layout_plan, winograd
 from onnxgrad.core.providers.layouts.chwn import use_chwn_layout
 from onnxgrad.core.providers.layouts.hwnc import use_hwnc_layout
 from onnxgrad.errors import ArgumentError
+from tests.core.providers.image_nets import ImageNet, differentiated, run
 
 F2_ERROR = 2e-6
 """Relative to the largest number; a layer has 2e-7 to 7e-7, and here several follow each other."""
@@ -22,26 +19,11 @@ F2_ERROR = 2e-6
 F4_ERROR = 2e-5
 
 
-class Net:
-    """Layers on images; every parameter is differentiated"""
+class Net(ImageNet):
+    deviation = 0.3
 
-    def __init__(self, shape, dtype):
-        self.x = static.data("x", shape, dtype)
-        self.x.stop_gradient = False
-        self.op, self.dtype = self.x.block.build, dtype
-        self.draw = np.random.default_rng(0)
-        self.parameters = []
-
-    def weight(self, *shape, around=0.0, deviation=0.3):
-        value = (self.draw.normal(size=shape) * deviation + around).astype("float32").astype(self.dtype)
-        name = f"w{len(self.parameters)}"
-        self.parameters.append(self.x.block.create_parameter(name, shape, self.dtype, value=Tensor.of(value)))
-        return self.parameters[-1]
-
-    def conv(self, x, out, *kernel, bias=False, **attrs):
-        wide = x.dims[1] // attrs.get("group", 1)
-        w = self.weight(out, wide, *kernel, deviation=(wide * np.prod(kernel)) ** -0.5)
-        return self.op.Conv(x, w, *([self.weight(out)] if bias else []), **attrs)
+    def filters(self, *shape):
+        return self.weight(*shape, deviation=np.prod(shape[1:]) ** -0.5)
 
     def batch_norm(self, x, **attrs):
         wide = x.dims[1]
@@ -127,20 +109,11 @@ NETS = {
 
 def results(build, shape, dtype, lower=None, fast=False):
     """Results and gradients, and the operators of the graph"""
-    main = static.Program()
-    with static.program_guard(main):
-        net = Net(shape, dtype)
-        found = build(net)
-        outputs = list(found) if isinstance(found, tuple) else [found]
-        target = paddle.add_n([paddle.sum(y * y * 0.5 + y) for y in outputs])
-        wanted = [*outputs, *static.gradients([target], [net.x, *net.parameters])]
+    main, wanted = differentiated(lambda: Net(shape, dtype), build)
     graph = compile(main, wanted, lower if isinstance(lower, str) else None, runs=True)
     if callable(lower):
         lower(graph, Target(fast=fast))
-    model = write_model(graph)
-    onnx.checker.check_model(model, full_check=True)
-    feed = np.random.default_rng(1).normal(size=shape).astype("float32").astype(dtype)
-    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": feed}), graph.operators
+    return run(graph, shape, dtype), graph.operators
 
 
 def by_pixels(graph, target):

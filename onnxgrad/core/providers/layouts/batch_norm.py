@@ -8,6 +8,8 @@ both: with momentum 0 it returns them, and the running ones follow from numbers 
 
 where sum(g x) is one product per channel, and x s + .. a depthwise convolution with one tap. 5 images fewer are written.
 Where the mean is large compared with the deviation this rounds as the operator itself does, which computes x s + b too.
+
+Tests: tests/core/providers/test_batch_norm.py.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ gradient there are 3 shifted copies of each, and the product is one of [3 O, pos
 copy, and more rows for each number that is read. With 32 to 256 channels on maps of 128x128 to 16x16, batch 8: 0.5 to 0.9 of the
 time.
 
-Depthwise filters: per channel and tap across, the products of rows of the image, shifted, with rows of the gradient, summed over
-columns and batch; of these, the pairs of rows that a tap down brings together. More products than needed, but of contiguous
+Depthwise filters: per channel and tap across, the products of all rows of the image, shifted, with all rows of the gradient, summed
+over columns and batch; of these, the pairs of rows that a tap down brings together. More products than needed, but of contiguous
 rows. High maps are cut into strips of rows, so that fewer pairs do not meet.
 
 Tests: tests/core/providers/test_chwn.py.
@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.costs import COSTS
+from onnxgrad.core.graph.matching import im2col_indices
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["depthwise_filter_product", "filter_product"]
+__all__ = ["depthwise_filter_of_rows", "depthwise_filter_product", "filter_product"]
 
 _LARGEST_COLUMNS = COSTS.count("filter_products.largest_columns")
 """Numbers in the copies of one product: 64 MB."""
@@ -171,16 +172,45 @@ def depthwise_filter_product(build: Any, x: Any, gy: Any, sizes: Sequence[int], 
     flat = build.Reshape(padded, [channels, high * wide, -1])
     rows_read = np.arange(number)[:, None] * each * down_by + np.arange(read)
     products = []
-    for tap in range(across):
-        columns_read = np.arange(columns) * across_by + tap * window.dilations[1]
+    for columns_read in im2col_indices(window.dilations[1], across_by, 0, across, columns):
         shifted = build.Gather(flat, (rows_read[:, :, None] * wide + columns_read).reshape(-1), axis=1)
         shifted = build.Reshape(shifted, [channels * number, read, -1])
         products.append(build.Reshape(build.MatMul(shifted, given), [channels, number, 1, read * each]))
     summed = build.ReduceSum(build.Concat(*products, axis=2), [1], keepdims=0)
-    met = np.zeros((read, each, taps), np.float32)
-    for tap in range(taps):
-        met[np.arange(each) * down_by + tap * window.dilations[0], np.arange(each), tap] = 1
-    by_tap = build.Reshape(build.MatMul(summed, met.reshape(-1, taps)), [channels, across * taps])
+    return _by_tap(build, summed, read, im2col_indices(window.dilations[0], down_by, 0, taps, each))
+
+
+def depthwise_filter_of_rows(build: Any, x: Any, gy: Any, window: Any) -> Variable | None:
+    """gw [C, 1, *kernel] from x and gy [C, height, width, N], without strips; None where a tap reads nothing but padding."""
+    (channels, height, width, _), (_, rows, columns, _) = x.static_shape, gy.static_shape
+    (taps, across), (down_by, across_by), (down_apart, across_apart) = window.kernel, window.strides, window.dilations
+    products = []
+    for indices in im2col_indices(across_apart, across_by, window.pads[1], across, columns):
+        inside = np.flatnonzero((indices >= 0) & (indices < width))
+        if not inside.size:
+            return None
+        left = _columns(build, x, indices[inside[0]], indices[inside[-1]] + 1, across_by)
+        right = build.Transpose(_columns(build, gy, inside[0], inside[-1] + 1, 1), perm=[0, 2, 1])
+        products.append(build.Reshape(build.MatMul(left, right), [channels, 1, height * rows]))
+    return _by_tap(build, build.Concat(*products, axis=1), height, im2col_indices(down_apart, down_by, window.pads[0], taps, rows))
+
+
+def _columns(build: Any, image: Any, start: Any, end: Any, step: int) -> Any:
+    """Some columns of [C, H, W, N], as [C, H, columns * N]"""
+    channels, height, width, _ = image.static_shape
+    if (start, end, step) != (0, width, 1):
+        image = build.Slice(image, [int(start)], [int(end)], [2], [step])
+    return build.Reshape(image, [channels, height, -1])
+
+
+def _by_tap(build: Any, products: Any, height: int, reads: np.ndarray[Any, Any]) -> Variable:
+    """gw [C, 1, *kernel] from products [C, taps across, height * rows] and the row that each tap reads, [taps, rows]"""
+    (channels, across, _), (taps, rows) = products.dims, reads.shape
+    met = np.zeros((height, rows, taps), np.float32)
+    for tap, indices in enumerate(reads):
+        inside = np.flatnonzero((indices >= 0) & (indices < height))
+        met[indices[inside], inside, tap] = 1
+    by_tap = build.Reshape(build.MatMul(products, met.reshape(-1, taps)), [channels, across * taps])
     # A Transpose of so few numbers at a time takes longer.
     ordered = build.Gather(by_tap, np.arange(across * taps).reshape(across, taps).T.reshape(-1), axis=1)
     return build.Reshape(ordered, [channels, 1, taps, across])  # type: ignore[no-any-return]

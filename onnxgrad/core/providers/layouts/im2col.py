@@ -3,6 +3,8 @@
 onnxruntime convolves image by image, so a convolution whose result is a small feature map (as the weight gradient of any) is made
 of matrix products too small for its cores. Here all images go into one product. Series and volumes come here; for
 images ``chwn`` is faster.
+
+Tests: tests/core/providers/test_im2col.py.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ __all__ = ["IM2COL"]
 _SMALL_MAP = COSTS.count("im2col.largest_map")
 _LARGEST_COLUMNS = COSTS.count("im2col.largest_columns")
 _WIDE = COSTS.count("im2col.fewest_channels")
+_SMALLEST_BATCH = COSTS.count("im2col.smallest_batch")
+_FEWEST_TAPS = COSTS.count("im2col.fewest_taps")
+_FEWEST_RESULTS = COSTS.count("im2col.fewest_results")
 
 
 class _Shape(NamedTuple):
@@ -69,7 +74,7 @@ def convolution(build: Any, op: Operator) -> list[Variable | None] | None:
         return None
     area, taps = prod(shape.positions), prod(shape.kernel)
     columns = shape.wide * taps * area * shape.batch
-    if area > _SMALL_MAP or columns > _LARGEST_COLUMNS or shape.batch < 8 or shape.wide * taps < 64:
+    if area > _SMALL_MAP or columns > _LARGEST_COLUMNS or shape.batch < _SMALLEST_BATCH or shape.wide * taps < _FEWEST_TAPS:
         return None
     flat_w = build.Reshape(w, [shape.out, shape.wide * taps])
     indices = shape.im2col_indices(op)
@@ -107,10 +112,10 @@ def transposed_convolution(build: Any, op: Operator) -> list[Variable | None] | 
     if shape is None or (len(op.inputs) > 2 and op.inputs[2] is not None) or op.attr("output_shape"):
         return None
     area, taps = prod(shape.positions), prod(shape.kernel)
-    if taps == 1 and shape.space == shape.positions and shape.batch >= 8 and min(shape.out, shape.wide) >= _WIDE:
+    if taps == 1 and shape.space == shape.positions and shape.batch >= _SMALLEST_BATCH and min(shape.out, shape.wide) >= _WIDE:
         each_its_own = np.array_equal(shape.im2col_indices(op)[:, 0], np.arange(area))
         return [_by_pixels(build, y, w, shape)] if each_its_own else None
-    if area > _SMALL_MAP or shape.batch < 8 or shape.out < 32:
+    if area > _SMALL_MAP or shape.batch < _SMALLEST_BATCH or shape.out < _FEWEST_RESULTS:
         return None
     rank, size = len(shape.space) + 2, prod(shape.space)
     flat_y = build.Reshape(build.Transpose(y, perm=[*range(1, rank), 0]), [shape.out, area * shape.batch])

@@ -21,15 +21,8 @@ from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.layouts.feature_maps import (
-    ELEMENTWISE,
-    REDUCTIONS,
-    Window,
-    filter_operands,
-    is_float32,
-    shape_of,
-    usual_pads,
-)
+from onnxgrad.core.providers.layouts.feature_maps import Window, filter_operands, is_float32, is_image, shape_of, usual_pads
+from onnxgrad.core.providers.layouts.forms import REDUCTIONS, has_form
 
 __all__ = ["best_tile", "minimum_cut", "operators_by_pixels"]
 
@@ -43,6 +36,11 @@ _BACKWARDS = COSTS.number("plan.conv_transpose")
 """How much longer a ConvTranspose takes than a Conv."""
 _FEWEST_CHANNELS = COSTS.count("plan.fewest_channels")
 _FEWEST_ROWS = COSTS.count("plan.fewest_tiles")
+_SMALL_MAP = COSTS.count("plan.largest_map_without_tiles")
+_TILE_GATHER = COSTS.number("plan.tile_gather")
+_STRIDED_TILE_GATHER = COSTS.number("plan.strided_tile_gather")
+_TILE_RESULT = COSTS.number("plan.tile_result")
+_TILE_FILTER = COSTS.number("plan.tile_filter")
 
 
 def operators_by_pixels(graph: Graph, is_fast: bool) -> set[Operator]:
@@ -101,11 +99,6 @@ class _Plan:
         return {op for op in self.gains if number[op] in side}
 
 
-def is_image(v: Variable | None) -> bool:
-    """Whether it is a tensor [N, C, H, W] of known shape, with numbers in it."""
-    return v is not None and v.static_shape is not None and len(v.static_shape) == 4 and all(v.static_shape)
-
-
 def _images_read(op: Operator) -> list[Variable]:
     """The images that an operator reads."""
     operands = filter_operands(op) if op.type == "Conv" else None
@@ -129,29 +122,17 @@ def _gain(op: Operator, read: list[Variable], is_fast: bool) -> float | None:
         return None
     if op.type in ("Conv", "ConvTranspose"):
         return _gain_of_convolution(op, read, y, is_fast)
-    if op.type == "BatchNormalization":
-        return 0.0 if is_float32(read[0]) and all(v is not None and v.dtype.name == "float32" for v in op.inputs) else None
-    if op.type in REDUCTIONS:
-        return 0.0 if _reduces(op, read[0]) else None
-    if op.type == "GlobalAveragePool":
-        return 0.0 if is_float32(read[0]) else None
-    if op.type == "Concat":
-        return 0.0 if op.attr("axis") % 4 == 1 and len(read) == len(op.inputs) else None
     if op.type == "Expand":
         return 0.0 if is_image(y) else None
-    if op.type == "Split":
-        known = len(op.inputs) > 1 and op.inputs[1] is not None and op.inputs[1].value is not None
-        return 0.0 if known and op.attr("axis") % 4 == 1 and all(map(is_image, op.outputs)) else None
-    if op.type in ELEMENTWISE and len([v for v in op.outputs if v is not None]) == 1 and is_image(y):
-        return 0.0 if all(v is None or shape_of(v) for v in op.inputs) else None
-    return None
+    if op.type in ("BatchNormalization", "GlobalAveragePool", *REDUCTIONS) and not _sums_float32(op):
+        return None
+    return 0.0 if has_form(op, is_image) else None
 
 
-def _reduces(op: Operator, x: Variable) -> bool:
-    axes = op.inputs[1].value if len(op.inputs) > 1 and op.inputs[1] is not None else None
-    if axes is None or not is_float32(x) or op.outputs[0] is None or op.outputs[0].rank not in (1, 2, 4):
-        return False
-    return {int(axis) % 4 for axis in axes.numpy().reshape(-1)} in ({0, 2, 3}, {2, 3})
+def _sums_float32(op: Operator) -> bool:
+    """Whether the numbers that an operator sums are float32, as sums are products with rows of these there"""
+    numbers = op.inputs if op.type == "BatchNormalization" else op.inputs[:1]
+    return all(v is not None and v.dtype.name == "float32" for v in numbers)
 
 
 def _gain_of_convolution(op: Operator, read: list[Variable], y: Variable, is_fast: bool) -> float | None:
@@ -162,8 +143,8 @@ def _gain_of_convolution(op: Operator, read: list[Variable], y: Variable, is_fas
         return None
     x, gy = read if is_filter else (read[0], y) if op.type == "Conv" else (y, read[0])
     kernel = shape_of(y if is_filter else w)[2:]
-    window = Window(op, kernel)
-    strides, dilations = (window.dilations, window.strides) if is_filter else (window.strides, window.dilations)
+    window = Window.of_filter(op, kernel) if is_filter else Window(op, kernel)
+    strides, dilations = window.strides, window.dilations
     if is_filter and max(kernel) <= max(strides) and strides != [1, 1] and not any(window.pads):
         # The taps beyond the first are cut away.
         kernel = (1, 1)
@@ -176,7 +157,7 @@ def _gain_of_convolution(op: Operator, read: list[Variable], y: Variable, is_fas
     (batch, channels, *image), (_, out, *positions) = shape_of(x), shape_of(gy)
     _, time = best_tile(kind, batch, (channels, *image), (out, *positions), strides[0], is_fast)
     tiles = -(-positions[0] // 2) * -(-positions[1] // 2) * batch
-    if min(channels, out) < _FEWEST_CHANNELS or tiles < _FEWEST_ROWS or min(positions) <= 2:
+    if min(channels, out) < _FEWEST_CHANNELS or tiles < _FEWEST_ROWS or min(positions) <= _SMALL_MAP:
         return None
     columns = 9 * channels * batch * prod(positions)
     products, gathers = _PER_PRODUCT * columns * out, is_filter or (kind == "result" and strides != [1, 1])
@@ -200,9 +181,10 @@ def best_tile(
         products = _PER_PRODUCT * r * r * tiles * channels * out
         read, made = (out, channels) if kind == "image" else (channels, out)
         # Backwards, a tile of a strided convolution reads 3x3 positions and writes 4x4.
-        gather = 1.0 if kind == "image" and stride > 1 else 1.4
+        gather = _STRIDED_TILE_GATHER if kind == "image" and stride > 1 else _TILE_GATHER
         # Per frequency and tile, what is gathered and transformed and what is transformed back; per frequency, the filter.
-        times[tile] = products + r * r * (tiles * (gather * read + 0.5 * made) + 0.9 * channels * out)
+        moved = tiles * (gather * read + _TILE_RESULT * made) + _TILE_FILTER * channels * out
+        times[tile] = products + r * r * moved
     best = min(times, key=times.__getitem__)
     return best, times[best]
 

@@ -2,6 +2,8 @@
 
 For each tap of the window, what it read is compared with the maximum; the gradient goes to the first tap that is equal, and from
 there to the place that was read. So it takes some elementwise operators per tap, and no integers.
+
+Tests: tests/core/providers/test_pool_gradient.py.
 """
 
 from __future__ import annotations
