@@ -46,12 +46,6 @@ from onnxgrad.core.autodiff.transforms import (
 )
 from onnxgrad.core.interop.onnx_export import save_onnx as save_onnx, to_onnx as to_onnx
 from onnxgrad.core.interop.onnx_import import explain_parameters as explain_parameters, from_onnx as from_onnx
-from onnxgrad.core.interop.split_step import (
-    save_split_training_step as save_split_training_step,
-    to_split_training_step as to_split_training_step,
-)
-from onnxgrad.core.interop.training_info import from_training_info as from_training_info, to_training_info as to_training_info
-from onnxgrad.core.interop.training_step import save_training_step as save_training_step, to_training_step as to_training_step
 from onnxgrad.core.ir.program import Program as Program
 from onnxgrad.core.ir.variable import Parameter as Parameter, Variable as Variable
 from onnxgrad.core.rules.registry import (
@@ -69,6 +63,12 @@ from onnxgrad.core.runtime.places import (
     set_device as set_device,
 )
 from onnxgrad.core.state.scope import Scope as Scope
+from onnxgrad.core.step.export import save_training_step as save_training_step, to_training_step as to_training_step
+from onnxgrad.core.step.split import (
+    save_split_training_step as save_split_training_step,
+    to_split_training_step as to_split_training_step,
+)
+from onnxgrad.core.step.training_info import from_training_info as from_training_info, to_training_info as to_training_info
 from onnxgrad.distributed.parallel import DataParallel as DataParallel
 from onnxgrad.dtypes import (
     DType as DType,

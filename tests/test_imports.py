@@ -26,6 +26,7 @@ FLOORS = """
     core.interop
     core.rules
     core.autodiff
+    core.step
     core.runtime
     core
     losses

@@ -25,7 +25,7 @@ from pathlib import Path
 from onnxgrad.cli.common import add_lowering, print_json
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.core.interop.required_operators import required_operators
-from onnxgrad.core.interop.split_step import files_of
+from onnxgrad.core.step.split import files_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.files import write_whole
 from onnxgrad.training.adapters import ADAPTER

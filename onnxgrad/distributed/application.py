@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.compile.shards import Shards
-from onnxgrad.core.compile.stages import Stage
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
+from onnxgrad.core.step.shards import Shards
+from onnxgrad.core.step.stages import Stage
 from onnxgrad.distributed.sessions import Session
 from onnxgrad.distributed.transport import Transport
 

@@ -1,7 +1,7 @@
 """The exchange of a training step: gradients of parts become those of the whole batch, in the memory that updates read.
 
 The whole batch's gradient is the sum over ranks of weight times gradient over the sum of the weights, where a weight is what the
-loss of a part was divided by (``core.interop.loss_share``); of a loss that is a sum it is the plain sum.
+loss of a part was divided by (``core.step.loss_weight``); of a loss that is a sum it is the plain sum.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from weakref import WeakSet
 
 import numpy as np
 
-from onnxgrad.core.compile.cut import is_small
-from onnxgrad.core.interop.loss_share import Share, share_of
-from onnxgrad.core.interop.split_step import check_batch_norm
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
@@ -29,6 +26,9 @@ from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
+from onnxgrad.core.step.cut import is_small
+from onnxgrad.core.step.loss_weight import Share, share_of
+from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
 from onnxgrad.distributed.buckets import Buckets
 from onnxgrad.distributed.compression import Narrow, TopK, compression_of

@@ -7,15 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from onnxgrad.core.autodiff.pipeline import PipelineStage, make_pipeline
-from onnxgrad.core.autodiff.pipeline_cuts import choose_stages
 from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.compile.cut import exchanged, is_applied, is_small
-from onnxgrad.core.compile.shards import make_shards
-from onnxgrad.core.compile.stages import Stage
-from onnxgrad.core.interop.loss_share import Share, share_of
 from onnxgrad.core.interop.onnx_export import as_variables
-from onnxgrad.core.interop.split_step import check_batch_norm
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.origin import SCALED_LOSS, is_piece
 from onnxgrad.core.ir.program import Program
@@ -25,6 +18,13 @@ from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
+from onnxgrad.core.step.cut import exchanged, is_applied, is_small
+from onnxgrad.core.step.loss_weight import Share, share_of
+from onnxgrad.core.step.pipeline import PipelineStage, make_pipeline
+from onnxgrad.core.step.pipeline_cuts import choose_stages
+from onnxgrad.core.step.shards import make_shards
+from onnxgrad.core.step.split import check_batch_norm
+from onnxgrad.core.step.stages import Stage
 from onnxgrad.distributed.application import Application
 from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.groups import grid_of

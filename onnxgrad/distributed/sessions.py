@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onnxgrad.core.compile.stages import Stage
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.runtime.session import open_graph
+from onnxgrad.core.step.stages import Stage
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["Session"]

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.compile.shards import Shards, make_shards
-from onnxgrad.core.interop.split_step import COUNTS, Accumulated, Fetch, split_step
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
+from onnxgrad.core.step.shards import Shards, make_shards
+from onnxgrad.core.step.split import COUNTS, Accumulated, Fetch, split_step
 from onnxgrad.distributed.application import Application, reduce_stage
 from onnxgrad.distributed.exchange import Part, gathered_part
 from onnxgrad.distributed.held import HeldState

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.compile.cut import exchanged, is_applied
-from onnxgrad.core.interop.training_step import Fetch, save_training_step
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.step.cut import exchanged, is_applied
+from onnxgrad.core.step.export import Fetch, save_training_step
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["ANCHORS", "MU", "save_step", "with_proximal"]

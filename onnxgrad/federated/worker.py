@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
-from onnxgrad.core.interop.training_step import to_training_step
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import DROPOUT_SEED
 from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.runtime.places import Place, place_of
 from onnxgrad.core.runtime.session import open_model
+from onnxgrad.core.step.export import to_training_step
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, MissingFile, ModelError, TrainingError
 from onnxgrad.federated.privacy import SEED as NOISE_SEED

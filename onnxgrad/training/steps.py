@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from onnxgrad.core.interop.split_step import Accumulated, Split, save_split, split_step
-from onnxgrad.core.interop.training_step import save_training_step, to_training_step
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.step.export import save_training_step, to_training_step
+from onnxgrad.core.step.split import Accumulated, Split, save_split, split_step
 from onnxgrad.training.accumulation import SUM, joined
 from onnxgrad.training.ranks import Ranks
 

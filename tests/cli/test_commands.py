@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from onnx.parser import parse_model
 
 from onnxgrad.cli.main import main
-from onnxgrad.core.interop.split_step import files_of
+from onnxgrad.core.step.split import files_of
 from tests.cli.command import command, start
 from tests.training import quantised
 from tests.training.small import data, model

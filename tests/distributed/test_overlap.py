@@ -9,10 +9,11 @@ from onnx.reference import ReferenceEvaluator
 
 import onnxgrad as paddle
 from onnxgrad import distributed, static
-from onnxgrad.core.compile import compile, cut
-from onnxgrad.core.compile.stages import in_steps
+from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.runtime import application, session_cache, staged
+from onnxgrad.core.step import cut
+from onnxgrad.core.step.stages import in_steps
 from onnxgrad.distributed import Strategy, distribute, run_local
 from onnxgrad.distributed.exchange import GradientExchange
 from onnxgrad.errors import ArgumentError, TrainingError

@@ -11,9 +11,9 @@ import pytest
 import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.core.compile import compile
-from onnxgrad.core.compile.stages import in_steps
 from onnxgrad.core.runtime import session_cache, staged
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.step.stages import in_steps
 from onnxgrad.distributed import Strategy, fleet
 from onnxgrad.distributed.exchange import GradientExchange
 from onnxgrad.errors import ExecutionError, TrainingError

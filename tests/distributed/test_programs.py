@@ -7,8 +7,8 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import distributed, static
-from onnxgrad.core.compile import cut
 from onnxgrad.core.runtime import application
+from onnxgrad.core.step import cut
 from onnxgrad.distributed import DistributedBatchSampler, Strategy, fleet, run_local
 from onnxgrad.distributed.buckets import ALIGNMENT, Buckets
 from onnxgrad.distributed.monitor import Standing, verdict

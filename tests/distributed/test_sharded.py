@@ -6,9 +6,9 @@ import pytest
 import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import static
-from onnxgrad.core.compile.shards import make_shards
 from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.step.shards import make_shards
 from onnxgrad.distributed import Alone, ShardedStep, run_local
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import ClipGradByGlobalNorm

@@ -5,8 +5,8 @@ import threading
 import numpy as np
 import pytest
 
-from onnxgrad.core.compile import cut
 from onnxgrad.core.runtime import application
+from onnxgrad.core.step import cut
 from onnxgrad.distributed import Strategy, run_local
 from onnxgrad.distributed.environment import using
 from onnxgrad.errors import ArgumentError, TrainingError

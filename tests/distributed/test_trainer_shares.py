@@ -4,9 +4,9 @@ share of its memory."""
 import numpy as np
 import pytest
 
-from onnxgrad.core.compile import cut
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.variable import Parameter
+from onnxgrad.core.step import cut
 from onnxgrad.distributed import Strategy
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.training import Callback

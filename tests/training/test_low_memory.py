@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from onnxgrad.core.compile import cut
 from onnxgrad.core.runtime import application
+from onnxgrad.core.step import cut
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.training import Trainer
 from tests.training.small import assert_equal, data, line, model, weights

@@ -19,7 +19,6 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.compile.cut import Cut, is_small
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph_passes.tile_updates import PIECE, is_single
 from onnxgrad.core.interop.onnx_export import write_model
@@ -30,6 +29,7 @@ from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, value_on, view_of
+from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.errors import ExecutionError
 
 __all__ = ["Application", "Part", "Rooms", "make_parts"]

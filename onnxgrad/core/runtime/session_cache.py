@@ -17,8 +17,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.compile.cut import Cut, cut_step, saves_much
-from onnxgrad.core.compile.stages import in_steps
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph_passes.tile_updates import PIECE
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
@@ -33,6 +31,8 @@ from onnxgrad.core.runtime.session import begins, open_graph, open_part, trains
 from onnxgrad.core.runtime.staged import StagedSession
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of
+from onnxgrad.core.step.cut import Cut, cut_step, saves_much
+from onnxgrad.core.step.stages import in_steps
 from onnxgrad.errors import ArgumentError, ExecutionError
 
 __all__ = ["CutStep", "Prepared", "SessionCache", "prepare"]

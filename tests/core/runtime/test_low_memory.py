@@ -12,12 +12,12 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
-from onnxgrad.core.compile import cut
-from onnxgrad.core.compile.cut import cut_step
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.runtime import application
 from onnxgrad.core.runtime.application import Application
+from onnxgrad.core.step import cut
+from onnxgrad.core.step.cut import cut_step
 from onnxgrad.errors import ArgumentError, ExecutionError
 from tests.peak_memory import PEAK
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from onnxgrad.core.autodiff.api import gradients
 from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.compile.stages import crossing, stage_numbers
 from onnxgrad.core.graph.plan import make_plan
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.step.stages import crossing, stage_numbers
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["PipelineStage", "make_pipeline"]

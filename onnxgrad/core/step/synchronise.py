@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.core.compile.stages import reduced
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.rewriting import name_results, stage_builder
 from onnxgrad.core.ir.operator import Operator, as_stored
@@ -25,6 +24,7 @@ from onnxgrad.core.ir.origin import (
 )
 from onnxgrad.core.ir.traverse import all_operators_of, needed_operators
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.step.stages import reduced
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["share_of_rank", "synchronise"]

@@ -9,13 +9,16 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.compile.cut import exchanged, is_applied
-from onnxgrad.core.compile.stages import Stage, make_stages, reduced
-from onnxgrad.core.compile.synchronise import share_of_rank, synchronise
 from onnxgrad.core.graph.rewriting import name_results, return_instead, stage_builder
-from onnxgrad.core.interop.loss_share import Share, share_of
 from onnxgrad.core.interop.onnx_export import Values, as_variables
-from onnxgrad.core.interop.training_step import (
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traverse import all_operators_of, substitute
+from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.step.cut import exchanged, is_applied
+from onnxgrad.core.step.export import (
     Fetch,
     Manifest,
     PresentValues,
@@ -25,12 +28,9 @@ from onnxgrad.core.interop.training_step import (
     stem_of,
     with_manifest,
 )
-from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.operator import Operator, Role
-from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.traverse import all_operators_of, substitute
-from onnxgrad.core.ir.types import TensorType
-from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.step.loss_weight import Share, share_of
+from onnxgrad.core.step.stages import Stage, make_stages, reduced
+from onnxgrad.core.step.synchronise import share_of_rank, synchronise
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 

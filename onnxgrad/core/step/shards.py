@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.core.compile.cut import Cut, cut_step
 from onnxgrad.core.compile.door import compile
-from onnxgrad.core.compile.stages import Stage, make_stages, reduced
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.rewriting import name_results, return_instead, stage_builder
 from onnxgrad.core.ir.limits import bytes_needed
@@ -22,6 +20,8 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.step.cut import Cut, cut_step
+from onnxgrad.core.step.stages import Stage, make_stages, reduced
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["Shards", "make_shards"]

@@ -12,13 +12,13 @@ from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.messages import bodies_of, names_read
 from onnxgrad.core.interop.onnx_export import as_variables, write_model
 from onnxgrad.core.interop.onnx_import import checked, read_model, read_program
-from onnxgrad.core.interop.training_step import Fetch, to_training_step
 from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.infer import infer_leniently
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import LEARNING_RATE, Variable
+from onnxgrad.core.step.export import Fetch, to_training_step
 from onnxgrad.errors import ArgumentError, ModelError
 
 _ADVICE = "The file is damaged; get it anew."
