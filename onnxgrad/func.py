@@ -225,7 +225,7 @@ class _Setup:
         self.place = place
         self.program = model.clone() if isinstance(model, Program) else from_onnx(model)
         # A function has no side effects.
-        self.program.updates, self.program.schedulers = {}, []
+        self.program.updates, self.program.plan.schedulers = {}, []
         self.outputs = self._outputs(outputs)
         self.wrt = self._wrt(wrt)
         self.output_names = [v.name for v in self.outputs]

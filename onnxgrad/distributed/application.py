@@ -101,12 +101,12 @@ class Application:
 
     def _rates_now(self, state: Mapping[str, Any]) -> dict[str, float]:
         program = self.shards.program
-        given = {v.name: float(scheduler()) for v, scheduler in program.schedulers if v.name in state}
+        given = {v.name: float(scheduler()) for v, scheduler in program.plan.schedulers if v.name in state}
         held = [v for name, v in self._variables.items() if name in state and v.doc == LEARNING_RATE and name not in given]
         return given | {v.name: float(v.get_value(program.active_scope())) for v in held}
 
     def _is_scheduled(self, name: str) -> bool:
-        return any(v.name == name for v, _ in self.shards.program.schedulers)
+        return any(v.name == name for v, _ in self.shards.program.plan.schedulers)
 
     @property
     def elsewhere(self) -> list[Variable]:

@@ -532,6 +532,6 @@ def distribute(
     else:
         raise ArgumentError(f"loss_weight is a variable, 'sum' or None, not {loss_weight!r}.")
     exchange = GradientExchange(transport, loss, share, strategy, sends=sends, poisons=poisons)
-    program.exchange = exchange
+    program.plan.exchange = exchange
     program.version += 1
     return exchange

@@ -112,8 +112,8 @@ class Optimizer(EagerSteps, Taken):
             raise ArgumentTypeError(f"set_lr_scheduler takes an LRScheduler, not {type(scheduler).__name__}.")
         self._learning_rate = scheduler
         for program, variable in self._rates.items():
-            program.schedulers = [entry for entry in program.schedulers if entry[0] is not variable]
-            program.schedulers.append((variable, scheduler))
+            program.plan.schedulers = [entry for entry in program.plan.schedulers if entry[0] is not variable]
+            program.plan.schedulers.append((variable, scheduler))
 
     def _rate(self, program: Program) -> Variable:
         found = self._rates.get(program)
@@ -122,7 +122,7 @@ class Optimizer(EagerSteps, Taken):
             found.doc = LEARNING_RATE
             self._rates[program] = found
             if isinstance(self._learning_rate, LRScheduler):
-                program.schedulers.append((found, self._learning_rate))
+                program.plan.schedulers.append((found, self._learning_rate))
         return found
 
     # Minimising --------------------------------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ def normalize_program(
     block.inputs, block.outputs = inputs, outputs
     block.initializers = [v for v in block.initializers if v in read]
     copy.parameters = [p for p in copy.parameters if p in read]
-    copy.printers = []
+    copy.plan.printers = []
     return copy
 
 

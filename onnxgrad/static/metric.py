@@ -185,6 +185,6 @@ def Print(  # noqa: N802
         raise ArgumentError("Print: values inside a branch or loop cannot be fetched. Return them and print outside.")
     parts = {"name": print_tensor_name, "place": True, "shape": print_tensor_shape, "type": print_tensor_type, "data": True}
     made = layer.result("Identity", input)
-    layer.program.printers.append((made, _Printer(input.name, first_n, message, summarize, parts)))
+    layer.program.plan.printers.append((made, _Printer(input.name, first_n, message, summarize, parts)))
     layer.program.version += 1
     return made

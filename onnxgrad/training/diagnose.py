@@ -42,7 +42,7 @@ def bad_loss(program: Program, feed: dict[str, Any], executor: Executor) -> str:
 def first_bad_operator(program: Program, feed: dict[str, Any], executor: Executor) -> str | None:
     """``name, computed by operator`` of the first forward result that is not finite; the state stays as it is."""
     copy = program.clone()
-    copy.updates, copy.schedulers, copy.printers = {}, [], []
+    copy.updates, copy.plan.schedulers, copy.plan.printers = {}, [], []
     forward = [op for op in copy.global_block().ops if op.role is Role.FORWARD]
     results = [(op, v) for op in forward for v in op.outputs if v is not None and v.is_float and v.value is None]
     instead = {op: op.expansion for op in forward if op.expansion is not None}

@@ -104,7 +104,7 @@ def find_learning_rate(
             trainer.optimizer.set_lr_scheduler(held)
         else:
             for program in trainer.programs:
-                program.schedulers = [entry for entry in program.schedulers if entry[1] is not rate]
+                program.plan.schedulers = [entry for entry in program.plan.schedulers if entry[1] is not rate]
             trainer.optimizer._learning_rate = held
         for v, value in zip(state, kept, strict=True):
             v.set_value(value)

@@ -66,7 +66,7 @@ class RankStep:
             self._begin(is_scaled, [] if average is None else average.names)
             if update is not None:
                 self.sums = StateExchange(transport, self._added, strategy)
-                update.exchange = None if self.exchange is None else self.sums
+                update.plan.exchange = None if self.exchange is None else self.sums
 
     def _begin(self, is_scaled: bool, averages: list[str]) -> None:
         """Let the program exchange gradients; with accumulation let it weigh them, and the update exchange their sums."""
@@ -128,7 +128,7 @@ class HeldStep(RankStep):
     def apply(self, executor: Executor) -> None:
         assert self._step is not None
         self._step.apply()
-        for _, scheduler in (self.update or self.program).schedulers:
+        for _, scheduler in (self.update or self.program).plan.schedulers:
             if scheduler.steps_by_itself:
                 scheduler.step()
 

@@ -298,7 +298,7 @@ class BackwardPass:
                 before = Snapshot(self.program)
                 plan = self._choose(self.automatic, targets, wanted, block)
                 before.restore()
-                self.program.memory_plan, self.cuts = plan, plan.cuts
+                self.program.plan.memory, self.cuts = plan, plan.cuts
             self.program._appending_grad_times += 1
             found = self._append(targets, wanted, block)
             self.program.gradient_names |= self.claimed

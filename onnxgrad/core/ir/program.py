@@ -16,6 +16,7 @@ from onnxgrad.core.ir.copying import Copy
 from onnxgrad.core.ir.known import entries_of_constant
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
+from onnxgrad.core.ir.plan import RunPlan
 from onnxgrad.core.ir.printing import program_text
 from onnxgrad.core.ir.summary import Summary, headline, summarize
 from onnxgrad.core.ir.tensor import Tensor
@@ -81,10 +82,9 @@ class Program:
         functions: model-local functions by (domain, name, overload).
         gradient_names: names that earlier backward passes used up, also of gradients that nobody asked for.
         scope: values that belong to this program alone; a program built in Python uses the global scope.
-        memory_plan: which tensors the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes.
         training_pending: whether Dropout and BatchNormalization get their training forms as soon as the program is lifted.
         batch_norm: what ``train`` was told of BatchNormalization, for then.
-        exchange: what a step does with gradients before they are applied (``core.runtime.exchange``); copies have none.
+        plan: what a run does besides: schedules, printing, exchanging gradients, what memory it is to take.
         lifted_from: the opset that it had before it was lifted, if it was.
         is_oracle: for tests: also accept float64 where an operator declares float32 only, as onnx.reference does.
     """
@@ -106,16 +106,13 @@ class Program:
         self.model_version = 0
         self.imported: Any = None
         self.random_seed = 0
-        self.schedulers: list[tuple[Variable, Any]] = []
-        self.printers: list[tuple[Variable, Any]] = []
         self.decisions: dict[str, str] = {}
         self.gradient_names: set[str] = set()
         self.is_oracle = False
         self.lifted_from: int | None = None
-        self.memory_plan: Any = None
         self.training_pending = False
         self.batch_norm = "train"
-        self.exchange: Any = None
+        self.plan = RunPlan()
         self.in_transaction = False
         self._appending_grad_times = 0
         self._constants: dict[Any, Variable] = {}
@@ -292,6 +289,18 @@ class Program:
         found: Program = late("Program.parse_from_string")(binary_str)
         return found
 
+    # Runs ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def memory_plan(self) -> Any:
+        """Which tensors the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes."""
+        return self.plan.memory
+
+    @property
+    def exchange(self) -> Any:
+        """What lets ranks exchange the gradients of this program, after ``distribute``; None where nothing does."""
+        return self.plan.exchange
+
     # Modes -----------------------------------------------------------------------------------------------------------
 
     def train(self, batch_norm: str = "train") -> Program:
@@ -397,9 +406,8 @@ def _copy_main_block(source: Program, home: Program, for_test: bool) -> dict[Var
     found = copy.variables
     for field in ("inputs", "outputs", "initializers", "value_infos"):
         setattr(new, field, [found[v] for v in getattr(old, field) if v in found])
-    home.printers = [(found[v], printer) for v, printer in source.printers if v in found]
+    home.plan = source.plan.copy(found, for_test=for_test)
     if not for_test:
         copy.expansions()
         home.updates = {found[v]: found[new] for v, new in source.updates.items()}
-        home.schedulers = [(found[v], scheduler) for v, scheduler in source.schedulers]
     return found

@@ -66,6 +66,7 @@ class Snapshot:
 
     def _note_program(self, program: Program) -> None:
         self._note_blocks(program)
+        self._attributes.append((program.plan, {name: _copied(value) for name, value in vars(program.plan).items()}))
         for function in program.functions.values():
             self._note(function)
             inner = function.body.program

@@ -126,22 +126,22 @@ class Executor:
             raise ArgumentTypeError(f"feed is a dict of arrays by name, not {type(feed).__name__}.")
         fetches = _fetches(program, fetch_list)
         scope = scope or program.active_scope()
-        for variable, scheduler in program.schedulers:
+        for variable, scheduler in program.plan.schedulers:
             scope.set(variable.name, np.float32(scheduler()))
         for name in feed or ():
             state = program.global_block().vars.get(name)
             if state is not None and state.persistable and not state.is_data:
                 scope.set(name, _checked_feed(state, feed or {}))
-        computed = [v for v in [*fetches, *(v for v, _ in program.printers)] if not v.persistable]
+        computed = [v for v in [*fetches, *(v for v, _ in program.plan.printers)] if not v.persistable]
         if computed or program.updates or program.training_pending:
             results = self._compute(program, feed or {}, computed, scope, return_numpy)
         else:
             results = []
         values = dict(zip(computed, results, strict=True))
-        for _, scheduler in program.schedulers:
+        for _, scheduler in program.plan.schedulers:
             if scheduler.steps_by_itself:
                 scheduler.step()
-        for v, printer in program.printers:
+        for v, printer in program.plan.printers:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
         return [values[v] if v in values else v.get_value() if v.is_eager else present_value(scope, v) for v in fetches]
 
