@@ -137,6 +137,7 @@ class GradientExchange(_Keeps):
         part: of the batch that is fed next; None to find it from what is fed.
         traffic: counts of what was exchanged.
         own: names of state that each rank has values of its own of.
+        sends: whether the gradients of a run are put together in it.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class GradientExchange(_Keeps):
         self.transport, self.strategy = transport, strategy
         self.part: Part | None = None
         self.traffic = Traffic()
-        self._loss, self._share, self._sends, self._poisons = loss, share, sends, poisons
+        self._loss, self._share, self.sends, self._poisons = loss, share, sends, poisons
         self.reads = [loss] if share.weight is None else list(dict.fromkeys([loss, share.weight]))
         self._given: list[int] | None = None
         self._buckets, self._statistics = Buckets([], 1), Buckets([], 1)
@@ -184,7 +185,7 @@ class GradientExchange(_Keeps):
         """
         if scope in self._begun:
             return
-        mine = fingerprint(program, gradients, self.strategy, self._sends)
+        mine = fingerprint(program, gradients, self.strategy, self.sends)
         check_alike(self.transport, mine, "it has another program, or trains other parameters")
         share_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
         self._begun.add(scope)
@@ -207,7 +208,7 @@ class GradientExchange(_Keeps):
         numbers = [v for v in gradients if v.is_float or v.dtype.name == "bool"]
         limit = int(self.strategy.bucket_megabytes * 1e6)
         sent = [v for v in numbers if not _is_statistic(v)]
-        count = stages_of(self.strategy, self.transport, sum(map(bytes_of, sent))) if self._sends else 1
+        count = stages_of(self.strategy, self.transport, sum(map(bytes_of, sent))) if self.sends else 1
         self._groups = _in_groups(sent, count)
         self._buckets = Buckets(self._groups, limit)
         self._statistics = Buckets([[v for v in numbers if _is_statistic(v)]], limit)
@@ -236,7 +237,7 @@ class GradientExchange(_Keeps):
         else:
             loss, share = under_way.loss, under_way.share
             under_way.finish(range(len(self._buckets.flat)))
-        if self._sends:
+        if self.sends:
             self.traffic.steps += 1
         self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], share)
         given = fetched[self._loss]
@@ -244,7 +245,7 @@ class GradientExchange(_Keeps):
 
     def _begun_with(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
         """What ``_weigh`` says, before the first bucket of a step travels."""
-        if self._sends:
+        if self.sends:
             self._resume({number: flat for number, flat in enumerate(self._buckets.flat) if _is_compressed(flat)})
         return self._weigh(fetched)
 
@@ -283,7 +284,7 @@ class GradientExchange(_Keeps):
             bucket.fill(0)
         elif factor != 1:
             np.multiply(bucket, bucket.dtype.type(factor), out=bucket)
-        if not self._sends:
+        if not self.sends:
             return
         if self._compression is not None and _is_compressed(bucket):
             self.traffic.bytes += self._compression.reduce(self.transport, number, bucket)
@@ -379,6 +380,7 @@ class StateExchange(_Keeps):
     """
 
     reads: Sequence[Variable] = ()
+    sends = False
 
     def __init__(self, transport: Transport, sums: Sequence[Variable], strategy: Strategy) -> None:
         self.transport, self.sums, self.strategy = transport, list(sums), strategy

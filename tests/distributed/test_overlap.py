@@ -11,8 +11,8 @@ import onnxgrad as paddle
 from onnxgrad import distributed, static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.runtime import application, session_cache, staged
-from onnxgrad.core.step import cut
+from onnxgrad.core.runtime import session_cache, staged
+from onnxgrad.core.step import cut, make as making
 from onnxgrad.core.step.stages import in_steps
 from onnxgrad.distributed import Strategy, distribute, run_local
 from onnxgrad.distributed.exchange import GradientExchange
@@ -28,7 +28,7 @@ _BUILDING = threading.Lock()
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr(cut, "SMALL", 4)
-    monkeypatch.setattr(application, "PIECE", 10)
+    monkeypatch.setattr(making, "PIECE", 10)
 
 
 def assert_alike(first, second):

@@ -8,7 +8,7 @@ import pytest
 import onnxgrad as paddle
 from onnxgrad import distributed, static
 from onnxgrad.core.runtime import application
-from onnxgrad.core.step import cut
+from onnxgrad.core.step import cut, make as making
 from onnxgrad.distributed import DistributedBatchSampler, Strategy, fleet, run_local
 from onnxgrad.distributed.buckets import ALIGNMENT, Buckets
 from onnxgrad.distributed.monitor import Standing, verdict
@@ -25,7 +25,7 @@ Y = DRAW.integers(0, 5, (5, 8))
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr(cut, "SMALL", 8)
-    monkeypatch.setattr(application, "PIECE", 25)
+    monkeypatch.setattr(making, "PIECE", 25)
 
 
 def losses():

@@ -5,8 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from onnxgrad.core.runtime import application
-from onnxgrad.core.step import cut
+from onnxgrad.core.step import cut, make as making
 from onnxgrad.distributed import Strategy, run_local
 from onnxgrad.distributed.environment import using
 from onnxgrad.errors import ArgumentError, TrainingError
@@ -21,7 +20,7 @@ _BUILDING = threading.Lock()
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr(cut, "SMALL", 4)
-    monkeypatch.setattr(application, "PIECE", 10)
+    monkeypatch.setattr(making, "PIECE", 10)
 
 
 def trainer(source=None, **options):

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from onnxgrad.core.runtime import application
-from onnxgrad.core.step import cut
+from onnxgrad.core.step import cut, make as making
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.training import Trainer
 from tests.training.small import assert_equal, data, line, model, weights
@@ -13,7 +12,7 @@ from tests.training.small import assert_equal, data, line, model, weights
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr(cut, "SMALL", 4)
-    monkeypatch.setattr(application, "PIECE", 10)
+    monkeypatch.setattr(making, "PIECE", 10)
 
 
 def trainer(**options):

@@ -11,35 +11,24 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from math import prod
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import ModelProto
 
-from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.costs import COSTS
-from onnxgrad.core.graph_passes.tile_updates import PIECE, is_single
 from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.traits import ELEMENTWISE
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, value_on, view_of
-from onnxgrad.core.step.cut import Cut, is_small
+from onnxgrad.core.step.cut import is_small
+from onnxgrad.core.step.make import Applying
+from onnxgrad.core.step.step import Pieces
 from onnxgrad.errors import ExecutionError
 
-__all__ = ["Application", "Part", "Rooms", "make_parts"]
-
-
-_FEW = COSTS.count("application.most_operators_in_long_pieces")
-"""Operators up to which a piece gains little by staying in the cache, and more by costing one run in place of several."""
-
-_LONG = COSTS.count("application.times_as_long")
-"""How many times as long as PIECE the pieces of so few operators are."""
+__all__ = ["Application", "Part", "Rooms", "open_parts"]
 
 
 class Part(NamedTuple):
@@ -52,8 +41,7 @@ class Part(NamedTuple):
         outputs: their names and numpy types.
         replaces: places of outputs, and names of the state whose new values they are.
         whole: inputs that are bound whole, where the others are bound in pieces.
-        size: elements of the tensors that are bound in pieces; None if all are bound whole.
-        times: how many times as long as PIECE its pieces are.
+        runs: how the tensors that are bound in pieces are cut; None if all are bound whole.
     """
 
     session: Any
@@ -62,74 +50,55 @@ class Part(NamedTuple):
     outputs: list[tuple[str, Any]]
     replaces: list[tuple[int, str]]
     whole: frozenset[str]
-    size: int | None
-    times: int
+    runs: Pieces | None
+
+    @property
+    def size(self) -> int | None:
+        """Elements of the tensors that are bound in pieces"""
+        return None if self.runs is None else self.runs.size
 
     @property
     def length(self) -> int:
         """Elements of a piece"""
-        return PIECE * self.times
+        return 0 if self.runs is None else self.runs.length
 
     @property
     def pieces(self) -> int:
-        return 1 if self.size is None else -(-self.size // self.length)
+        return 1 if self.runs is None else self.runs.number
 
 
-def make_parts(program: Program, cut: Cut, provider: str | None, opened: Callable[..., Any]) -> list[Part]:
-    """The parts of a cut, with a session for each kind.
+def open_parts(applying: Applying, opened: Callable[..., Any]) -> list[Part]:
+    """The parts of a step, with a session for each kind.
 
     Args:
-        provider: whose forms parts take that are computed whole.
         opened: opens a session as ``open_part`` does, on a place.
     """
     sessions: dict[bytes, Any] = {}
-    given, found = [*cut.gradients, *cut.shared], []
-    for states in cut.parts:
-        outputs = [program.updates[v] for v in states]
-        graph = compile(program, outputs, given=given, state_as_inputs=True, updates=False, ordered=True)
-        size = _size_of_pieces(graph)
-        if size is None:
-            graph = compile(program, outputs, provider, given=given, state_as_inputs=True, updates=False, ordered=True)
+    parts = []
+    for phase, takes in applying.parts:
+        graph = phase.graph
         message = write_model(graph, embeds=True)
         names = _anonymous(message)
-        whole = frozenset(names[v.name] for v in graph.inputs if size is None or is_small(v))
-        if size is not None:
+        in_pieces = phase.runs != "once"
+        whole = frozenset(names[v.name] for v in graph.inputs if not in_pieces or is_small(v))
+        if in_pieces:
             _open_dimensions(message, whole)
         key = message.SerializeToString(deterministic=True)
         if key not in sessions:
-            sessions[key] = opened(message, graph, in_pieces=size is not None)
-        source = {graph.name(v): v for v in given}
+            sessions[key] = opened(message, graph, in_pieces=in_pieces)
         places = {name: place for place, (name, _) in enumerate(graph.outputs)}
-        found.append(
+        parts.append(
             Part(
                 sessions[key],
-                [(names[v.name], v.name) for v in graph.inputs if v.persistable],
-                [(names[v.name], source[v.name]) for v in graph.inputs if not v.persistable],
+                [(names[name], name) for name in phase.reads],
+                [(names[name], v) for name, v in takes.items()],
                 [(names[name], v.dtype.numpy) for name, v in graph.outputs],
-                [(places[graph.name(program.updates[v])], v.name) for v in states],
+                [(places[output], name) for name, output in phase.writes.items()],
                 whole,
-                size,
-                1 if len(graph.operators) > _FEW else _LONG,
+                None if phase.runs == "once" else phase.runs,
             )
         )
-    return found
-
-
-def _size_of_pieces(graph: Graph) -> int | None:
-    """Elements of the large tensors of a graph, if each element of its results depends on the same one of its operands alone."""
-    shapes = {v.static_shape for v in graph.inputs if not is_small(v)} | {v.static_shape for _, v in graph.outputs}
-    shape = shapes.pop()
-    if shapes or shape is None:
-        return None
-
-    def fits(v: Variable | None) -> bool:
-        return v is None or v.static_shape == shape or is_single(v)
-
-    for op in graph.operators:
-        if op.domain not in ("", "ai.onnx") or op.type not in ELEMENTWISE or not all(map(fits, [*op.operands(), *op.outputs])):
-            return None
-    made = {v for op in graph.operators for v in op.outputs}
-    return prod(shape) if all(v in made for _, v in graph.outputs) else None
+    return parts
 
 
 def _anonymous(message: ModelProto) -> dict[str, str]:

@@ -18,9 +18,11 @@ class Exchange(Protocol):
 
     Attributes:
         reads: what it needs of each run besides: the loss and its weight.
+        sends: whether gradients of ranks are put together in each run.
     """
 
     reads: Sequence[Variable]
+    sends: bool
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         """Further inputs of the run, besides what the caller feeds."""

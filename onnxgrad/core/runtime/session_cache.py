@@ -5,24 +5,23 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import count
 from math import prod
 from pathlib import Path
 from threading import Lock, RLock
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.costs import COSTS
-from onnxgrad.core.graph_passes.tile_updates import PIECE
+from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.runtime.application import Rooms, make_parts
+from onnxgrad.core.runtime.application import Rooms, open_parts
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
 from onnxgrad.core.runtime.capture import CapturedBinding, host_operators, reason_against
 from onnxgrad.core.runtime.exchange import Exchange
@@ -32,13 +31,11 @@ from onnxgrad.core.runtime.staged import StagedSession
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of
 from onnxgrad.core.step.cut import Cut, cut_step, saves_much
-from onnxgrad.core.step.stages import in_steps
+from onnxgrad.core.step.make import Applying, Shapes, StepTarget, make_applying, make_step
+from onnxgrad.core.step.step import Phase, Step
 from onnxgrad.errors import ArgumentError, ExecutionError
 
-__all__ = ["CutStep", "Prepared", "SessionCache", "prepare"]
-
-Shapes: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
-"""Names of inputs and their shapes."""
+__all__ = ["CutStep", "Narrower", "Prepared", "SessionCache", "open_step", "prepare"]
 
 _SMALL = COSTS.count("session_cache.smallest_large_fetch")
 _PLAIN = ("float32", "float64", "float16", "int32", "int64")
@@ -60,6 +57,7 @@ class Prepared:
 
     Attributes:
         session: None if there is nothing to compute but what ``rest`` does.
+        step: what is run.
         feeds: inputs that are fed.
         state: names and variables of the inputs that a scope holds.
         replaces, replaced: the state that a run gives new values; names and outputs of it.
@@ -78,17 +76,19 @@ class Prepared:
     def __init__(
         self,
         session: Any,
-        graph: Graph,
+        step: Step,
         fetches: list[Variable],
         place: Place,
         rest: CutStep | None = None,
         captures: bool = False,
     ) -> None:
         self.session = session
+        self.step, graph = step, step.graph
         self.rest = rest
         self.captures = captures
         self.feeds = [v for v in graph.inputs if not v.persistable]
         self.state = [v for v in graph.inputs if v.persistable]
+        fetches = [*fetches, *(rest.cut.gradients if rest is not None else ())]
         self.fetch_names = [graph.name(v) for v in fetches]
         self.names = dict(zip(fetches, self.fetch_names, strict=True))
         own = graph.own_shapes
@@ -149,6 +149,14 @@ class Prepared:
         self._bindings.pop(scope, None)
 
 
+class Narrower(NamedTuple):
+    """A place that takes a step which another does not, and the reason."""
+
+    place: Place
+    reason: str
+    warns: bool = True
+
+
 def prepare(
     program: Program,
     fetches: list[Variable],
@@ -159,7 +167,7 @@ def prepare(
     fast: bool = False,
     rest: CutStep | None = None,
 ) -> Prepared:
-    """Build the graph for these fetches and open a session on it.
+    """Make the step of a program for these fetches and open it, where one place does not take it on a narrower one.
 
     Args:
         saved: a folder of optimised graphs.
@@ -171,60 +179,104 @@ def prepare(
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
         ProviderError: if the device's provider is not installed or does not start.
     """
-    is_recent = (program.opset_version() or 1) >= OLDEST_WITH_RULES
-    if place.leaves and not (is_recent and program.inputs):
+    if place.leaves and not (_is_recent(program) and program.inputs):
         place = CPUPlace()
-    has_forms = is_recent and (place.lowering != "cpu" or program.updates)
-    provider = place.lowering if has_forms else None
-    if rest is None:
-        chunk = PIECE * (threads or os.cpu_count() or 1) if provider == "cpu" else 0
-        graph = compile(program, fetches, provider, dict(shapes), state_as_inputs=True, ordered=True, fast=fast, chunk=chunk)
-    else:
-        fetches = [*fetches, *rest.cut.gradients]
-        outputs = [*fetches, *rest.cut.others]
-        graph = compile(program, outputs, provider, dict(shapes), state_as_inputs=True, updates=False, ordered=True, fast=fast)
-        computed = {graph.of(v) for v in rest.cut.others}
-        graph.updates = {v: new for v, new in graph.updates.items() if new in computed}
+    while True:
+        target = StepTarget(_provider(program, place), shapes, fast, threads or os.cpu_count() or 1)
+        step = make_step(program, fetches, target, None if rest is None else rest.applying)
+        found = open_step(step, fetches, place, threads, saved, rest, stops_spinning=bool(shapes) or rest is not None)
+        if isinstance(found, Prepared):
+            return found
+        if found.warns:
+            warnings.warn(found.reason, stacklevel=2)
+        if found.place.lowering != place.lowering:
+            rest = None
+        place = found.place
+
+
+def _is_recent(program: Program) -> bool:
+    return (program.opset_version() or 1) >= OLDEST_WITH_RULES
+
+
+def _provider(program: Program, place: Place) -> str | None:
+    """Whose forms the graphs of a program take on a place"""
+    return place.lowering if _is_recent(program) and (place.lowering != "cpu" or program.updates) else None
+
+
+def open_step(
+    step: Step,
+    fetches: list[Variable],
+    place: Place,
+    threads: int | None,
+    saved: Path | None,
+    rest: CutStep | None,
+    *,
+    stops_spinning: bool,
+) -> Prepared | Narrower:
+    """Open the sessions of a step before its gradients are applied, or say which narrower place takes it, and why.
+
+    Raises:
+        ExecutionError, ProviderError: as ``prepare``.
+    """
+    graph = step.graph
+    trains_state = bool(graph.updates) or rest is not None
     left = next((op for op in graph.operators if op.type in place.leaves), None)
     if left is not None:
-        said = f"{place!r} leaves programs with {left.type} to onnxruntime's CPU provider, where this one runs as a whole."
-    else:
-        try:
-            if place.captures and graph.updates and any(v.persistable for v in graph.inputs):
-                found = _open_captured(graph, place, threads)
-                if not isinstance(found, str):
-                    return Prepared(found, graph, fetches, place, captures=True)
-                warnings.warn(f"this step is not replayed as a CUDA graph: {found}. It runs plainly.", stacklevel=2)
-            opened = partial(
-                open_graph, place=place.plain(), threads=threads, saved=saved, stops_spinning=bool(shapes) or rest is not None
+        reason = f"{place!r} leaves programs with {left.type} to onnxruntime's CPU provider, where this one runs as a whole."
+        return Narrower(CPUPlace(), reason, trains_state)
+    if place.captures and graph.updates and any(v.persistable for v in graph.inputs):
+        captured = _open_captured(graph, place, threads)
+        if isinstance(captured, str):
+            return Narrower(place.plain(), f"this step is not replayed as a CUDA graph: {captured}. It runs plainly.")
+        return Prepared(captured, step, fetches, place, captures=True)
+    before = [phase for phase in step.phases if phase.name.startswith(("step", "gradients"))] if graph.outputs else []
+    try:
+        sessions = [
+            open_graph(
+                phase.graph,
+                place.plain(),
+                threads,
+                saved=saved,
+                stops_spinning=stops_spinning,
+                shares_memory=len(before) > 1,
             )
-            session = None
-            if graph.outputs:
-                session = opened(graph) if rest is None or rest.exchange is None else _staged(graph, rest, rest.exchange, opened)
-            return Prepared(session, graph, fetches, place, rest)
-        except ExecutionError as error:
-            if not place.leaves or all(v.static_shape is not None for v in graph.inputs):
-                raise
-            said = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
-    if program.updates:
-        warnings.warn(said, stacklevel=2)
-    return prepare(program, fetches, CPUPlace(), threads, saved, shapes, fast)
+            for phase in before
+        ]
+    except ExecutionError as error:
+        if not place.leaves or all(v.static_shape is not None for v in graph.inputs):
+            raise
+        reason = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
+        return Narrower(CPUPlace(), reason, trains_state)
+    return Prepared(_joined(sessions, before, step, rest), step, fetches, place, rest)
+
+
+def _joined(sessions: list[Any], phases: list[Phase], step: Step, rest: CutStep | None) -> Any:
+    """The sessions of the phases before gradients are applied, as one; None where there are none"""
+    if len(sessions) < 2:
+        return sessions[0] if sessions else None
+    assert rest is not None and rest.exchange is not None
+    exchange, groups = rest.exchange, [phase.then[0].group for phase in phases]
+    names = {v: step.graph.name(v) for v in exchange.reads}
+
+    def between(number: int, values: Mapping[str, Any]) -> None:
+        exchange.send(groups[number], {v: array_of(values[name]) for v, name in names.items()} if number == 0 else {})
+
+    return StagedSession(sessions, [name for name, _ in step.graph.outputs], between, exchange.stop)
 
 
 class CutStep:
     """The sessions that apply the gradients of a program in parts."""
 
-    def __init__(self, program: Program, cut: Cut, place: Place, threads: int | None) -> None:
-        self.cut = cut
-        self.exchange: Exchange | None = program.exchange
-        first = [*cut.shared, *cut.small]
+    def __init__(self, program: Program, applying: Applying, place: Place, threads: int | None) -> None:
+        self.applying, self.cut = applying, applying.cut
+        self.exchange: Exchange | None = program.plan.exchange
         self.first: Prepared | None = None
-        if first:
-            graph = compile(program, first, place.lowering, given=cut.gradients, state_as_inputs=True, updates=False, ordered=True)
-            self.first = Prepared(open_graph(graph, place, threads, stops_spinning=True), graph, cut.shared, place)
+        if applying.shared is not None:
+            phase, self.read = applying.shared
+            session = open_graph(phase.graph, place, threads, stops_spinning=True, is_training=True)
+            self.first = Prepared(session, Step((phase,), (), {}, phase.graph), applying.cut.shared, place)
             self.first.flushes = True
-            self.read = {graph.name(v): v for v in cut.gradients}
-        self.parts = make_parts(program, cut, place.lowering, partial(open_part, place=place, threads=threads))
+        self.parts = open_parts(applying, partial(open_part, place=place, threads=threads))
         self._threads = threads or os.cpu_count() or 1
         variables = program.global_block().vars
         names = dict.fromkeys(name for part in self.parts for _, name in [*part.state, *part.replaces])
@@ -233,25 +285,6 @@ class CutStep:
 
     def rooms(self, scope: Scope) -> Rooms:
         return self._rooms.setdefault(scope, Rooms(self._threads))
-
-
-def _staged(graph: Graph, rest: CutStep, exchange: Exchange, opened: Callable[..., Any]) -> Any:
-    """One session, or several where gradients travel while others are computed; what the exchange reads is in the first."""
-    groups = exchange.groups(rest.cut.gradients)
-    if len(groups) < 2:
-        return opened(graph)
-    names = {v: graph.name(v) for v in exchange.reads}
-    first, *others = [[graph.of(v) for v in group] for group in groups[:-1]]
-    stages = in_steps(graph, [[*first, *map(graph.of, names)], *others])
-    if len(stages) < 2:
-        return opened(graph)
-    steps = list(stages)
-
-    def between(number: int, values: Mapping[str, Any]) -> None:
-        exchange.send(steps[number], {v: array_of(values[name]) for v, name in names.items()} if number == 0 else {})
-
-    sessions = [opened(stage, shares_memory=True) for stage in stages.values()]
-    return StagedSession(sessions, [name for name, _ in graph.outputs], between, exchange.stop)
 
 
 def _open_captured(graph: Graph, place: Place, threads: int | None) -> Any:
@@ -365,7 +398,8 @@ class SessionCache:
             _check_exchange(cut, place)
         if cut is None or not (asked or saves_much(program, cut)):
             return None
-        step = CutStep(program, cut, place, threads)
+        target = StepTarget(place.lowering, threads=threads or os.cpu_count() or 1)
+        step = CutStep(program, make_applying(program, cut, target), place, threads)
         # What is computed whole and then copied gains no time by it.
         return step if asked or all(part.size is not None for part in step.parts) else None
 

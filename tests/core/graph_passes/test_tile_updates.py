@@ -11,7 +11,7 @@ import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.runtime import session_cache
+from onnxgrad.core.step import make as making
 from tests.peak_memory import PEAK
 
 ROWS, WIDE = 24, 40
@@ -35,7 +35,7 @@ def scans(graph):
 
 def trained(make, chunk, monkeypatch, steps=4):
     """Losses of some steps and all state behind them, with updates in chunks of so many numbers, or as they are"""
-    monkeypatch.setattr(session_cache, "PIECE", chunk)
+    monkeypatch.setattr(making, "PIECE", chunk)
     draw = np.random.default_rng(1)
     feed = {"x": draw.normal(size=(5, ROWS)).astype("float32"), "y": draw.normal(size=(5, 8)).astype("float32")}
     main, startup, scope = static.Program(), static.Program(), static.Scope()
@@ -105,7 +105,7 @@ def test_state_is_rows_and_what_reads_it_sees_its_shape():
 
 
 def test_a_fetched_weight_keeps_its_shape(monkeypatch):
-    monkeypatch.setattr(session_cache, "PIECE", 128)
+    monkeypatch.setattr(making, "PIECE", 128)
     loss = build(paddle.optimizer.Adam(1e-2))
     weight = loss.block.program.all_parameters()[0]
     executor = static.Executor(threads=1)
@@ -120,7 +120,7 @@ def test_a_fetched_weight_keeps_its_shape(monkeypatch):
 
 
 def test_two_programs_share_the_state(monkeypatch):
-    monkeypatch.setattr(session_cache, "PIECE", 128)
+    monkeypatch.setattr(making, "PIECE", 128)
     loss = build(paddle.optimizer.Adam(1e-2))
     main = static.default_main_program()
     judge = main.clone(for_test=True)
@@ -153,8 +153,8 @@ def test_the_optimizers_results_on_the_way_take_no_memory():
         + """
 import sys, numpy as np, onnxgrad as paddle
 from onnxgrad import static
-from onnxgrad.core.runtime import session_cache
-session_cache.PIECE = int(sys.argv[1])
+from onnxgrad.core.step import make as making
+making.PIECE = int(sys.argv[1])
 x = static.data("x", [4, 4096])
 loss = paddle.mean(static.nn.fc(x, 4096, bias_attr=False))
 paddle.optimizer.Adam(1e-3).minimize(loss)

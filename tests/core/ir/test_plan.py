@@ -40,10 +40,9 @@ def test_a_copy_exchanges_nothing_and_has_no_memory_plan(step):
 
 def test_a_change_that_fails_leaves_the_plan_as_it_was(step):
     before = (list(step.plan.schedulers), list(step.plan.printers))
-    with pytest.raises(ValueError, match="midway"):
-        with transaction(step):
-            step.plan.schedulers.append((step.inputs[0], None))
-            step.plan.printers = []
-            step.plan.exchange = object()
-            raise ValueError("midway")
+    with pytest.raises(ValueError, match="midway"), transaction(step):
+        step.plan.schedulers.append((step.inputs[0], None))
+        step.plan.printers = []
+        step.plan.exchange = object()
+        raise ValueError("midway")
     assert (step.plan.schedulers, step.plan.printers, step.plan.exchange) == (*before, None)

@@ -14,9 +14,8 @@ import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
-from onnxgrad.core.runtime import application
 from onnxgrad.core.runtime.application import Application
-from onnxgrad.core.step import cut
+from onnxgrad.core.step import cut, make as making
 from onnxgrad.core.step.cut import cut_step
 from onnxgrad.errors import ArgumentError, ExecutionError
 from tests.peak_memory import PEAK
@@ -31,7 +30,7 @@ X = [DRAW.normal(size=(4, 9)).astype(np.float32) for _ in range(5)]
 def small_pieces(monkeypatch):
     """Weights of a few dozen elements are large, and are computed in several pieces."""
     monkeypatch.setattr(cut, "SMALL", 8)
-    monkeypatch.setattr(application, "PIECE", 25)
+    monkeypatch.setattr(making, "PIECE", 25)
 
 
 def build(optimizer, *, average=False, dtype="float32", decorated=None):
@@ -125,7 +124,7 @@ def test_the_numbers_are_those_of_the_plain_step(case):
         assert_same(state_of(program), state)
     sizes = [part.size for part in parts_of(executor, program)]
     whole = "Lamb" in case or "each norm" in case
-    assert (None in sizes) == whole and (whole or max(sizes) > application.PIECE)
+    assert (None in sizes) == whole and (whole or max(sizes) > making.PIECE)
 
 
 def test_a_step_whose_gradients_are_not_finite_is_skipped():
@@ -358,7 +357,7 @@ class TestThreads:
 
     @pytest.fixture(params=[2, 3, 4])
     def trained(self, request, monkeypatch):
-        monkeypatch.setattr(application, "PIECE", 5)
+        monkeypatch.setattr(making, "PIECE", 5)
         program, loss = build(self.OPTIMIZER)
         executor = low(request.param)
         before = threading.active_count()

@@ -1,0 +1,176 @@
+"""A training step as a value: the phases that one rank runs in order, what flows between them, and whose the state is.
+
+A plain step is one phase. Where gradients are applied in parts, or exchanged by ranks, one phase computes gradients (or several, so
+that the first travel while the last are computed), one what several parts share, and one each part of the state. ``make_step``
+(``core/step/make.py``) makes a step of a program, ``core/runtime/session_cache.py`` opens its sessions, and an Executor runs it.
+
+Tests: tests/core/step/test_step.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.ir.limits import bytes_needed
+from onnxgrad.core.ir.types import Dims
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["AllReduce", "Feed", "Phase", "Pieces", "State", "Step"]
+
+Feed: TypeAlias = Literal["caller", "schedule", "exchange"]
+"""Who gives an input: the caller of a run, a learning rate's schedule, or what lets ranks exchange (their part of the batch)."""
+
+
+class Pieces(NamedTuple):
+    """How a phase over large tensors is run: a piece of each at a time.
+
+    Attributes:
+        size: elements of the tensors.
+        length: of a piece.
+    """
+
+    size: int
+    length: int
+
+    @property
+    def number(self) -> int:
+        """How many pieces there are."""
+        return -(-self.size // self.length)
+
+
+class AllReduce(NamedTuple):
+    """What ranks add up when a phase has ended; awaited by the first phase that takes it.
+
+    Attributes:
+        group: its number; groups travel in order, the last when all gradients are there.
+        values: outputs of the phase.
+        bytes: of all of them; None where a size is not known.
+    """
+
+    group: int
+    values: tuple[str, ...]
+    bytes: int | None
+
+
+class State(NamedTuple):
+    """A value that lives between runs.
+
+    Attributes:
+        shape: None where the rank is not known.
+        dtype: by name.
+        owner: whose it is: of all ranks alike.
+        bytes: None where a size is not known.
+        is_replaced: whether the step gives it a new value.
+    """
+
+    shape: Dims | None
+    dtype: str
+    owner: Literal["all"]
+    bytes: int | None
+    is_replaced: bool
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One graph of a step, run by one session.
+
+    Attributes:
+        name: unique in its step.
+        graph: what is computed, in the forms of its provider.
+        feeds: inputs, and who gives them.
+        reads: names of the state that it reads.
+        writes: the state that it replaces, and the outputs that are the new values: by a swap when it ends, or where it runs in
+            pieces, in place.
+        takes: inputs, and the phase and output that they are.
+        hands: outputs for later phases.
+        runs: once, or a piece of its tensors at a time.
+        then: what ranks add up when it ends.
+    """
+
+    name: str
+    graph: Graph
+    feeds: Mapping[str, Feed] = field(default_factory=dict)
+    reads: tuple[str, ...] = ()
+    writes: Mapping[str, str] = field(default_factory=dict)
+    takes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    hands: tuple[str, ...] = ()
+    runs: Literal["once"] | Pieces = "once"
+    then: tuple[AllReduce, ...] = ()
+
+    def __str__(self) -> str:
+        count = len(self.graph.operators)
+        runs = "" if self.runs == "once" else f" in {self.runs.number} pieces of {self.runs.length:,} elements"
+        lines = [f"{self.name}: {count} operator{'s' * (count != 1)}{runs}"]
+        feeds = [name if who == "caller" else f"{name} ({who})" for name, who in self.feeds.items()]
+        for label, names in (("feeds", feeds), ("reads", self.reads), ("writes", list(self.writes)), ("hands", self.hands)):
+            if names:
+                lines.append(f"    {label} {_listed(names)}")
+        for phase in dict.fromkeys(phase for phase, _ in self.takes.values()):
+            lines.append(f"    takes {_listed([name for name, source in self.takes.items() if source[0] == phase])} of {phase}")
+        for reduce in self.then:
+            lines.append(f"    then all ranks add up {len(reduce.values)} values, {_bytes(reduce.bytes)}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one rank runs.
+
+    Attributes:
+        phases: in the order in which they run.
+        fetches: the phase and output of each.
+        state: by name.
+        graph: of the phases before gradients are applied, as one.
+    """
+
+    phases: tuple[Phase, ...]
+    fetches: tuple[tuple[str, str], ...]
+    state: Mapping[str, State]
+    graph: Graph
+
+    def __str__(self) -> str:
+        held = [state for state in self.state.values() if state.is_replaced]
+        rest = [state for state in self.state.values() if not state.is_replaced]
+        lines = [f"{len(self.phases)} phase{'s' * (len(self.phases) != 1)}, fetches {_listed([name for _, name in self.fetches])}"]
+        for label, states in (("replaced", held), ("read", rest)):
+            if states:
+                sizes = [state.bytes for state in states]
+                total = None if None in sizes else sum(size or 0 for size in sizes)
+                lines.append(f"state that is {label}: {len(states)} of all ranks alike, {_bytes(total)}")
+        return "\n".join([*lines, *map(str, self.phases)])
+
+    def passes(self) -> list[str]:
+        """A line for each pass that rewrote a phase: ``"gradients: fold_alpha: 12 places, 24 operators fewer"``."""
+        return [f"{phase.name}: {rewrite}" for phase in self.phases for rewrite in phase.graph.rewrites]
+
+
+def state_of(v: Variable, is_replaced: bool) -> State:
+    """A variable as state of a step."""
+    return State(v.dims, v.dtype.name, "all", bytes_of_all([v]), is_replaced)
+
+
+def bytes_of_all(variables: Iterable[Variable]) -> int | None:
+    """Bytes of several values; None where a size is not known."""
+    total = 0
+    for v in variables:
+        if v.static_shape is None:
+            return None
+        total += bytes_needed(v.dtype, v.static_shape)
+    return total
+
+
+def _bytes(count: int | None) -> str:
+    if count is None:
+        return "of unknown size"
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
