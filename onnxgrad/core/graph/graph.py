@@ -37,7 +37,8 @@ class Rewrite(NamedTuple):
 
     def __str__(self) -> str:
         fewer = self.before - self.after
-        change = f"{abs(fewer)} operators {'fewer' if fewer > 0 else 'more'}" if fewer else "as many operators"
+        count = f"{abs(fewer)} operator{'' if abs(fewer) == 1 else 's'}"
+        change = f"{count} {'fewer' if fewer > 0 else 'more'}" if fewer else "as many operators"
         return f"{self.name}: {self.places} {'place' if self.places == 1 else 'places'}, {change}"
 
 

@@ -84,6 +84,24 @@ class Executor:
         self._sessions.clear()
         self._closed = True
 
+    def debug_string(self) -> str:
+        """What has been opened so far, in words: the phases of each step, its state, and what passes made of its graphs.
+
+        Example:
+            >>> executor = Executor()
+            >>> y = paddle.exp(static.data("x", [2])) * 2.0
+            >>> _ = executor.run(feed={"x": np.zeros(2, np.float32)}, fetch_list=[y])
+            >>> print(executor.debug_string())
+            on Place(cpu): 1 phase, fetches tmp_0
+            step: 2 operators
+                feeds x
+        """
+        texts = []
+        for place, step in self._sessions.steps():
+            passes = "".join(f"\n    pass {line}" for line in step.passes())
+            texts.append(f"on {place!r}: {step}{passes}")
+        return "\n".join(texts)
+
     def run(
         self,
         program: Program | None = None,

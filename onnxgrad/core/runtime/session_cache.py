@@ -403,6 +403,11 @@ class SessionCache:
         # What is computed whole and then copied gains no time by it.
         return step if asked or all(part.size is not None for part in step.parts) else None
 
+    def steps(self) -> list[tuple[Place, Step]]:
+        """The steps that are open, and where."""
+        with self._lock:
+            return [(found.place, found.step) for one in self._by_program.values() for found in one.prepared.values()]
+
     def clear(self) -> None:
         with self._lock:
             self._by_program.clear()

@@ -20,8 +20,8 @@ from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["AllReduce", "Feed", "Phase", "Pieces", "State", "Step"]
 
-Feed: TypeAlias = Literal["caller", "schedule", "exchange"]
-"""Who gives an input: the caller of a run, a learning rate's schedule, or what lets ranks exchange (their part of the batch)."""
+Feed: TypeAlias = Literal["caller", "exchange"]
+"""Who gives an input: the caller of a run, or what lets ranks exchange: which part is fed. Learning rates are state."""
 
 
 class Pieces(NamedTuple):
@@ -102,8 +102,8 @@ class Phase:
 
     def __str__(self) -> str:
         count = len(self.graph.operators)
-        runs = "" if self.runs == "once" else f" in {self.runs.number} pieces of {self.runs.length:,} elements"
-        lines = [f"{self.name}: {count} operator{'s' * (count != 1)}{runs}"]
+        pieces = "" if self.runs == "once" else f" in {_counted(self.runs.number, 'piece')} of {self.runs.length:,} elements"
+        lines = [f"{self.name}: {_counted(count, 'operator')}{pieces}"]
         feeds = [name if who == "caller" else f"{name} ({who})" for name, who in self.feeds.items()]
         for label, names in (("feeds", feeds), ("reads", self.reads), ("writes", list(self.writes)), ("hands", self.hands)):
             if names:
@@ -111,7 +111,7 @@ class Phase:
         for phase in dict.fromkeys(phase for phase, _ in self.takes.values()):
             lines.append(f"    takes {_listed([name for name, source in self.takes.items() if source[0] == phase])} of {phase}")
         for reduce in self.then:
-            lines.append(f"    then all ranks add up {len(reduce.values)} values, {_bytes(reduce.bytes)}")
+            lines.append(f"    then all ranks add up {_counted(len(reduce.values), 'value')}, {_bytes(reduce.bytes)}")
         return "\n".join(lines)
 
 
@@ -134,7 +134,7 @@ class Step:
     def __str__(self) -> str:
         held = [state for state in self.state.values() if state.is_replaced]
         rest = [state for state in self.state.values() if not state.is_replaced]
-        lines = [f"{len(self.phases)} phase{'s' * (len(self.phases) != 1)}, fetches {_listed([name for _, name in self.fetches])}"]
+        lines = [f"{_counted(len(self.phases), 'phase')}, fetches {_listed([name for _, name in self.fetches]) or 'nothing'}"]
         for label, states in (("replaced", held), ("read", rest)):
             if states:
                 sizes = [state.bytes for state in states]
@@ -169,6 +169,10 @@ def _bytes(count: int | None) -> str:
         if count >= size:
             return f"{count / size:.3g} {unit}"
     return f"{count} bytes"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _listed(names: Sequence[str]) -> str:
