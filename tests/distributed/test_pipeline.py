@@ -72,6 +72,7 @@ LABELS = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("micro_batches", [1, 5])
 @pytest.mark.parametrize(("options", "labels"), LABELS.values(), ids=LABELS)
 @pytest.mark.parametrize(("make", "close"), OPTIMIZERS.values(), ids=OPTIMIZERS)

@@ -56,6 +56,17 @@ def fitted(epochs=2, batch_size=8, rows=None, held_out=None, **options):
     return work
 
 
+_ALONE = {}
+
+
+def alone(**options):
+    """What ``fitted`` gives in one process: trained once for all numbers of ranks"""
+    key = repr(sorted(options.items()))
+    if key not in _ALONE:
+        _ALONE[key] = fitted(**options)()
+    return _ALONE[key]
+
+
 def assert_close(found, expected, rtol=2e-4, atol=1e-5):
     assert found.keys() == expected.keys()
     for name, value in expected.items():
@@ -96,12 +107,12 @@ def test_each_optimizer_gives_the_weights_of_one_process(name):
 @pytest.mark.parametrize("count", [2, 4])
 def test_what_is_switched_on_gives_the_weights_of_one_process(options, count):
     """Batches of 7 and a last one of 5 are parts of 4 and 3, and of 2, 2, 2, 1 and 2, 1, 1, 1"""
-    assert_same_run(on_ranks(count, fitted(batch_size=7, **options)), fitted(batch_size=7, **options)())
+    assert_same_run(on_ranks(count, fitted(batch_size=7, **options)), alone(batch_size=7, **options))
 
 
 def test_a_rank_without_an_example_stands_by():
     """40 examples in batches of 13 leave one, which rank 0 has"""
-    assert_same_run(on_ranks(3, fitted(batch_size=13)), fitted(batch_size=13)())
+    assert_same_run(on_ranks(3, fitted(batch_size=13)), alone(batch_size=13))
 
 
 def test_examples_that_do_not_count_weigh_nothing():
@@ -202,7 +213,7 @@ def test_all_ranks_begin_with_the_weights_of_the_first():
         t.fit(data(), 1, batch_size=8)
         return [], weights(t)
 
-    expected = fitted(1)()
+    expected = alone(epochs=1)
     for _, state in on_ranks(2, work):
         assert_close(state, expected[1])
 
@@ -226,7 +237,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(tmp_path, before, after, acc
         "best.safetensors", "history.csv", "history.jsonl", "last.safetensors", "run.lock",
     ]  # fmt: skip
     found = on_ranks(after, part(3, True))
-    expected = fitted(3, accumulate=accumulate)()
+    expected = alone(epochs=3, accumulate=accumulate)
     total = {name: sum(state[name] for _, state in found) for name in found[0][1] if "ACCUMULATED" in name}
     for history, state in found:
         assert_close({**state, **total}, expected[1])
@@ -267,12 +278,11 @@ def test_fewer_bytes_reach_the_loss_of_one_process(compress):
         history = t.fit(data(), 12, batch_size=8)
         return history[-1]["loss"], weights(t), t.ranks.step.exchange.traffic
 
-    expected = fitted(12)()[0][-1]["loss"]
-    plain = on_ranks(2, lambda transport: fitted(1)(transport)[1])
+    history, state = alone(epochs=12)
     ranks = on_ranks(2, work)
     assert_equal(ranks[0][1], ranks[1][1])
-    assert ranks[0][0] == pytest.approx(expected, rel=0.02 if compress != "top-k" else 0.2)
-    assert plain[0].keys() == ranks[0][1].keys()
+    assert ranks[0][0] == pytest.approx(history[-1]["loss"], rel=0.02 if compress != "top-k" else 0.2)
+    assert state.keys() == ranks[0][1].keys()
 
 
 @pytest.mark.one_in(3)
@@ -335,6 +345,6 @@ def test_what_a_callback_of_the_first_rank_watches_is_computed_on_all():
         assert np.isfinite(t.gradient_norms).all() and len(t.gradient_norms) == len(t.trained)
         return [], weights(t)
 
-    expected = fitted(1)()
+    expected = alone(epochs=1)
     for _, state in on_ranks(2, work):
         assert_close(state, expected[1])

@@ -40,6 +40,17 @@ def fitted(strategy=None, epochs=2, batch_size=7, rows=None, **options):
     return work
 
 
+_ALONE = {}
+
+
+def alone(**options):
+    """What ``fitted`` gives in one process: trained once for all strategies"""
+    key = repr(sorted(options.items()))
+    if key not in _ALONE:
+        _ALONE[key] = fitted(**options)()
+    return _ALONE[key]
+
+
 STRATEGIES = {
     "sync": Strategy(batch_norm="sync"),
     "sharding 1": Strategy(sharding=1),
@@ -63,13 +74,13 @@ def test_what_is_switched_on_gives_the_weights_of_one_process(name, options):
     """Batches of 7 and a last one of 5 are parts of 4 and 3, and of 3 and 2; Dropout has the masks of the whole batch"""
     strategy = STRATEGIES[name]
     given = {**normalising(strategy), **options}
-    assert_same_run(on_ranks(2, fitted(strategy, **given)), fitted(**given)(), rtol=1e-3, atol=3e-5)
+    assert_same_run(on_ranks(2, fitted(strategy, **given)), alone(**given), rtol=1e-3, atol=3e-5)
 
 
 def test_a_rank_without_an_example_stands_by():
     """40 examples in batches of 13 leave one, which rank 0 has"""
     given = {**normalising(STRATEGIES["sharding 1"]), "batch_size": 13}
-    assert_same_run(on_ranks(3, fitted(STRATEGIES["sharding 1"], **given)), fitted(**given)(), rtol=1e-3, atol=3e-5)
+    assert_same_run(on_ranks(3, fitted(STRATEGIES["sharding 1"], **given)), alone(**given), rtol=1e-3, atol=3e-5)
 
 
 @pytest.mark.one_in(3)
@@ -81,7 +92,7 @@ def test_a_rank_without_an_example_adds_nothing_to_statistics_and_sums(name, acc
     """40 examples in batches of 13 leave one: rank 0 has it, and the others run it too, which must not count"""
     given = {**normalising(STRATEGIES[name]), **options, "accumulate": accumulate, "batch_size": 13}
     given |= {"optimizer": "sgd", "learning_rate": 0.2}
-    assert_same_run(on_ranks(3, fitted(STRATEGIES[name], **given)), fitted(**given)(), rtol=1e-3, atol=3e-5)
+    assert_same_run(on_ranks(3, fitted(STRATEGIES[name], **given)), alone(**given), rtol=1e-3, atol=3e-5)
 
 
 @pytest.mark.one_in(4)

@@ -6,6 +6,7 @@ import pytest
 import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.errors import ArgumentError
+from onnxgrad.optimizer.lbfgs import _cubic_minimum
 from onnxgrad.training.optimizers import optimizer_names
 
 RANDOM = np.random.RandomState(5)
@@ -45,6 +46,17 @@ def minimised(loss_of, start, steps=1, **options):
 def test_it_finds_the_minimum_of_rosenbrock(count):
     w, _ = minimised(rosenbrock, [-1.2, 1.0, -0.5, 0.8, 1.3][:count], max_iter=100, line_search_fn="strong_wolfe")
     np.testing.assert_allclose(w.numpy(), np.ones(count), atol=1e-5)
+
+
+@pytest.mark.parametrize("ends", [(0.0, 2.0), (2.0, 0.0), (0.5, 0.7)])
+def test_a_cubic_is_smallest_where_its_slope_is_zero(ends):
+    a, b = ((t, t**3 - t, None, 3 * t * t - 1) for t in ends)
+    assert _cubic_minimum(a, b, 0.0, 2.0) == pytest.approx(3**-0.5)
+    assert _cubic_minimum(a, b, 0.6, 2.0) == 0.6
+    a, b = ((t, t * t - t, None, 2 * t - 1) for t in ends)
+    assert _cubic_minimum(a, b, 0.0, 2.0) == pytest.approx(0.5)
+    a, b = ((t, 3 * t, None, 3.0) for t in ends)
+    assert _cubic_minimum(a, b, 0.0, 1.0) == 0.5  # a line has no such place
 
 
 def test_it_finds_what_scipy_finds():

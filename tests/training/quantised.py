@@ -99,15 +99,25 @@ class _Reader(CalibrationDataReader):
         return next(self.rows, None)
 
 
+_QUANTISED = {}
+"""Files that were made before, by what they were made with."""
+
+
 def static(kind, folder, *, bits=8, activations=None, per_channel=False, qdq=True, opset=21, rows=None, **options):
     """Path of a net, given by kind or as a model, quantised with scales that some rows showed"""
     plain, path = folder / "plain.onnx", folder / ("quantised.onnx" if rows is None else "again.onnx")
     onnx.save(NETS[kind](opset) if rows is None else kind, plain)
+    key = repr((kind, bits, activations, per_channel, qdq, opset, sorted(options.items()))) if rows is None else None
+    if key in _QUANTISED:
+        path.write_bytes(_QUANTISED[key])
+        return path
     quantize_static(
         plain, path, _Reader(data(rows or kind)["x"]), per_channel=per_channel, weight_type=TYPES[bits],
         activation_type=activations or (QuantType.QInt16 if bits == 16 else QuantType.QUInt8),
         quant_format=QuantFormat.QDQ if qdq else QuantFormat.QOperator, **options,
     )  # fmt: skip
+    if key is not None:
+        _QUANTISED[key] = path.read_bytes()
     return path
 
 

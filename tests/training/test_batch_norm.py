@@ -91,12 +91,23 @@ class TestFolding:
             ("k = Conv(x, w, b)  h = Relu(k)", ""),
             ("h = Conv(x, w, b)", ", float[N, 4, A, B] h"),
             ("h = Conv(x, w, b)  z = Relu(h)", ", float[N, 4, A, B] z"),
+            ("v = Neg(w)  h = Conv(x, v, b)", ""),
+            ("v = Neg(b)  h = Conv(x, w, v)", ""),
         ],
-        ids=["not a layer", "an output", "read elsewhere"],
+        ids=["not a layer", "an output", "read elsewhere", "a computed weight", "a computed bias"],
     )
     def test_what_cannot_be_folded_stays(self, node, output):
         text = around(node, IMAGE).replace("W] y", f"W] y{output}")
         program = og.from_onnx(layer(text, w=normal(4, 6, 3, 3), b=normal(4)))
+        assert kinds(fold_batch_norm(program)) == kinds(program)
+
+    def test_a_computed_scale_and_statistics_of_the_batch_stay(self):
+        arrays = {"w": normal(4, 6, 3, 3), "b": normal(4)}
+        text = around("h = Conv(x, w, b)  s = Abs(scale)", IMAGE).replace("(h, scale,", "(h, s,")
+        program = og.from_onnx(layer(text, **arrays))
+        assert kinds(fold_batch_norm(program)) == kinds(program)
+        trains = around("h = Conv(x, w, b)", IMAGE).replace("epsilon = 0.01", "training_mode = 1")
+        program = og.from_onnx(layer(trains.replace("y = Batch", "y, m, v = Batch"), **arrays))
         assert kinds(fold_batch_norm(program)) == kinds(program)
 
     def test_an_exporters_file_becomes_what_the_exporter_folds_itself(self):

@@ -1,6 +1,7 @@
 """Stopping and going on: bitwise the same, after Ctrl-C, after kill -9, and with what is foreign or broken."""
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -32,6 +33,13 @@ def trainer(**options):
     return Trainer(model(), **{"loss": "cross_entropy", "learning_rate": 0.02, "metrics": ["accuracy"], **options})
 
 
+@functools.cache
+def uninterrupted(option):
+    """Rows and weights of four epochs with an entry of OPTIONS, trained once for all that stop on the way"""
+    t = trainer(**OPTIONS[option])
+    return t.fit(data(), 4, data(9), batch_size=8), weights(t)
+
+
 class Stop(Exception):
     pass
 
@@ -51,17 +59,16 @@ def stopped_after(steps, t):
 
 class TestResume:
     @pytest.mark.one_in(4)
-    @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+    @pytest.mark.parametrize("option", OPTIONS)
     @pytest.mark.parametrize("steps", [5, 7, 10])
-    def test_weights_are_those_of_an_uninterrupted_run(self, options, steps, tmp_path):
-        whole = trainer(**options)
-        rows = whole.fit(data(), 4, data(9), batch_size=8)
+    def test_weights_are_those_of_an_uninterrupted_run(self, option, steps, tmp_path):
+        options, (rows, whole) = OPTIONS[option], uninterrupted(option)
         run = {"data": data(), "epochs": 4, "validation": data(9), "batch_size": 8, "out": tmp_path, "checkpoint_every": 1}
         with pytest.raises(Stop):
             stopped_after(steps, trainer(**options)).fit(**run)
         again = trainer(**options)
         assert again.fit(**run, resume=True) == rows
-        assert_equal(weights(again), weights(whole))
+        assert_equal(weights(again), whole)
         assert [path.name for path in tmp_path.glob(".*")] == []
 
     def test_steps_since_the_last_checkpoint_are_done_again(self, tmp_path):
@@ -197,15 +204,24 @@ class Killed(BaseException):
     pass
 
 
+def short_run(t, **options):
+    t.fit(data(), validation=data(30, seed=2), batch_size=20, **options)
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def whole(request, tmp_path_factory):
+    """Epochs, weights and folder of a run that nothing ends."""
+    t, folder = trainer(), tmp_path_factory.mktemp("whole")
+    short_run(t, epochs=request.param, out=folder)
+    return request.param, weights(t), folder
+
+
 class TestKilledWhilePublishing:
     @pytest.mark.one_in(5)
     @pytest.mark.parametrize("done", range(12))
-    @pytest.mark.parametrize("epochs", [2, 3])
-    def test_nothing_is_lost_whatever_was_done(self, done, epochs, tmp_path, monkeypatch):
+    def test_nothing_is_lost_whatever_was_done(self, whole, done, tmp_path, monkeypatch):
         """The process ends before one of the operations on files that follow the second epoch; loss falls in each."""
-        run = {"data": data(), "validation": data(30, seed=2), "batch_size": 20}
-        whole = trainer()
-        whole.fit(**run, epochs=epochs, out=tmp_path / "whole")
+        epochs, expected, folder_of_whole = whole
         t, left = trainer(), [done]
 
         def dying(call):
@@ -221,16 +237,16 @@ class TestKilledWhilePublishing:
         with monkeypatch.context() as patch, contextlib.suppress(Killed):
             for name in ("replace", "link", "fsync"):
                 patch.setattr(folder.os, name, dying(getattr(os, name)))
-            t.fit(**run, epochs=epochs, out=tmp_path / "part")
+            short_run(t, epochs=epochs, out=tmp_path / "part")
         again = trainer()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            again.fit(**run, epochs=epochs, out=tmp_path / "part", resume=True)
-        assert_equal(weights(again), weights(whole))
+            short_run(again, epochs=epochs, out=tmp_path / "part", resume=True)
+        assert_equal(weights(again), expected)
         for name in ("history.csv", "history.jsonl"):
-            assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+            assert (tmp_path / "part" / name).read_bytes() == (folder_of_whole / name).read_bytes(), name
         for name in ("best.safetensors", "last.safetensors"):
-            part, same = (tmp_path / run / name for run in ("part", "whole"))
+            part, same = tmp_path / "part" / name, folder_of_whole / name
             assert read_metadata(part) == read_metadata(same), name
             assert_equal(load_file(part), load_file(same))
 

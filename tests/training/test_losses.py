@@ -181,6 +181,15 @@ MOVED = [
 ]
 
 
+def test_classes_lie_along_the_axis_to_which_probabilities_were_moved():
+    x, target = real(2, 4, 3), RNG.integers(0, 4, (2, 3))
+    text = "p = Softmax <axis = 1> (x) y = Transpose <perm = [0, 2, 1]> (p)"
+    program, attached = moved_program(text, (2, 4, 3), (2, 3, 4), "cross_entropy")
+    (value,) = evaluate(to_onnx(program, [attached.loss]), {"x": x, "target": target})
+    y = (np.exp(x) / np.exp(x).sum(1, keepdims=True)).transpose(0, 2, 1)
+    assert value == pytest.approx(-np.log(np.take_along_axis(y, target[..., None], 2)).mean())
+
+
 @pytest.mark.parametrize(("loss", "text", "dims", "move"), MOVED)
 def test_an_activation_is_found_through_operators_that_only_move_elements(loss, text, dims, move):
     x = real(*dims)

@@ -24,8 +24,8 @@ def trainer(**options):
     [
         {},
         {"optimizer": "sgd", "clip_norm": 0.1},
-        {"accumulate": 3},
-        {"ema": 0.9},
+        pytest.param({"accumulate": 3}, marks=pytest.mark.exhaustive),
+        pytest.param({"ema": 0.9}, marks=pytest.mark.exhaustive),
         {"accumulate": 2, "ema": 0.9, "clip_norm": 0.1, "schedule": "cosine"},
         {"checkpoints": "auto", "sizes": {"batch": 8}},
         {"batch_norm": "train"},

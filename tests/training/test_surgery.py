@@ -51,6 +51,11 @@ class TestCut:
         (found,) = run(written, {"x": data()["x"]})
         assert found.shape == (40, 8) and (found >= 0).all()
 
+    def test_several_tensors_become_the_outputs_in_their_order(self):
+        written = og.to_onnx(cut_at(og.from_onnx(model()), ["active", "hidden"]))
+        assert [v.name for v in written.graph.output] == ["active", "hidden"]
+        assert [n.op_type for n in written.graph.node] == ["Gemm", "BatchNormalization", "Relu"]
+
     def test_an_unknown_tensor(self):
         with pytest.raises(UnknownName, match=r"no operator of the main graph computes 'act'. Name a tensor, such as active"):
             cut_at(og.from_onnx(model()), "act")

@@ -114,6 +114,7 @@ class TestAccumulation:
 
 
 class TestExportedStep:
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize("done", [0, 1, 2, 3])
     @pytest.mark.parametrize("count", [1, 3])
     def test_goes_on_as_the_trainer_does(self, count, done, tmp_path):

@@ -13,7 +13,7 @@ import pytest
 import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import errors, static
-from onnxgrad.core.autodiff.memory import _tabulate, _within, choose_cuts, measure, smallest_peak
+from onnxgrad.core.autodiff.memory import _overlaps, _tabulate, _within, choose_cuts, measure, smallest_peak
 from onnxgrad.core.ir.sizes import Sizes, bytes_of, know_sizes
 from tests.core.autodiff.test_real_models import attach_loss
 from tests.peak_memory import PEAK
@@ -292,6 +292,16 @@ def test_cuts_are_the_best_of_all(seed):
         assert peak == pytest.approx(peak_of(table.recompute, table.hold, table.rest, path)) and peak <= budget
         within = [p[-1] if p else 0 for p, size in peaks.items() if size <= budget]
         assert (path[-1] if path else 0) <= min(within)
+
+
+def test_what_crosses_two_cuts_is_the_bytes_that_are_made_before_the_first_and_read_behind_the_second():
+    crossing = np.array(
+        [[made, read, 2.0 ** (8 * made + read)] for made, read in itertools.combinations_with_replacement(range(7), 2)]
+    )
+    points = np.array([0, 2, 3, 6])
+    found = _overlaps(crossing, points)
+    for i, j in itertools.combinations_with_replacement(range(4), 2):
+        assert found[i, j] == sum(size for made, read, size in crossing if made < points[i] and points[j] <= read)
 
 
 def capture_costs(loss):

@@ -194,6 +194,24 @@ def test_unused_input_has_a_derivative_of_zero():
     assert not any(array.any() for array in found)
 
 
+def test_outputs_that_no_input_affects_are_pushed_to_zeros_of_their_shapes():
+    x, z, t = data("x", 3), data("z", 2), data("t", 2)
+    found = run(paddle.jvp([x * x, paddle.sum(x)], z, t), {"x": np.arange(3.0), "z": np.ones(2), "t": np.ones(2)})
+    assert [array.shape for array in found] == [(3,), ()]
+    assert not any(array.any() for array in found)
+
+
+def test_a_program_that_trains_is_tested_in_the_forms_of_its_file_after_a_jvp():
+    """What jvp takes back again are no training forms"""
+    x, t = data("x", 4), data("t", 4)
+    loss = paddle.mean(paddle.nn.functional.dropout(static.nn.fc(paddle.reshape(x, [1, 4]), 3), 0.5))
+    paddle.optimizer.SGD(0.1).minimize(loss)
+    forms = {op.outputs[0].name: op.replaces for op in loss.block.ops if op.replaces is not None}
+    paddle.jvp(x * x, x, t)
+    assert forms
+    assert forms == {op.outputs[0].name: op.replaces for op in loss.block.ops if op.replaces is not None}
+
+
 def test_linear_function_has_a_hessian_of_zero():
     x = data("x", 3)
     (found,) = run([paddle.hessian(paddle.sum(x), x)], {"x": np.arange(3.0)})

@@ -173,12 +173,13 @@ def _few_rows(optimizer: Callable[[float], Any] = paddle.optimizer.SGD) -> Made:
 # Counting --------------------------------------------------------------------------------------------------------------
 
 
-def lowered(made: Made, provider: str | None, batch: str) -> Graph:
-    """The graph of a case in the forms of a provider; None for the passes of every provider."""
+def lowered(made: Made, provider: str, batch: str) -> Graph:
+    """The graph of a case in the forms of a provider, or after the passes of every provider."""
+    form = None if provider == EVERY else provider
     shapes = {name: value.shape for name, value in made.feed.items()} if batch == "known" else None
-    chunk = 2**10 if made.is_step and provider is None else 0
+    chunk = 2**10 if made.is_step and form is None else 0
     return compile(
-        made.program, made.outputs, provider, shapes, runs=True, ordered=True, fast=True, state_as_inputs=made.is_step, chunk=chunk
+        made.program, made.outputs, form, shapes, runs=True, ordered=True, fast=True, state_as_inputs=made.is_step, chunk=chunk
     )
 
 
@@ -194,7 +195,7 @@ def hits_of(
         for batch in batches:
             with state.isolated():
                 try:
-                    graph = lowered(case(), None if provider == EVERY else provider, batch)
+                    graph = lowered(case(), provider, batch)
                 except OnnxGradError:
                     continue  # refused for a reason: float64 on OpenVINO, an opset without gradients
             size = len(graph.operators)
@@ -213,10 +214,12 @@ def count() -> dict[str, dict[str, Any]]:
         table[provider] = {}
         for each in passes_of(provider):
             found = sorted(sized.get((provider, each.name), []))
-            smallest = {
-                f"{name}, {batch} batch": {"places": places, "difference": difference(made[name], provider, batch)}
-                for _, name, batch, places in found[:_KEPT]
-            }
+            smallest = {}
+            for _, name, batch, places in found[:_KEPT]:
+                with state.isolated():
+                    case = made[name]()
+                    differs = difference(lowered(case, provider, batch), case.feed, plain(case))
+                smallest[f"{name}, {batch} batch"] = {"places": places, "difference": differs}
             table[provider][each.name] = {
                 "rounding": each.rounding,
                 "places": sum(places for *_, places in found),
@@ -228,22 +231,21 @@ def count() -> dict[str, dict[str, Any]]:
 # Comparing -------------------------------------------------------------------------------------------------------------
 
 
-def difference(case: Callable[[], Made], provider: str, batch: str) -> float:
-    """By how much results differ from the plain graph's, relative to the largest number of each."""
-    with state.isolated():
-        made = case()
-        # Of a step the loss and the new state, which one session gives and takes.
-        graphs = [
-            compile(made.program, made.outputs, None, state_as_inputs=made.is_step),
-            lowered(made, None if provider == EVERY else provider, batch),
-        ]
-        names = [name for name, _ in graphs[0].outputs]
-        results = [_run(graph, made.feed, names) for graph in graphs]
+def plain(made: Made) -> dict[str, np.ndarray]:
+    """The results of a program without passes: of a step the loss and the new state, which one session gives and takes."""
+    graph = compile(made.program, made.outputs, None, state_as_inputs=made.is_step)
+    names = [name for name, _ in graph.outputs]
+    return dict(zip(names, _run(graph, made.feed, names), strict=True))
+
+
+def difference(graph: Graph, feed: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> float:
+    """By how much the results of a graph differ from the plain ones, relative to the largest number of each."""
+    results = expected.values(), _run(graph, feed, list(expected))
     worst = 0.0
-    for plain, found in zip(*results, strict=True):
-        if plain.size != found.size or plain.dtype != found.dtype:
+    for old, new in zip(*results, strict=True):
+        if old.size != new.size or old.dtype != new.dtype:
             return float("inf")
-        a, b = plain.astype(np.float64), found.astype(np.float64).reshape(plain.shape)  # state may be held as rows
+        a, b = old.astype(np.float64), new.astype(np.float64).reshape(old.shape)  # state may be held as rows
         if not np.array_equal(np.isnan(a), np.isnan(b)):
             return float("inf")
         finite = np.isfinite(a) & np.isfinite(b)

@@ -124,6 +124,16 @@ AT_SPECIAL = {
 }
 
 
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+def test_hardmax_marks_the_first_of_the_largest(axis):
+    x = static.data("x", [2, 3, 4], "float64")
+    value = DRAW.integers(0, 3, (2, 3, 4)).astype(float)
+    (found,) = EXECUTOR.run(feed={"x": value}, fetch_list=[x.block.build.Hardmax(x, axis=axis)])
+    expected = np.zeros((2, 3, 4))
+    np.put_along_axis(expected, np.expand_dims(value.argmax(axis), axis), 1.0, axis)
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("op_type", AT_SPECIAL)
 def test_infinities_and_nan_are_kept(op_type):
     program, y = program_of(op_type, SPECIAL)

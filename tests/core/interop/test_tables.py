@@ -178,6 +178,11 @@ class TestPositions:
         assert reason(graph(text, table=biases), "table") == "numbers of positions"
         assert kinds(graph(text, table=np.random.default_rng(0).normal(0, 1, (4, 1, 16)))) == {"table": "weight"}
 
+    def test_each_line_is_as_straight_as_its_own_rounding(self):
+        slopes = np.array([1e4, 1e-4, 3.0, 0.7])[:, None, None] / 3
+        text = "(float[B, 4, L, 16] x) => (float[B, 4, L, 16] y) { y = Add(x, table) }"
+        assert kinds(graph(text, table=slopes * np.arange(16))) == {"table": "table"}
+
     def test_a_line_that_multiplies_data_is_a_weight(self):
         """Such as the decay of a state space model before it is trained: -1, -2, ..., -16 in each row."""
         text = "(float[B, 12, 1] x) => (float[B, 12, 16] y) { a = Mul(x, decay) y = Exp(a) }"

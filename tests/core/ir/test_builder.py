@@ -104,6 +104,16 @@ def test_a_stage_leaves_the_block_as_it_is(op, block):
     assert (y.name, y.op.name, y.op.role) == ("", "x@GRAD", Role.BACKWARD)
 
 
+def test_slots_are_named_in_any_order_and_those_without_a_variable_are_left_out(op, block):
+    x, high = given(op, "x", (2,)), given(op, "high", ())
+    whole = block.append_op("Clip", {"max": high, "input": [x]}, {"output": "y"})
+    assert whole.inputs[0] is x and whole.inputs[1] is None and whole.inputs[2] is high and len(whole.inputs) == 3
+    half = block.append_op("Clip", {"input": x, "min": high, "max": None}, ["z"])
+    assert half.inputs[1] is high and len(half.inputs) == 2
+    with pytest.raises(errors.IllTyped, match=r"Clip has no slot 'low'; it has \['input', 'min', 'max'\]"):
+        block.append_op("Clip", {"input": x, "low": high}, ["w"])
+
+
 def test_what_is_no_operator_is_no_attribute_of_a_builder(op):
     with pytest.raises(AttributeError, match="relu"):
         _ = op.relu

@@ -83,6 +83,26 @@ def test_lifted_operator_computes_the_same(name):
         np.testing.assert_allclose(after, before, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("y = Reshape <shape = [0, -1]> (x)", X.reshape(2, 12)),
+        (
+            "n = Constant <value = float {3}> () a = Constant <value = float {1}> () y = Tile (x, n, a)",
+            np.concatenate([X, X, X], axis=1),
+        ),
+    ],
+    ids=["Reshape", "Tile"],
+)
+def test_what_opset_1_says_of_shapes_is_an_operand_of_today(body, expected):
+    program = onnxgrad.from_onnx(
+        onnx.parser.parse_model(f'<ir_version: 3, opset_import: ["": 1]> g (float[2, 3, 4] x) => (float[A, B] y) {{ {body} }}')
+    )
+    lift(program)
+    (found,) = onnxgrad.Executor().run(program, {"x": X}, program.outputs)
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_old_broadcasting_is_written_out():
     text = """<ir_version: 3, opset_import: ["": 6]> g (float[2, 3, 4] x, float[3] w) => (float[2, 3, 4] y)
         { y = Add <broadcast = 1, axis = 1> (x, w) }"""

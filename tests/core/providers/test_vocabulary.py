@@ -22,7 +22,17 @@ def blocks_of_few_rows(monkeypatch):
         monkeypatch.setattr(module, name, value)
 
 
-def graphs(head="MatMul", classes_first=False, batch=BATCH, trained=True, bias=False, capped=False, flat_input=False, **attributes):
+def graphs(
+    head="MatMul",
+    classes_first=False,
+    batch=BATCH,
+    trained=True,
+    bias=False,
+    capped=False,
+    flat_input=False,
+    weighed=False,
+    **attributes,
+):
     """The graph of a loss and its gradients, plain and for the CPU."""
     op = Builder(static.default_main_program().global_block())
     x, label = static.data("x", [batch, LENGTH, WIDTH]), static.data("label", [batch, LENGTH], "int64")
@@ -41,7 +51,8 @@ def graphs(head="MatMul", classes_first=False, batch=BATCH, trained=True, bias=F
         scores = op.Transpose(scores, perm=[0, 2, 1])
     else:
         scores, label = op.Reshape(scores, [-1, WORDS]), op.Reshape(label, [-1])
-    loss = op.SoftmaxCrossEntropyLoss(scores, label, **attributes)
+    weights = [op.constant(np.linspace(0.5, 2, WORDS, dtype=np.float32))] if weighed else []
+    loss = op.SoftmaxCrossEntropyLoss(scores, label, *weights, **attributes)
     wanted = [x, *([weight] if trained else []), *([offset] if bias and trained else [])]
     found = [loss, *static.gradients([op.Mul(loss, np.float32(3))], wanted)]
     return [compile(static.default_main_program(), found, provider, state_as_inputs=True) for provider in (None, "cpu")]
@@ -172,6 +183,13 @@ def test_scores_that_something_else_needs_stay_whole(outputs):
     found += static.gradients([op.ReduceSum(found[0], keepdims=0)], [x])
     plain, lowered = (compile(static.default_main_program(), found, p, state_as_inputs=True) for p in (None, "cpu"))
     assert "Scan" not in [o.type for o in lowered.operators]
+    compare(plain, lowered)
+
+
+@pytest.mark.parametrize("options", [{"weighed": True}, {"reduction": "none"}], ids=["weights of words", "a loss for each row"])
+def test_losses_of_another_formula_stay_whole(options):
+    plain, lowered = graphs(**options)
+    assert holds_scores(lowered)
     compare(plain, lowered)
 
 

@@ -138,6 +138,15 @@ def test_integer_products_pass_the_gradient_of_the_form_that_dequantises_first(k
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-5)
 
 
+def test_a_scale_for_each_number_of_a_row_gets_the_gradient_of_its_number():
+    level, scale = np.array([100, -7, 3], np.int8), np.array([0.1, 0.2, 0.3], np.float32)
+    s, c = variable("s", scale), static.data("c", [3], "float32")
+    op = s.block.build
+    y = op.DequantizeLinear(op.constant(level), s, op.constant(np.array([1, 2, 3], np.int8)), axis=0)
+    (found,) = run(static.gradients(y, s, c), {"s": scale, "c": G[0, :3]})
+    np.testing.assert_allclose(found, G[0, :3] * [99, -9, 0], rtol=1e-6)
+
+
 def test_convention_can_be_turned_off():
     x = variable("x", X)
     op = x.block.build

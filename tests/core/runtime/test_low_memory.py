@@ -1,5 +1,6 @@
 """Executor(memory="low"): gradients first, applied in parts. The same numbers, one copy of the state, and nothing lost by a failure."""
 
+import functools
 import subprocess
 import sys
 import threading
@@ -87,6 +88,19 @@ def parts_of(executor, program):
 
 
 CLIPPED = {"grad_clip": paddle.nn.ClipGradByGlobalNorm(0.01)}
+
+
+def adam():
+    return paddle.optimizer.AdamW(0.1, **CLIPPED)
+
+
+@functools.cache
+def undisturbed(steps, piece):
+    """State after steps of ``adam`` in pieces of a size, computed once for all that is compared with it"""
+    assert piece == application.PIECE
+    return expected(adam, X[:steps], low())[1]
+
+
 OPTIMIZERS = {
     "SGD": (lambda: paddle.optimizer.SGD(0.1), {}),
     "Momentum, L2, clipped by the global norm": (
@@ -249,17 +263,15 @@ print(peak() - before)
 
 
 class TestFailures:
-    OPTIMIZER = staticmethod(lambda: paddle.optimizer.AdamW(0.1, **CLIPPED))
-
     @pytest.fixture
     def trained(self):
-        program, loss = build(self.OPTIMIZER)
+        program, loss = build(adam)
         executor = low()
         run(program, loss, executor, X[:2])
         return program, loss, executor
 
-    def undisturbed(self, batches=X):
-        return expected(self.OPTIMIZER, batches, low())[1]
+    def undisturbed(self, steps=5):
+        return undisturbed(steps, application.PIECE)
 
     def fail_at(self, monkeypatch, where, number, error):
         """Let the so many-th call of a function fail, once."""
@@ -298,7 +310,7 @@ class TestFailures:
         self.fail_at(monkeypatch, (Application, "_computed"), number, RuntimeError("no memory"))
         with pytest.raises(ExecutionError, match="The step is applied in part; the rest is applied before the state is read"):
             run(program, loss, executor, X[2:3])
-        assert_same(state_of(program), self.undisturbed(X[:3]))
+        assert_same(state_of(program), self.undisturbed(3))
 
     @pytest.mark.one_in(3)
     @pytest.mark.parametrize("number", range(12))
@@ -322,7 +334,7 @@ class TestFailures:
             with pytest.raises(ExecutionError, match="applied in part"):
                 read()
         monkeypatch.setattr(Application, "_computed", original)
-        assert_same(state_of(program), self.undisturbed(X[:3]))
+        assert_same(state_of(program), self.undisturbed(3))
 
     def test_what_is_set_afterwards_stands(self, trained, monkeypatch):
         program, loss, executor = trained
@@ -332,7 +344,7 @@ class TestFailures:
         names = [p.name for p in program.all_parameters() if len(p.shape) == 2]
         for name in names:
             program.active_scope().set(name, np.ones(program.global_block().var(name).shape, np.float32))
-        found, state = state_of(program), self.undisturbed(X[:3])
+        found, state = state_of(program), self.undisturbed(3)
         assert_same(found, state | {name: np.ones_like(state[name]) for name in names})
 
     def test_a_scope_that_is_put_back_forgets_the_step(self, trained):
@@ -344,7 +356,7 @@ class TestFailures:
         assert_same(state_of(program), before)
         with program.active_scope().held():
             run(program, loss, executor, X[2:3])
-        assert_same(state_of(program), self.undisturbed(X[:3]))
+        assert_same(state_of(program), self.undisturbed(3))
 
 
 COMPUTED = Application._computed
@@ -353,12 +365,10 @@ COMPUTED = Application._computed
 class TestThreads:
     """Several threads apply pieces of one step."""
 
-    OPTIMIZER = staticmethod(lambda: paddle.optimizer.AdamW(0.1, **CLIPPED))
-
     @pytest.fixture(params=[2, 3, 4])
     def trained(self, request, monkeypatch):
         monkeypatch.setattr(making, "PIECE", 5)
-        program, loss = build(self.OPTIMIZER)
+        program, loss = build(adam)
         executor = low(request.param)
         before = threading.active_count()
         run(program, loss, executor, X[:2])
@@ -386,9 +396,9 @@ class TestThreads:
 
         monkeypatch.setattr(Application, "_computed", computed)
 
-    def undisturbed(self, monkeypatch, batches=X):
+    def undisturbed(self, monkeypatch, steps=5):
         monkeypatch.setattr(Application, "_computed", COMPUTED)
-        return expected(self.OPTIMIZER, batches, low())[1]
+        return undisturbed(steps, application.PIECE)
 
     def test_the_numbers_are_those_of_one_thread(self, trained, monkeypatch):
         program, loss, executor = trained
@@ -411,11 +421,11 @@ class TestThreads:
         self.share(monkeypatch, fails=True)
         with pytest.raises(ExecutionError, match="applying gradients: no memory"):
             run(program, loss, executor, X[2:3])
-        state = self.undisturbed(monkeypatch, X[:3])
+        state = self.undisturbed(monkeypatch, 3)
         if program.active_scope()._rest is not None:
             assert_same(state_of(program), state)
         else:
-            assert_same(state_of(program), expected(self.OPTIMIZER, X[:2], low())[1])
+            assert_same(state_of(program), self.undisturbed(monkeypatch, 2))
 
     @pytest.mark.parametrize("number", range(3))
     def test_an_interruption_of_the_calling_thread_loses_nothing(self, number, trained, monkeypatch):

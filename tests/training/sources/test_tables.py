@@ -94,6 +94,13 @@ class TestColumns:
         b.fit(arrays, 1, batch_size=5)
         assert_equal(weights(a), weights(b))
 
+    def test_lists_that_are_written_into_cells(self, tmp_path):
+        arrays = data(20)
+        rows = [f'"{json.dumps(x.tolist())}",{y}' for x, y in zip(arrays["x"], arrays["target"], strict=True)]
+        (tmp_path / "t.csv").write_text("\n".join(["x,target", *rows]) + "\n")
+        source, _ = trainer().open(tmp_path / "t.csv")
+        np.testing.assert_array_equal(source.column("x"), arrays["x"])
+
     def test_folder_of_npy(self, tmp_path):
         for name, array in data(20).items():
             np.save(tmp_path / f"{name}.npy", array)
