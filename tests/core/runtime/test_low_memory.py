@@ -97,7 +97,7 @@ def adam():
 @functools.cache
 def undisturbed(steps, piece):
     """State after steps of ``adam`` in pieces of a size, computed once for all that is compared with it"""
-    assert piece == application.PIECE
+    assert piece == making.PIECE
     return expected(adam, X[:steps], low())[1]
 
 
@@ -271,7 +271,7 @@ class TestFailures:
         return program, loss, executor
 
     def undisturbed(self, steps=5):
-        return undisturbed(steps, application.PIECE)
+        return undisturbed(steps, making.PIECE)
 
     def fail_at(self, monkeypatch, where, number, error):
         """Let the so many-th call of a function fail, once."""
@@ -398,7 +398,7 @@ class TestThreads:
 
     def undisturbed(self, monkeypatch, steps=5):
         monkeypatch.setattr(Application, "_computed", COMPUTED)
-        return undisturbed(steps, application.PIECE)
+        return undisturbed(steps, making.PIECE)
 
     def test_the_numbers_are_those_of_one_thread(self, trained, monkeypatch):
         program, loss, executor = trained
