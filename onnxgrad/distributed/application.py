@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
 from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.runtime.runner import OpenPhase, run_phases
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.core.step.shards import Shards
-from onnxgrad.core.step.stages import Stage
-from onnxgrad.distributed.sessions import Session
+from onnxgrad.core.step.stages import taking
+from onnxgrad.core.step.step import Broadcast, Owner, Phase, State, Then, bytes_of_all, state_of
 from onnxgrad.distributed.transport import Transport
 
-__all__ = ["Application", "reduce_stage"]
-
-Values = dict[str, Any]
+__all__ = ["Application"]
 
 
 class Application:
@@ -52,17 +52,50 @@ class Application:
         self.shards, self.transport, self._spreads, self._replaces = shards, transport, spreads, replaces
         common, self._shared = shards.common(rank, lowering, partial=partial)
         self._statistics = set(statistics)
-        self._common = [Session(stage, place, threads) for stage in common]
+        self._common = [OpenPhase(phase, place, threads) for phase in common]
         own = shards.own(rank, lowering)
-        self._own = None if own is None else Session(Stage(own, []), place, threads)
+        self._own = None if own is None else OpenPhase(own, place, threads)
         self._variables = {v.name: v for v in shards.program.list_vars() if v.persistable}
         self._rates: dict[str, float] = {}
 
     @property
     def state(self) -> list[str]:
         """Names of the state that is read."""
-        sessions = [*self._common, *([] if self._own is None else [self._own])]
-        return list(dict.fromkeys(name for session in sessions for name in session.state))
+        return list(dict.fromkeys(name for phase in self.phases for name in phase.state))
+
+    @property
+    def phases(self) -> list[OpenPhase]:
+        """What is run: the phases of all ranks, and that of this one."""
+        return [*self._common, *([] if self._own is None else [self._own])]
+
+    def described(self) -> list[Phase]:
+        """The phases, the last with what ranks give each other. Gradients come by the exchange."""
+        found: list[Phase] = []
+        for one in self.phases:
+            phase = taking(one.phase, found)
+            found.append(replace(phase, feeds=dict.fromkeys(phase.feeds, "exchange")))
+        if not found:
+            return []
+        *before, last = found
+        then: list[Then] = []
+        for rank, states in enumerate(self.shards.owned if self._spreads else ()):
+            given = [v for v in states if self.is_spread(v)]
+            if given:
+                then.append(Broadcast(tuple(v.name for v in given), rank, bytes_of_all(given)))
+        return [*before, replace(last, then=(*last.then, *then))]
+
+    def owned(self, phases: Sequence[Phase]) -> dict[str, State]:
+        """The state that phases read or write, and the rank that holds it where one alone does."""
+        owners: dict[str, Owner] = {}
+        for rank, states in enumerate(self.shards.owned):
+            owners.update((v.name, rank) for v in states if not (self._spreads and self.is_spread(v)))
+        updated = {v.name for v in self.shards.program.updates} | {name for phase in phases for name in phase.writes}
+        found = {}
+        for phase in phases:
+            for v in phase.graph.inputs:
+                if v.persistable:
+                    found[v.name] = state_of(v, v.name in updated, owners.get(v.name, "all"))
+        return found
 
     def begin(self, state: MutableMapping[str, Any]) -> None:
         """Note the learning rates that were set before the first step, which are in the state."""
@@ -72,16 +105,13 @@ class Application:
         """Replace the state of this rank by what gradients of the whole batch make of it."""
         self._take_rates(state)
         cut, program, given = self.shards.cut, self.shards.program, dict(gradients)
-        values: Values = {}
-        for session in self._common:
-            results = session.run(values | session.named(given), state)
-            reduce_stage(self.transport, session.stage, results)
-            values.update(results)
+        entering = {name: value for phase in self._common for name, value in phase.named(given).items()}
+        values = run_phases(self._common, entering, state, self.transport)
         given.update((v, values[self._shared[v]]) for v in cut.shared)
         small = set(cut.small)
         new = {v.name: values[self._shared[made]] for v, made in program.updates.items() if made in small}
         if self._own is not None:
-            new.update(self._own.replaced(self._own.run(self._own.named(given), state), program))
+            new.update(self._own.replaced(self._own.run(self._own.named(given), state)))
         state.update(new)
         if self._spreads:
             for rank, states in enumerate(self.shards.owned):
@@ -142,18 +172,3 @@ class Application:
                     v.set_value(array, scope)
             elif name in state and scope is not None:
                 v.set_value(view_of(state[name]).copy(), scope)
-
-
-def reduce_stage(transport: Transport, stage: Stage, values: Values) -> None:
-    """Add up over ranks what a stage gives for that, in one buffer for each element type."""
-    kinds: dict[Any, list[tuple[str, Variable]]] = {}
-    for name, total in stage.reductions:
-        kinds.setdefault(total.dtype.numpy, []).append((name, total))
-    for members in kinds.values():
-        views = [view_of(values[name]) for name, _ in members]
-        flat = np.concatenate([view.reshape(-1) for view in views])
-        transport.all_reduce_(flat)
-        at = 0
-        for (_, total), view in zip(members, views, strict=True):
-            values[total.name] = value_of(flat[at : at + view.size].reshape(view.shape))
-            at += view.size

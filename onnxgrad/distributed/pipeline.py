@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.places import CPUPlace, Place
+from onnxgrad.core.runtime.runner import OpenPhase
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.core.step.cut import exchanged, is_applied, is_small
@@ -24,12 +26,11 @@ from onnxgrad.core.step.pipeline import PipelineStage, make_pipeline
 from onnxgrad.core.step.pipeline_cuts import choose_stages
 from onnxgrad.core.step.shards import make_shards
 from onnxgrad.core.step.split import check_batch_norm
-from onnxgrad.core.step.stages import Stage
+from onnxgrad.core.step.step import Step, phase_of
 from onnxgrad.distributed.application import Application
 from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.groups import grid_of
 from onnxgrad.distributed.held import HeldState
-from onnxgrad.distributed.sessions import Session
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
 
@@ -131,10 +132,14 @@ class PipelineStep:
         lowering, place = (lowering, CPUPlace()) if place is None else (place.lowering, place)
         self._plan = plan = _planned(program, loss, cuts, fetch, loss_weight, lowering)
         self.stage = plan.stages[self.grid.stage]
-        self._forward = Session(Stage(self.stage.forward, []), place, threads)
-        self._backward = None if self.stage.backward is None else Session(Stage(self.stage.backward, []), place, threads)
-        self._weigh = Session(Stage(plan.weigh, []), place, threads) if plan.weigh is not None and self._is_last else None
-        self._still = Session(Stage(plan.still, []), place, threads) if plan.still is not None else None
+        self._forward, *backward = [OpenPhase(phase, place, threads) for phase in self.stage.phases(self.grid.stage)]
+        self._backward = backward[0] if backward else None
+        self._weigh = self._still = None
+        if plan.weigh is not None and self._is_last:
+            weigh = replace(phase_of("weigh the loss", plan.weigh, part=PART), runs="per micro-batch")
+            self._weigh = OpenPhase(weigh, place, threads)
+        if plan.still is not None:
+            self._still = OpenPhase(phase_of("without data", plan.still), place, threads)
         self._users: dict[str, list[int]] = {}
         for number, stage in enumerate(plan.stages):
             for name in stage.parameters:
@@ -157,6 +162,19 @@ class PipelineStep:
             self._state = {name: value_of(np.asarray(self._variables[name].get_value(scope))) for name in names}
         self.forget()
         self._application.begin(self._state)
+
+    @property
+    def step(self) -> Step:
+        """What this rank runs, as a value that prints well.
+
+        Example:
+            >>> print(step.step)  # doctest: +SKIP
+        """
+        opened = [self._still, self._forward, self._weigh, self._backward]
+        phases = [*(one.phase for one in opened if one is not None), *self._application.described()]
+        name = self.stage.results.get(self._plan.loss)
+        fetches = () if name is None else (("forward", name),)
+        return Step(tuple(phases), fetches, self._application.owned(phases), self.stage.forward)
 
     # One step --------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, MutableMapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,16 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.places import CPUPlace, Place
+from onnxgrad.core.runtime.runner import OpenPhase, run_phases
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import COUNTS, Accumulated, Fetch, split_step
-from onnxgrad.distributed.application import Application, reduce_stage
+from onnxgrad.core.step.stages import taking
+from onnxgrad.core.step.step import AllReduce, Step, bytes_of_all
+from onnxgrad.distributed.application import Application
 from onnxgrad.distributed.exchange import Part, gathered_part
 from onnxgrad.distributed.held import HeldState
-from onnxgrad.distributed.sessions import Session
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
 
@@ -103,7 +106,7 @@ class ShardedStep:
         found = make_shards(applied, count, sums=[] if accumulated is None else [held for _, held in accumulated.sums])
         self.shards: Shards | None = found if shards else None
         self._owners: dict[str, int] = {}
-        self._first = [Session(stage, place, threads) for stage in split.first]
+        self._first = [OpenPhase(phase, place, threads) for phase in split.first]
         self._application = Application(
             found,
             rank,
@@ -117,7 +120,7 @@ class ShardedStep:
             statistics={entry["input"] for entry in self.manifest["apply"]["state"] if entry["statistic"]},
         )
         variables = {v.name: v for one in (applied, program) for v in one.list_vars() if v.persistable}
-        held = dict.fromkeys([*(name for session in self._first for name in session.state), *self._application.state])
+        held = dict.fromkeys([*(name for phase in self._first for name in phase.state), *self._application.state])
         held.update(dict.fromkeys(v.name for states in found.owned for v in states if self._application.is_spread(v)))
         if in_scope:
             self._values: MutableMapping[str, Any] = HeldState(scope or program.active_scope(), variables.values())
@@ -133,10 +136,28 @@ class ShardedStep:
         if shards == "gradients":
             named = {held: held.name for held in self._sums.values()} if accumulated else self._names
             self._owners = {named[v]: owner for v, owner in found.owners.items()}
-        self._last = {name: number for number, session in enumerate(self._first) for name in session.inputs}
         self._part: Part | None = None
         self._gradients: dict[str, Any] = {}
         self._share = 1.0
+
+    @property
+    def step(self) -> Step:
+        """What this rank runs, as a value that prints well.
+
+        Example:
+            >>> print(step.step)  # doctest: +SKIP
+        """
+        *before, last = [phase.phase for phase in self._first]
+        names = set(self._names.values())
+        gradients = tuple(name for name, _ in last.graph.outputs if name in names)
+        if gradients and self.transport.world_size > 1:
+            size = bytes_of_all(v for name, v in last.graph.outputs if name in names)
+            last = replace(last, then=(*last.then, AllReduce(len(before), gradients, size)))
+        phases = [*before, last]
+        for phase in self._application.described():
+            phases.append(taking(phase, phases))
+        fetches = tuple((last.name, entry["name"]) for entry in self.manifest["gradients"]["fetches"])
+        return Step(tuple(phases), fetches, self._application.owned(phases), last.graph)
 
     # One step --------------------------------------------------------------------------------------------------------
 
@@ -166,11 +187,7 @@ class ShardedStep:
         counts = part is None or part.counts
         told = {**feed, **self._part_of(feed), COUNTS: np.array(float(counts))}
         values = {name: value_of(np.asarray(array, order="C")) for name, array in told.items()}
-        for number, session in enumerate(self._first):
-            values.update(session.run(values, self._values))
-            reduce_stage(self.transport, session.stage, values)
-            kept = {name for name, last in self._last.items() if last > number} | self._returned
-            values = {name: value for name, value in values.items() if name in kept}
+        values = run_phases(self._first, values, self._values, self.transport, self._returned)
         manifest, mean = self.manifest, self._weighed(values, counts)
         for entry in manifest["gradients"]["state"]:
             if entry["statistic"]:
@@ -201,7 +218,7 @@ class ShardedStep:
 
     def _part_of(self, feed: Mapping[str, Any]) -> dict[str, Array]:
         """What Dropout is told of the part that is fed"""
-        if PART in feed or not any(PART in session.inputs for session in self._first):
+        if PART in feed or not any(PART in phase.inputs for phase in self._first):
             return {}
         part = self._part or gathered_part(self.transport, len(next(iter(feed.values()))))
         return {PART: np.array([part.first, part.count], np.int64)}

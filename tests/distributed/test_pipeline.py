@@ -317,3 +317,25 @@ def test_what_is_fetched_is_that_of_the_batch_on_the_last_stage():
     value, expected = executor.run(loss.block.program, feeds, [loss, scores])
     assert set(one) == {loss.name} and float(one[loss.name]) == pytest.approx(float(value))
     np.testing.assert_allclose(two[scores.name], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_step_of_a_stage_says_what_comes_and_goes():
+    loss, hidden, _ = network(paddle.optimizer.Adam(0.01))
+
+    def work(transport):
+        return PipelineStep(loss.block.program, loss, hidden[:1], transport, micro_batches=2).step
+
+    first, second = run_local(2, work)
+    (sent,) = first.phases[0].then
+    assert (first.phases[0].name, first.phases[0].runs, sent.to) == ("forward", "per micro-batch", 1)
+    assert [name for name, who in second.phases[0].feeds.items() if who == "stage before"] == list(sent.values)
+    (back,) = next(phase for phase in second.phases if phase.name == "backward").then
+    backward = next(phase for phase in first.phases if phase.name == "backward")
+    assert (back.to, len(back.values)) == (0, list(backward.feeds.values()).count("stage after"))
+    for step in (first, second):
+        forward, backward = (next(phase for phase in step.phases if phase.name == name) for name in ("forward", "backward"))
+        assert set(backward.takes.values()) == {("forward", name) for name in forward.hands}
+        assert {v.name for v in backward.graph.inputs} == {*backward.feeds, *backward.takes, *backward.reads}
+        assert {state.owner for state in step.state.values()} <= {"all", 0 if step is first else 1}
+    assert second.fetches == (("forward", loss.name),) and first.fetches == ()
+    assert "per micro-batch" in str(first) and "then stage 1 gets 1 value, " in str(first)

@@ -9,6 +9,7 @@ from onnxgrad import static
 from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.shards import make_shards
+from onnxgrad.core.step.step import AllReduce, Broadcast
 from onnxgrad.distributed import Alone, ShardedStep, run_local
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import ClipGradByGlobalNorm
@@ -117,12 +118,12 @@ def test_gradients_that_are_sent_to_one_rank_alone_make_the_same_step(make):
 def test_the_norm_of_all_gradients_is_one_scalar_more():
     loss, _ = network(paddle.optimizer.Adam(0.01, grad_clip=ClipGradByGlobalNorm(0.1)))
     stages, _ = make_shards(loss.block.program, 2).common(0, partial=True)
-    totals = [total for stage in stages for _, total in stage.reductions]
+    totals = [total for stage in stages for each in stage.then for total in each.sums]
     assert len(stages) == 2 and [total.shape for total in totals] == [()]
     with static.program_guard(static.Program(), static.Program()):
         loss, _ = network(paddle.optimizer.Adam(0.01))
     without, _ = make_shards(loss.block.program, 2).common(0, partial=True)
-    assert [total for stage in without for _, total in stage.reductions] == []
+    assert [each for stage in without for each in stage.then] == []
 
 
 def test_a_norm_of_one_large_gradient_is_that_of_its_owner():
@@ -203,3 +204,28 @@ def test_a_missing_feed_and_a_program_without_optimizer_are_refused():
             ShardedStep(other.block.program, [other], Alone())
         with pytest.raises(ArgumentError, match="minimize"):
             make_shards(other.block.program, 2)
+
+
+def test_a_step_of_four_ranks_says_what_each_holds_and_what_travels():
+    loss, _ = network(paddle.optimizer.Adam(0.01, grad_clip=ClipGradByGlobalNorm(0.1)))
+
+    def work(transport):
+        step = ShardedStep(loss.block.program, [loss], transport)
+        return step.step
+
+    steps = run_local(4, work)
+    for rank, step in enumerate(steps):
+        names = [phase.name for phase in step.phases]
+        assert names == ["gradients", "shared", *(["apply"] if "apply" in names else [])]
+        (added,) = [each for each in step.phases[0].then if isinstance(each, AllReduce)]
+        gradients = {p.name + "@GRAD" for p in loss.block.program.parameters}
+        assert set(added.values) == gradients
+        assert added.bytes == sum(4 * np.prod(p.shape) for p in loss.block.program.parameters)
+        owners = {state.owner for state in step.state.values()}
+        assert owners <= {"all", rank} and "all" in owners
+        given = {each.root: set(each.values) for each in step.phases[-1].then if isinstance(each, Broadcast)}
+        assert {name for names in given.values() for name in names} <= {p.name for p in loss.block.program.parameters}
+    assert {state.owner for step in steps for state in step.state.values()} >= {"all", 0, 1}
+    assert "then all ranks add up 10 values, " in str(steps[0])
+    assert "gives all 1 value, " in str(steps[0])
+    assert "of rank 0, " in str(steps[0])

@@ -79,7 +79,8 @@ def open_parts(applying: Applying, opened: Callable[..., Any]) -> list[Part]:
         graph = phase.graph
         message = write_model(graph, embeds=True)
         names = _anonymous(message)
-        in_pieces = phase.runs != "once"
+        runs = phase.runs if isinstance(phase.runs, Pieces) else None
+        in_pieces = runs is not None
         whole = frozenset(names[v.name] for v in graph.inputs if not in_pieces or is_small(v))
         if in_pieces:
             _open_dimensions(message, whole)
@@ -95,7 +96,7 @@ def open_parts(applying: Applying, opened: Callable[..., Any]) -> list[Part]:
                 [(names[name], v.dtype.numpy) for name, v in graph.outputs],
                 [(places[output], name) for name, output in phase.writes.items()],
                 whole,
-                None if phase.runs == "once" else phase.runs,
+                runs,
             )
         )
     return parts

@@ -32,7 +32,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of
 from onnxgrad.core.step.cut import Cut, cut_step, saves_much
 from onnxgrad.core.step.make import Applying, Shapes, StepTarget, make_applying, make_step
-from onnxgrad.core.step.step import Phase, Step
+from onnxgrad.core.step.step import AllReduce, Phase, Step
 from onnxgrad.errors import ArgumentError, ExecutionError
 
 __all__ = ["CutStep", "Narrower", "Prepared", "SessionCache", "open_step", "prepare"]
@@ -255,7 +255,7 @@ def _joined(sessions: list[Any], phases: list[Phase], step: Step, rest: CutStep 
     if len(sessions) < 2:
         return sessions[0] if sessions else None
     assert rest is not None and rest.exchange is not None
-    exchange, groups = rest.exchange, [phase.then[0].group for phase in phases]
+    exchange, groups = rest.exchange, [each.group for phase in phases for each in phase.then if isinstance(each, AllReduce)]
     names = {v: step.graph.name(v) for v in exchange.reads}
 
     def between(number: int, values: Mapping[str, Any]) -> None:

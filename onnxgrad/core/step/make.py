@@ -19,7 +19,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.core.step.stages import in_steps
-from onnxgrad.core.step.step import AllReduce, Feed, Phase, Pieces, State, Step, bytes_of_all, state_of
+from onnxgrad.core.step.step import AllReduce, Phase, Pieces, State, Step, bytes_of_all, phase_of, state_of
 
 __all__ = ["Applying", "ApplyingPhase", "Shapes", "StepTarget", "Travels", "make_applying", "make_step"]
 
@@ -147,18 +147,12 @@ def _gradient_phases(graph: Graph, applying: Applying) -> list[Phase]:
 
 
 def _phase(name: str, graph: Graph, hands: Sequence[Variable] = (), group: int | None = None) -> Phase:
-    """A phase of what a graph says of itself."""
-    names = {v: graph.name(v) for v in hands if graph.name(v) in {output for output, _ in graph.outputs}}
-    feeds: dict[str, Feed] = {v.name: "exchange" if v.name == PART else "caller" for v in graph.inputs if not v.persistable}
-    return Phase(
-        name,
-        graph,
-        feeds=feeds,
-        reads=tuple(v.name for v in graph.inputs if v.persistable),
-        writes={v.name: new.name for v, new in graph.updates.items()},
-        hands=tuple(names.values()),
-        then=() if group is None else (AllReduce(group, tuple(names.values()), bytes_of_all(names)),),
-    )
+    """A phase whose gradients ranks add up, if it has a group"""
+    phase = phase_of(name, graph, hands, part=PART)
+    if group is None:
+        return phase
+    size = bytes_of_all(v for v in hands if graph.name(v) in phase.hands)
+    return replace(phase, then=(AllReduce(group, phase.hands, size),))
 
 
 def _step(phases: Sequence[Phase], graph: Graph, fetches: Sequence[tuple[str, str]]) -> Step:

@@ -6,6 +6,7 @@ Huang et al., "GPipe", 2019. ``distributed.PipelineStep`` runs one forward, one 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from onnxgrad.core.autodiff.api import gradients
@@ -15,7 +16,9 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.step.stages import crossing, stage_numbers
+from onnxgrad.core.step.step import Feed, Phase, Send, bytes_of_all, phase_of
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["PipelineStage", "make_pipeline"]
@@ -45,6 +48,25 @@ class PipelineStage(NamedTuple):
     parameters: dict[str, str]
     results: dict[Variable, str]
     seed: str | None
+
+    def phases(self, number: int) -> list[Phase]:
+        """What the stage of this number runs for each micro-batch: forward, and if anything is trained up to here backward."""
+        received = dict.fromkeys(self.takes.values())
+        forward = phase_of("forward", self.forward, part=PART)
+        feeds: dict[str, Feed] = {name: "stage before" if name in received else who for name, who in forward.feeds.items()}
+        sent = [Send(tuple(self.gives.values()), number + 1, bytes_of_all(self.gives))] if self.gives else []
+        hands = tuple(self.kept)
+        found = [replace(forward, feeds=feeds, hands=hands, runs="per micro-batch", then=tuple(sent))]
+        if self.backward is None:
+            return found
+        backward = phase_of("backward", self.backward, part=PART)
+        entering = {taken: ("forward", output) for output, taken in self.kept.items()}
+        coming: dict[str, Feed] = dict.fromkeys(self.receives.values(), "stage after")
+        coming |= {} if self.seed is None else {self.seed: "exchange"}
+        feeds = {name: coming.get(name, feeds.get(name, who)) for name, who in backward.feeds.items() if name not in entering}
+        sent = [Send(tuple(self.returns.values()), number - 1, bytes_of_all(self.returns))] if self.returns else []
+        hands = tuple(self.parameters.values())
+        return [*found, replace(backward, feeds=feeds, takes=entering, hands=hands, runs="per micro-batch", then=tuple(sent))]
 
 
 def make_pipeline(

@@ -8,6 +8,7 @@ Tests: tests/distributed/test_sharded.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,8 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.step.cut import Cut, cut_step
-from onnxgrad.core.step.stages import Stage, make_stages, reduced
+from onnxgrad.core.step.stages import make_stages, reduced
+from onnxgrad.core.step.step import Phase, phase_of
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["Shards", "make_shards"]
@@ -42,7 +44,7 @@ class Shards(NamedTuple):
     owned: list[list[Variable]]
     owners: dict[Variable, int]
 
-    def common(self, rank: int, provider: str | None = None, *, partial: bool = False) -> tuple[list[Stage], dict[Variable, str]]:
+    def common(self, rank: int, provider: str | None = None, *, partial: bool = False) -> tuple[list[Phase], dict[Variable, str]]:
         """The graphs that every rank computes: small state, and what several updates read, such as a norm of all gradients.
 
         Args:
@@ -65,18 +67,20 @@ class Shards(NamedTuple):
         )
         names = {v: graph.name(v) for v in outputs}
         if not partial:
-            return [Stage(graph, [])], names
+            return [phase_of("shared", graph)], names
         owners = {graph.of(v): owner for v, owner in self.owners.items()}
         _reduce_parts(graph, owners, rank)
-        return make_stages(graph, [v for _, v in graph.outputs], provider), names
+        return make_stages(graph, [v for _, v in graph.outputs], provider, "shared"), names
 
-    def own(self, rank: int, provider: str | None = None) -> Graph | None:
-        """The graph of what a rank alone updates; None if there is nothing left for it."""
+    def own(self, rank: int, provider: str | None = None) -> Phase | None:
+        """The phase of what a rank alone updates; None if there is nothing left for it."""
         outputs = [self.program.updates[v] for v in self.owned[rank]]
         given = [*self.cut.gradients, *self.cut.shared]
         if not outputs:
             return None
-        return compile(self.program, outputs, provider, given=given, state_as_inputs=True, updates=False, ordered=True)
+        graph = compile(self.program, outputs, provider, given=given, state_as_inputs=True, updates=False, ordered=True)
+        writes = {v.name: graph.name(self.program.updates[v]) for v in self.owned[rank]}
+        return replace(phase_of("apply", graph), writes=writes)
 
     def bytes_of_state(self, rank: int) -> int:
         """Bytes of the optimizer's large state that a rank holds."""

@@ -17,6 +17,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of, substitute
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.step.cut import exchanged, is_applied
 from onnxgrad.core.step.export import (
     Fetch,
@@ -29,7 +30,8 @@ from onnxgrad.core.step.export import (
     with_manifest,
 )
 from onnxgrad.core.step.loss_weight import Share, share_of
-from onnxgrad.core.step.stages import Stage, make_stages, reduced
+from onnxgrad.core.step.stages import make_stages, reduced
+from onnxgrad.core.step.step import AllReduce, Phase, phase_of
 from onnxgrad.core.step.synchronise import share_of_rank, synchronise
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
@@ -173,7 +175,7 @@ class Accumulated(NamedTuple):
 class Split(NamedTuple):
     """A step in two parts: gradients, in stages between which values are reduced, and what applies them."""
 
-    first: list[Stage]
+    first: list[Phase]
     second: Graph
     values: Values
     manifest: Manifest
@@ -243,7 +245,9 @@ def split_step(
     statistics = {v.name for op in program.global_block().ops if _by_batch(op) for v in op.inputs[3:5] if v is not None} - running
     for entry in applied["state"]:
         entry["statistic"] = entry["name"] in statistics
-    stages = make_stages(first, [v for _, v in first.outputs], lowering) if staged else [Stage(first, [])]
+    stages = [phase_of("gradients", first, part=PART)]
+    if staged:
+        stages = make_stages(first, [v for _, v in first.outputs], lowering, "gradients")
     if len(stages) > 1:
         described["memory"]["results"] = None
         described["stages"] = [_stage_entry(stage) for stage in stages]
@@ -345,14 +349,15 @@ def _counts(graph: Graph) -> Variable:
     return v
 
 
-def _stage_entry(stage: Stage) -> dict[str, Any]:
+def _stage_entry(stage: Phase) -> dict[str, Any]:
     graph = stage.graph
+    reduced = [pair for each in stage.then if isinstance(each, AllReduce) for pair in zip(each.values, each.sums, strict=True)]
     return {
         "inputs": [v.name for v in graph.inputs],
         "outputs": [name for name, _ in graph.outputs],
         "reduce": [
             {"output": name, "input": total.name, "dtype": total.dtype.name, "shape": [d if d >= 0 else None for d in total.shape]}
-            for name, total in stage.reductions
+            for name, total in reduced
         ],
     }
 

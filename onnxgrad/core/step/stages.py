@@ -8,6 +8,7 @@ Tests: tests/distributed/test_sharded.py, tests/distributed/test_overlap.py.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from onnxgrad.core.compile.door import compile
@@ -17,8 +18,9 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.step.step import AllReduce, Phase, bytes_of_all, phase_of
 
-__all__ = ["Reduction", "Stage", "crossing", "in_steps", "make_stages", "reduced", "stage_numbers"]
+__all__ = ["Reduction", "crossing", "in_steps", "make_stages", "reduced", "stage_numbers", "taking"]
 
 
 class Reduction(NamedTuple):
@@ -26,13 +28,6 @@ class Reduction(NamedTuple):
 
     local: Variable
     total: Variable
-
-
-class Stage(NamedTuple):
-    """A graph, and for the outputs that are reduced, the inputs of later stages that take the sums."""
-
-    graph: Graph
-    reductions: list[tuple[str, Variable]]
 
 
 def reduced(build: Builder, local: Variable) -> Variable:
@@ -43,23 +38,24 @@ def reduced(build: Builder, local: Variable) -> Variable:
     return total
 
 
-def make_stages(graph: Graph, outputs: Sequence[Variable], provider: str | None = None) -> list[Stage]:
+def make_stages(graph: Graph, outputs: Sequence[Variable], provider: str | None = None, name: str = "stage") -> list[Phase]:
     """Cut a graph after each value that is reduced: as few stages as the reductions that wait for each other allow.
 
     Args:
         graph: is not changed.
         outputs: of all stages together; each is one of some stage, or a sum.
         provider: whose forms the graphs take.
+        name: of the phases, behind which stands a number.
 
     Returns:
-        Stages in order. What a later one reads of an earlier one is an output of that and an input of this. What depends on no sum
+        Phases in order. What a later one reads of an earlier one is an output of that and an input of this. What depends on no sum
         is computed where it is first read.
     """
     marked = [op for op in graph.operators if op.reduction == "sum"]
     found = [Reduction(*op.inputs, *op.outputs) for op in marked]  # type: ignore[arg-type]
     totals = {r.total for r in found}
     level = stage_numbers(graph.operators, totals, {*outputs, *(r.local for r in found)})
-    stages = []
+    stages: list[Phase] = []
     for number in range(1 + max((level[r.local] + 1 for r in found), default=0)):
         local = [r for r in found if level[r.local] == number]
         results = [v for v in outputs if level.get(v, 0) == number and v not in totals] + [r.local for r in local]
@@ -69,8 +65,24 @@ def make_stages(graph: Graph, outputs: Sequence[Variable], provider: str | None 
             graph.program, list(dict.fromkeys(results)), provider, given=given, state_as_inputs=True, updates=False, ordered=True
         )
         if whole.outputs:
-            stages.append(Stage(whole, [(whole.name(r.local), r.total) for r in local]))
+            sums = tuple(r.total for r in local)
+            then = [AllReduce(number, tuple(whole.name(r.local) for r in local), bytes_of_all(sums), sums)] if local else []
+            stages.append(taking(phase_of(f"{name} {number + 1}", whole, then=then), stages))
     return stages
+
+
+def taking(phase: Phase, before: Sequence[Phase]) -> Phase:
+    """A phase with what it takes of earlier ones by name: values, and sums under names of their own."""
+    sources: dict[str, tuple[str, str]] = {}
+    for earlier in before:
+        sources.update((name, (earlier.name, name)) for name, _ in earlier.graph.outputs)
+        for each in earlier.then:
+            if isinstance(each, AllReduce) and each.sums:
+                sources.update((total.name, (earlier.name, value)) for total, value in zip(each.sums, each.values, strict=True))
+    takes = {name: sources[name] for name in phase.feeds if name in sources}
+    return replace(
+        phase, feeds={name: who for name, who in phase.feeds.items() if name not in takes}, takes={**phase.takes, **takes}
+    )
 
 
 def stage_numbers(operators: Sequence[Operator], steps: Collection[Variable], pinned: Collection[Variable]) -> dict[Variable, int]:

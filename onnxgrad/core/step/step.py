@@ -18,10 +18,11 @@ from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.types import Dims
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["AllReduce", "Feed", "Phase", "Pieces", "State", "Step"]
+__all__ = ["AllReduce", "Broadcast", "Feed", "Owner", "Phase", "Pieces", "Send", "State", "Step", "Then", "phase_of", "state_of"]
 
-Feed: TypeAlias = Literal["caller", "exchange"]
-"""Who gives an input: the caller of a run, or what lets ranks exchange: which part is fed. Learning rates are state."""
+Feed: TypeAlias = Literal["caller", "exchange", "stage before", "stage after"]
+"""Who gives an input: the caller of a run; what lets ranks exchange (which part is fed, how the loss weighs); another stage of a
+pipeline. Learning rates are state."""
 
 
 class Pieces(NamedTuple):
@@ -48,11 +49,48 @@ class AllReduce(NamedTuple):
         group: its number; groups travel in order, the last when all gradients are there.
         values: outputs of the phase.
         bytes: of all of them; None where a size is not known.
+        sums: what later phases take in place of the values, in their order; empty where the sums are put where the values were.
     """
 
     group: int
     values: tuple[str, ...]
     bytes: int | None
+    sums: tuple[Variable, ...] = ()
+
+
+class Broadcast(NamedTuple):
+    """State that one rank has replaced and gives to the others when a phase has ended.
+
+    Attributes:
+        values: names of the state.
+        root: the rank.
+        bytes: of all of them; None where a size is not known.
+    """
+
+    values: tuple[str, ...]
+    root: int
+    bytes: int | None
+
+
+class Send(NamedTuple):
+    """What a stage of a pipeline gives to another when a phase has ended.
+
+    Attributes:
+        values: outputs of the phase, or what it took.
+        to: the stage.
+        bytes: of all of them; None where a size is not known.
+    """
+
+    values: tuple[str, ...]
+    to: int
+    bytes: int | None
+
+
+Then: TypeAlias = AllReduce | Broadcast | Send
+"""What ranks do when a phase has ended."""
+
+Owner: TypeAlias = 'Literal["all"] | int'
+"""Whose state is: of all ranks alike, or of one."""
 
 
 class State(NamedTuple):
@@ -61,14 +99,14 @@ class State(NamedTuple):
     Attributes:
         shape: None where the rank is not known.
         dtype: by name.
-        owner: whose it is: of all ranks alike.
+        owner: whose it is.
         bytes: None where a size is not known.
         is_replaced: whether the step gives it a new value.
     """
 
     shape: Dims | None
     dtype: str
-    owner: Literal["all"]
+    owner: Owner
     bytes: int | None
     is_replaced: bool
 
@@ -86,8 +124,8 @@ class Phase:
             pieces, in place.
         takes: inputs, and the phase and output that they are.
         hands: outputs for later phases.
-        runs: once, or a piece of its tensors at a time.
-        then: what ranks add up when it ends.
+        runs: once, for each micro-batch, or a piece of its tensors at a time.
+        then: what ranks do when it ends.
     """
 
     name: str
@@ -97,21 +135,26 @@ class Phase:
     writes: Mapping[str, str] = field(default_factory=dict)
     takes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     hands: tuple[str, ...] = ()
-    runs: Literal["once"] | Pieces = "once"
-    then: tuple[AllReduce, ...] = ()
+    runs: Literal["once", "per micro-batch"] | Pieces = "once"
+    then: tuple[Then, ...] = ()
 
     def __str__(self) -> str:
         count = len(self.graph.operators)
-        pieces = "" if self.runs == "once" else f" in {_counted(self.runs.number, 'piece')} of {self.runs.length:,} elements"
-        lines = [f"{self.name}: {_counted(count, 'operator')}{pieces}"]
+        runs = ""
+        if isinstance(self.runs, Pieces):
+            runs = f" in {_counted(self.runs.number, 'piece')} of {self.runs.length:,} elements"
+        elif self.runs != "once":
+            runs = f" {self.runs}"
+        lines = [f"{self.name}: {_counted(count, 'operator')}{runs}"]
         feeds = [name if who == "caller" else f"{name} ({who})" for name, who in self.feeds.items()]
         for label, names in (("feeds", feeds), ("reads", self.reads), ("writes", list(self.writes)), ("hands", self.hands)):
             if names:
                 lines.append(f"    {label} {_listed(names)}")
         for phase in dict.fromkeys(phase for phase, _ in self.takes.values()):
             lines.append(f"    takes {_listed([name for name, source in self.takes.items() if source[0] == phase])} of {phase}")
-        for reduce in self.then:
-            lines.append(f"    then all ranks add up {_counted(len(reduce.values), 'value')}, {_bytes(reduce.bytes)}")
+        for each in self.then:
+            values = f"{_counted(len(each.values), 'value')}, {_bytes(each.bytes)}"
+            lines.append(f"    then {_said(each)} {values}")
         return "\n".join(lines)
 
 
@@ -132,14 +175,14 @@ class Step:
     graph: Graph
 
     def __str__(self) -> str:
-        held = [state for state in self.state.values() if state.is_replaced]
-        rest = [state for state in self.state.values() if not state.is_replaced]
         lines = [f"{_counted(len(self.phases), 'phase')}, fetches {_listed([name for _, name in self.fetches]) or 'nothing'}"]
-        for label, states in (("replaced", held), ("read", rest)):
-            if states:
-                sizes = [state.bytes for state in states]
-                total = None if None in sizes else sum(size or 0 for size in sizes)
-                lines.append(f"state that is {label}: {len(states)} of all ranks alike, {_bytes(total)}")
+        owners: dict[tuple[bool, Owner], list[int | None]] = {}
+        for state in self.state.values():
+            owners.setdefault((not state.is_replaced, state.owner), []).append(state.bytes)
+        for (is_read, owner), sizes in sorted(owners.items(), key=str):
+            total = None if None in sizes else sum(size or 0 for size in sizes)
+            whose = "all ranks alike" if owner == "all" else f"rank {owner}"
+            lines.append(f"state that is {'read' if is_read else 'replaced'}: {len(sizes)} of {whose}, {_bytes(total)}")
         return "\n".join([*lines, *map(str, self.phases)])
 
     def passes(self) -> list[str]:
@@ -147,9 +190,34 @@ class Step:
         return [f"{phase.name}: {rewrite}" for phase in self.phases for rewrite in phase.graph.rewrites]
 
 
-def state_of(v: Variable, is_replaced: bool) -> State:
+def _said(then: Then) -> str:
+    if isinstance(then, AllReduce):
+        return "all ranks add up"
+    return f"rank {then.root} gives all" if isinstance(then, Broadcast) else f"stage {then.to} gets"
+
+
+def phase_of(name: str, graph: Graph, hands: Sequence[Variable] = (), then: Sequence[Then] = (), part: str = "") -> Phase:
+    """A phase of what a graph says of itself.
+
+    Args:
+        hands: variables of the source program whose values later phases take, of which the graph may compute some alone.
+        part: the input that says which part of a batch is fed.
+    """
+    outputs = {output for output, _ in graph.outputs}
+    return Phase(
+        name,
+        graph,
+        feeds={v.name: "exchange" if v.name == part else "caller" for v in graph.inputs if not v.persistable},
+        reads=tuple(v.name for v in graph.inputs if v.persistable),
+        writes={v.name: new.name for v, new in graph.updates.items()},
+        hands=tuple(dict.fromkeys(graph.name(v) for v in hands if graph.name(v) in outputs)),
+        then=tuple(then),
+    )
+
+
+def state_of(v: Variable, is_replaced: bool, owner: Owner = "all") -> State:
     """A variable as state of a step."""
-    return State(v.dims, v.dtype.name, "all", bytes_of_all([v]), is_replaced)
+    return State(v.dims, v.dtype.name, owner, bytes_of_all([v]), is_replaced)
 
 
 def bytes_of_all(variables: Iterable[Variable]) -> int | None:

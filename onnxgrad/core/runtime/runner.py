@@ -1,0 +1,106 @@
+"""Run the phases of a step one after another: values go from one to the next by name, and are not copied.
+
+Tests: tests/core/runtime/test_runner.py, tests/distributed/test_sharded.py, tests/distributed/test_pipeline.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from onnxgrad.core.runtime.denormals import FloatingPointMode
+from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.runtime.session import open_graph
+from onnxgrad.core.state.values import value_of, view_of
+from onnxgrad.core.step.step import AllReduce, Phase
+from onnxgrad.errors import ArgumentError
+
+__all__ = ["AddsUp", "OpenPhase", "run_phases"]
+
+
+class AddsUp(Protocol):
+    """What adds up arrays over ranks, in place: a transport."""
+
+    def all_reduce_(self, array: Any) -> Any: ...
+
+
+class OpenPhase:
+    """A phase of a training step with its session, which is run on OrtValues, by name.
+
+    Attributes:
+        state, inputs: names of the state that it reads, and of what it takes besides.
+        outputs: names of what it gives.
+    """
+
+    def __init__(self, phase: Phase, place: Place, threads: int | None) -> None:
+        self.phase, self.graph = phase, phase.graph
+        self._session = open_graph(phase.graph, place, threads, is_training=True)
+        self.state = list(phase.reads)
+        self.inputs = [v.name for v in self.graph.inputs if not v.persistable]
+        self.outputs = [name for name, _ in self.graph.outputs]
+
+    def run(self, values: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+        """All outputs.
+
+        Raises:
+            ArgumentError: naming an input that there is no value of.
+        """
+        missing = [name for name in self.inputs if name not in values]
+        if missing:
+            raise ArgumentError(f"the feed lacks {missing[0]!r}. Feed {', '.join(map(repr, self.inputs))}.")
+        given = {name: values[name] for name in self.inputs} | {name: state[name] for name in self.state}
+        with FloatingPointMode(flushes=True):
+            return dict(zip(self.outputs, self._session.run_with_ort_values(self.outputs, given), strict=True))
+
+    def named(self, values: Mapping[Any, Any]) -> dict[str, Any]:
+        """Values by the names of the inputs that take them."""
+        return {v if isinstance(v, str) else self.graph.name(v): value for v, value in values.items()}
+
+    def replaced(self, results: Mapping[str, Any]) -> dict[str, Any]:
+        """New values of the state that it writes."""
+        return {name: results[output] for name, output in self.phase.writes.items()}
+
+
+def run_phases(
+    phases: Sequence[OpenPhase],
+    values: Mapping[str, Any],
+    state: Mapping[str, Any],
+    transport: AddsUp,
+    wanted: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """Run phases in order; what each gives is added up over ranks where it says so.
+
+    Args:
+        values: what is fed.
+        wanted: names of what is returned; the rest is let go of when no later phase reads it. None for all.
+
+    Returns:
+        Values by name.
+    """
+    known = dict(values)
+    last = {name: number for number, phase in enumerate(phases) for name in phase.inputs}
+    for number, phase in enumerate(phases):
+        known.update(phase.run(known, state))
+        for each in phase.phase.then:
+            if isinstance(each, AllReduce):
+                _add_up(each, known, transport)
+        if wanted is not None:
+            known = {name: value for name, value in known.items() if name in wanted or last.get(name, -1) > number}
+    return known
+
+
+def _add_up(reduce: AllReduce, values: dict[str, Any], transport: AddsUp) -> None:
+    """Enter sums over ranks under the names that later phases take, in one buffer for each element type."""
+    kinds: dict[Any, list[tuple[str, str]]] = {}
+    for name, total in zip(reduce.values, reduce.sums, strict=True):
+        kinds.setdefault(total.dtype.numpy, []).append((name, total.name))
+    for members in kinds.values():
+        views = [view_of(values[name]) for name, _ in members]
+        flat = np.concatenate([view.reshape(-1) for view in views])
+        transport.all_reduce_(flat)
+        at = 0
+        for (_, taken), view in zip(members, views, strict=True):
+            values[taken] = value_of(flat[at : at + view.size].reshape(view.shape))
+            at += view.size
