@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from onnxgrad.core.graph.graph import Graph
@@ -19,7 +20,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["CPU_FORMS", "CUDA_FORMS", "Form", "Forms", "GraphPass", "Pass", "ProgramPass", "Shapes", "Target"]
+__all__ = ["CPU_FORMS", "CUDA_FORMS", "ORDER", "Form", "Forms", "GraphPass", "Pass", "ProgramPass", "Shapes", "Target"]
 
 Form: TypeAlias = Callable[[Any, Operator], "list[Variable | None] | None"]
 """Writes an operator out by a Builder and returns what replaces its outputs, or None to leave it as it is."""
@@ -35,6 +36,9 @@ CUDA_FORMS = "docs/performance.md: CUDA without a device"
 """Where the gains of a provider's forms are written down."""
 
 Rounding: TypeAlias = Literal["none", "order", "fast"]
+
+ORDER = 16.0
+"""Eps times the sum of the absolute values of the terms that adding them in another order may change a result by, at most."""
 
 Rewritten = TypeVar("Rewritten", Graph, Program)
 
@@ -80,8 +84,9 @@ class Pass(Generic[Rewritten]):
         when: whether it applies to a graph at all; it is skipped where it does not.
         needs: raises where the graph is not such that the pass can be run.
         repeats: whether it is run until it rewrites nothing.
-        rounding: ``"none"``: the values are the same bits. ``"order"``: they differ by at most 16 eps times the sum of the absolute
-            values of the terms, against float64, as terms are added in another order. ``"fast"``: by what the pass states.
+        rounding: ``"none"``: the values are the same bits. ``"order"``: they differ by at most ``ORDER`` eps times the sum of the
+            absolute values of the terms, against float64, as terms are added in another order. ``"fast"``: ``bound`` eps times it.
+        bound: of a pass over a graph that rounds fast. A pass over a program may say it in words.
         gain: where it is written down what it is good for.
     """
 
@@ -93,11 +98,21 @@ class Pass(Generic[Rewritten]):
     needs: Callable[[Rewritten, Target], None] = _nothing
     repeats: bool = False
     rounding: Rounding = "none"
+    bound: float | None = None
     gain: str = ""
 
     def __post_init__(self) -> None:
         if (self.run is None) == (self.forms is None):
             raise TypeError(f"the pass {self.name!r} has either run or forms.")
+        if self.bound is not None and self.rounding != "fast":
+            raise TypeError(f"the pass {self.name!r} rounds {self.rounding!r}, which says by how much; it states no bound.")
+
+    @property
+    def most(self) -> float:
+        """By how many eps times that sum results may differ; infinite where a pass says it in words."""
+        if self.rounding == "fast":
+            return inf if self.bound is None else self.bound
+        return ORDER if self.rounding == "order" else 0.0
 
 
 GraphPass: TypeAlias = Pass[Graph]

@@ -63,4 +63,5 @@ def _has_few_kernels(graph: Graph, target: Target) -> bool:
     return target.runs_on_cpu or str(target.provider).startswith("openvino")
 
 
-BFLOAT16 = Pass("bfloat16", write_out_bfloat16, when=_has_few_kernels)
+BFLOAT16 = Pass("bfloat16", write_out_bfloat16, when=_has_few_kernels, rounding="order")
+"""An operator that is several in float32 is rounded once, where in bfloat16 each of them would be."""

@@ -36,7 +36,7 @@ _COUNTS = ("Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "Where", "Equal", "G
 
 
 def _relu(build: Any, op: Operator) -> list[Variable | None] | None:
-    """LeakyRelu without a slope: Relu(NaN) is 0 there."""
+    """LeakyRelu without a slope: Relu(NaN) is 0 there. Its zeros are negative."""
     return [build.LeakyRelu(op.inputs[0], alpha=0.0)]
 
 
@@ -119,7 +119,7 @@ PASSES: list[GraphPass] = [
     ATTENTION,
     Pass("nan_through_limits", forms=dict.fromkeys(("Celu", "Clip", "Max", "Min"), _passes_nan)),
     Pass("nan_through_comparisons", forms=dict.fromkeys(("Greater", "GreaterOrEqual"), _swapped)),
-    Pass("nan_through_relu", forms={"Relu": _relu}),
+    Pass("nan_through_relu", forms={"Relu": _relu}, rounding="order"),
     Pass("hard_sigmoid", forms={"HardSigmoid": _hard_sigmoid}, rounding="order"),
     Pass("mod_as_bitwise_and", forms={"Mod": _mod}),
     FILTER_GRADIENT,

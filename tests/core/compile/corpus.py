@@ -1,16 +1,22 @@
 """Programs that every pass is counted over: samples of rules, recorded real models, the nets of the benchmark, and small ones of ours.
 
-``python -m tests.core.compile.corpus`` counts where each pass rewrites, and writes tests/data/pass_hits.json: by provider and pass the
-number of places in all, and the smallest graphs that have some, with by how much their results then differ from the plain graph's.
-``test_corpus.py`` compares these. Run it where a pass is added, or where a test says that a pass rewrites elsewhere. Two minutes.
+``python -m tests.core.compile.corpus`` counts where each pass rewrites, and writes tests/data/pass_hits.json: by provider and pass
+the number of places in all, and the smallest graphs that have some. Of each it says by how much the results then differ from the
+plain graph's, relative to the largest number (``difference``), and from what the plain graph computes in float64, in eps times the
+size of each element (``ratio``; ``rounding.py`` says what that is), with the number of elements that are not compared as they
+follow from a decision within rounding (``undecided``). Where several passes rewrite a graph, all of this is of their forms
+together. ``test_corpus.py`` compares these. Run it where a pass is added, or where a test says that a pass rewrites elsewhere. Five
+minutes.
 """
 
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx.parser
@@ -29,6 +35,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.registry import PROVIDERS
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.testing import Reference, _Case, evaluate, opset_with
+from tests.core.compile.rounding import UNDECIDED, Exact, evaluated
 from tests.core.rules.samples import all_samples
 from tests.real_models import REFUSED_BY_ONNXRUNTIME, WITH_REFERENCE, RealModel
 
@@ -38,6 +45,8 @@ BATCHES = ("known", "unknown")
 EVERY = "every provider"
 _KEPT = 3
 """Cases that are written down for a pass."""
+_RATE = 1e4
+"""Of the one step that is taken: the new weights are made of their gradients, whose rounding the old ones would hide."""
 
 
 class Made(NamedTuple):
@@ -73,6 +82,10 @@ def cases() -> dict[str, Callable[[], Made]]:
     # Not Adam, which takes the sign of a gradient of nearly 0 for a whole step.
     found["few rows, momentum"] = lambda: _few_rows(lambda rate: paddle.optimizer.Momentum(rate, 0.9, use_nesterov=True))
     found["many words"] = _many_words
+    found["words in blocks"] = _words_in_blocks
+    found["few images"] = _few_images
+    found["few positions"] = _few_positions
+    found["one column"] = _one_column
     found["newer than the runtime"] = _newer_than_the_runtime
     return found
 
@@ -108,7 +121,7 @@ def _of_net(name: str) -> Made:
         net = WORKLOADS[name]()
         layers = Layers(net)
         loss = net.build(layers)
-        paddle.optimizer.SGD(0.1).minimize(loss)
+        paddle.optimizer.SGD(_RATE).minimize(loss)
     paddle.Executor().run(startup)
     program.set_state_dict(layers.initial)
     return Made(program, [loss], net.feeds[0], is_step=True)
@@ -140,11 +153,68 @@ def _many_words() -> Made:
         w = static.create_parameter([8, 2**15], "float32", name="w")
         build = program.global_block().build
         loss = build.SoftmaxCrossEntropyLoss(build.MatMul(x, w), label)
-        paddle.optimizer.SGD(0.1).minimize(loss)
+        paddle.optimizer.SGD(_RATE).minimize(loss)
     paddle.Executor().run(startup)
     draw = np.random.default_rng(0)
     program.set_state_dict({"w": draw.normal(size=(8, 2**15)).astype(np.float32)})
     return Made(program, [loss], {"x": draw.normal(size=(6, 8)).astype(np.float32), "label": np.arange(6)}, is_step=True)
+
+
+def _words_in_blocks() -> Made:
+    """A loss over 4,096 words whose weight the product reads transposed, as it is tied to an embedding"""
+    program, startup = static.Program(), static.Program()
+    with static.program_guard(program, startup):
+        x, label = static.data("x", [None, 8]), static.data("label", [None], "int64")
+        w = static.create_parameter([2**12, 8], "float32", name="w")
+        build = program.global_block().build
+        loss = build.SoftmaxCrossEntropyLoss(build.Gemm(x, w, transB=1), label)
+        paddle.optimizer.SGD(_RATE).minimize(loss)
+    paddle.Executor().run(startup)
+    draw = np.random.default_rng(0)
+    program.set_state_dict({"w": draw.normal(size=(2**12, 8)).astype(np.float32)})
+    return Made(program, [loss], {"x": draw.normal(size=(6, 8)).astype(np.float32), "label": np.arange(6)}, is_step=True)
+
+
+def _few_images() -> Made:
+    """Two convolutions of 32 channels with batch statistics, and one with a stride"""
+    program, startup = static.Program(), static.Program()
+    with static.program_guard(program, startup):
+        image = static.data("x", [None, 32, 12, 12])
+        for number, stride in enumerate((1, 1, 2)):
+            image = static.nn.conv2d(image, 32, 3, stride=stride, padding=1, name=f"conv{number}")
+            image = static.nn.batch_norm(image, act="relu", name=f"norm{number}")
+        loss = paddle.mean(paddle.square(image))
+        paddle.optimizer.SGD(_RATE).minimize(loss)
+    paddle.Executor().run(startup)
+    draw = np.random.default_rng(0)
+    weights = {name: v for name, v in program.state_dict().items() if np.ndim(v) == 4}
+    program.set_state_dict({name: draw.normal(0, 0.1, np.shape(v)).astype(np.float32) for name, v in weights.items()})
+    return Made(program, [loss], {"x": draw.normal(size=(4, 32, 12, 12)).astype(np.float32)}, is_step=True)
+
+
+def _few_positions() -> Made:
+    """A convolution of three taps and one of one tap with 32 channels on eight positions"""
+    program = static.Program()
+    with static.program_guard(program):
+        x, build = static.data("x", [None, 32, 8]), program.global_block().build
+        x.stop_gradient = False
+        draw = np.random.default_rng(0)
+        filters = [static.create_parameter([32, 32, k], "float32", name=f"w{k}") for k in (3, 1)]
+        y = build.Conv(build.Conv(x, filters[0], pads=[1, 1]), filters[1])
+        total = paddle.sum(paddle.square(y))
+        found = gradients([total], [x, *filters])
+    startup = {v.name: draw.normal(0, 0.1, v.static_shape).astype(np.float32) for v in filters}
+    program.set_state_dict(startup)
+    return Made(program, [total, *(g for g in found if g is not None)], {"x": draw.normal(size=(8, 32, 8)).astype(np.float32)})
+
+
+def _one_column() -> Made:
+    """A filter whose last axes have one element, times a number"""
+    program = static.Program()
+    with static.program_guard(program):
+        w, build = static.data("w", [128, 128, 1, 1]), program.global_block().build
+        y = build.Sub(w, build.Mul(w, build.ReduceMean(w, keepdims=0)))
+    return Made(program, [y], {"w": np.random.default_rng(0).normal(size=(128, 128, 1, 1)).astype(np.float32)})
 
 
 def _split() -> Made:
@@ -163,7 +233,7 @@ def _few_rows(optimizer: Callable[[float], Any] = paddle.optimizer.SGD) -> Made:
         x = static.data("x", [16, 512])
         w = static.create_parameter([600, 512], "float32", name="w")
         loss = paddle.mean(paddle.square(program.global_block().build.Gemm(x, w, transB=1)))
-        optimizer(0.1).minimize(loss)
+        optimizer(_RATE).minimize(loss)
     paddle.Executor().run(startup)
     draw = np.random.default_rng(0)
     program.set_state_dict({"w": draw.normal(size=(600, 512)).astype(np.float32)})
@@ -173,13 +243,12 @@ def _few_rows(optimizer: Callable[[float], Any] = paddle.optimizer.SGD) -> Made:
 # Counting --------------------------------------------------------------------------------------------------------------
 
 
-def lowered(made: Made, provider: str, batch: str) -> Graph:
-    """The graph of a case in the forms of a provider, or after the passes of every provider."""
-    form = None if provider == EVERY else provider
+def lowered(made: Made, provider: str | None, batch: str) -> Graph:
+    """The graph of a case in the forms of a provider; None for the passes of every provider."""
     shapes = {name: value.shape for name, value in made.feed.items()} if batch == "known" else None
-    chunk = 2**10 if made.is_step and form is None else 0
+    chunk = 2**10 if made.is_step and provider is None else 0
     return compile(
-        made.program, made.outputs, form, shapes, runs=True, ordered=True, fast=True, state_as_inputs=made.is_step, chunk=chunk
+        made.program, made.outputs, provider, shapes, runs=True, ordered=True, fast=True, state_as_inputs=made.is_step, chunk=chunk
     )
 
 
@@ -195,7 +264,7 @@ def hits_of(
         for batch in batches:
             with state.isolated():
                 try:
-                    graph = lowered(case(), provider, batch)
+                    graph = lowered(case(), None if provider == EVERY else provider, batch)
                 except OnnxGradError:
                     continue  # refused for a reason: float64 on OpenVINO, an opset without gradients
             size = len(graph.operators)
@@ -203,69 +272,169 @@ def hits_of(
 
 
 def count() -> dict[str, dict[str, Any]]:
-    """By provider and pass: places in all, and the smallest cases with their places and differences."""
-    sized: dict[tuple[str, str], list[tuple[int, str, str, int]]] = {}
+    """By provider and pass: places in all, the largest ratio, and the smallest cases with their places and differences."""
+    sized: dict[tuple[str, str], list[tuple[bool, int, str, str, int]]] = {}
     made = cases()
     for name, case in made.items():
         for provider, batch, each, places, size in hits_of(case):
-            sized.setdefault((provider, each), []).append((size, name, batch, places))
+            # The nets have few operators for their numbers.
+            sized.setdefault((provider, each), []).append((name.startswith("net "), size, name, batch, places))
     table: dict[str, dict[str, Any]] = {}
     for provider in (EVERY, *PROVIDERS):
         table[provider] = {}
         for each in passes_of(provider):
             found = sorted(sized.get((provider, each.name), []))
-            smallest = {}
-            for _, name, batch, places in found[:_KEPT]:
-                with state.isolated():
-                    case = made[name]()
-                    differs = difference(lowered(case, provider, batch), case.feed, plain(case))
-                smallest[f"{name}, {batch} batch"] = {"places": places, "difference": differs}
+            smallest = {f"{name}, {batch} batch": _row(made[name], provider, batch) for *_, name, batch, _ in found[:_KEPT]}
             table[provider][each.name] = {
                 "rounding": each.rounding,
                 "places": sum(places for *_, places in found),
-                "cases": smallest,
+                "ratio": max((case["ratio"] for case in smallest.values()), default=0.0),
+                "cases": {title: {"places": case["all"][each.name], **case} for title, case in smallest.items()},
             }
+            for case in table[provider][each.name]["cases"].values():
+                del case["all"]
     return table
+
+
+@cache
+def _row(case: Callable[[], Made], provider: str, batch: str) -> dict[str, Any]:
+    found = compared(case, provider, batch)
+    return {"difference": found.difference, "ratio": round(found.ratio, 3), "undecided": found.undecided, "all": found.places}
 
 
 # Comparing -------------------------------------------------------------------------------------------------------------
 
 
-def plain(made: Made) -> dict[str, np.ndarray]:
-    """The results of a program without passes: of a step the loss and the new state, which one session gives and takes."""
-    graph = compile(made.program, made.outputs, None, state_as_inputs=made.is_step)
-    names = [name for name, _ in graph.outputs]
-    return dict(zip(names, _run(graph, made.feed, names), strict=True))
+class Compared(NamedTuple):
+    """How the results in the forms of a provider compare with those of the plain graph.
+
+    Attributes:
+        places: by pass, of those that rewrote something.
+        most: the largest bound of these passes, in eps times the size of an element.
+        ratio: the largest distance from the plain graph in float64, in the same units.
+        undecided: elements that are not compared: further off than ``most``, and behind a decision that is within rounding.
+        elements: how many there are.
+        difference: from the plain graph as onnxruntime computes it, relative to the largest number of each result.
+        same: whether they are the bits that it computes, where onnxruntime fuses nothing: it folds constants that a pass finds into
+            products.
+    """
+
+    places: dict[str, int]
+    most: float
+    ratio: float
+    undecided: int
+    elements: int
+    difference: float
+    same: bool
 
 
-def difference(graph: Graph, feed: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> float:
-    """By how much the results of a graph differ from the plain ones, relative to the largest number of each."""
-    results = expected.values(), _run(graph, feed, list(expected))
-    worst = 0.0
-    for old, new in zip(*results, strict=True):
-        if old.size != new.size or old.dtype != new.dtype:
-            return float("inf")
-        a, b = old.astype(np.float64), new.astype(np.float64).reshape(old.shape)  # state may be held as rows
-        if not np.array_equal(np.isnan(a), np.isnan(b)):
-            return float("inf")
-        finite = np.isfinite(a) & np.isfinite(b)
-        if not np.array_equal(a[~finite & ~np.isnan(a)], b[~finite & ~np.isnan(b)]):
-            return float("inf")
-        scale = max(float(np.abs(a[finite]).max(initial=0.0)), 1e-3)
-        worst = max(worst, float(np.abs(a - b)[finite].max(initial=0.0)) / scale)
-    return worst
+def compared(case: Callable[[], Made], provider: str, batch: str) -> Compared:
+    """Compare a case in the forms of a provider with its plain graph, by onnxruntime and in float64."""
+    with state.isolated():
+        made = case()
+        graph = lowered(made, None if provider == EVERY else provider, batch)
+        passes = {each.name: each for each in [*passes_of(EVERY), *passes_of(provider)]}
+        places = {each.name: each.places for each in graph.rewrites}
+        names, plain = _plain_results(case)
+        found = _like(plain, _run(graph, made.feed, names))
+        _, as_written = _plain_results(case, fuses=False)
+        same = map(_same_bits, as_written, _like(as_written, _run(graph, made.feed, names, fuses=False)))
+    most = max((passes[name].most for name in places), default=0.0)
+    exact = _in_float64(case, False)
+    ratios = [_ratios(exact.outputs[name], y, exact.eps) for name, y in zip(names, found, strict=True)]
+    undecided = 0
+    if any((ratio > most).any() for ratio in ratios) and most:
+        marked = _in_float64(case, True)
+        for name, ratio in zip(names, ratios, strict=True):
+            lost = (ratio > most) & (marked.outputs[name].size >= UNDECIDED)
+            undecided += int(lost.sum())
+            ratio[lost] = 0.0
+    undecided += sum(int((exact.outputs[name].size >= UNDECIDED).sum()) for name in names)
+    return Compared(
+        places,
+        most,
+        max((float(ratio.max(initial=0.0)) for ratio in ratios), default=0.0),
+        undecided,
+        sum(ratio.size for ratio in ratios),
+        max((_difference(x, y) for x, y in zip(plain, found, strict=True)), default=0.0),
+        all(same),
+    )
 
 
-def _run(graph: Graph, feed: dict[str, np.ndarray], names: list[str]) -> list[np.ndarray]:
-    """The outputs of a graph by onnxruntime on the CPU, or by onnx where that has no kernel for an element type."""
-    values = {v.name: v for v in graph.inputs}
+def _like(plain: list[np.ndarray], found: list[np.ndarray]) -> list[np.ndarray]:
+    """State may be held as rows"""
+    return [y.reshape(x.shape) if x.size == y.size else y for x, y in zip(plain, found, strict=True)]
+
+
+def _ratios(exact: Any, found: np.ndarray, eps: float) -> np.ndarray:
+    """Distances from exact results in eps times the size of each; infinite where an infinity or no number is in one alone"""
+    value, size = exact
+    if found.shape != value.shape:
+        return np.full(value.shape, np.inf)
+    a, b = value.astype(np.float64), found.astype(np.float64)
+    # Below the smallest normal number an element has no digits to round to.
+    floor = 0.0 if found.dtype.kind in "iub" else float(ml_dtypes.finfo(found.dtype).tiny)
+    with np.errstate(all="ignore"):
+        same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= floor)
+        apart = np.abs(a - b) / (eps * size)
+    return np.where(same, 0.0, np.nan_to_num(apart, nan=np.inf, posinf=np.inf))
+
+
+@cache
+def _plain_results(case: Callable[[], Made], fuses: bool = True) -> tuple[list[str], list[np.ndarray]]:
+    """The results of the plain graph by onnxruntime, and their names; of a step the loss and the new state"""
+    with state.isolated():
+        made = case()
+        graph = compile(made.program, made.outputs, None, state_as_inputs=made.is_step)
+        names = [name for name, _ in graph.outputs]
+        return names, _run(graph, made.feed, names, fuses)
+
+
+@cache
+def _in_float64(case: Callable[[], Made], marks: bool) -> Exact:
+    with state.isolated():
+        made = case()
+        graph = compile(made.program, made.outputs, None, state_as_inputs=made.is_step)
+        return evaluated(write_model(graph), _fed(graph, made.feed), marks)
+
+
+def _same_bits(x: np.ndarray, y: np.ndarray) -> bool:
+    """Of what is no number, only that it is none in both"""
+    missing = x != x
+    if x.dtype != y.dtype or x.shape != y.shape or not np.array_equal(missing, y != y):
+        return False
+    return np.where(missing, x.dtype.type(0), x).tobytes() == np.where(missing, x.dtype.type(0), y).tobytes()
+
+
+def _difference(plain: np.ndarray, found: np.ndarray) -> float:
+    """By how much results differ, relative to the largest number"""
+    if plain.shape != found.shape or plain.dtype != found.dtype:
+        return float("inf")
+    a, b = plain.astype(np.float64), found.astype(np.float64)
+    if not np.array_equal(np.isnan(a), np.isnan(b)):
+        return float("inf")
+    finite = np.isfinite(a) & np.isfinite(b)
+    if not np.array_equal(a[~finite & ~np.isnan(a)], b[~finite & ~np.isnan(b)]):
+        return float("inf")
+    scale = max(float(np.abs(a[finite]).max(initial=0.0)), 1e-3)
+    return float(np.abs(a - b)[finite].max(initial=0.0)) / scale
+
+
+def _fed(graph: Graph, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What is fed, and the state in the shape in which the graph takes it"""
     fed = {}
-    for name, v in values.items():
-        array = feed[name] if name in feed else np.asarray(graph.scope.get(name))
-        fed[name] = array if name in feed else array.reshape(v.static_shape or ())
-    model = write_model(graph)
+    for v in graph.inputs:
+        fed[v.name] = feed[v.name] if v.name in feed else np.asarray(graph.scope.get(v.name)).reshape(v.static_shape or ())
+    return fed
+
+
+def _run(graph: Graph, feed: dict[str, np.ndarray], names: list[str], fuses: bool = True) -> list[np.ndarray]:
+    """The outputs of a graph by onnxruntime on the CPU, or by onnx where that has no kernel for an element type."""
+    fed, model = _fed(graph, feed), write_model(graph)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    if not fuses:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -283,4 +452,4 @@ if __name__ == "__main__":
     for provider, rows in table.items():
         for each, row in rows.items():
             shown = ", ".join(f"{name}: {case['difference']:.1e}" for name, case in row["cases"].items())
-            print(f"{provider:14} {each:28} {row['rounding']:6} {row['places']:6}  {shown}")
+            print(f"{provider:14} {each:28} {row['rounding']:6} {row['places']:6} {row['ratio']:8.3f}  {shown}")

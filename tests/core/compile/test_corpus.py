@@ -1,21 +1,16 @@
-"""Every pass rewrites something in the corpus, and what it rewrites computes what the plain graph does.
+"""Every pass rewrites something in the corpus, and what it rewrites computes what the plain graph does, as its contract says.
 
 ``python -m tests.core.compile.corpus`` counts anew and writes the table that is read here.
 """
 
-import functools
 import json
 
 import pytest
 
-from onnxgrad import state, static
 from onnxgrad.core.providers.registry import PROVIDERS
-from tests.core.compile.corpus import EVERY, FILE, cases, difference, lowered, passes_of, plain
+from tests.core.compile.corpus import EVERY, FILE, cases, compared, passes_of
 
 TABLE = json.loads(FILE.read_text())
-BOUNDS = {"none": 0.0, "order": 2e-5, "fast": 1e-2}
-"""By how much results may differ, relative to the largest number of an output. Over the corpus, sums in another order differ by at most
-5e-6, and a net with Winograd's products in their fast form by 3e-3."""
 REFUSE_ONLY = {"refusals"}
 """Passes that raise or do nothing."""
 
@@ -29,24 +24,8 @@ def hits():
 
 
 @pytest.fixture(scope="module")
-def measured():
-    """Places of each pass, and by how much results differ: once for a graph, also where several passes rewrite it."""
-    corpus = cases()
-
-    @functools.cache
-    def made(title):
-        with state.isolated():
-            case = corpus[title]()
-            return case, plain(case), static.global_scope()
-
-    @functools.cache
-    def measure(provider, title, batch):
-        case, expected, scope = made(title)
-        with static.scope_guard(scope):
-            graph = lowered(case, provider, batch)
-            return {each.name: each.places for each in graph.rewrites}, difference(graph, case.feed, expected)
-
-    return measure
+def corpus():
+    return cases()
 
 
 def test_the_table_has_every_pass_and_each_is_met():
@@ -59,10 +38,26 @@ def test_the_table_has_every_pass_and_each_is_met():
         }
 
 
+def test_the_table_says_of_each_case_by_how_much_it_rounds():
+    for provider in (EVERY, *PROVIDERS):
+        for each in passes_of(provider):
+            row = TABLE[provider][each.name]
+            assert set(row) == {"rounding", "places", "ratio", "cases"}
+            assert all(set(case) == {"places", "difference", "ratio", "undecided"} for case in row["cases"].values())
+            assert row["ratio"] == max((case["ratio"] for case in row["cases"].values()), default=0.0)
+            assert each.rounding != "fast" or each.bound is not None, f"{each.name} rounds fast and does not say by how much"
+
+
 @pytest.mark.parametrize(("provider", "name", "case"), list(hits()))
-def test_what_a_pass_rewrites_computes_the_same(measured, provider, name, case):
+def test_what_a_pass_rewrites_rounds_as_its_contract_says(corpus, provider, name, case):
+    """Equal bits, or against float64 within so many eps times the size of each element; of a graph that several rewrite, the most"""
     title, _, batch = case.rpartition(", ")
-    places, differs = measured(provider, title, batch.removesuffix(" batch"))
-    assert places.get(name) == TABLE[provider][name]["cases"][case]["places"]
-    roundings = {each.name: each.rounding for each in [*passes_of(EVERY), *passes_of(provider)]}
-    assert differs <= max(BOUNDS[roundings[each]] for each in places)
+    row, found = TABLE[provider][name]["cases"][case], compared(corpus[title], provider, batch.removesuffix(" batch"))
+    assert found.places.get(name) == row["places"]
+    if not found.most:
+        assert found.same
+    else:
+        assert found.ratio <= found.most
+        # In a deep net some masks of millions turn, and other ones by the kernels of another processor.
+        allowed = max(row["undecided"], found.elements // 100) if row["undecided"] else 0
+        assert found.undecided <= allowed, "further elements follow from a decision within rounding"

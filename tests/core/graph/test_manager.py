@@ -1,11 +1,13 @@
 """Passes run in the order that they declare, are counted, logged and verified."""
 
+from math import inf
+
 import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.core.compile import compile
-from onnxgrad.core.graph.contract import Pass, Target
+from onnxgrad.core.graph.contract import ORDER, Pass, Target
 from onnxgrad.core.graph.manager import in_order_of_passes, run_passes
 from onnxgrad.core.graph.verify import GraphError
 from onnxgrad.core.ir.types import TensorType
@@ -165,3 +167,11 @@ def test_passes_of_every_provider_can_be_put_in_order_and_say_how_they_round():
     for passes in PROVIDERS.values():
         assert {each.name for each in in_order_of_passes(passes)} == {each.name for each in passes}
         assert {each.rounding for each in passes} <= {"none", "order", "fast"}
+        assert all(each.most < inf for each in passes), "a pass over a graph that rounds fast states by how much"
+
+
+def test_a_pass_states_a_bound_where_it_rounds_fast_alone():
+    assert [named("x", rounding=r).most for r in ("none", "order", "fast")] == [0.0, ORDER, inf]
+    assert named("x", rounding="fast", bound=64.0).most == 64.0
+    with pytest.raises(TypeError, match="states no bound"):
+        named("x", rounding="order", bound=64.0)

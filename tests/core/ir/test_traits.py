@@ -1,18 +1,19 @@
 """The table of traits knows every schema, and the samples of each operator do what its sets say."""
 
-from itertools import chain
+from itertools import chain, combinations
 
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto
 
 from onnxgrad.core.interop.onnx_export import to_onnx
 from onnxgrad.core.ir import traits
 from onnxgrad.core.rules.registry import TABLE
-from onnxgrad.testing import _Case, evaluate
+from onnxgrad.testing import Sample, _Case, _evaluator, evaluate
 from tests.core.rules.samples import all_samples
 
-SETS = {name: getattr(traits, name) for name in traits.__all__}
+SETS = {name: getattr(traits, name) for name in traits.__all__ if name not in ("LINEAR", "NOT_LINEAR", "linear_in")}
 SCHEMAS = {schema.name: schema for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
 
 
@@ -146,3 +147,78 @@ def test_reductions_do_not_read_the_order(samples):
         assert compute(feeds).size <= x.size
         seen.add(sample.op_type)
     assert len(seen) > 5
+
+
+def test_every_schema_is_linear_in_an_operand_or_said_to_be_in_none():
+    assert set(traits.LINEAR) | traits.NOT_LINEAR == set(SCHEMAS), "enter new operators into onnxgrad/core/ir/traits.py"
+    assert not set(traits.LINEAR) & traits.NOT_LINEAR
+
+
+def test_linear_operators_add_and_scale(linearity):
+    """Of all samples, for each group of operands that the table gives: f(a + b) = f(a) + f(b), f(c a) = c f(a)"""
+    wrong = [f"{s} in {group}" for s, groups, linear in linearity for group in groups if group in linear and not linear[group]]
+    assert not wrong
+    met = {s.op_type for s, groups, linear in linearity if any(group in linear for group in groups)}
+    # Older forms of ScatterElements and Resize, which programs are lifted to.
+    assert set(traits.LINEAR) - met == {"Scatter", "Upsample"}
+
+
+def test_operands_in_which_all_samples_are_linear_are_in_the_table(linearity):
+    missing = set()
+    for name in {s.op_type for s, _, _ in linearity}:
+        of_it = [(s, groups, linear) for s, groups, linear in linearity if s.op_type == name]
+        for chosen in set(chain.from_iterable(linear for _, _, linear in of_it)):
+            having = [(groups, linear) for _, groups, linear in of_it if chosen in linear]
+            if all(linear[chosen] for _, linear in having) and not any(chosen in groups for groups, _ in having):
+                missing.add((name, chosen))
+    assert not missing
+
+
+@pytest.fixture(scope="module")
+def linearity():
+    """(sample, groups of the table, by every set of its operands of real numbers that the result depends on: is it linear in them)"""
+    found = []
+    cast = Sample(np.linspace(-1, 1, 6), to=TensorProto.DOUBLE)  # those of its rule are of builds
+    cast.op_type = "Cast"
+    for sample in [*all_samples(), cast]:
+        if sample.domain or sample.build is not None:
+            continue
+        groups = [group_of(sample, group) for group in traits.linear_in(sample.op_type, sample.attrs, len(sample.inputs))]
+        found.append((sample, [group for group in groups if group], linear_sets(sample)))
+    return found
+
+
+def group_of(sample, group):
+    return tuple(index for index in group if sample.inputs[index] is not None)
+
+
+def linear_sets(sample):
+    case = _Case(sample, "float64", "runtime")
+    run = _evaluator(to_onnx(case.program, case.all_outputs[: None if sample.op_type == "Split" else 1]), ())
+    draw = np.random.default_rng(7)
+
+    def compute(values):
+        results = run({**case.feeds, **{f"x{index}": value for index, value in values.items()}})
+        return results[0] if len(results) == 1 else np.concatenate([np.ravel(y) for y in results])
+
+    a = {int(name[1:]): x for name, x in case.feeds.items() if x.dtype == np.float64}
+    b = {index: draw.uniform(0.5, 1.5, x.shape) for index, x in a.items()}
+    first = compute(a)
+    if first.dtype != np.float64:
+        return {}
+    read = [index for index in a if not same(compute({**a, index: b[index]}), first)]
+    sets = chain.from_iterable(combinations(read, size) for size in range(1, len(read) + 1))
+    return {chosen: is_linear(compute, a, {index: b[index] for index in chosen}, first) for chosen in sets}
+
+
+def is_linear(compute, a, b, first):
+    scaled = compute({**a, **{index: -1.7 * a[index] for index in b}})
+    if not same(scaled, -1.7 * first):
+        return False
+    together = compute({**a, **{index: a[index] + b[index] for index in b}})
+    return same(together, first + compute({**a, **b}))
+
+
+def same(x, y):
+    scale = max(1.0, float(np.abs(y).max(initial=0.0)))
+    return x.shape == y.shape and np.allclose(x, y, rtol=0, atol=1e-9 * scale, equal_nan=True)

@@ -34,8 +34,13 @@ def use_hwnc_layout(graph: Graph, target: Target) -> int:
     return graph.replacements - before
 
 
-HWNC = Pass("hwnc", use_hwnc_layout, rounding="fast", gain=CPU_FORMS)
-"""Winograd's products round more than the convolution: ``winograd.py`` has the table of errors."""
+HWNC = Pass("hwnc", use_hwnc_layout, rounding="fast", bound=64.0, gain=CPU_FORMS)
+"""Winograd's products round more than the convolution: ``winograd.py`` has the table of errors.
+
+Measured with tiles of 4 x 4, in eps times the sum of the absolute values of the terms: 42 for a result, 54 for the gradient of an
+image and 18 for that of a filter, of normal numbers and after Relu; with tiles of 2 x 2 no more than 5. An element that reads
+little but zeros has smaller terms than the tile that it is computed with: up to 900 where 14 of 15 numbers are 0.
+"""
 
 
 class _HwncPass(row_sums.RowSums):
