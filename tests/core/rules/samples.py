@@ -2,12 +2,13 @@
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 import tests.core.rules
+from onnxgrad.core.rules.registry import TABLE
 from onnxgrad.testing import Draw, Sample, check_gradient, gradient_model
 from tests.oracle import Recorded
 
@@ -46,9 +47,27 @@ def thoroughly(found: Iterable[Sample]) -> list[Any]:
     return [pytest.param(s, id=str(s), marks=() if s.number < 2 else pytest.mark.exhaustive) for s in found]
 
 
+class _Differentiable(Recorded):
+    """Refuses models with other operators than those of ONNX that are differentiable or stop gradients: rules emit no others."""
+
+    def values(self, model: Any, feeds: dict[str, Any], operators: Sequence[Any] = ()) -> list[Any]:
+        emitted = {(node.domain, node.op_type) for node in _nodes(model.graph)}
+        refused = [name for name in emitted if name[0] or TABLE[name][0].state == "unsupported"]
+        assert not refused, f"{self.group}: its rule emits {refused}, which are no operators of ONNX that have gradients"
+        return super().values(model, feeds, operators)
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g)
+
+
 def check(sample: Sample, **options: Any) -> None:
-    """``check_gradient`` against what is recorded of the operator."""
-    check_gradient(sample, reference=Recorded(sample.op_type), **options)
+    """``check_gradient`` against what is recorded of the operator, and that what its rule emits has gradients."""
+    check_gradient(sample, reference=_Differentiable(sample.op_type), **options)
 
 
 def values_of(sample: Sample, model: Any, feeds: dict[str, Any]) -> list[Any]:

@@ -365,7 +365,7 @@ COMPUTED = Application._computed
 class TestThreads:
     """Several threads apply pieces of one step."""
 
-    @pytest.fixture(params=[2, 3, 4])
+    @pytest.fixture(params=[2, 3, pytest.param(4, marks=pytest.mark.exhaustive)])
     def trained(self, request, monkeypatch):
         monkeypatch.setattr(making, "PIECE", 5)
         program, loss = build(adam)
