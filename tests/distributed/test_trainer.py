@@ -56,15 +56,20 @@ def fitted(epochs=2, batch_size=8, rows=None, held_out=None, **options):
     return work
 
 
-_ALONE = {}
+def once(fitted):
+    """A function that gives what ``fitted`` gives in one process, which is trained once for all that is compared with it."""
+    done = {}
+
+    def alone(**options):
+        key = repr(sorted(options.items()))
+        if key not in done:
+            done[key] = fitted(**options)()
+        return done[key]
+
+    return alone
 
 
-def alone(**options):
-    """What ``fitted`` gives in one process: trained once for all numbers of ranks"""
-    key = repr(sorted(options.items()))
-    if key not in _ALONE:
-        _ALONE[key] = fitted(**options)()
-    return _ALONE[key]
+alone = once(fitted)
 
 
 def assert_close(found, expected, rtol=2e-4, atol=1e-5):

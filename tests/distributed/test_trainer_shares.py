@@ -10,7 +10,7 @@ from onnxgrad.core.step import cut
 from onnxgrad.distributed import Strategy
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.training import Callback
-from tests.distributed.test_trainer import assert_close, assert_same_run, on_ranks, trainer
+from tests.distributed.test_trainer import assert_close, assert_same_run, on_ranks, once, trainer
 from tests.training.small import assert_equal, data, line, weights
 
 
@@ -40,15 +40,7 @@ def fitted(strategy=None, epochs=2, batch_size=7, rows=None, **options):
     return work
 
 
-_ALONE = {}
-
-
-def alone(**options):
-    """What ``fitted`` gives in one process: trained once for all strategies"""
-    key = repr(sorted(options.items()))
-    if key not in _ALONE:
-        _ALONE[key] = fitted(**options)()
-    return _ALONE[key]
+alone = once(fitted)
 
 
 STRATEGIES = {

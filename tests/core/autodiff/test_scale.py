@@ -1,12 +1,12 @@
 """The work of differentiating grows with the program and no faster; counted in calls of functions, which no other load changes."""
 
-import sys
 from itertools import pairwise
 
 import pytest
 from onnx import TensorProto, helper
 
 import onnxgrad as og
+from tests.calls import count_calls
 
 
 def model(nodes, initializers=()):
@@ -42,19 +42,7 @@ def nested(depth):
 def calls_of(build, size):
     program = og.from_onnx(build(size))
     program.inputs[0].stop_gradient = False
-    count = 0
-
-    def note(frame, event, argument):
-        nonlocal count
-        count += event == "call"
-
-    previous = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        og.gradients(program.outputs, program.inputs)
-    finally:
-        sys.setprofile(previous)
-    return count
+    return count_calls(lambda: og.gradients(program.outputs, program.inputs))
 
 
 @pytest.mark.parametrize(("build", "size", "growth"), [(chain, 100, 4.4), (wide, 100, 4.4), (nested, 4, 12)])

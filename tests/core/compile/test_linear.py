@@ -4,8 +4,6 @@ Chains are where a pass that follows its operands goes wrong: one by recursion e
 twice takes twice as long for each squaring.
 """
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -14,10 +12,9 @@ from onnxgrad import state, static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.compile.door import GENERAL_PASSES
 from onnxgrad.core.graph.contract import Target
-from onnxgrad.core.graph.manager import in_order_of_passes
+from onnxgrad.core.graph.manager import in_order_of_passes, run_passes
 from onnxgrad.core.providers.registry import PROVIDERS
-
-PASSES = {(provider, each.name): each for provider, own in {"": GENERAL_PASSES, **PROVIDERS}.items() for each in own}
+from tests.calls import count_calls
 
 
 def images(op, v, number):
@@ -75,34 +72,16 @@ def chain(kind, length):
     return program, [v, gradient]
 
 
-def calls(function):
-    count = 0
-
-    def note(frame, event, argument):
-        nonlocal count
-        count += event == "call"
-
-    previous = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        function()
-    finally:
-        sys.setprofile(previous)
-    return count
-
-
 def calls_by_pass(provider, kind, length):
     """Calls of each pass of a provider, each run on the graph that those before it left."""
     with state.isolated():
         program, outputs = chain(kind, length)
         graph = compile(program, outputs)
-    from onnxgrad.core.graph import manager
-
     target = Target(provider=provider or None, runs_on_cpu=provider in ("", "cpu"), to_newest=True, fast=True, chunk=2**10)
     found = {}
     for each in in_order_of_passes(PROVIDERS[provider] if provider else GENERAL_PASSES):
         if each.when(graph, target):
-            found[each.name] = calls(lambda each=each: manager.run_passes(graph, [each], target))
+            found[each.name] = count_calls(lambda each=each: run_passes(graph, [each], target))
     return found, len(graph.operators)
 
 
