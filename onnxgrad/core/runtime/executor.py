@@ -144,22 +144,23 @@ class Executor:
             raise ArgumentTypeError(f"feed is a dict of arrays by name, not {type(feed).__name__}.")
         fetches = _fetches(program, fetch_list)
         scope = scope or program.active_scope()
-        for variable, scheduler in program.plan.schedulers:
+        plan = program.plan
+        for variable, scheduler in plan.schedulers:
             scope.set(variable.name, np.float32(scheduler()))
         for name in feed or ():
             state = program.global_block().vars.get(name)
             if state is not None and state.persistable and not state.is_data:
                 scope.set(name, _checked_feed(state, feed or {}))
-        computed = [v for v in [*fetches, *(v for v, _ in program.plan.printers)] if not v.persistable]
+        computed = [v for v in [*fetches, *(v for v, _ in plan.printers)] if not v.persistable]
         if computed or program.updates or program.training_pending:
             results = self._compute(program, feed or {}, computed, scope, return_numpy)
         else:
             results = []
         values = dict(zip(computed, results, strict=True))
-        for _, scheduler in program.plan.schedulers:
+        for _, scheduler in plan.schedulers:
             if scheduler.steps_by_itself:
                 scheduler.step()
-        for v, printer in program.plan.printers:
+        for v, printer in plan.printers:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
         return [values[v] if v in values else v.get_value() if v.is_eager else present_value(scope, v) for v in fetches]
 
@@ -170,8 +171,9 @@ class Executor:
             # A seeded random operator continues its stream within a session, so initialisation gets a fresh one.
             prepared = prepare(program, fetches, self.place, self.threads)
         else:
-            if program.exchange is not None:
-                feed = {**program.exchange.feeds(program, feed), **feed}
+            exchange = program.plan.exchange
+            if exchange is not None:
+                feed = {**exchange.feeds(program, feed), **feed}
             prepared = self._sessions.get(program, self._read(program, fetches), self.place, self.threads, feed)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
         for name, array in feeds:
@@ -206,8 +208,11 @@ class Executor:
     @staticmethod
     def _read(program: Program, fetches: list[Variable]) -> list[Variable]:
         """The fetches, and what the exchange reads besides."""
+        exchange = program.plan.exchange
+        if exchange is None:
+            return fetches
         known = set(fetches)
-        return fetches if program.exchange is None else [*fetches, *(v for v in program.exchange.reads if v not in known)]
+        return [*fetches, *(v for v in exchange.reads if v not in known)]
 
     def _run_in_parts(
         self, program: Program, prepared: Prepared, rest: CutStep, feeds: list[tuple[str, Any]], scope: Scope, return_numpy: bool

@@ -321,7 +321,7 @@ class _Sessions:
 
     def __init__(self, program: Program, place: Place) -> None:
         self.version = program.version
-        self.exchange = program.exchange
+        self.exchange = program.plan.exchange
         self.prepared: dict[Any, Prepared] = {}
         self.cuts: dict[tuple[Place, int | None], CutStep | None] = {}
         self.dynamic = _dynamic_inputs(program, place)
@@ -366,7 +366,7 @@ class SessionCache:
         """The session for these fetches; for the first few shapes of the feed one each, where that makes it faster."""
         with self._lock:
             sessions = self._by_program.get(program)
-            if sessions is None or sessions.version != program.version or sessions.exchange is not program.exchange:
+            if sessions is None or sessions.version != program.version or sessions.exchange is not program.plan.exchange:
                 sessions = self._by_program[program] = _Sessions(program, place)
             key = (tuple(map(id, fetches)), place)
             shapes = sessions.shapes_of(feed) if self.shapes else ()
@@ -375,7 +375,7 @@ class SessionCache:
                 shapes = shapes if own < self.shapes else ()
             found = sessions.prepared.get((key, shapes))
             if found is None:
-                is_cut = program.updates and (self.memory is not None or program.exchange is not None)
+                is_cut = program.updates and (self.memory is not None or program.plan.exchange is not None)
                 rest = self._rest(sessions, program, place, threads) if is_cut else None
                 found = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, rest)
                 if not found.begins:
@@ -390,11 +390,11 @@ class SessionCache:
         return sessions.cuts[key]
 
     def _cut(self, program: Program, place: Place, threads: int | None) -> CutStep | None:
-        asked = self.memory == "low" or program.exchange is not None
+        asked = self.memory == "low" or program.plan.exchange is not None
         if not asked and (place.lowering != "cpu" or not saves_much(program)):
             return None
-        cut = cut_step(program, always=program.exchange is not None)
-        if program.exchange is not None:
+        cut = cut_step(program, always=program.plan.exchange is not None)
+        if program.plan.exchange is not None:
             _check_exchange(cut, place)
         if cut is None or not (asked or saves_much(program, cut)):
             return None
