@@ -214,6 +214,10 @@ def _write_header(model: ModelProto, graph: Graph) -> None:
             model.graph.quantization_annotation.extend(program.imported.quantization_annotation)
 
 
+_ROLES = {role: role.name.lower() for role in Role}
+_text = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def _set_present(message: Any, **fields: Any) -> None:
     """Set only what has a value, so that an absent field of the original stays absent."""
     for name, value in fields.items():
@@ -327,15 +331,22 @@ class _Writer:
         for key, value in op.attrs.items():
             self._write_attribute(node.attribute.add(), op, key, value)
         _write_metadata(node, op.metadata)
-        if op.role is not Role.FORWARD:
-            _write_metadata(node, {ROLE_KEY: op.role.name.lower()})
-        if op.origin is not None:
-            of = "" if op.origin.of is None else op.origin.of.name
-            _write_metadata(node, {ORIGIN_KEY: json.dumps([op.origin.rule, op.origin.piece, of], ensure_ascii=False)})
-        if op.reduction:
-            _write_metadata(node, {REDUCTION_KEY: op.reduction})
+        if not self.embeds:
+            self._write_provenance(node, op)
         if op.type == "Constant" and op.outputs and op.outputs[0] is not None and op.outputs[0].persistable:
             self._write_trained_constant(node, op.outputs[0])
+
+    def _write_provenance(self, node: NodeProto, op: Operator) -> None:
+        """Say what wrote an operator and what ranks do with it; a session does not ask"""
+        if op.role is not Role.FORWARD:
+            entry = node.metadata_props.add()
+            entry.key, entry.value = ROLE_KEY, _ROLES[op.role]
+        if op.origin is not None:
+            of = "" if op.origin.of is None else op.origin.of.name
+            entry = node.metadata_props.add()
+            entry.key, entry.value = ORIGIN_KEY, f"[{_text(op.origin.rule)}, {_text(op.origin.piece)}, {_text(of)}]"
+        if op.reduction:
+            _write_metadata(node, {REDUCTION_KEY: op.reduction})
 
     def _write_trained_constant(self, node: NodeProto, v: Variable) -> None:
         newest = self.scope.get(v.name)

@@ -64,8 +64,10 @@ class _Copier:
 
     def operator(self, op: Operator, block: Block) -> Operator:
         """A copy of an operator for a block, to which it is not appended."""
-        twin = op.blank_copy(block, [None if v is None else self.read(v) for v in op.inputs])
-        twin.attrs = {key: self._attribute(value, block) for key, value in op.attrs.items()}
+        known = self.variables
+        twin = op.blank_copy(block, [None if v is None else known.get(v) or self.read(v) for v in op.inputs])
+        if op.attrs:
+            twin.attrs = {key: self._attribute(value, block) for key, value in op.attrs.items()}
         if op.origin is not None and op.origin.of is not None:
             twin.origin = op.origin._replace(of=self.origin_of(op.origin.of))
         for v in op.outputs:
@@ -142,8 +144,9 @@ class Copy(_Copier):
         return self.variables.get(v) or self._variable(v)
 
     def computed(self, v: Variable, op: Operator, twin: Operator, block: Block) -> Variable:
-        copy = self.read(v)
-        copy.op = twin if v.op is op else copy.op
+        copy = self.variables.get(v) or self._variable(v)
+        if v.op is op:
+            copy.op = twin
         return copy
 
     def owned(self, v: Variable, body: Block) -> Variable:
