@@ -1,4 +1,7 @@
-"""One table of element types: ONNX number, numpy dtype, and the name users write."""
+"""One table of element types: ONNX number, numpy dtype, and the name users write.
+
+Tests: tests/core/ir/test_variables.py, tests/tensor/test_math.py.
+"""
 
 from __future__ import annotations
 

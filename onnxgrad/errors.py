@@ -37,6 +37,8 @@
 Each derives from the closest builtin too, so ``except ValueError`` works as a reader expects.
 """
 
+# Tests: tests/test_compat.py.
+
 
 class OnnxGradError(Exception):
     """Base of all exceptions of this package."""

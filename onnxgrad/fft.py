@@ -1,4 +1,7 @@
-"""paddle.fft: what of it stays within real numbers; the transforms themselves are refused, with the reason."""
+"""paddle.fft: what of it stays within real numbers; the transforms themselves are refused, with the reason.
+
+Tests: tests/tensor/test_linalg.py.
+"""
 
 from __future__ import annotations
 

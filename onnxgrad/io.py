@@ -1,4 +1,7 @@
-"""paddle.io: data sets, the order in which they are read, and batches of them."""
+"""paddle.io: data sets, the order in which they are read, and batches of them.
+
+Tests: tests/paddle_suite/test_data_and_files.py.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A function is traced: it runs once on variables without values for each set of shapes and element types, so decisions that Python
 takes on values are refused by the variables, and ``static.nn.cond`` and ``while_loop`` are to be written in their place.
+
+Tests: tests/paddle_suite/test_data_and_files.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A module enters its function with ``@provides("Program.train")``; the method calls ``late("Program.train")``. What lies in a
 package that is not loaded yet is entered by ``onnxgrad/__init__.py`` as a module to import at the first call.
+
+Tests: tests/test_imports.py.
 """
 
 from __future__ import annotations

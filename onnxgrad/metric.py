@@ -1,4 +1,7 @@
-"""paddle.metric: what is counted over batches."""
+"""paddle.metric: what is counted over batches.
+
+Tests: tests/paddle_suite/test_data_and_files.py.
+"""
 
 from __future__ import annotations
 

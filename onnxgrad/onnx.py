@@ -1,4 +1,7 @@
-"""paddle.onnx: a Layer as an .onnx file."""
+"""paddle.onnx: a Layer as an .onnx file.
+
+Tests: tests/paddle_suite/test_programs.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What stands for the names that are not where Paddle has them: another name, or a reason."""
+"""What stands for the names that are not where Paddle has them: another name, or a reason.
+
+Tests: tests/test_compat.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """paddle.save and paddle.load: nested dicts and lists of tensors as a safetensors file, their structure as JSON in its metadata.
 
 A file holds numbers, strings, lists, dicts, tensors and arrays, with checksums, and nothing that runs when it is loaded.
+
+Tests: tests/paddle_suite/test_data_and_files.py.
 """
 
 from __future__ import annotations

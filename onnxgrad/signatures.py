@@ -1,4 +1,7 @@
-"""Arguments that are written down as text, and functions and constructors made with them."""
+"""Arguments that are written down as text, and functions and constructors made with them.
+
+Tests: tests/paddle_suite/test_arguments.py.
+"""
 
 from __future__ import annotations
 

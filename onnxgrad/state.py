@@ -2,6 +2,8 @@
 
 There is one set of defaults in a process. A guard (``program_guard``, ``scope_guard``, ``no_grad``, ``auto_cast``, ...) lays its
 values over them for the thread, or the asynchronous task, that entered it and for no other.
+
+Tests: tests/core/test_threads.py.
 """
 
 from __future__ import annotations

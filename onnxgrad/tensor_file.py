@@ -1,4 +1,7 @@
-"""Safetensors files with checksums: what is read is what was written, or a ModelError says what is damaged."""
+"""Safetensors files with checksums: what is read is what was written, or a ModelError says what is damaged.
+
+Tests: tests/test_files.py, tests/training/test_damaged_checkpoints.py.
+"""
 
 from __future__ import annotations
 

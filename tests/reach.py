@@ -1,7 +1,7 @@
 """What each test file executes, recorded; and which tests that makes worth running.
 
 ``scripts/record_reach`` runs the default suite and writes tests/data/reach.json: for each test file the modules of onnxgrad of which
-it executed a function, in the processes that it starts too, and its test functions of which a case takes long. Importing a module does
+it executed a function, in the processes that it starts too, and its test functions whose cases take long. Importing a module does
 not count: nearly every test imports all of them. From this follow two selections of the default suite:
 
     quick      of each function that is neither slow nor starts processes the first case, and one sample of each operator
@@ -24,7 +24,7 @@ PACKAGE = ROOT / "onnxgrad"
 FILE = ROOT / "tests" / "data" / "reach.json"
 NOT_QUICK = ("exhaustive", "thousands", "process", "ranks", "browser")
 SLOW = 0.25
-"""Seconds of computing from which on a case is slow."""
+"""Seconds from which on a test function is slow: by what its cases compute, on the average."""
 FOLDER = os.environ.get("ONNXGRAD_REACH")
 """Where a run records, if it does."""
 _CURRENT = "ONNXGRAD_REACH_TEST"
@@ -40,7 +40,8 @@ class Recorder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.executed: set[str] = set()
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[str, list[float]] = {}
+        """By test function, of each case."""
 
     def start(self) -> None:
         threading.settrace(self._on_call)
@@ -98,7 +99,7 @@ class RecorderPlugin:
         # Others may use the processor meanwhile: of the time on the clock an eighth counts.
         taken = max(sum(passed[:4]), passed[4] / 8)
         function = nodeid.partition("::")[2].partition("[")[0]
-        self.recorder.seconds[function] = max(self.recorder.seconds.get(function, 0.0), round(taken, 3))
+        self.recorder.seconds.setdefault(function, []).append(round(taken, 3))
 
     def pytest_sessionfinish(self) -> None:
         sys.settrace(None)
@@ -109,16 +110,22 @@ class RecorderPlugin:
 def join(folder: Path) -> dict[str, Any]:
     """What all processes wrote, as the content of tests/data/reach.json."""
     modules: dict[str, set[str]] = {}
-    slow: dict[str, set[str]] = {}
+    seconds: dict[str, dict[str, list[float]]] = {}
     for path in folder.glob("*.jsonl"):
         for line in path.read_text().splitlines():
             row = json.loads(line)
             modules.setdefault(row["file"], set()).update(row["modules"])
-            slow.setdefault(row["file"], set()).update(name for name, seconds in row["seconds"].items() if seconds > SLOW)
+            of_file = seconds.setdefault(row["file"], {})
+            for name, cases in row["seconds"].items():
+                of_file.setdefault(name, []).extend(cases)
     counts = {name: sum(name in executed for executed in modules.values()) for name in set().union(*modules.values())}
     everywhere = {name for name, count in counts.items() if 2 * count > len(modules)}
     files = {
-        file: {"modules": sorted(executed - everywhere), "slow": sorted(slow[file])} for file, executed in sorted(modules.items())
+        file: {
+            "modules": sorted(executed - everywhere),
+            "slow": sorted(name for name, cases in seconds[file].items() if sum(cases) > SLOW * len(cases)),
+        }
+        for file, executed in sorted(modules.items())
     }
     return {"everywhere": sorted(everywhere), "files": files}
 

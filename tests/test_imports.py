@@ -197,20 +197,28 @@ def test_names_and_methods_are_there_in_a_new_process(code):
     assert done.returncode == 0, done.stderr.decode()
 
 
-TESTED = ("ir", "state", "graph", "passes", "graph_passes", "providers", "compile")
+MOVING = ("core/runtime/", "core/step/", "distributed/", "federated/", "training/ranks.py", "training/shares.py")
+"""Modules that are being moved: they name their tests when they have their places. To be emptied."""
 
 
 def test_modules_without_tests_of_their_name_name_those_that_cover_them():
-    """In the packages of the engine that rewrite graphs; ``Tests: tests/core/x.py.`` at the end of a module's docstring"""
+    """``Tests: tests/core/x.py.`` ends the docstring of a module, or stands below it in a comment where users are shown the docstring.
+
+    A module without functions is a table that others read.
+    """
     names = {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
     silent, wrong = [], []
-    for package in TESTED:
-        for path in (PACKAGE / "core" / package).rglob("*.py"):
-            if path.stem == "__init__" or f"test_{path.stem}" in names:
-                continue
-            named = re.search(r"^Tests: (.*)\.$", ast.get_docstring(ast.parse(path.read_text())) or "", re.MULTILINE)
-            if named is None:
-                silent.append(str(path.relative_to(ROOT)))
-            else:
-                wrong += [name for name in named[1].split(", ") if not (ROOT / name).is_file()]
+    for path in MODULES:
+        name = path.relative_to(PACKAGE).as_posix()
+        text = path.read_text()
+        has_functions = any(isinstance(node, ast.FunctionDef) for node in ast.walk(ast.parse(text)))
+        # Recorded values are found by the text of the reference operators: tests/oracle.py, tests/core/rules/test_official_gradients.py.
+        left_out = name.startswith((*MOVING, "testing/reference_ops/")) or path.stem == "__init__" or not has_functions
+        if left_out or f"test_{path.stem}" in names:
+            continue
+        named = re.search(r"^(?:# )?Tests: (.*)\.$", text, re.MULTILINE)
+        if named is None:
+            silent.append(name)
+        else:
+            wrong += [file for file in named[1].split(", ") if not (ROOT / file).is_file()]
     assert silent == [] and wrong == []

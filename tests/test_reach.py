@@ -71,7 +71,7 @@ def test_changed_holds_quick_and_all_of_what_is_reached(recorded):
 
 def test_what_processes_recorded_is_joined(tmp_path):
     rows = [
-        '{"file": "tests/a.py", "modules": ["x.py", "y.py"], "seconds": {"test_slow": 2.0, "test_fast": 0.01}}',
+        '{"file": "tests/a.py", "modules": ["x.py", "y.py"], "seconds": {"test_slow": [2.0], "test_fast": [0.01, 0.3]}}',
         '{"file": "tests/b.py", "modules": ["x.py"], "seconds": {}}',
         '{"file": "tests/a.py", "modules": ["z.py"], "seconds": {}}',
     ]

@@ -1,4 +1,7 @@
-"""Eager operators in float16 where that is safe: operands are cast as an operator is recorded."""
+"""Eager operators in float16 where that is safe: operands are cast as an operator is recorded.
+
+Tests: tests/amp/test_eager.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""GradScaler: loss scaling of eager training loops."""
+"""GradScaler: loss scaling of eager training loops.
+
+Tests: tests/amp/test_eager.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""backward and grad: gradients of eager tensors."""
+"""backward and grad: gradients of eager tensors.
+
+Tests: tests/eager/test_backward.py.
+"""
 
 from __future__ import annotations
 

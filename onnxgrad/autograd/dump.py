@@ -1,4 +1,7 @@
-"""Writing what a backward pass goes through: two graphs in the dot language and the lines that called the operators."""
+"""Writing what a backward pass goes through: two graphs in the dot language and the lines that called the operators.
+
+Tests: tests/eager/test_backward.py.
+"""
 
 from __future__ import annotations
 

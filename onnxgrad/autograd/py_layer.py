@@ -1,4 +1,7 @@
-"""PyLayer: an operator whose forward and backward are Python functions."""
+"""PyLayer: an operator whose forward and backward are Python functions.
+
+Tests: tests/eager/test_backward.py.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Gradients of a model compared with differences, along one direction for each weight and input."""
 
+# Tests: tests/cli/test_check.py.
+
 from __future__ import annotations
 
 import re

@@ -1,5 +1,7 @@
 """What several commands share: loading a model, sizes, inputs for it, printing."""
 
+# Tests: tests/cli/test_commands.py.
+
 from __future__ import annotations
 
 import argparse

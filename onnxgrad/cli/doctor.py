@@ -7,6 +7,8 @@ examples:
   onnxgrad doctor --json
 """
 
+# Tests: tests/cli/test_commands.py.
+
 from __future__ import annotations
 
 import argparse

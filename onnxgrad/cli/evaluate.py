@@ -8,6 +8,8 @@ examples:
   onnxgrad evaluate m.onnx --data test.npz --loss cross_entropy --target y --metric accuracy
 """
 
+# Tests: tests/cli/test_commands.py.
+
 from __future__ import annotations
 
 import argparse

@@ -10,6 +10,8 @@ examples:
   onnxgrad explain-image m.onnx cat.jpg --image-size 224x224 --image-mean 0.5 --image-std 0.5
 """
 
+# Tests: tests/cli/test_commands.py, tests/test_attribution.py.
+
 from __future__ import annotations
 
 import argparse

@@ -8,6 +8,8 @@ examples:
   onnxgrad explain-text m.onnx "a fine film" --tokenizer tokenizer.json --class 0 -o film.html
 """
 
+# Tests: tests/cli/test_commands.py, tests/test_attribution.py.
+
 from __future__ import annotations
 
 import argparse

@@ -9,6 +9,8 @@ examples:
   onnxgrad grad m.onnx --of score --wrt features --cotangent -o vjp.onnx    a vector-Jacobian product
 """
 
+# Tests: tests/cli/test_commands.py.
+
 from __future__ import annotations
 
 import argparse

@@ -6,6 +6,8 @@ examples:
   onnxgrad info m.onnx --json
 """
 
+# Tests: tests/cli/test_commands.py.
+
 from __future__ import annotations
 
 import argparse

@@ -4,6 +4,8 @@
 variable ONNXGRAD_DEBUG is set.
 """
 
+# Tests: tests/cli/test_commands.py.
+
 from __future__ import annotations
 
 import argparse

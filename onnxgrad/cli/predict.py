@@ -7,6 +7,8 @@ examples:
   onnxgrad predict m.onnx --data new.csv --out said.npz
 """
 
+# Tests: tests/cli/test_commands.py.
+
 from __future__ import annotations
 
 import argparse

@@ -1,5 +1,7 @@
 """What a command does for longer than two seconds is said: a bar on a terminal with tqdm, a line now and then, or JSON."""
 
+# Tests: tests/training/test_callbacks.py.
+
 from __future__ import annotations
 
 import json

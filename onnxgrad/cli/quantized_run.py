@@ -1,5 +1,7 @@
 """Runs of --qat: the file is quantised before, and the table of what that and the training did to validation data."""
 
+# Tests: tests/cli/test_data.py.
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """The settings of a run: written into its folder, so that it can be resumed and exported by naming the folder alone."""
 
+# Tests: tests/cli/test_commands.py.
+
 from __future__ import annotations
 
 import itertools

@@ -8,6 +8,8 @@ examples:
   onnxgrad view run/
 """
 
+# Tests: tests/cli/test_commands.py.
+
 from __future__ import annotations
 
 import argparse

@@ -1,4 +1,7 @@
-"""to_tensor: values of Python and numpy as tensors."""
+"""to_tensor: values of Python and numpy as tensors.
+
+Tests: tests/eager/test_tensors.py.
+"""
 
 from __future__ import annotations
 

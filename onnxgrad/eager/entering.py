@@ -1,5 +1,7 @@
 """Eager tensors in static programs: a layer's weight becomes a parameter, what was computed from weights is computed there too,
 and any other value is a constant.
+
+Tests: tests/eager/test_tensors.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Computing recorded values: the pending part of a chain becomes one onnxruntime session, cached by structure."""
+"""Computing recorded values: the pending part of a chain becomes one onnxruntime session, cached by structure.
+
+Tests: tests/eager/test_tensors.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The recorded graph: values (Node) computed by calls of operators (Call), described by interned kinds and signatures.
 
 Everything that decides which graph is built is a small integer here, so that the key of a recorded chain costs one tuple.
+
+Tests: tests/eager/test_tensors.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""EagerParameter: a weight outside of any program."""
+"""EagerParameter: a weight outside of any program.
+
+Tests: tests/eager/test_layers.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Random operators in eager mode: sampled at once from the generator that ``seed`` sets, so that every reader gets one sample."""
+"""Random operators in eager mode: sampled at once from the generator that ``seed`` sets, so that every reader gets one sample.
+
+Tests: tests/eager/test_tensors.py.
+"""
 
 from __future__ import annotations
 

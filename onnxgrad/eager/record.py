@@ -2,6 +2,8 @@
 
 The same call on operands of the same kinds is answered from a memo; the first one goes through the Builder and onnx's
 inference like any operator of a static program.
+
+Tests: tests/eager/test_tensors.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 What is appended is kept by the structure of the path and recorded as one call, so a second identical step builds nothing.
 Its operands are values of the forward pass: those that were read are there already, the others are computed with it.
+
+Tests: tests/eager/test_backward.py, tests/eager/test_leaves.py.
 """
 
 from __future__ import annotations

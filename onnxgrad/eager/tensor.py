@@ -1,4 +1,7 @@
-"""Tensor: a value that is checked and typed when it is made and computed when somebody reads it."""
+"""Tensor: a value that is checked and typed when it is made and computed when somebody reads it.
+
+Tests: tests/eager/test_tensors.py.
+"""
 
 from __future__ import annotations
 

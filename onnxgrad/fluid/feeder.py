@@ -1,4 +1,7 @@
-"""DataFeeder: rows of Python data as a feed."""
+"""DataFeeder: rows of Python data as a feed.
+
+Tests: tests/fluid/test_fluid.py.
+"""
 
 from __future__ import annotations
 

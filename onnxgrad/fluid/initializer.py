@@ -1,4 +1,7 @@
-"""fluid.initializer: initial values, under the names of Paddle 1."""
+"""fluid.initializer: initial values, under the names of Paddle 1.
+
+Tests: tests/fluid/test_fluid.py.
+"""
 
 from onnxgrad.fluid.renamed import renamed
 from onnxgrad.tensor import initializer

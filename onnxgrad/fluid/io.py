@@ -1,4 +1,7 @@
-"""fluid.io: saving and loading into a folder."""
+"""fluid.io: saving and loading into a folder.
+
+Tests: tests/fluid/test_fluid.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""fluid.nets: several layers in one call."""
+"""fluid.nets: several layers in one call.
+
+Tests: tests/fluid/test_fluid.py.
+"""
 
 from __future__ import annotations
 

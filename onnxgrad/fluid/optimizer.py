@@ -1,4 +1,7 @@
-"""fluid.optimizer: optimizers under the names and arguments of Paddle 1."""
+"""fluid.optimizer: optimizers under the names and arguments of Paddle 1.
+
+Tests: tests/fluid/test_fluid.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Learning rates that change with every run of the program, by themselves."""
+"""Learning rates that change with every run of the program, by themselves.
+
+Tests: tests/fluid/test_fluid.py.
+"""
 
 from __future__ import annotations
 

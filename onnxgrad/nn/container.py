@@ -1,4 +1,7 @@
-"""Layers and parameters held in order or by name."""
+"""Layers and parameters held in order or by name.
+
+Tests: tests/nn/test_layers_as_paddle.py.
+"""
 
 from __future__ import annotations
 

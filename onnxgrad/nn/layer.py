@@ -1,4 +1,7 @@
-"""Layers as objects for the eager mode: they hold parameters, and compute when called."""
+"""Layers as objects for the eager mode: they hold parameters, and compute when called.
+
+Tests: tests/nn/test_layers_as_paddle.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Attention and transformers. Vaswani et al. 2017."""
+"""Attention and transformers. Vaswani et al. 2017.
+
+Tests: tests/nn/test_layers_as_paddle.py.
+"""
 
 from __future__ import annotations
 

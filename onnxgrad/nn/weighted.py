@@ -1,4 +1,7 @@
-"""Layers with parameters, each a function of nn.functional with them."""
+"""Layers with parameters, each a function of nn.functional with them.
+
+Tests: tests/nn/test_layers_as_paddle.py.
+"""
 
 from __future__ import annotations
 

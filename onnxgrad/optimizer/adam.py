@@ -1,4 +1,7 @@
-"""Adam (Kingma and Ba 2015) and its relatives, with Paddle's placing of epsilon."""
+"""Adam (Kingma and Ba 2015) and its relatives, with Paddle's placing of epsilon.
+
+Tests: tests/optimizer/test_optimizers.py.
+"""
 
 from __future__ import annotations
 

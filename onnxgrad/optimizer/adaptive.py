@@ -1,4 +1,7 @@
-"""Step lengths from past gradients: Adagrad, Adadelta, RMSProp."""
+"""Step lengths from past gradients: Adagrad, Adadelta, RMSProp.
+
+Tests: tests/optimizer/test_more_optimizers.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Gradient clipping: by value, by each tensor's norm, or by the norm of all of them together.
 
 Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks", 2013.
+
+Tests: tests/optimizer/test_optimizers.py.
 """
 
 from __future__ import annotations

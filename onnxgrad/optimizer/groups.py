@@ -1,4 +1,7 @@
-"""Parameter groups: options that hold for some parameters of an optimizer alone."""
+"""Parameter groups: options that hold for some parameters of an optimizer alone.
+
+Tests: tests/optimizer/test_optimizers.py.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Learning-rate schedules: ``scheduler()`` is the rate of the next run, ``step()`` moves on."""
 
+# Tests: tests/optimizer/test_schedules.py.
+
 from __future__ import annotations
 
 import math

@@ -3,6 +3,8 @@
 In 16 bits Adam's epsilon is 0, squares of gradients overflow or vanish, and a step smaller than a thousandth of a weight is none.
 The master weight holds what the parameter would be. Where somebody else has set the parameter since, by loading weights say, the
 two no longer round to the same number, and the master weight starts from the parameter again; so it needs no start value either.
+
+Tests: tests/optimizer/test_master_weights.py.
 """
 
 from __future__ import annotations

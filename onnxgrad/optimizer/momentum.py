@@ -1,4 +1,7 @@
-"""Gradient descent: plain, with momentum, averaged, and by the sign of the gradient."""
+"""Gradient descent: plain, with momentum, averaged, and by the sign of the gradient.
+
+Tests: tests/optimizer/test_optimizers.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What all optimizers share: learning rate, clipping, decay, state, and appending the update."""
+"""What all optimizers share: learning rate, clipping, decay, state, and appending the update.
+
+Tests: tests/optimizer/test_optimizers.py.
+"""
 
 from __future__ import annotations
 

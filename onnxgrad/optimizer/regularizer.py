@@ -1,4 +1,7 @@
-"""Penalties on parameters, added to their gradients after clipping."""
+"""Penalties on parameters, added to their gradients after clipping.
+
+Tests: tests/optimizer/test_optimizers.py.
+"""
 
 from __future__ import annotations
 

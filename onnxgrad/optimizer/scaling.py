@@ -1,4 +1,7 @@
-"""Dynamic loss scaling as operators of the step: 16-bit gradients neither vanish nor, for more than a step, overflow."""
+"""Dynamic loss scaling as operators of the step: 16-bit gradients neither vanish nor, for more than a step, overflow.
+
+Tests: tests/optimizer/test_master_weights.py.
+"""
 
 from __future__ import annotations
 

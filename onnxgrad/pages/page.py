@@ -1,4 +1,7 @@
-"""Self-contained web pages: one file with its style, its script and its data, which loads nothing and sends nothing."""
+"""Self-contained web pages: one file with its style, its script and its data, which loads nothing and sends nothing.
+
+Tests: tests/pages/test_graph.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Arrays as pictures in a page: PNG (RFC 2083) of one image, as a data address."""
+"""Arrays as pictures in a page: PNG (RFC 2083) of one image, as a data address.
+
+Tests: tests/training/test_report.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Parts of a sequence that stand several times behind each other, such as the layers of a transformer."""
+"""Parts of a sequence that stand several times behind each other, such as the layers of a transformer.
+
+Tests: tests/pages/test_graph.py.
+"""
 
 from __future__ import annotations
 

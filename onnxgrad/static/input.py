@@ -1,4 +1,7 @@
-"""Inputs and free-standing parameters of a program."""
+"""Inputs and free-standing parameters of a program.
+
+Tests: tests/static/test_static.py.
+"""
 
 from __future__ import annotations
 

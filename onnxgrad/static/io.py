@@ -1,6 +1,8 @@
 """Saving and loading: parameters and optimizer state, inference models, and programs as bytes.
 
 ``.pdparams`` and ``.pdopt`` files are those of Paddle: pickled dictionaries of arrays by name. Programs are ONNX.
+
+Tests: tests/static/test_static.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Measures of a classifier, and printing a value whenever it is computed."""
+"""Measures of a classifier, and printing a value whenever it is computed.
+
+Tests: tests/static/test_static.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What only steers Paddle's own compiler or devices: accepted, so that a script runs, and without effect here."""
+"""What only steers Paddle's own compiler or devices: accepted, so that a script runs, and without effect here.
+
+Tests: tests/static/test_static.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which element types, numbers of axes and sizes functions take. What Paddle refuses is refused before anything is appended."""
+"""Which element types, numbers of axes and sizes functions take. What Paddle refuses is refused before anything is appended.
+
+Tests: tests/paddle_suite/test_arguments.py.
+"""
 
 from __future__ import annotations
 

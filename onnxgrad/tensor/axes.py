@@ -1,4 +1,7 @@
-"""Axes and their sizes: orders, neighbours, prefixes, shapes known now or only at run time."""
+"""Axes and their sizes: orders, neighbours, prefixes, shapes known now or only at run time.
+
+Tests: tests/tensor/test_structure.py.
+"""
 
 from __future__ import annotations
 

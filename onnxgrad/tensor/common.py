@@ -1,4 +1,7 @@
-"""What tensor functions share: operands of one element type, axes, shapes known now or only at run time."""
+"""What tensor functions share: operands of one element type, axes, shapes known now or only at run time.
+
+Tests: tests/tensor/test_math.py.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Making tensors: constants, sequences, triangles and diagonals."""
 
+# Tests: tests/tensor/test_structure.py.
+
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,7 @@
 """Reading and replacing elements at given indices: gather, scatter, masks, and the index expressions of Python."""
 
+# Tests: tests/tensor/test_structure.py, tests/tensor/test_repeated_indices.py.
+
 from __future__ import annotations
 
 import builtins

@@ -1,6 +1,8 @@
 """Initial values of parameters, as constant and random operators of the startup program.
 
 Sources: Glorot and Bengio 2010 (Xavier); He et al. 2015 (Kaiming); Saxe et al. 2014 (orthogonal).
+
+Tests: tests/static/test_initializers.py.
 """
 
 from __future__ import annotations

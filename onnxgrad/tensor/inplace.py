@@ -3,6 +3,8 @@
 Made from the functions of the other modules, whose arguments they take.
 """
 
+# Tests: tests/eager/test_leaves.py, tests/eager/test_tensors.py.
+
 from __future__ import annotations
 
 import functools

@@ -1,5 +1,7 @@
 """Joining tensors and cutting them into parts."""
 
+# Tests: tests/tensor/test_structure.py.
+
 from __future__ import annotations
 
 from collections.abc import Sequence

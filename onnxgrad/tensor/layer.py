@@ -1,4 +1,7 @@
-"""What every layer and tensor function does: find its block, name its results as Paddle does, make parameters."""
+"""What every layer and tensor function does: find its block, name its results as Paddle does, make parameters.
+
+Tests: tests/tensor/test_math.py.
+"""
 
 from __future__ import annotations
 

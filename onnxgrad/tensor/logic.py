@@ -1,5 +1,7 @@
 """Comparisons, booleans and bits."""
 
+# Tests: tests/tensor/test_math.py.
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Reshaping, joining, cutting, repeating and reordering, with Paddle's argument names."""
 
+# Tests: tests/tensor/test_structure.py.
+
 from __future__ import annotations
 
 import math

@@ -1,4 +1,7 @@
-"""ParamAttr: name, initial value and training options of a parameter."""
+"""ParamAttr: name, initial value and training options of a parameter.
+
+Tests: tests/static/test_initializers.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""create_parameter: a weight that belongs to no layer, eager or of a static program."""
+"""create_parameter: a weight that belongs to no layer, eager or of a static program.
+
+Tests: tests/static/test_initializers.py.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Random tensors. A run samples anew; ``seed`` makes what a new session samples reproducible."""
 
+# Tests: tests/eager/test_tensors.py.
+
 from __future__ import annotations
 
 import random

@@ -1,5 +1,7 @@
 """Sums, extremes and norms over axes, and running ones along an axis."""
 
+# Tests: tests/tensor/test_math.py.
+
 from __future__ import annotations
 
 import builtins

@@ -1,5 +1,7 @@
 """Finding, ordering and counting elements."""
 
+# Tests: tests/tensor/test_structure.py.
+
 from __future__ import annotations
 
 from typing import Any

@@ -4,6 +4,8 @@ ONNX has MatMul, Einsum and Det, but no solver. What stands here is therefore un
 known size and suits small ones.
 """
 
+# Tests: tests/tensor/test_linalg.py.
+
 from __future__ import annotations
 
 from typing import Any

@@ -4,6 +4,8 @@ Lanczos' approximation of the gamma function (g = 7, nine terms), Giles' of the 
 series of the polygamma functions.
 """
 
+# Tests: tests/tensor/test_math.py.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,7 @@
 """Spread, order statistics and counting."""
 
+# Tests: tests/tensor/test_math.py.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,7 @@
 """Element types: their limits, the default one, and how arrays print."""
 
+# Tests: tests/tensor/test_remaining.py.
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,6 +1,8 @@
 """Gradient accumulation: micro-batches add their gradients up, a second program applies the mean.
 
 In an exported step both are one program, which counts the micro-batches itself and takes the update at every last one.
+
+Tests: tests/training/test_trainer.py.
 """
 
 from __future__ import annotations

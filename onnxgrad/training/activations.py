@@ -1,4 +1,7 @@
-"""What an output holds: the activation that made it, found through operators that move elements and compute nothing."""
+"""What an output holds: the activation that made it, found through operators that move elements and compute nothing.
+
+Tests: tests/training/test_losses.py, tests/training/test_hidden_activations.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The weights of LoRA branches as files of their own."""
+"""The weights of LoRA branches as files of their own.
+
+Tests: tests/training/test_language_models.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How a chat is written as one text: by the template of a tokenizer, or by that of ChatML."""
+"""How a chat is written as one text: by the template of a tokenizer, or by that of ChatML.
+
+Tests: tests/training/test_text.py.
+"""
 
 from __future__ import annotations
 

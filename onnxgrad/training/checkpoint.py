@@ -1,4 +1,7 @@
-"""Checkpoints as safetensors files: weights, optimizer state, running statistics and counters of a program."""
+"""Checkpoints as safetensors files: weights, optimizer state, running statistics and counters of a program.
+
+Tests: tests/training/test_checkpoints.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Curves of a history as a picture, by matplotlib."""
+"""Curves of a history as a picture, by matplotlib.
+
+Tests: tests/training/test_trainer.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where a number that is not finite came from."""
+"""Where a number that is not finite came from.
+
+Tests: tests/training/test_trainer.py.
+"""
 
 from __future__ import annotations
 

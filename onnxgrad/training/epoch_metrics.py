@@ -1,4 +1,7 @@
-"""Metrics of all examples together: those that follow from counts exactly, and those that scikit-learn computes of all scores."""
+"""Metrics of all examples together: those that follow from counts exactly, and those that scikit-learn computes of all scores.
+
+Tests: tests/training/test_spelling.py, tests/training/test_course.py.
+"""
 
 from __future__ import annotations
 

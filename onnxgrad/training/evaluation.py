@@ -1,4 +1,7 @@
-"""Loss, metrics and outputs of a model over data, in inference mode."""
+"""Loss, metrics and outputs of a model over data, in inference mode.
+
+Tests: tests/training/test_trainer.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The validation examples of a report: confusion or residuals, and the worst and the best of them as pictures or rows."""
+"""The validation examples of a report: confusion or residuals, and the worst and the best of them as pictures or rows.
+
+Tests: tests/training/test_report.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Outputs bent for a loss: ``logits.transpose(1, 0, 2)[:, 0].softmax(-1)`` over the name of any tensor in a file.
 
 The text is parsed and compared with a list of methods; nothing of it is evaluated.
+
+Tests: tests/training/test_losses.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Batches checked and converted to what the program takes."""
+"""Batches checked and converted to what the program takes.
+
+Tests: tests/training/test_trainer.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The data files of a run, as they were: a run that goes on with others is another run, and says so."""
+"""The data files of a run, as they were: a run that goes on with others is another run, and says so.
+
+Tests: tests/training/test_faults.py.
+"""
 
 from __future__ import annotations
 

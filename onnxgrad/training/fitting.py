@@ -1,4 +1,7 @@
-"""Which losses fit an output, by what made it and by its shape."""
+"""Which losses fit an output, by what made it and by its shape.
+
+Tests: tests/cli/test_data.py.
+"""
 
 from __future__ import annotations
 

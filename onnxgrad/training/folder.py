@@ -1,6 +1,8 @@
 """The folder of a run: its lock, its history as CSV and JSON lines, and its checkpoints.
 
 Everything is written under a temporary name and renamed, so a process that is killed leaves the previous state behind.
+
+Tests: tests/training/test_checkpoints.py.
 """
 
 from __future__ import annotations

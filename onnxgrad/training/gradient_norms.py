@@ -1,4 +1,7 @@
-"""Norms of the gradients of a step, as one more output of it."""
+"""Norms of the gradients of a step, as one more output of it.
+
+Tests: tests/training/test_report.py.
+"""
 
 from __future__ import annotations
 

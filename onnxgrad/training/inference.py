@@ -1,4 +1,7 @@
-"""The inference model of a run: what an export holds of a model that was changed before it was trained."""
+"""The inference model of a run: what an export holds of a model that was changed before it was trained.
+
+Tests: tests/training/test_trainer.py.
+"""
 
 from __future__ import annotations
 

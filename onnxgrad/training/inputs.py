@@ -1,6 +1,8 @@
 """Inputs of a language model that follow from its words: an empty cache, the mask, the positions, the labels.
 
 Exporters and generation libraries agree on the names: ``input_ids``, ``attention_mask``, ``position_ids``, ``past_key_values.*``.
+
+Tests: tests/training/test_trainer.py.
 """
 
 from __future__ import annotations

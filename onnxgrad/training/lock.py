@@ -1,4 +1,7 @@
-"""The lock of a run's folder: the system's, which goes with the process; where it has none, the number of that process."""
+"""The lock of a run's folder: the system's, which goes with the process; where it has none, the number of that process.
+
+Tests: tests/training/test_faults.py.
+"""
 
 from __future__ import annotations
 

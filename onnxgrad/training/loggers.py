@@ -1,4 +1,7 @@
-"""Callbacks that write what a run does for TensorBoard and MLflow."""
+"""Callbacks that write what a run does for TensorBoard and MLflow.
+
+Tests: tests/training/test_callbacks.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The epochs of one call of ``Trainer.fit``: batches, rows of history, checkpoints, and when to end."""
+"""The epochs of one call of ``Trainer.fit``: batches, rows of history, checkpoints, and when to end.
+
+Tests: tests/training/test_trainer.py.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021; on quantised weights: Dettmers et al., "QLoRA", 2023.
 A branch is found again by the metadata of its operators, also in a file that it was exported to.
+
+Tests: tests/training/test_surgery.py.
 """
 
 from __future__ import annotations

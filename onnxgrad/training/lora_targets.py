@@ -1,4 +1,7 @@
-"""Layers that take a LoRA branch, chosen by the names of their weights or operators, or by what they are for."""
+"""Layers that take a LoRA branch, chosen by the names of their weights or operators, or by what they are for.
+
+Tests: tests/training/test_language_models.py.
+"""
 
 from __future__ import annotations
 

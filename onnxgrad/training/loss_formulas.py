@@ -2,6 +2,8 @@
 
 Each takes the output and the target column, and returns one number, or one per example or element, whose mean is the loss.
 Remarks say how the output was understood. The formulas and their sources are in ``onnxgrad.losses``.
+
+Tests: tests/training/test_losses.py.
 """
 
 from __future__ import annotations

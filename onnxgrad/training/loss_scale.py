@@ -1,6 +1,8 @@
 """A scale of the loss for files in float16, whose gradients would vanish.
 
 It halves when they overflow, and grows when they have not for long. A step that overflows changes nothing but the scale.
+
+Tests: tests/training/test_float16.py.
 """
 
 from __future__ import annotations

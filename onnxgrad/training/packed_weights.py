@@ -1,4 +1,7 @@
-"""Weights of MatMulNBits as numbers, and back: w = (q - zero point) * scale, with a scale for each block of a row."""
+"""Weights of MatMulNBits as numbers, and back: w = (q - zero point) * scale, with a scale for each block of a row.
+
+Tests: tests/training/test_language_models.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where a run stands: kept as JSON in a checkpoint, and believed only if a run can have come there."""
+"""Where a run stands: kept as JSON in a checkpoint, and believed only if a run can have come there.
+
+Tests: tests/training/test_checkpoints.py.
+"""
 
 from __future__ import annotations
 

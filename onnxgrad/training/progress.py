@@ -1,4 +1,7 @@
-"""What a run does, said at least every two seconds: by a bar on a terminal, by plain lines elsewhere, or by lines of JSON."""
+"""What a run does, said at least every two seconds: by a bar on a terminal, by plain lines elsewhere, or by lines of JSON.
+
+Tests: tests/training/test_callbacks.py.
+"""
 
 from __future__ import annotations
 

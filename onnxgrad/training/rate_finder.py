@@ -1,4 +1,7 @@
-"""A learning rate from a short sweep over rates (Smith 2017)."""
+"""A learning rate from a short sweep over rates (Smith 2017).
+
+Tests: tests/training/test_distillation.py.
+"""
 
 from __future__ import annotations
 

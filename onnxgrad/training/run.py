@@ -1,4 +1,7 @@
-"""Small parts of a run: its plan, means over examples, and what Ctrl-C does."""
+"""Small parts of a run: its plan, means over examples, and what Ctrl-C does.
+
+Tests: tests/training/test_trainer.py.
+"""
 
 from __future__ import annotations
 

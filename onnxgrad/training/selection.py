@@ -1,4 +1,7 @@
-"""Choosing what trains: by name or pattern, and saying what was found."""
+"""Choosing what trains: by name or pattern, and saying what was found.
+
+Tests: tests/training/test_trainer.py.
+"""
 
 from __future__ import annotations
 

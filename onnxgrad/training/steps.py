@@ -1,4 +1,7 @@
-"""The step of a Trainer as models that any onnxruntime runs: one, or for several machines gradients and their application."""
+"""The step of a Trainer as models that any onnxruntime runs: one, or for several machines gradients and their application.
+
+Tests: tests/training/test_trainer.py.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 The newer exporters of PyTorch store equal tensors once, so two layers that began equal share a weight for ever. Tied embeddings
 meet the opposite fate: they come apart into two tensors, one of them transposed, and drift apart in training.
+
+Tests: tests/training/test_surgery.py.
 """
 
 from __future__ import annotations

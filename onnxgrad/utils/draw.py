@@ -1,4 +1,7 @@
-"""draw_program: a program as a graph in the dot language of Graphviz."""
+"""draw_program: a program as a graph in the dot language of Graphviz.
+
+Tests: tests/utils/test_utils.py.
+"""
 
 from __future__ import annotations
 

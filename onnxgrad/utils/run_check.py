@@ -1,4 +1,7 @@
-"""run_check: whether training works on this machine."""
+"""run_check: whether training works on this machine.
+
+Tests: tests/paddle_suite/test_layers.py.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@
 >>> with unique_name.guard("left_"):
 ...     unique_name.generate("fc")
 'left_fc_0'
+
+Tests: tests/utils/test_utils.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""append_backward and gradients: the public face of differentiation."""
+"""append_backward and gradients: the public face of differentiation.
+
+Tests: tests/core/autodiff/test_append_backward.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Operators differentiated through a body: our own expansion, ONNX's function body, or a model-local function."""
+"""Operators differentiated through a body: our own expansion, ONNX's function body, or a model-local function.
+
+Tests: tests/core/rules/test_expansions.py.
+"""
 
 from __future__ import annotations
 

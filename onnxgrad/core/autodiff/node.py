@@ -1,4 +1,7 @@
-"""The forward operator as a gradient rule sees it."""
+"""The forward operator as a gradient rule sees it.
+
+Tests: tests/core/autodiff/test_append_backward.py.
+"""
 
 from __future__ import annotations
 

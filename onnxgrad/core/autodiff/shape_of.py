@@ -1,4 +1,7 @@
-"""The shape of a variable, computed without computing the variable."""
+"""The shape of a variable, computed without computing the variable.
+
+Tests: tests/core/autodiff/test_transforms.py.
+"""
 
 from __future__ import annotations
 

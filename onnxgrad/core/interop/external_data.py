@@ -1,4 +1,7 @@
-"""Weights stored beside the model file: read when looked at, never from outside the model's folder."""
+"""Weights stored beside the model file: read when looked at, never from outside the model's folder.
+
+Tests: tests/core/interop/test_external_layouts.py.
+"""
 
 from __future__ import annotations
 

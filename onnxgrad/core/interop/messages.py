@@ -1,4 +1,7 @@
-"""What ONNX messages hold, wherever it stands in them."""
+"""What ONNX messages hold, wherever it stands in them.
+
+Tests: tests/core/interop/test_round_trip.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""to_onnx, save_onnx: a Program as an ONNX model."""
+"""to_onnx, save_onnx: a Program as an ONNX model.
+
+Tests: tests/core/interop/test_round_trip.py.
+"""
 
 from __future__ import annotations
 

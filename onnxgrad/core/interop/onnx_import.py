@@ -1,4 +1,7 @@
-"""from_onnx: an ONNX model as a Program, with everything the file says kept for writing it back."""
+"""from_onnx: an ONNX model as a Program, with everything the file says kept for writing it back.
+
+Tests: tests/core/interop/test_round_trip.py, tests/core/interop/test_odd_files.py.
+"""
 
 from __future__ import annotations
 

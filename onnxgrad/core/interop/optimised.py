@@ -1,4 +1,7 @@
-"""Files that onnxruntime wrote after optimising a graph."""
+"""Files that onnxruntime wrote after optimising a graph.
+
+Tests: tests/core/runtime/test_saved.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Programs as bytes: an ONNX message without the values of parameters, which names the state and the updates."""
+"""Programs as bytes: an ONNX message without the values of parameters, which names the state and the updates.
+
+Tests: tests/static/test_static.py, tests/core/interop/test_damaged_bytes.py.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 It refuses what onnxruntime refuses too, and nothing that it runs: operands and attributes that the operator's schema does not
 have, bodies that do not fit, tensors without their data, functions that call themselves, text that is not UTF-8. What lies
 behind, the reader, inference, the passes and the gradient rules, need not look again.
+
+Tests: tests/core/interop/test_damaged_files.py.
 """
 
 from __future__ import annotations

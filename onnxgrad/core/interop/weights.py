@@ -1,4 +1,7 @@
-"""Which constant of a model file is a weight? Decided by what it feeds, and explained."""
+"""Which constant of a model file is a weight? Decided by what it feeds, and explained.
+
+Tests: tests/core/interop/test_tables.py.
+"""
 
 from __future__ import annotations
 

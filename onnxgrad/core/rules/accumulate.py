@@ -1,4 +1,7 @@
-"""What happens to a gradient between the rule that makes it and the variable it belongs to."""
+"""What happens to a gradient between the rule that makes it and the variable it belongs to.
+
+Tests: tests/core/rules/test_gradients.py, tests/core/rules/test_conventions.py.
+"""
 
 from __future__ import annotations
 

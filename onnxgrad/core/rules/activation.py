@@ -1,4 +1,7 @@
-"""Activation functions. Formulas: the derivative of each definition in the ONNX operator specification."""
+"""Activation functions. Formulas: the derivative of each definition in the ONNX operator specification.
+
+Tests: tests/core/rules/test_gradients.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Small pieces that several families of rules share."""
+"""Small pieces that several families of rules share.
+
+Tests: tests/core/rules/test_gradients.py, tests/core/rules/test_conventions.py.
+"""
 
 from __future__ import annotations
 

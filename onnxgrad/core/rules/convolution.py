@@ -1,4 +1,7 @@
-"""Convolutions. The gradient of each is the other two: Dumoulin and Visin, "A guide to convolution arithmetic", 2016."""
+"""Convolutions. The gradient of each is the other two: Dumoulin and Visin, "A guide to convolution arithmetic", 2016.
+
+Tests: tests/core/rules/test_gradients.py.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 It is written for any number of spatial axes. There are K positions in the window and P of the window; the channels of an offset
 group look at the same points.
+
+Tests: tests/core/rules/test_spatial.py.
 """
 
 from __future__ import annotations

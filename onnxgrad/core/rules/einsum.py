@@ -1,6 +1,8 @@
 """Einsum, every equation: the gradient of one operand is an Einsum of the incoming gradient with the other operands.
 
 In terms, one character stands for one axis; '.' stands for an ellipsis whose number of axes is not known.
+
+Tests: tests/core/rules/test_gradients.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Gather and Scatter. Adding where indices repeat is always ScatterElements: ScatterND(add) is a data race on onnxruntime."""
+"""Gather and Scatter. Adding where indices repeat is always ScatterElements: ScatterND(add) is a data race on onnxruntime.
+
+Tests: tests/core/rules/test_gradients.py.
+"""
 
 from __future__ import annotations
 

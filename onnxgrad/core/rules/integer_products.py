@@ -1,6 +1,8 @@
 """Products that compute in integers, as those of the real numbers that the integers stand for: straight through, as in QDQ form.
 
 The operator stays. What its gradient reads is dequantised when the gradient arrives, so that no float copy of the weights is held.
+
+Tests: tests/core/rules/test_quantization.py.
 """
 
 from __future__ import annotations

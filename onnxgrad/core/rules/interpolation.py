@@ -2,6 +2,8 @@
 
 A point has a coordinate per spatial axis. Along each axis it takes from a few neighbours, the taps; their weights are
 polynomials of its distance t from the neighbour below. Over several axes weights multiply. Coordinates are [N, P], taps [N, P, T].
+
+Tests: tests/core/rules/test_spatial.py.
 """
 
 from __future__ import annotations

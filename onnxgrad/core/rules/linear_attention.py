@@ -1,4 +1,7 @@
-"""Attention and convolution that carry a state from step to step, and the gated unit used with them (opsets 27 and 28)."""
+"""Attention and convolution that carry a state from step to step, and the gated unit used with them (opsets 27 and 28).
+
+Tests: tests/core/rules/test_contrib.py, tests/core/rules/test_gradients.py.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 The tape holds a state as a stacked output where its shape is certainly the same in every iteration, and in a sequence where
 it may grow. A state that is itself a sequence cannot be held in either: where its value is needed, the iterations before it
 run again. Griewank and Walther, "Evaluating Derivatives", 2008, chapter 4.
+
+Tests: tests/core/autodiff/test_loops.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Operators that only move elements: reshaping, joining, cutting, repeating, padding."""
+"""Operators that only move elements: reshaping, joining, cutting, repeating, padding.
+
+Tests: tests/core/rules/test_gradients.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Normalisation by statistics: of the batch, of a layer, of groups, or given ones.
 
 Ioffe and Szegedy, "Batch Normalization", 2015, section 3; the same derivation holds for the others with other axes.
+
+Tests: tests/core/rules/test_gradients.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The derivative of a product is the product of all other elements: here the elements are repeated, each time with another one
 replaced by 1, and multiplied again.
+
+Tests: tests/core/rules/test_gradients.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Dropout, whose gradient reuses the mask, and operators that sample random numbers."""
+"""Dropout, whose gradient reuses the mask, and operators that sample random numbers.
+
+Tests: tests/core/rules/test_gradients.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Range of floating-point numbers."""
+"""Range of floating-point numbers.
+
+Tests: tests/core/rules/test_gradients.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sums, means, extremes and norms over axes; running sums; top-k."""
+"""Sums, means, extremes and norms over axes; running sums; top-k.
+
+Tests: tests/core/rules/test_gradients.py.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@
 ``stops_gradient(...)``    the derivative is zero or does not exist as a number; the reason is given
 ``unsupported(...)``       asking for it is an error that says why
 ========================  ==============================================================================================
+
+Tests: tests/core/rules/test_table.py, tests/core/rules/test_custom_rule.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The matrix of an axis is what Resize itself makes of the identity. So the gradient always belongs to the values that the
 engine computes, whatever it does with fractional scales.
+
+Tests: tests/core/rules/test_spatial.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Pooling over regions of interest: RoiAlign and MaxRoiPool, as elements that are gathered, weighted and reduced.
 
 There are R regions with P bins along an axis, S samples in a bin, and T neighbours from which a sample takes: [R, P, S, T].
+
+Tests: tests/core/rules/test_spatial.py.
 """
 
 from __future__ import annotations

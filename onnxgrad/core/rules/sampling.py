@@ -1,4 +1,7 @@
-"""Sampling at computed points: AffineGrid, GridSample, DeformConv."""
+"""Sampling at computed points: AffineGrid, GridSample, DeformConv.
+
+Tests: tests/core/rules/test_spatial.py.
+"""
 
 from __future__ import annotations
 

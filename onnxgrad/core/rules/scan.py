@@ -3,6 +3,8 @@
 What a step reads is on the tape: the states that entered it, and results that are expensive to recompute. A captured weight's
 gradient is the sum over the steps; where a step's part is a matrix product or a sum over rows, the factors are stacked and the
 sum taken once for all steps (measured: the backward pass of an LSTM of 64 steps takes half the time).
+
+Tests: tests/core/autodiff/test_loops.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 The gradient of the outer Loop records one state per segment and that of the inner one computes a segment again, so that
 about 2 sqrt(n) states are held instead of n, for one more forward pass (Chen et al., "Training Deep Nets with Sublinear
 Memory Cost", 2016). Asked for by a checkpoint inside the body.
+
+Tests: tests/core/autodiff/test_loops.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Sequences and optionals. The gradient of a sequence is a sequence of its length; that of an optional is its element's."""
+"""Sequences and optionals. The gradient of a sequence is a sequence of its length; that of an optional is its element's.
+
+Tests: tests/core/autodiff/test_control_flow.py.
+"""
 
 from __future__ import annotations
 

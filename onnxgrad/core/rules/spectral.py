@@ -1,4 +1,7 @@
-"""Fourier transforms. They are linear: the gradient is the adjoint, which is the transform in the other direction, scaled."""
+"""Fourier transforms. They are linear: the gradient is the adjoint, which is the transform in the other direction, scaled.
+
+Tests: tests/core/rules/test_gradients.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Activations: element-wise functions and normalised exponentials."""
+"""Activations: element-wise functions and normalised exponentials.
+
+Tests: tests/nn/test_functional.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Linear maps, dropout, padding, embeddings, similarities and windows of images."""
+"""Linear maps, dropout, padding, embeddings, similarities and windows of images.
+
+Tests: tests/nn/test_functional.py.
+"""
 
 from __future__ import annotations
 

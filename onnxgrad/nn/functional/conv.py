@@ -1,4 +1,7 @@
-"""Convolutions and their transposes."""
+"""Convolutions and their transposes.
+
+Tests: tests/nn/test_functional.py.
+"""
 
 from __future__ import annotations
 

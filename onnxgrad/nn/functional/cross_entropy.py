@@ -1,4 +1,7 @@
-"""Cross-entropy with integer classes or with distributions."""
+"""Cross-entropy with integer classes or with distributions.
+
+Tests: tests/nn/test_losses_ignored.py, tests/nn/test_functional.py.
+"""
 
 from __future__ import annotations
 

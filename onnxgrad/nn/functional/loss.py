@@ -1,4 +1,7 @@
-"""Losses between predictions and targets; ``reduction`` is 'mean', 'sum' or 'none'."""
+"""Losses between predictions and targets; ``reduction`` is 'mean', 'sum' or 'none'.
+
+Tests: tests/nn/test_losses_ignored.py, tests/nn/test_functional.py.
+"""
 
 from __future__ import annotations
 

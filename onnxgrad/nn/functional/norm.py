@@ -1,4 +1,7 @@
-"""Normalisation by the batch, by layers, by instances, by groups, by neighbouring channels, and of vectors."""
+"""Normalisation by the batch, by layers, by instances, by groups, by neighbouring channels, and of vectors.
+
+Tests: tests/nn/test_functional.py.
+"""
 
 from __future__ import annotations
 

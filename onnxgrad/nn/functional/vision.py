@@ -1,4 +1,7 @@
-"""Resampling and rearranging images."""
+"""Resampling and rearranging images.
+
+Tests: tests/nn/test_functional.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Arguments that convolutions and pools share: one number per spatial axis, paddings in all of Paddle's forms, their layer."""
+"""Arguments that convolutions and pools share: one number per spatial axis, paddings in all of Paddle's forms, their layer.
+
+Tests: tests/nn/test_functional.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Mixed precision in bfloat16 under the names that Paddle has for it."""
+"""Mixed precision in bfloat16 under the names that Paddle has for it.
+
+Tests: tests/test_documentation.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The functions that rewrite a program for mixed precision by hand, and what Paddle's weights in float16 would need."""
+"""The functions that rewrite a program for mixed precision by hand, and what Paddle's weights in float16 would need.
+
+Tests: tests/amp/test_static.py.
+"""
 
 from __future__ import annotations
 

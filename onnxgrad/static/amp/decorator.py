@@ -1,4 +1,7 @@
-"""decorate: an optimizer that trains in 16 bits, with float32 weights and dynamic loss scaling."""
+"""decorate: an optimizer that trains in 16 bits, with float32 weights and dynamic loss scaling.
+
+Tests: tests/amp/test_static.py.
+"""
 
 from __future__ import annotations
 

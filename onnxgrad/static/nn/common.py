@@ -1,4 +1,7 @@
-"""Products with new weights: fully connected layers, embeddings, bilinear forms, PReLU."""
+"""Products with new weights: fully connected layers, embeddings, bilinear forms, PReLU.
+
+Tests: tests/static/test_layers.py.
+"""
 
 from __future__ import annotations
 

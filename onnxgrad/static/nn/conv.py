@@ -1,4 +1,7 @@
-"""Convolutions with new filters, their transposes, and the deformable one."""
+"""Convolutions with new filters, their transposes, and the deformable one.
+
+Tests: tests/static/test_layers.py.
+"""
 
 from __future__ import annotations
 

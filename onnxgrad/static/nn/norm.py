@@ -1,4 +1,7 @@
-"""Layers that normalise, with parameters of their own."""
+"""Layers that normalise, with parameters of their own.
+
+Tests: tests/static/test_layers.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From the columns of a table to the columns that a model and its loss take."""
+"""From the columns of a table to the columns that a model and its loss take.
+
+Tests: tests/training/sources/test_tables.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Opening whatever the user has as data."""
+"""Opening whatever the user has as data.
+
+Tests: tests/training/sources/test_tables.py.
+"""
 
 from __future__ import annotations
 

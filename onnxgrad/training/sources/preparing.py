@@ -1,4 +1,7 @@
-"""How a model wants its images: size, axes, channels and values, read from the file as far as it says."""
+"""How a model wants its images: size, axes, channels and values, read from the file as far as it says.
+
+Tests: tests/training/sources/test_images.py.
+"""
 
 from __future__ import annotations
 

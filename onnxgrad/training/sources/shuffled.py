@@ -1,4 +1,7 @@
-"""Examples that come one after another, mixed in a buffer and cut into batches."""
+"""Examples that come one after another, mixed in a buffer and cut into batches.
+
+Tests: tests/training/sources/test_tables.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Holding out a share of the data for validation, and counting its classes."""
+"""Holding out a share of the data for validation, and counting its classes.
+
+Tests: tests/training/sources/test_tables.py.
+"""
 
 from __future__ import annotations
 

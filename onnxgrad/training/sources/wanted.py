@@ -1,4 +1,7 @@
-"""What a program wants of its data."""
+"""What a program wants of its data.
+
+Tests: tests/training/sources/test_tables.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Fused activations of com.microsoft."""
+"""Fused activations of com.microsoft.
+
+Tests: tests/core/rules/test_contrib.py.
+"""
 
 from __future__ import annotations
 

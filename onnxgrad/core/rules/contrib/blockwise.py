@@ -3,6 +3,8 @@
 They stay as they are stored, and frozen. A gradient needs the weight in floating point: it is made anew from the packed bytes when
 the gradient arrives, one weight at a time, so there is neither a second stored copy nor a float copy of all weights.
 ``accuracy_level`` says how MatMulNBits rounds its other operand (4: to 8-bit integers); a gradient takes that for the identity.
+
+Tests: tests/core/rules/test_contrib.py.
 """
 
 from __future__ import annotations

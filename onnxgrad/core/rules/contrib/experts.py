@@ -1,6 +1,8 @@
 """Mixtures of experts: every expert is computed for every token, and those that are not chosen count 0.
 
 That is what the gradient pays for standard operators; the forward operator stays, and computes the chosen ones only.
+
+Tests: tests/core/rules/test_contrib.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Softmax does not ask in which order the keys come. So the new ones are put behind the whole cache buffer, used or not, and a mask
 says which position each one has; nothing is copied within the cache but for the outputs that show it.
+
+Tests: tests/core/rules/test_contrib.py.
 """
 
 from __future__ import annotations

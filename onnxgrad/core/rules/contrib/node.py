@@ -1,4 +1,7 @@
-"""An operator of com.microsoft as its expansion sees it, and the decorator that enters the expansion into the rule table."""
+"""An operator of com.microsoft as its expansion sees it, and the decorator that enters the expansion into the rule table.
+
+Tests: tests/core/rules/test_contrib.py.
+"""
 
 from __future__ import annotations
 

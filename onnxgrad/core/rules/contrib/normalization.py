@@ -1,4 +1,7 @@
-"""Fused normalisations and embeddings of com.microsoft."""
+"""Fused normalisations and embeddings of com.microsoft.
+
+Tests: tests/core/rules/test_contrib.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Products of com.microsoft with what is fused into them."""
+"""Products of com.microsoft with what is fused into them.
+
+Tests: tests/core/rules/test_contrib.py.
+"""
 
 from __future__ import annotations
 

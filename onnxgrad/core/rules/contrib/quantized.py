@@ -1,4 +1,7 @@
-"""Operators of com.microsoft that compute in integers, as what they do to the real numbers that these stand for."""
+"""Operators of com.microsoft that compute in integers, as what they do to the real numbers that these stand for.
+
+Tests: tests/core/rules/test_contrib_quantized.py.
+"""
 
 from __future__ import annotations
 

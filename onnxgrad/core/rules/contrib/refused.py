@@ -1,4 +1,7 @@
-"""Operators of com.microsoft whose gradient is refused, with the reason and what to use instead."""
+"""Operators of com.microsoft whose gradient is refused, with the reason and what to use instead.
+
+Tests: tests/core/rules/test_contrib_forms.py.
+"""
 
 from onnxgrad.core.ir.infer import FOREIGN, Found
 from onnxgrad.core.ir.operator import Operator

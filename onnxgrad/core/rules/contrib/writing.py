@@ -1,4 +1,7 @@
-"""A program without com.microsoft operators, and the types of their results: both from what they are written out in."""
+"""A program without com.microsoft operators, and the types of their results: both from what they are written out in.
+
+Tests: tests/core/rules/test_contrib.py.
+"""
 
 from __future__ import annotations
 
