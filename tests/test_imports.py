@@ -197,10 +197,6 @@ def test_names_and_methods_are_there_in_a_new_process(code):
     assert done.returncode == 0, done.stderr.decode()
 
 
-MOVING = ("core/runtime/", "core/step/", "distributed/", "federated/", "training/ranks.py", "training/shares.py")
-"""Modules that are being moved: they name their tests when they have their places. To be emptied."""
-
-
 def test_modules_without_tests_of_their_name_name_those_that_cover_them():
     """``Tests: tests/core/x.py.`` ends the docstring of a module, or stands below it in a comment where users are shown the docstring.
 
@@ -213,7 +209,7 @@ def test_modules_without_tests_of_their_name_name_those_that_cover_them():
         text = path.read_text()
         has_functions = any(isinstance(node, ast.FunctionDef) for node in ast.walk(ast.parse(text)))
         # Recorded values are found by the text of the reference operators: tests/oracle.py, tests/core/rules/test_official_gradients.py.
-        left_out = name.startswith((*MOVING, "testing/reference_ops/")) or path.stem == "__init__" or not has_functions
+        left_out = name.startswith("testing/reference_ops/") or path.stem == "__init__" or not has_functions
         if left_out or f"test_{path.stem}" in names:
             continue
         named = re.search(r"^(?:# )?Tests: (.*)\.$", text, re.MULTILINE)

@@ -1,4 +1,7 @@
-"""What ranks make sure of before the first step: that they train the same, from the same weights."""
+"""What ranks make sure of before the first step: that they train the same, from the same weights.
+
+Tests: tests/distributed/test_programs.py.
+"""
 
 from __future__ import annotations
 

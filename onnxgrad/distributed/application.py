@@ -1,4 +1,7 @@
-"""The part of a step that updates state, of which a rank may hold a share."""
+"""The part of a step that updates state, of which a rank may hold a share.
+
+Tests: tests/distributed/test_sharded.py, tests/distributed/test_pipeline.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Flat memory that gradients are computed into, ranks reduce in place, and updates read: nothing is copied in between."""
+"""Flat memory that gradients are computed into, ranks reduce in place, and updates read: nothing is copied in between.
+
+Tests: tests/distributed/test_programs.py, tests/distributed/test_overlap.py.
+"""
 
 from __future__ import annotations
 

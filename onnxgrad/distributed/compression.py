@@ -1,6 +1,8 @@
 """Fewer bytes for a bucket: 16-bit numbers, or its largest elements. What is not sent is kept and added to the next gradient.
 
 Source: error feedback, Seide et al. 2014 (1-bit SGD) and Stich et al. 2018 (Sparsified SGD with memory).
+
+Tests: tests/distributed/test_programs.py, tests/distributed/test_trainer.py.
 """
 
 from __future__ import annotations

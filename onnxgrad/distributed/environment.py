@@ -1,4 +1,7 @@
-"""Which ranks this process belongs to: ``init`` finds them, the other functions use them."""
+"""Which ranks this process belongs to: ``init`` finds them, the other functions use them.
+
+Tests: tests/distributed/test_programs.py, tests/distributed/test_mpi.py.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 The whole batch's gradient is the sum over ranks of weight times gradient over the sum of the weights, where a weight is what the
 loss of a part was divided by (``core.step.loss_weight``); of a loss that is a sum it is the plain sum.
+
+Tests: tests/distributed/test_programs.py, tests/distributed/test_overlap.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Paddle's ``fleet``: an optimizer whose ``minimize`` lets ranks exchange gradients."""
+"""Paddle's ``fleet``: an optimizer whose ``minimize`` lets ranks exchange gradients.
+
+Tests: tests/distributed/test_programs.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Groups of ranks: a grid of stages and replicas has a transport of its own along each axis."""
+"""Groups of ranks: a grid of stages and replicas has a transport of its own along each axis.
+
+Tests: tests/distributed/test_pipeline.py.
+"""
 
 from __future__ import annotations
 

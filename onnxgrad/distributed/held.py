@@ -1,4 +1,7 @@
-"""State of a step that lies in a scope, where an Executor finds it too."""
+"""State of a step that lies in a scope, where an Executor finds it too.
+
+Tests: tests/distributed/test_trainer_shares.py, tests/distributed/test_trainer_pipeline.py.
+"""
 
 from __future__ import annotations
 

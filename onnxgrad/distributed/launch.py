@@ -1,6 +1,8 @@
 """python -m onnxgrad.distributed.launch --nproc_per_node 4 train.py ...: start ranks by mpiexec, each under ``-m mpi4py``.
 
 What is not known here is passed to the script. For several machines, give mpiexec a file of hosts: --hosts FILE.
+
+Tests: tests/distributed/test_mpi.py.
 """
 
 from __future__ import annotations

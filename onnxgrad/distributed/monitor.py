@@ -5,6 +5,8 @@ whatever ended that. When all have to end, the monitor says why, tells the ranks
 
 It is run as a script, without this package: it uses the standard library alone. It reads a key from its standard input and writes
 its port to its standard output.
+
+Tests: tests/distributed/test_programs.py, tests/distributed/test_mpi.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""DataParallel: an eager layer whose gradients are averaged over ranks in each backward pass."""
+"""DataParallel: an eager layer whose gradients are averaged over ranks in each backward pass.
+
+Tests: tests/distributed/test_programs.py.
+"""
 
 from __future__ import annotations
 

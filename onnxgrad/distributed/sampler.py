@@ -1,4 +1,7 @@
-"""DistributedBatchSampler: which examples each rank takes."""
+"""DistributedBatchSampler: which examples each rank takes.
+
+Tests: tests/distributed/test_programs.py.
+"""
 
 from __future__ import annotations
 

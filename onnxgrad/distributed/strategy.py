@@ -1,4 +1,7 @@
-"""How ranks exchange gradients."""
+"""How ranks exchange gradients.
+
+Tests: tests/distributed/test_programs.py, tests/distributed/test_trainer.py.
+"""
 
 from __future__ import annotations
 

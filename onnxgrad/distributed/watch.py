@@ -1,6 +1,8 @@
 """A watch over ranks: whoever dies, raises, leaves early or hangs ends them all, with a message that says which rank it was.
 
 MPI is not asked for it, since its calls may hang once a rank is gone: ``monitor`` is a process beside the ranks.
+
+Tests: tests/distributed/test_mpi.py.
 """
 
 from __future__ import annotations

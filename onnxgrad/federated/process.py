@@ -1,4 +1,7 @@
-"""ProcessWorker: a participant whose steps run in another program, such as Node.js, that knows the files of a step only."""
+"""ProcessWorker: a participant whose steps run in another program, such as Node.js, that knows the files of a step only.
+
+Tests: tests/models/test_federated.py.
+"""
 
 from __future__ import annotations
 

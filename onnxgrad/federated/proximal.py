@@ -1,6 +1,8 @@
 """The proximal term of FedProx as operators of a step: mu / 2 times the squared distance from the weights of all.
 
 Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated optimization in heterogeneous networks", MLSys 2020, equation 2.
+
+Tests: tests/federated/test_worker.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a Trainer does where several ranks train one model: each has its part of every batch, and one of them writes files."""
+"""What a Trainer does where several ranks train one model: each has its part of every batch, and one of them writes files.
+
+Tests: tests/distributed/test_trainer.py.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """The step of a Trainer in parts that ranks run between them: statistics of the whole batch, shares of the optimizer's state, or
-layers on several ranks."""
+layers on several ranks.
+
+Tests: tests/distributed/test_trainer_shares.py, tests/distributed/test_trainer_pipeline.py.
+"""
 
 from __future__ import annotations
 

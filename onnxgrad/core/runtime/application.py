@@ -4,6 +4,8 @@ A part is a pure function of the state before the step, of gradients and of a fe
 state once it is there, so a part that fails has changed nothing, and can be computed again. A part of elementwise operators is
 computed a piece of its tensors at a time, by one graph for all tensors that are treated alike; threads take the pieces of all such
 parts from one queue, so that none waits for another after each operator.
+
+Tests: tests/core/runtime/test_low_memory.py, tests/training/test_low_memory.py.
 """
 
 from __future__ import annotations

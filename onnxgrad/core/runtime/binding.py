@@ -1,4 +1,7 @@
-"""The double-buffered binding of a training step: what is bound stays bound, as binding anew costs as much as a small step."""
+"""The double-buffered binding of a training step: what is bound stays bound, as binding anew costs as much as a small step.
+
+Tests: tests/core/runtime/test_buffers.py, tests/core/runtime/test_executor.py.
+"""
 
 from __future__ import annotations
 

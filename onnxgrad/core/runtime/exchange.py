@@ -1,4 +1,7 @@
-"""What a step does between its gradients and their application, where several processes train one program."""
+"""What a step does between its gradients and their application, where several processes train one program.
+
+Tests: tests/distributed/test_programs.py.
+"""
 
 from __future__ import annotations
 

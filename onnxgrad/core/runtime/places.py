@@ -1,4 +1,7 @@
-"""Devices by their Paddle names."""
+"""Devices by their Paddle names.
+
+Tests: tests/core/runtime/test_executor.py, tests/core/runtime/test_capture.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One onnxruntime session per program version, fetch list and device."""
+"""One onnxruntime session per program version, fetch list and device.
+
+Tests: tests/core/runtime/test_executor.py, tests/core/runtime/test_shapes.py, tests/core/step/test_step.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sessions that compute one graph step by step, behind the interface of one: what one gives the next reads as it lies."""
+"""Sessions that compute one graph step by step, behind the interface of one: what one gives the next reads as it lies.
+
+Tests: tests/distributed/test_overlap.py, tests/distributed/test_overlap_ends.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How the losses of the parts of a batch add up to that of the whole batch: each by a weight, or just so."""
+"""How the losses of the parts of a batch add up to that of the whole batch: each by a weight, or just so.
+
+Tests: tests/distributed/test_sharded.py, tests/core/step/test_split.py.
+"""
 
 from __future__ import annotations
 

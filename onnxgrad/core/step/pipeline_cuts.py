@@ -1,4 +1,7 @@
-"""Where to cut a forward pass into stages of a pipeline that hold about as much each."""
+"""Where to cut a forward pass into stages of a pipeline that hold about as much each.
+
+Tests: tests/distributed/test_pipeline.py.
+"""
 
 from __future__ import annotations
 
