@@ -188,8 +188,9 @@ class Selection:
         elif path.startswith("onnxgrad/"):
             yield from self._reached_by_module(path.removeprefix("onnxgrad/"))
         else:
-            # Data, pages, models and scripts: the tests that name the file or the folder that it lies in.
-            names = {Path(path).name, Path(path).parent.name} - {"", "."}
+            # Data, pages, models and scripts: the tests that name the file or the folder that it lies in, unless that is one of all kinds.
+            folder = Path(path).parent
+            names = {Path(path).name, folder.name if len(folder.parts) > 1 else ""} - {""}
             for file in everything:
                 text = (ROOT / file).read_text()
                 found = next((name for name in names if name in text), None)
