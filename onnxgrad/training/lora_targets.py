@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.dtypes import DType
@@ -25,7 +26,8 @@ KINDS = ("attention", "mlp", "all")
 _ATTENTION = ("attn", "attention", "q_proj", "k_proj", "v_proj", "o_proj", "qkv")
 _MLP = ("mlp", "ffn", "feed_forward", "gate_proj", "up_proj", "down_proj", "intermediate", "output.dense", "fc1", "fc2")
 _PACKED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
-_BEHIND_HEAD = ("Add", "Cast", "Div", "Identity", "LogSoftmax", "Mul", "Reshape", "Sigmoid", "Softmax", "Tanh")
+_BEHIND_HEAD = VIEWS | {"Add", "Cast", "Div", "LogSoftmax", "Mul", "Sigmoid", "Softmax", "Tanh"}
+"""What files compute of the scores of a head: scales, caps and probabilities; behind any other operator lies a further layer."""
 
 
 class Target(NamedTuple):

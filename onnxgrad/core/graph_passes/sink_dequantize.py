@@ -17,6 +17,7 @@ from onnxgrad.core.ir.operator import Operator, Role
 __all__ = ["SINK_DEQUANTIZE"]
 
 _MOVES = ("MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+"""Those past which onnxruntime moves it, which is no property of the operators."""
 
 
 def _moved_first(build: Builder, op: Operator) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.traits import COMPARES, VIEWS
+from onnxgrad.core.ir.traits import COMPARES, MOVES
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["Reads", "Slots", "sets_shapes_only", "table_reason"]
@@ -32,9 +32,9 @@ class Reads(NamedTuple):
 _CACHES = {"RotaryEmbedding": {"": (1, 2), "com.microsoft": (2, 3)}, "GroupQueryAttention": {"com.microsoft": (7, 8)}}
 _STATES = {"LSTM": (5, 6), "GRU": (5,), "RNN": (5,)}
 _PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "DeformConv", "Einsum", "MatMulNBits", "LSTM", "GRU", "RNN")
-_RESHAPES = VIEWS | {"Cast", "Transpose", "Expand", "Tile", "Slice", "Split"}
+_MOVED = MOVES | {"Cast", "Range"}
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Neg", "Abs", "Min", "Max", "Floor", "Ceil", "Round", "Where", "CumSum")
-_JOINS = ("Concat", "Gather", "GatherElements", "GatherND", "Range")
+"""What exporters compute positions and sizes by; any other elementwise operator may be the first of a layer."""
 _COMPARISONS = COMPARES | {"Not", "Sign"}
 _LARGEST = 2**25
 _ROWS = 256
@@ -178,7 +178,7 @@ def _counts(v: Variable, depth: int) -> bool:
     if v.value is not None:
         return v.value.size == 1 and not v.persistable
     op = v.op
-    if op is None or depth > _DEPTH or op.type not in (*_RESHAPES, *_ARITHMETIC, *_JOINS, "ConstantOfShape"):
+    if op is None or depth > _DEPTH or op.type not in (*_MOVED, *_ARITHMETIC, "ConstantOfShape"):
         return False
     return all(other is None or _counts(other, depth + 1) for other in op.inputs)
 
@@ -204,7 +204,7 @@ def _only_angles(v: Variable, reads: Reads, found: set[str], depth: int, path: s
             continue
         others = [w for i, w in enumerate(op.inputs) if w is not None and i != index and w not in path]
         multiplies = op.type in ("Mul", "MatMul", "Einsum", "Div") and all(_counts(w, 0) for w in others)
-        if not multiplies and op.type not in (*_RESHAPES, "Concat", "Gather"):
+        if not multiplies and op.type not in _MOVED:
             return False
         (out,) = op.outputs[:1] or (None,)
         if out is None or not _only_angles(out, reads, found, depth + 1, path | {out}):
@@ -219,7 +219,7 @@ def sets_shapes_only(v: Variable, reads: Reads, depth: int = 0) -> bool:
     for op, index in reads.uses[v]:
         if op.type in _COMPARISONS or op.type in ("Shape", "Size") or (op.type == "Resize" and index > 0):
             continue
-        if op.domain != "" or op.type not in (*_RESHAPES, *_ARITHMETIC, *_JOINS):
+        if op.domain != "" or op.type not in (*_MOVED, *_ARITHMETIC):
             return False
         for out in op.outputs:
             if out is not None and out.is_float and not sets_shapes_only(out, reads, depth + 1):

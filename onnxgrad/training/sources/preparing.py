@@ -23,6 +23,7 @@ _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _PLAIN = {"0 to 1": (0.0, 1.0), "-1 to 1": (0.5, 0.5), "0 to 255": (0.0, 1 / 255)}
 _OPEN_SIZE = 224
 _MOVES = ("Cast", "Transpose", "Identity", "Pad", "Resize")
+"""What exporters write between an image and its first layer. Not all that moves elements: a Gather may reorder channels."""
 
 
 @dataclass(frozen=True)
