@@ -1,5 +1,8 @@
 """Values of types that onnxruntime's Python interface does not hand over: state is read and set, tensors are fed and fetched."""
 
+import subprocess
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -135,3 +138,11 @@ def test_parameters_in_bfloat16_are_trained():
     losses = [float(loss) for loss, _ in found]
     assert found[0][0].dtype == BFLOAT16 and losses[-1] < 0.8 * losses[0]
     assert after.dtype == BFLOAT16 and (after != before).mean() > 0.5
+
+
+@pytest.mark.process
+def test_whoever_reads_values_can_read_them_from_a_device():
+    """By a session, which values know nothing of: it is entered whatever is imported first"""
+    code = "from onnxgrad.core.state import values; print(len(values._COPIERS))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
