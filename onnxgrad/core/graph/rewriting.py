@@ -63,6 +63,7 @@ def return_instead(graph: Graph, old: Variable, new: Variable) -> None:
         if made.op is not None and made.op.outputs[0] is made:
             made.op.name = made.name
     graph.outputs = [(shown, new if v is old else v) for shown, v in graph.outputs]
+    graph.updates = {v: new if made is old else made for v, made in graph.updates.items()}
     graph.copy.variables = {v: new if twin is old else twin for v, twin in graph.copy.variables.items()}
 
 

@@ -132,7 +132,8 @@ def _says(check: Callable[[Graph], None], graph: Graph) -> str:
 
 def _problem_of_order(graph: Graph) -> str:
     main = graph.program.global_block()
-    known = {*graph.inputs, *graph.initializers}
+    # A graph that is to be cut further may have inputs that only its parts will take.
+    known = {*graph.inputs, *graph.initializers, *main.inputs}
     problem = _problem_of_block(main, known)
     if problem:
         return problem

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnxgrad.core.compile.door import compile
+from onnxgrad.core.graph.contract import GraphPass, Target
 from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph.manager import run_passes
 from onnxgrad.core.graph.rewriting import name_results, return_instead, stage_builder
 from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.operator import Operator
@@ -69,7 +71,7 @@ class Shards(NamedTuple):
         if not partial:
             return [phase_of("shared", graph)], names
         owners = {graph.of(v): owner for v, owner in self.owners.items()}
-        _reduce_parts(graph, owners, rank)
+        run_passes(graph, [sums_over_ranks(owners, rank)], Target())
         return make_stages(graph, [v for _, v in graph.outputs], provider, "shared"), names
 
     def own(self, rank: int, provider: str | None = None) -> Phase | None:
@@ -137,11 +139,22 @@ def _place_of(part: Sequence[Variable], places: Mapping[str, int]) -> int:
 # Sums over the gradients of all ranks ------------------------------------------------------------------------------------------
 
 
-def _reduce_parts(graph: Graph, owners: Mapping[Variable, int], rank: int) -> None:
-    """Let a rank compute what depends on its gradients, and add up what depends on those of several.
+def sums_over_ranks(owners: Mapping[Variable, int], rank: int) -> GraphPass:
+    """The pass that lets a rank compute what depends on its gradients, and adds up what depends on those of several.
 
     A value of which only one rank has the operands is that of the others too once zeros are added to it.
     """
+
+    def run(graph: Graph, target: Target) -> int:
+        before = graph.replacements
+        returned = _reduce_parts(graph, owners, rank)
+        return graph.replacements - before + returned
+
+    return GraphPass("sums_over_ranks", run, rounding="order", gain="docs/scale.md")
+
+
+def _reduce_parts(graph: Graph, owners: Mapping[Variable, int], rank: int) -> int:
+    """How many results of one rank are given to all"""
     of: dict[Variable, int | None] = dict(owners)  # None: every rank computes it
     everywhere: dict[Variable, Variable] = {}
     done: list[Operator] = []
@@ -184,3 +197,4 @@ def _reduce_parts(graph: Graph, owners: Mapping[Variable, int], rank: int) -> No
         return_instead(graph, v, total)
     graph.operators = needed_operators([*done, *(build.stage or [])], [v for _, v in graph.outputs])
     graph.take_constants()
+    return len(returned)

@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import ModelProto
 
-from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.compile import compile
+from onnxgrad.core.graph.contract import Target
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph.manager import run_passes
 from onnxgrad.core.graph.rewriting import name_results, return_instead, stage_builder
 from onnxgrad.core.interop.onnx_export import Values, as_variables
 from onnxgrad.core.ir.builder import Builder
@@ -229,9 +232,9 @@ def split_step(
             _scale(first, [] if accumulated else graded, least)
         if accumulated is not None:
             _scale_sums(first, graded, least, counts)
-        if synchronised:
-            synchronise(first, least, counts)
         first.settle()
+        if synchronised:
+            run_passes(first, [synchronise(least, counts)], Target())
     held = scope or first.scope
     _enter(first, second, cut)
     described = describe(first, PresentValues(first.inputs, held))

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxgrad.core.graph.contract import GraphPass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.rewriting import name_results, stage_builder
 from onnxgrad.core.ir.operator import Operator, as_stored
@@ -63,21 +64,33 @@ def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None
     return exact, least
 
 
-def synchronise(graph: Graph, share: Variable | None, counts: Variable | None = None) -> None:
-    """Let every BatchNormalization that normalises by its batch do so by the batches of all ranks together.
+def synchronise(share: Variable | None, counts: Variable | None = None) -> GraphPass:
+    """The pass that lets every BatchNormalization that normalises by its batch do so by the batches of all ranks together.
 
     Args:
         share: what the gradients that the graph computes are to be multiplied by before they are added up over ranks, a scalar in
             float64; None for 1.
         counts: 0 where the examples of a rank stand in for none, and leave statistics and gradients of others alone; else 1.
 
-    Raises:
-        ArgumentError: if a BatchNormalization stands in a body, or its statistics are differentiated by themselves.
+    It raises ArgumentError if a BatchNormalization stands in a body, or its statistics are differentiated by themselves.
     """
-    _Pass(graph, share, counts).run()
+
+    def run(graph: Graph, target: Target) -> int:
+        before = graph.replacements
+        _Synchronised(graph, share, counts).run()
+        return graph.replacements - before
+
+    return GraphPass("synchronise", run, needs=_refuse_bodies, rounding="order", gain="docs/scale.md")
 
 
-class _Pass:
+def _refuse_bodies(graph: Graph, target: Target) -> None:
+    main = graph.program.global_block()
+    inner = [op for body in (b for op in main.ops for b in op.blocks()) for op in all_operators_of(body) if _by_batch(op)]
+    if inner:
+        raise ArgumentError(f"{inner[0]} stands in a body, where its statistics cannot be reduced over ranks. Move it out.")
+
+
+class _Synchronised:
     def __init__(self, graph: Graph, share: Variable | None, counts: Variable | None) -> None:
         self.graph, self.share, self.counts = graph, share, counts
         self.build: Any = None
@@ -85,10 +98,6 @@ class _Pass:
         """By the result of a BatchNormalization."""
 
     def run(self) -> None:
-        main = self.graph.program.global_block()
-        inner = [op for body in (b for op in main.ops for b in op.blocks()) for op in all_operators_of(body) if _by_batch(op)]
-        if inner:
-            raise ArgumentError(f"{inner[0]} stands in a body, where its statistics cannot be reduced over ranks. Move it out.")
         done: list[Operator] = []
         for op in self.graph.operators:
             self.build = stage_builder(self.graph, op)
