@@ -36,10 +36,6 @@ class Buffer:
         self.spare_of: tuple[int, str] | None = None
         self._holds = 0
 
-    @property
-    def is_free(self) -> bool:
-        return self._holds == 0
-
     def is_held_by(self, count: int) -> bool:
         """Whether there are no more holders than these."""
         return self._holds <= count
