@@ -107,12 +107,12 @@ class Application:
     def run(self, gradients: Mapping[Variable, Any], state: MutableMapping[str, Any]) -> None:
         """Replace the state of this rank by what gradients of the whole batch make of it."""
         self._take_rates(state)
-        cut, program, given = self.shards.cut, self.shards.program, dict(gradients)
+        cut, given = self.shards.cut, dict(gradients)
         entering = {name: value for phase in self._common for name, value in phase.named(given).items()}
         values = run_phases(self._common, entering, state, self.transport)
         given.update((v, values[self._shared[v]]) for v in cut.shared)
         small = set(cut.small)
-        new = {v.name: values[self._shared[made]] for v, made in program.updates.items() if made in small}
+        new = {v.name: values[self._shared[made]] for v, made in cut.updates.items() if made in small}
         if self._own is not None:
             new.update(self._own.replaced(self._own.run(self._own.named(given), state)))
         state.update(new)

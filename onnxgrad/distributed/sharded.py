@@ -16,7 +16,7 @@ from onnxgrad.core.runtime.runner import OpenPhase, run_phases
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.core.step.shards import Shards, make_shards
-from onnxgrad.core.step.split import COUNTS, Accumulated, Fetch, split_step
+from onnxgrad.core.step.split import COUNTS, Fetch, split_step
 from onnxgrad.core.step.stages import taking
 from onnxgrad.core.step.step import AllReduce, Step, bytes_of_all
 from onnxgrad.distributed.application import Application
@@ -48,7 +48,6 @@ class ShardedStep:
         lowering: of the graphs; None for plain forms. A place that is named decides.
         place: where sessions run; None for the CPU. Ranks exchange in main memory, where the state lies, too.
         threads: of each session; None for onnxruntime's choice.
-        accumulated: how gradients are added up over micro-batches, and what applies the sums: every so many-th ``run`` updates.
         in_scope: keep the state in the scope, where an Executor reads and writes the same values. Large optimizer state that other
             ranks hold is zeros there, which take no memory.
 
@@ -91,19 +90,18 @@ class ShardedStep:
         lowering: str | None = "cpu",
         place: Place | None = None,
         threads: int | None = None,
-        accumulated: Accumulated | None = None,
         in_scope: bool = False,
     ) -> None:
         lowering, place = (lowering, CPUPlace()) if place is None else (place.lowering, place)
-        split = split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm, accumulated, stands_by=True)
+        split = split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm, stands_by=True)
         self.program, self.transport, self.manifest = program, transport, split.manifest
         if shards not in ("state", "gradients", None):
             raise ArgumentError(f"shards is 'state', 'gradients' or None, not {shards!r}.")
         if shards == "gradients" and transport.world_size > 1 and not hasattr(transport, "send"):
             raise ArgumentError("this transport cannot send from one rank to another. Use shards='state', or MPI.")
         count, rank = (transport.world_size, transport.rank) if shards else (1, 0)
-        applied = program if accumulated is None else accumulated.apply
-        found = make_shards(applied, count, sums=[] if accumulated is None else [held for _, held in accumulated.sums])
+        accumulation = program.plan.accumulation
+        found = make_shards(program, count)
         self.shards: Shards | None = found if shards else None
         self._owners: dict[str, int] = {}
         self._first = [OpenPhase(phase, place, threads) for phase in split.first]
@@ -119,7 +117,7 @@ class ShardedStep:
             replaces=in_scope,
             statistics={entry["input"] for entry in self.manifest["apply"]["state"] if entry["statistic"]},
         )
-        variables = {v.name: v for one in (applied, program) for v in one.list_vars() if v.persistable}
+        variables = {v.name: v for v in program.list_vars() if v.persistable}
         held = dict.fromkeys([*(name for phase in self._first for name in phase.state), *self._application.state])
         held.update(dict.fromkeys(v.name for states in found.owned for v in states if self._application.is_spread(v)))
         if in_scope:
@@ -128,13 +126,13 @@ class ShardedStep:
             self._values = {name: value_of(np.asarray(variables[name].get_value(scope))) for name in held}
         self.forget()
         self._application.begin(self._values)
-        self._sums = {} if accumulated is None else {v.name: held for v, held in accumulated.sums}
-        self._every = 1 if accumulated is None else accumulated.micro_batches
+        self._sums = {} if accumulation is None else {v.name: v for v in accumulation.sums}
+        self._every = 1 if accumulation is None else accumulation.runs
         self._done = 0
         given = [entry["gradient"] for entry in self.manifest["exchange"]]
-        self._names = {} if accumulated else dict(zip(found.cut.gradients, given, strict=True))
+        self._names = {} if accumulation else dict(zip(found.cut.gradients, given, strict=True))
         if shards == "gradients":
-            named = {held: held.name for held in self._sums.values()} if accumulated else self._names
+            named = {held: held.name for held in self._sums.values()} if accumulation else self._names
             self._owners = {named[v]: owner for v, owner in found.owners.items()}
         self._part: Part | None = None
         self._gradients: dict[str, Any] = {}

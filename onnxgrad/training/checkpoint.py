@@ -120,7 +120,8 @@ def _as_list(program: Programs) -> list[Program]:
 
 
 def _exchanges(program: Programs) -> list[Any]:
-    return [one.exchange for one in _as_list(program) if hasattr(one.exchange, "rests")]
+    found = [one.plan.exchange_of(turn) for one in _as_list(program) for turn in ("run", "apply")]
+    return [exchange for exchange in found if hasattr(exchange, "rests")]
 
 
 def _state(program: Programs) -> list[Any]:

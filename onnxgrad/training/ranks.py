@@ -173,12 +173,11 @@ class Ranks:
     def attach(
         self,
         program: Program,
-        update: Program | None,
         loss: Variable,
         is_scaled: bool,
         average: ExponentialMovingAverage | None,
     ) -> None:
-        """Let the step exchange gradients; with accumulation let it weigh them, and the update exchange their sums.
+        """Let the step exchange gradients; where they are added up, let each run weigh them, and their sums be exchanged.
 
         Raises:
             ArgumentError: if the strategy does not fit the program.
@@ -188,7 +187,7 @@ class Ranks:
             kind = PipelinedStep
         elif self.are_many and (check_batch_norm(program, self.strategy.batch_norm) or self.strategy.sharding):
             kind = SharedStep
-        self.step = kind(self.transport, self.strategy, program, update, loss, is_scaled, average)
+        self.step = kind(self.transport, self.strategy, program, loss, is_scaled, average)
 
     def threads(self, wanted: int | None) -> int | None:
         """Threads of an operator: ranks of one machine share its cores."""

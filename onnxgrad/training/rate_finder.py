@@ -75,7 +75,7 @@ def find_learning_rate(
     if not 0 < lowest < highest < math.inf or steps < 10:
         raise ArgumentError(f"a sweep has rates 0 < lowest < highest and 10 steps or more, not {lowest}, {highest}, {steps}.")
     source, _ = trainer.open(data)
-    state = [v for program in trainer.programs for v in program.list_vars() if v.persistable]
+    state = [v for v in trainer.program.list_vars() if v.persistable]
     kept, begun_at = [np.array(v.get_value()) for v in state], trainer.step_number
     held, rate = trainer.optimizer._learning_rate, _Fixed(lowest)
     rates: list[float] = []
@@ -106,8 +106,8 @@ def find_learning_rate(
         if isinstance(held, LRScheduler):
             trainer.optimizer.set_lr_scheduler(held)
         else:
-            for program in trainer.programs:
-                program.plan.schedulers = [entry for entry in program.plan.schedulers if entry[1] is not rate]
+            plan = trainer.program.plan
+            plan.schedulers = [entry for entry in plan.schedulers if entry[1] is not rate]
             trainer.optimizer._learning_rate = held
         for v, value in zip(state, kept, strict=True):
             v.set_value(value)

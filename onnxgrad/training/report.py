@@ -233,7 +233,7 @@ def _memory(trainer: Trainer) -> list[list[Any]]:
         return sum(math.prod(v.static_shape or (0,)) * int(v.dtype.numpy.itemsize) for v in variables)
 
     parameters = list(trainer.program.parameters)
-    state = [v for one in trainer.programs for v in one.list_vars() if v.persistable and v not in set(parameters)]
+    state = [v for v in trainer.program.list_vars() if v.persistable and v not in set(parameters)]
     rows: list[list[Any]] = [["weights", bytes_of(parameters)], ["of them trained", bytes_of(trainer.trained)]]
     rows += [["state of the optimizer and statistics", bytes_of(state)]]
     plan = trainer.program.memory_plan

@@ -12,7 +12,6 @@ from typing import Any
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.core.step.split import Accumulated
 from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
 from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute
 from onnxgrad.distributed.pipeline import PipelineStep
@@ -21,7 +20,6 @@ from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
-from onnxgrad.training.accumulation import SUM
 
 __all__ = ["SHARDS", "HeldStep", "PipelinedStep", "RankStep", "SharedStep"]
 
@@ -36,14 +34,13 @@ class RankStep:
         transport: between the ranks.
         strategy: what is asked for.
         program: the step.
-        update: with accumulation, what applies the sums that the step has added up.
         loss: of the step.
         is_scaled: whether the loss is.
         average: of weights, which evaluation reads.
 
     Attributes:
         exchange: of gradients, if the program exchanges them.
-        sums: with accumulation, the exchange of what was added up.
+        sums: where gradients are added up, the exchange of the sums.
         is_alone: whether this rank does something that others do not, as callbacks are called on rank 0 alone.
 
     Raises:
@@ -55,25 +52,25 @@ class RankStep:
         transport: Transport,
         strategy: Strategy,
         program: Program,
-        update: Program | None,
         loss: Variable,
         is_scaled: bool = False,
         average: ExponentialMovingAverage | None = None,
     ) -> None:
-        self.transport, self.strategy, self.program, self.update, self.loss = transport, strategy, program, update, loss
+        self.transport, self.strategy, self.program, self.loss = transport, strategy, program, loss
         self.exchange: GradientExchange | None = None
         self.sums: StateExchange | None = None
         self.is_alone = False
-        self._added = [] if update is None else [v for v in update.updates if v.name.endswith(SUM)]
+        self._accumulation = program.plan.accumulation
+        self._added = [] if self._accumulation is None else self._accumulation.sums
         if transport.world_size > 1:
             self._begin(is_scaled, [] if average is None else average.names)
-            if update is not None:
+            if self._accumulation is not None:
                 self.sums = StateExchange(transport, self._added, strategy)
-                update.plan.exchange = None if self.exchange is None else self.sums
+                self._accumulation.exchange = None if self.exchange is None else self.sums
 
     def _begin(self, is_scaled: bool, averages: list[str]) -> None:
-        """Let the program exchange gradients; with accumulation let it weigh them, and the update exchange their sums."""
-        options: dict[str, Any] = {} if self.update is None else {"sends": False, "poisons": is_scaled}
+        """Let the program exchange gradients; where they are added up let each run weigh them."""
+        options: dict[str, Any] = {} if self._accumulation is None else {"sends": False, "poisons": is_scaled}
         self.exchange = distribute(self.program, self.loss, self.transport, self.strategy, **options)
         self.exchange.own = {v.name for v in self._added}
 
@@ -85,8 +82,8 @@ class RankStep:
 
     def apply(self, executor: Executor) -> None:
         """Apply what was added up since the last time."""
-        if self.update is not None:
-            executor.run(self.update)
+        if self._accumulation is not None:
+            executor.apply(self.program)
 
     def gather(self, everywhere: bool = False) -> None:
         """Give rank 0, or all ranks, the state of all; sums of gradients, and what compression has kept, go to rank 0 alone."""
@@ -131,7 +128,7 @@ class HeldStep(RankStep):
     def apply(self, executor: Executor) -> None:
         assert self._step is not None
         self._step.apply()
-        for _, scheduler in (self.update or self.program).plan.schedulers:
+        for _, scheduler in self.program.plan.schedulers:
             if scheduler.steps_by_itself:
                 scheduler.step()
 
@@ -140,8 +137,8 @@ class HeldStep(RankStep):
             own = {v.name for v in self._added}
             mine = fingerprint(self.program, list(self.program.updates), self.strategy)
             check_alike(self.transport, mine, "it has another program, or trains other parameters")
-            state = {v.name: v for one in (self.program, self.update) if one for v in one.list_vars() if v.persistable}
-            share_state(self.transport, [v for name, v in state.items() if name not in own], self.program.active_scope())
+            state = [v for v in self.program.list_vars() if v.persistable and v.name not in own]
+            share_state(self.transport, state, self.program.active_scope())
             self._agreed = True
         elif self._step is not None:
             self._step.gather(self.program.active_scope())  # the new one may hold other shares
@@ -186,18 +183,12 @@ class HeldStep(RankStep):
 class SharedStep(HeldStep):
     """What ``Strategy(batch_norm="sync")`` and ``Strategy(sharding=)`` ask for. Arguments are those of ``RankStep``."""
 
-    _accumulated: Accumulated | None = None
-
     def _begin(self, is_scaled: bool, averages: list[str]) -> None:
         super()._begin(is_scaled, averages if self.strategy.sharding else [])
         if self.strategy.compress is not None:
             raise ArgumentError("statistics of the whole batch are not for compressed gradients. Leave compress out.")
         if self.strategy.sharding == 2 and not hasattr(self.transport, "send"):
             raise ArgumentError("this transport cannot send from one rank to another. Use sharding=1, or MPI.")
-        if self.update is not None:
-            held = {v.name: v for v in self._added}
-            pairs = [(v, held[v.name]) for v in self.program.updates if v.name in held]
-            self._accumulated = Accumulated(self.update, pairs, 1)
 
     def _make(self, fetches: Sequence[Variable], executor: Executor) -> ShardedStep:
         return ShardedStep(
@@ -209,7 +200,6 @@ class SharedStep(HeldStep):
             shards=SHARDS[self.strategy.sharding],
             place=executor.place,
             threads=executor.threads,
-            accumulated=self._accumulated,
             in_scope=True,
         )
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.step.counted import counted
 from onnxgrad.core.step.export import save_training_step, to_training_step
-from onnxgrad.core.step.split import Accumulated, Split, save_split, split_step
-from onnxgrad.training.accumulation import SUM, joined
+from onnxgrad.core.step.split import Split, save_split, split_step
 from onnxgrad.training.ranks import Ranks
 
 __all__ = ["TrainingSteps"]
@@ -22,7 +22,6 @@ class TrainingSteps:
     """What a Trainer writes of its training."""
 
     program: Program
-    update: Program | None
     loss: Variable
     outputs: list[Variable]
     accumulate: int
@@ -67,16 +66,9 @@ class TrainingSteps:
         return list(dict.fromkeys(v.name for v in (self.loss, *self.outputs)))
 
     def _step(self) -> Program:
-        if self.update is None:
-            return self.program
-        return joined(self.program, self.update, self.accumulate, self.step_number % self.accumulate)
+        return counted(self.program, self.step_number % self.accumulate)
 
     def _split(self, lowering: str | None, batch_norm: str | None) -> Split:
-        accumulated = None
-        if self.update is not None:
-            held = {v.name: v for v in self.update.updates if v.name.endswith(SUM)}
-            sums = [(v, held[v.name]) for v in self.program.updates if v.name in held]
-            accumulated = Accumulated(self.update, sums, self.accumulate)
-        found = split_step(self.program, self._fetch(), None, lowering, self.loss.name, None, batch_norm, accumulated)
+        found = split_step(self.program, self._fetch(), None, lowering, self.loss.name, None, batch_norm)
         found.manifest["begun"] = self.step_number % self.accumulate
         return found

@@ -26,7 +26,7 @@ from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
 from onnxgrad.tensor_file import damaged, read_tensors
-from onnxgrad.training.accumulation import accumulating
+from onnxgrad.training.accumulation import add_up
 from onnxgrad.training.adapters import save_adapters
 from onnxgrad.training.batch_norm import prepare_batch_norm
 from onnxgrad.training.callbacks import Callback
@@ -224,7 +224,6 @@ class Trainer(TrainingSteps):
         self._files: Fingerprints = {}
 
     def _append(self, loss_scale: float | None, ema: float | None, kept: dict[str, Any]) -> None:
-        self.update: Program | None = None
         self.average: ExponentialMovingAverage | None = None
         attached = attach(self.program, self.terms)
         # A teacher may need all of them.
@@ -247,12 +246,12 @@ class Trainer(TrainingSteps):
         if self.accumulate == 1:
             scale.apply(pairs)
         else:
-            self.update = accumulating(self.program, scale.finite(pairs), self.optimizer, self.accumulate)
+            add_up(self.program, scale.finite(pairs), self.optimizer, self.accumulate)
         if ema is not None:
             self.average = ExponentialMovingAverage(ema)
-            with program_guard(self.update or self.program, Program()):
+            with program_guard(self.program, Program()):
                 self.average.update()
-        self.ranks.attach(self.program, self.update, self.loss, bool(scale.start), self.average)
+        self.ranks.attach(self.program, self.loss, bool(scale.start), self.average)
 
     def __repr__(self) -> str:
         losses = " + ".join(term.loss if isinstance(term.loss, str) else "a function" for term in self.terms)
@@ -267,7 +266,7 @@ class Trainer(TrainingSteps):
         """Layers with shapes, weights and what trains, and the memory of a step; print it."""
         found = summarize(self.inference, repr(self), [p.name for p in self.trained])
         own = {p.name for p in self.program.parameters}
-        state = {v.name: v for one in self.programs for v in one.list_vars() if v.persistable and v.name not in own}
+        state = {v.name: v for v in self.program.list_vars() if v.persistable and v.name not in own}
         found.memory[2] = (found.memory[2][0], sum(map(bytes_of, state.values())))
         if self.program.memory_plan is not None:
             found.memory.append(("activations and gradients at the peak", self.program.memory_plan.peak))
@@ -546,11 +545,6 @@ class Trainer(TrainingSteps):
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 
-    @property
-    def programs(self) -> list[Program]:
-        """The programs that hold the state: the step, and with accumulation the update."""
-        return [self.program] if self.update is None else [self.program, self.update]
-
     def save(self, path: str | Path) -> None:
         """Write weights, optimizer state and the position in the run to a safetensors file.
 
@@ -564,8 +558,8 @@ class Trainer(TrainingSteps):
                 f"{weight or 'state'} is not finite after step {self.step_number}. Lower the learning rate or set clip_norm."
             )
         if self.ranks.is_first:
-            metadata = {"graph": graph_hash(self.programs), "position": present_position(self).to_json()}
-            save_checkpoint(self.programs, path, metadata=metadata)
+            metadata = {"graph": graph_hash(self.program), "position": present_position(self).to_json()}
+            save_checkpoint(self.program, path, metadata=metadata)
         self.ranks.step.forget()
 
     def load(self, path: str | Path) -> None:
@@ -580,17 +574,17 @@ class Trainer(TrainingSteps):
     def _load(self, path: str | Path, batches: int | None = None, files: Fingerprints | None = None) -> None:
         """Look at everything first, then change; an epoch has so many ``batches``, from these ``files``, as far as that is known"""
         found = read_tensors(path)
-        if found.metadata.get("graph") != graph_hash(self.programs):
+        if found.metadata.get("graph") != graph_hash(self.program):
             raise TrainingError(f"{str(path)!r} was written for another model, loss or optimizer. Use the same arguments as then.")
         position = position_of(found.metadata, path)
         check_unchanged(position.files, files or {})
         check_position(position, path, batches, seed=self.seed, accumulate=self.accumulate)
         check_schedule(self.schedule, position, path)
-        check_tensors(self.programs, found)
+        check_tensors(self.program, found)
         weight = bad_value(self.program, found.arrays)
         if weight is not None:
             raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
-        set_tensors(self.programs, found)
+        set_tensors(self.program, found)
         self.ranks.step.loaded()
         self.epoch, self.batch, self.step_number = position.epoch, position.batch, position.step
         self.best, self.history, self._begun = position.best, position.history, position.begun

@@ -52,7 +52,7 @@ def line(extra=""):
 
 
 def weights(trainer):
-    return {v.name: v.get_value() for one in trainer.programs for v in one.list_vars() if v.persistable}
+    return {v.name: v.get_value() for v in trainer.program.list_vars() if v.persistable}
 
 
 def assert_equal(a, b):

@@ -37,7 +37,7 @@ def trained(kind="float16", **options):
 
 
 def state(trainer):
-    return {v.name: v.get_value() for p in trainer.programs for v in p.list_vars() if v.persistable}
+    return {v.name: v.get_value() for v in trainer.program.list_vars() if v.persistable}
 
 
 def step(trainer, batch):

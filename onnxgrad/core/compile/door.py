@@ -8,7 +8,7 @@ Tests: tests/core/compile/test_compile.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onnxgrad.core.graph.contract import GraphPass, Pass, Shapes, Target
 from onnxgrad.core.graph.from_program import pruned_graph, whole_graph
@@ -40,7 +40,7 @@ def compile(
     shapes: Shapes | None = None,
     *,
     state_as_inputs: bool = False,
-    updates: bool = True,
+    updates: bool | Mapping[Variable, Variable] = True,
     given: Sequence[Variable] = (),
     ordered: bool = False,
     runs: bool = False,
@@ -56,7 +56,7 @@ def compile(
             None for plain ones.
         shapes: of inputs, where they are known although the program leaves them open.
         state_as_inputs: whether persistable variables are inputs of the graph instead of initializers.
-        updates: with ``state_as_inputs``, whether the new values of all state are outputs.
+        updates: with ``state_as_inputs``, whether the new values of all state are outputs, or those that are.
         given: variables that are inputs, and not computed.
         ordered: whether the operators are put in the order in which onnxruntime holds few tensors at a time, and an opset that
             no onnxruntime loads is brought down where that is possible. Implied by ``provider``.
@@ -68,7 +68,7 @@ def compile(
     Raises:
         ArgumentError: if the provider is not known, or the program is in an opset that its forms are not written in.
     """
-    graph = _graph_of(program, outputs, state_as_inputs, updates, given)
+    graph = _graph_of(program, outputs, state_as_inputs, updates if state_as_inputs else False, given)
     target = Target(
         provider=provider,
         runs_on_cpu=provider == "cpu" or (provider is None and (runs or ordered)),
@@ -84,17 +84,24 @@ def compile(
 
 
 def _graph_of(
-    program: Program, outputs: Sequence[Variable] | None, state_as_inputs: bool, updates: bool, given: Sequence[Variable]
+    program: Program,
+    outputs: Sequence[Variable] | None,
+    state_as_inputs: bool,
+    updates: bool | Mapping[Variable, Variable],
+    given: Sequence[Variable],
 ) -> Graph:
     """The graph as the program has it, with the training forms that its operators wait for."""
     if outputs is None:
         return whole_graph(program)
     if not program.training_pending:
-        new_values = program.updates if state_as_inputs and updates else {}
+        new_values = updates if not isinstance(updates, bool) else program.updates if updates else {}
         return pruned_graph(program, list(outputs), new_values, state_as_inputs, given)
     trained, copies = program.clone_with_variables()
     lift(trained)
-    new_values = trained.updates if state_as_inputs and updates else {}
+    if isinstance(updates, bool):
+        new_values = trained.updates if updates else {}
+    else:
+        new_values = {copies[v]: copies[new] for v, new in updates.items()}
     graph = pruned_graph(trained, [copies[v] for v in outputs], new_values, state_as_inputs, [copies[v] for v in given])
     graph.copy.variables.update((v, graph.of(copied)) for v, copied in copies.items())
     return graph

@@ -65,7 +65,7 @@ def pruned_graph(
             graph.outputs.append((twin.name, twin))
     if state_as_inputs:
         returned, copies = {v for _, v in graph.outputs}, graph.copy.variables
-        changed = [(v, new) for v, new in program.updates.items() if copies.get(new) in returned]
+        changed = [(v, new) for v, new in {**program.updates, **new_values}.items() if copies.get(new) in returned]
         graph.updates = {graph.copy.read(v): copies[new] for v, new in changed}
     _drop_unread_outputs(graph)
     read = set(graph.all_read())

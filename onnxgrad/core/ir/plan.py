@@ -1,4 +1,4 @@
-"""What a run of a program does besides its operators: schedules, printing, exchanging gradients, what memory it is to take.
+"""What a run of a program does besides its operators: schedules, printing, adding gradients up, exchanging them, memory.
 
 Tests: tests/core/ir/test_plan.py.
 """
@@ -6,12 +6,44 @@ Tests: tests/core/ir/test_plan.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["RunPlan"]
+__all__ = ["Accumulation", "RunPlan", "Turn"]
+
+Turn: TypeAlias = Literal["whole", "run", "apply"]
+"""Which state of a program is replaced: all of it, or where gradients are added up what each run replaces, or what is made of the
+sums when they are applied."""
+
+
+@dataclass(eq=False)
+class Accumulation:
+    """Gradients that several runs add up before they are applied.
+
+    Attributes:
+        runs: how many.
+        cleared: the state that holds a sum, and what it is when the sum has been applied.
+        each: the state that each run replaces, sums among it; what else the program updates is replaced when sums are applied.
+        exchange: what adds up the sums of several ranks before they are applied; copies have none.
+    """
+
+    runs: int
+    cleared: Mapping[Variable, Variable]
+    each: frozenset[Variable]
+    exchange: Any = None
+
+    @property
+    def sums(self) -> list[Variable]:
+        """The state that holds them."""
+        return list(self.cleared)
+
+    def copy(self, variables: Mapping[Variable, Variable]) -> Accumulation:
+        """That of a copy of the program."""
+        cleared = {variables[v]: variables[new] for v, new in self.cleared.items()}
+        return Accumulation(self.runs, cleared, frozenset(variables[v] for v in self.each))
 
 
 class RunPlan:
@@ -22,6 +54,7 @@ class RunPlan:
         printers: values that are handed to a function after each run.
         memory: which tensors the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes.
         exchange: what a step does with gradients before they are applied (``core.runtime.exchange``); copies have none.
+        accumulation: how gradients are added up over several runs; None if each run applies its own.
     """
 
     def __init__(self) -> None:
@@ -29,6 +62,22 @@ class RunPlan:
         self.printers: list[tuple[Variable, Any]] = []
         self.memory: Any = None
         self.exchange: Any = None
+        self.accumulation: Accumulation | None = None
+
+    def updates(self, updates: Mapping[Variable, Variable], turn: Turn) -> dict[Variable, Variable]:
+        """Of all that a program updates, what is replaced now, and its new values."""
+        if self.accumulation is None or turn == "whole":
+            return dict(updates)
+        if turn == "run":
+            return {v: new for v, new in updates.items() if v in self.accumulation.each}
+        applied = {v: new for v, new in updates.items() if v not in self.accumulation.each}
+        return {**applied, **self.accumulation.cleared}
+
+    def exchange_of(self, turn: Turn) -> Any:
+        """What ranks exchange in a run, or before sums are applied."""
+        if turn != "apply":
+            return self.exchange
+        return None if self.accumulation is None else self.accumulation.exchange
 
     def copy(self, variables: Mapping[Variable, Variable], *, for_test: bool) -> RunPlan:
         """That of a copy of the program: what it prints, and unless it is a copy for inference what schedules give.
@@ -40,4 +89,5 @@ class RunPlan:
         copy.printers = [(variables[v], printer) for v, printer in self.printers if v in variables]
         if not for_test:
             copy.schedulers = [(variables[v], scheduler) for v, scheduler in self.schedulers]
+            copy.accumulation = None if self.accumulation is None else self.accumulation.copy(variables)
         return copy

@@ -40,7 +40,11 @@ def program_text(program: Program, details: bool = False) -> str:
     lines = list(_block_lines(program.global_block(), "", details))
     if program.updates:
         lines += ["", "    # after a run"]
-        lines += [f"    {old.name} <- {new.name}" for old, new in program.updates.items()]
+        lines += [f"    {old.name} <- {new.name}" for old, new in program.plan.updates(program.updates, "run").items()]
+    accumulation = program.plan.accumulation
+    if accumulation is not None:
+        lines += ["", f"    # after every {accumulation.runs} runs"]
+        lines += [f"    {old.name} <- {new.name}" for old, new in program.plan.updates(program.updates, "apply").items()]
     return "\n".join(lines)
 
 

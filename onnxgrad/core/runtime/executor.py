@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.core.runtime.application import Application
@@ -145,36 +146,66 @@ class Executor:
         fetches = _fetches(program, fetch_list)
         scope = scope or program.active_scope()
         plan = program.plan
-        for variable, scheduler in plan.schedulers:
-            scope.set(variable.name, np.float32(scheduler()))
+        turn: Turn = "whole" if plan.accumulation is None else "run"
+        if turn == "whole":
+            _set_rates(program, scope)
         for name in feed or ():
             state = program.global_block().vars.get(name)
             if state is not None and state.persistable and not state.is_data:
                 scope.set(name, _checked_feed(state, feed or {}))
         computed = [v for v in [*fetches, *(v for v, _ in plan.printers)] if not v.persistable]
         if computed or program.updates or program.training_pending:
-            results = self._compute(program, feed or {}, computed, scope, return_numpy)
+            results = self._compute(program, feed or {}, computed, scope, return_numpy, turn)
         else:
             results = []
         values = dict(zip(computed, results, strict=True))
-        for _, scheduler in plan.schedulers:
-            if scheduler.steps_by_itself:
-                scheduler.step()
+        if turn == "whole":
+            _step_schedules(program)
         for v, printer in plan.printers:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
         return [values[v] if v in values else v.get_value() if v.is_eager else present_value(scope, v) for v in fetches]
 
+    def apply(self, program: Program | None = None, scope: Scope | None = None) -> None:
+        """Apply the gradients that runs of a program have added up, and clear the sums. Any number of runs may have been.
+
+        Args:
+            program: one whose optimizer was appended so that its gradients are added up, as ``Trainer(accumulate=)`` does; default:
+                the default main program.
+            scope: as for ``run``.
+
+        Raises:
+            ArgumentError: if the program applies its gradients in each run.
+            NotInitialized, ExecutionError, ProviderError: as for ``run``.
+        """
+        if self._closed:
+            raise ExecutionError("this Executor is closed. Make a new one.")
+        program = _program_of(program)
+        if program.plan.accumulation is None:
+            raise ArgumentError("this program applies its gradients in each run, and adds none up. Leave apply out.")
+        scope = scope or program.active_scope()
+        _set_rates(program, scope)
+        self._compute(program, {}, [], scope, True, "apply")
+        _step_schedules(program)
+
     def _compute(
-        self, program: Program, feed: dict[str, Any], fetches: list[Variable], scope: Scope, return_numpy: bool
+        self,
+        program: Program,
+        feed: dict[str, Any],
+        fetches: list[Variable],
+        scope: Scope,
+        return_numpy: bool,
+        turn: Turn,
     ) -> list[Any]:
         if not program.inputs and any(_is_random(op) for op in program.global_block().ops):
             # A seeded random operator continues its stream within a session, so initialisation gets a fresh one.
             prepared = prepare(program, fetches, self.place, self.threads)
         else:
-            exchange = program.plan.exchange
+            exchange = program.plan.exchange_of(turn)
             if exchange is not None:
                 feed = {**exchange.feeds(program, feed), **feed}
-            prepared = self._sessions.get(program, self._read(program, fetches), self.place, self.threads, feed)
+            known = set(fetches)
+            read = [] if exchange is None else [v for v in exchange.reads if v not in known]
+            prepared = self._sessions.get(program, [*fetches, *read], self.place, self.threads, feed, turn)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
         for name, array in feeds:
             prepared.place.check(name, array)
@@ -204,15 +235,6 @@ class Executor:
         # What an exchange gives is in memory of its own, which ends with the run.
         is_reused = prepared.rest is not None and prepared.rest.exchange is not None
         return [_given(fetched, state, name, return_numpy, is_reused or name in prepared.reused) for name in names]
-
-    @staticmethod
-    def _read(program: Program, fetches: list[Variable]) -> list[Variable]:
-        """The fetches, and what the exchange reads besides."""
-        exchange = program.plan.exchange
-        if exchange is None:
-            return fetches
-        known = set(fetches)
-        return [*fetches, *(v for v in exchange.reads if v not in known)]
 
     def _run_in_parts(
         self, program: Program, prepared: Prepared, rest: CutStep, feeds: list[tuple[str, Any]], scope: Scope, return_numpy: bool
@@ -267,6 +289,19 @@ class Executor:
 
 
 _NO_SCOPE = Scope()
+
+
+def _set_rates(program: Program, scope: Scope) -> None:
+    """Set the state that schedules give"""
+    for variable, scheduler in program.plan.schedulers:
+        scope.set(variable.name, np.float32(scheduler()))
+
+
+def _step_schedules(program: Program) -> None:
+    """Move on the schedules that do so with each update"""
+    for _, scheduler in program.plan.schedulers:
+        if scheduler.steps_by_itself:
+            scheduler.step()
 
 
 def _is_float(program: Program, name: str) -> bool:

@@ -22,6 +22,7 @@ import numpy as np
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
+from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.application import Rooms, open_parts
@@ -169,6 +170,7 @@ def prepare(
     shapes: Shapes = (),
     fast: bool = False,
     rest: CutStep | None = None,
+    turn: Turn = "whole",
 ) -> Prepared:
     """Make the step of a program for these fetches and open it, where one place does not take it on a narrower one.
 
@@ -177,6 +179,7 @@ def prepare(
         shapes: of inputs whose dimensions are not all known; the session is then for these alone.
         fast: whether forms may round more than the operators they stand for.
         rest: what applies the gradients, if the session is only to return them.
+        turn: which of the state is replaced, where gradients are added up.
 
     Raises:
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
@@ -186,7 +189,7 @@ def prepare(
         place = CPUPlace()
     while True:
         target = StepTarget(_provider(program, place), shapes, fast, threads or os.cpu_count() or 1)
-        step = make_step(program, fetches, target, None if rest is None else rest.applying)
+        step = make_step(program, fetches, target, None if rest is None else rest.applying, turn)
         found = open_step(step, fetches, place, threads, saved, rest, stops_spinning=bool(shapes) or rest is not None)
         if isinstance(found, Prepared):
             return found
@@ -232,7 +235,7 @@ def open_step(
         if isinstance(captured, str):
             return Narrower(place.plain(), f"this step is not replayed as a CUDA graph: {captured}. It runs plainly.")
         return Prepared(captured, step, fetches, place, captures=True)
-    before = [phase for phase in step.phases if phase.name.startswith(("step", "gradients"))] if graph.outputs else []
+    before = [phase for phase in step.phases if rest is None or phase.name.startswith("gradients")] if graph.outputs else []
     try:
         sessions = [
             open_graph(
@@ -270,9 +273,9 @@ def _joined(sessions: list[Any], phases: list[Phase], step: Step, rest: CutStep 
 class CutStep:
     """The sessions that apply the gradients of a program in parts."""
 
-    def __init__(self, program: Program, applying: Applying, place: Place, threads: int | None) -> None:
+    def __init__(self, program: Program, applying: Applying, place: Place, threads: int | None, turn: Turn) -> None:
         self.applying, self.cut = applying, applying.cut
-        self.exchange: Exchange | None = program.plan.exchange
+        self.exchange: Exchange | None = program.plan.exchange_of(turn)
         self.first: Prepared | None = None
         if applying.shared is not None:
             phase, self.read = applying.shared
@@ -324,11 +327,22 @@ class _Sessions:
 
     def __init__(self, program: Program, place: Place) -> None:
         self.version = program.version
-        self.exchange = program.plan.exchange
+        self.exchanges = _exchanges(program)
         self.prepared: dict[Any, Prepared] = {}
-        self.cuts: dict[tuple[Place, int | None], CutStep | None] = {}
+        self.cuts: dict[tuple[Place, int | None, Turn], CutStep | None] = {}
         self.dynamic = _dynamic_inputs(program, place)
         """Inputs whose shapes make a training step faster when they are known."""
+
+    def steps(self) -> list[tuple[Place, Step]]:
+        """What is open, and where."""
+        applying = [found.step for (key, _), found in self.prepared.items() if key[-1] == "apply"]
+        steps = []
+        for (key, _), found in self.prepared.items():
+            if key[-1] == "run" and applying:
+                steps.append((found.place, found.step.followed_by(applying[0])))
+            elif key[-1] != "apply":
+                steps.append((found.place, found.step))
+        return steps
 
     def shapes_of(self, feed: dict[str, Any]) -> Shapes:
         """The shapes of these inputs; none if one does not fit its declaration, which is an error that is found later."""
@@ -339,6 +353,11 @@ class _Sessions:
                 return ()
             found.append((v.name, tuple(map(int, shape))))
         return tuple(found)
+
+
+def _exchanges(program: Program) -> list[Exchange | None]:
+    """What ranks exchange in a run, and before sums are applied"""
+    return [program.plan.exchange_of("run"), program.plan.exchange_of("apply")]
 
 
 def _dynamic_inputs(program: Program, place: Place) -> list[Variable]:
@@ -365,51 +384,60 @@ class SessionCache:
         self._lock = RLock()
         self._by_program: weakref.WeakKeyDictionary[Program, _Sessions] = weakref.WeakKeyDictionary()
 
-    def get(self, program: Program, fetches: list[Variable], place: Place, threads: int | None, feed: dict[str, Any]) -> Prepared:
+    def get(
+        self,
+        program: Program,
+        fetches: list[Variable],
+        place: Place,
+        threads: int | None,
+        feed: dict[str, Any],
+        turn: Turn = "whole",
+    ) -> Prepared:
         """The session for these fetches; for the first few shapes of the feed one each, where that makes it faster."""
         with self._lock:
             sessions = self._by_program.get(program)
-            if sessions is None or sessions.version != program.version or sessions.exchange is not program.plan.exchange:
+            if sessions is None or sessions.version != program.version or sessions.exchanges != _exchanges(program):
                 sessions = self._by_program[program] = _Sessions(program, place)
-            key = (tuple(map(id, fetches)), place)
+            key = (tuple(map(id, fetches)), place, turn)
             shapes = sessions.shapes_of(feed) if self.shapes else ()
             if shapes and (key, shapes) not in sessions.prepared:
                 own = sum(other == key and bool(known) for other, known in sessions.prepared)
                 shapes = shapes if own < self.shapes else ()
             found = sessions.prepared.get((key, shapes))
             if found is None:
-                is_cut = program.updates and (self.memory is not None or program.plan.exchange is not None)
-                rest = self._rest(sessions, program, place, threads) if is_cut else None
-                found = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, rest)
+                is_cut = program.updates and (self.memory is not None or program.plan.exchange_of(turn) is not None)
+                rest = self._rest(sessions, program, place, threads, turn) if is_cut else None
+                found = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, rest, turn)
                 if not found.begins:
                     # A startup program runs once; kept, its session and what it holds would live as long as the training.
                     sessions.prepared[key, shapes] = found
             return found
 
-    def _rest(self, sessions: _Sessions, program: Program, place: Place, threads: int | None) -> CutStep | None:
-        key = (place, threads)
+    def _rest(self, sessions: _Sessions, program: Program, place: Place, threads: int | None, turn: Turn) -> CutStep | None:
+        key = (place, threads, turn)
         if key not in sessions.cuts:
-            sessions.cuts[key] = self._cut(program, place, threads)
+            sessions.cuts[key] = self._cut(program, place, threads, turn)
         return sessions.cuts[key]
 
-    def _cut(self, program: Program, place: Place, threads: int | None) -> CutStep | None:
-        asked = self.memory == "low" or program.plan.exchange is not None
-        if not asked and (place.lowering != "cpu" or not saves_much(program)):
+    def _cut(self, program: Program, place: Place, threads: int | None, turn: Turn) -> CutStep | None:
+        exchange = program.plan.exchange_of(turn)
+        asked = self.memory == "low" or exchange is not None
+        if not asked and (place.lowering != "cpu" or not saves_much(program, turn)):
             return None
-        cut = cut_step(program, always=program.plan.exchange is not None)
-        if program.plan.exchange is not None:
+        cut = cut_step(program, turn, always=exchange is not None)
+        if exchange is not None:
             _check_exchange(cut, place)
-        if cut is None or not (asked or saves_much(program, cut)):
+        if cut is None or not (asked or saves_much(program, turn, cut)):
             return None
         target = StepTarget(place.lowering, threads=threads or os.cpu_count() or 1)
-        step = CutStep(program, make_applying(program, cut, target), place, threads)
+        step = CutStep(program, make_applying(program, cut, target, turn), place, threads, turn)
         # What is computed whole and then copied gains no time by it.
         return step if asked or all(part.size is not None for part in step.parts) else None
 
     def steps(self) -> list[tuple[Place, Step]]:
-        """The steps that are open, and where."""
+        """The steps that are open, and where; of a program that adds gradients up, with what applies them if that is open."""
         with self._lock:
-            return [(found.place, found.step) for one in self._by_program.values() for found in one.prepared.values()]
+            return [found for one in self._by_program.values() for found in one.steps()]
 
     def clear(self) -> None:
         with self._lock:

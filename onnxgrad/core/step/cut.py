@@ -12,6 +12,7 @@ from typing import NamedTuple
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.plan import make_plan
 from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable
@@ -30,6 +31,7 @@ class Cut(NamedTuple):
     """A training step in parts, each a pure function of the state before the step, gradients and ``shared``.
 
     Attributes:
+        updates: the state that the step replaces, and its new values.
         gradients: what the optimizer's operators read of the passes before them.
         others: new values of state that these passes compute: running statistics, counters.
         shared: small values that several parts read, such as a norm of all gradients; they are computed first.
@@ -37,6 +39,7 @@ class Cut(NamedTuple):
         parts: of the large state, what has to be replaced together.
     """
 
+    updates: dict[Variable, Variable]
     gradients: list[Variable]
     others: list[Variable]
     shared: list[Variable]
@@ -66,15 +69,21 @@ def exchanged(program: Program, applied: list[Variable]) -> list[Variable]:
     return list(found)
 
 
-def cut_step(program: Program, *, always: bool = False, sums: Collection[Variable] = ()) -> Cut | None:
+def cut_step(program: Program, turn: Turn = "whole", *, always: bool = False, sums: Collection[Variable] = ()) -> Cut | None:
     """Cut a program where its optimizers read gradients; None if it has none, or if they read what is fed, and, unless ``always``
     is set, if it has a small state only.
 
-    Two states belong to one part if a large value leads to the new values of both, or one is read for the other's. ``sums`` are
-    state that holds gradients of several micro-batches: they are read as gradients are, and belong to no part.
+    Two states belong to one part if a large value leads to the new values of both, or one is read for the other's.
+
+    Args:
+        program: is not changed.
+        turn: which of its state is replaced.
+        always: cut a program whose state is small, too.
+        sums: state that holds gradients of several micro-batches, to be read as gradients are: it belongs to no part.
     """
     added = set(sums)
-    applied = {v: new for v, new in program.updates.items() if is_applied(new) and v not in added}
+    updates = {v: new for v, new in program.plan.updates(program.updates, turn).items() if v not in added}
+    applied = {v: new for v, new in updates.items() if is_applied(new)}
     large = [v for v in applied if not is_small(v)]
     if not (applied if always else large):
         return None
@@ -114,17 +123,17 @@ def cut_step(program: Program, *, always: bool = False, sums: Collection[Variabl
     )
     small = [new for v, new in applied.items() if is_small(v)]
     gradients = [*exchanged(program, list(applied.values())), *sums]
-    others = [new for new in program.updates.values() if not is_applied(new)]
-    return Cut(gradients, others, list(shared), list(dict.fromkeys(small)), parts.found())
+    others = [new for new in updates.values() if not is_applied(new)]
+    return Cut(updates, gradients, others, list(shared), list(dict.fromkeys(small)), parts.found())
 
 
-def saves_much(program: Program, cut: Cut | None = None) -> bool:
+def saves_much(program: Program, turn: Turn = "whole", cut: Cut | None = None) -> bool:
     """Whether a second copy of the state takes much more than all gradients, which a step that is cut holds at once.
 
     Without a cut whether it may be so. No where gradients have 16 bits: as outputs they are rounded, in one graph they may not be.
     """
     if cut is None:
-        return sum(map(bytes_of, program.updates)) >= MUCH
+        return sum(map(bytes_of, program.plan.updates(program.updates, turn))) >= MUCH
     if any(v.is_float and v.dtype.bits < 32 for v in cut.gradients):
         return False
     return sum(bytes_of(v) for part in cut.parts for v in part) - sum(map(bytes_of, cut.gradients)) >= MUCH

@@ -19,6 +19,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType, shown_type
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
+from onnxgrad.core.step.counted import counted
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
@@ -41,6 +42,8 @@ def to_training_step(
     and the new values of those that change are graph outputs, so any onnxruntime can train: feed each ``state`` output back
     into its input.
 
+    Of a program that adds gradients up the step counts its runs, and updates the weights in every so many-th.
+
     Args:
         program: a program that ``minimize`` was called on (without it, the model just has no state outputs).
         fetch: what else to return, such as the loss.
@@ -58,9 +61,8 @@ def to_training_step(
     Example:
         >>> model, manifest = to_training_step(program, [loss])  # doctest: +SKIP
     """
-    graph, values = _planned(program, fetch, scope, lowering)
+    graph, values, manifest = _described(program, fetch, scope, lowering)
     graph.initializers += list(values)
-    manifest = _marked(describe(graph, values), program)
     return with_manifest(graph, values, manifest), manifest
 
 
@@ -87,8 +89,7 @@ def save_training_step(
     Example:
         >>> manifest = save_training_step(program, "out/step", [loss])  # doctest: +SKIP
     """
-    graph, values = _planned(program, fetch, scope, lowering)
-    manifest = _marked(describe(graph, values), program)
+    graph, values, manifest = _described(program, fetch, scope, lowering)
     stem = stem_of(path)
     locate([*manifest["state"], *manifest["constants"]])
     manifest["model"], manifest["values"] = f"{stem.name}.onnx", f"{stem.name}.bin"
@@ -96,9 +97,12 @@ def save_training_step(
     return manifest
 
 
-def _planned(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> tuple[Graph, Values]:
-    graph = compile(program, as_variables(program, fetch), lowering, state_as_inputs=True, ordered=True)
-    return graph, PresentValues(graph.inputs, scope or graph.scope)
+def _described(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> tuple[Graph, Values, Manifest]:
+    names = [v.name for v in as_variables(program, fetch)]
+    program = counted(program)
+    graph = compile(program, as_variables(program, names), lowering, state_as_inputs=True, ordered=True)
+    values = PresentValues(graph.inputs, scope or graph.scope)
+    return graph, values, _marked(describe(graph, values), program)
 
 
 def _marked(manifest: Manifest, program: Program) -> Manifest:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph_passes.tile_updates import PIECE, is_single
+from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traits import ELEMENTWISE
 from onnxgrad.core.ir.variable import Variable
@@ -81,16 +82,34 @@ class Applying(NamedTuple):
     exchange: Travels | None
 
 
-def make_step(program: Program, fetches: Sequence[Variable], target: StepTarget, applying: Applying | None = None) -> Step:
+def make_step(
+    program: Program,
+    fetches: Sequence[Variable],
+    target: StepTarget,
+    applying: Applying | None = None,
+    turn: Turn = "whole",
+) -> Step:
     """The step that computes some values of a program, and replaces its state.
 
     Args:
         applying: how gradients are applied, if the step is cut there.
+        turn: which of the state is replaced, where gradients are added up.
     """
+    step = _make_step(program, fetches, target, applying, turn)
+    accumulation = program.plan.accumulation
+    if turn != "apply" or accumulation is None:
+        return step
+    return replace(step, phases=tuple(replace(phase, every=accumulation.runs) for phase in step.phases))
+
+
+def _make_step(program: Program, fetches: Sequence[Variable], target: StepTarget, applying: Applying | None, turn: Turn) -> Step:
     if applying is None:
+        name = "apply" if turn == "apply" else "step"
         chunk = PIECE * target.threads if target.provider == "cpu" else 0
-        graph = _compiled(program, fetches, target, updates=True, chunk=chunk)
-        return _step([_phase("step", graph)], graph, [("step", graph.name(v)) for v in fetches])
+        # A program whose training forms are pending gets further state with them.
+        updates = True if turn == "whole" else program.plan.updates(program.updates, turn)
+        graph = _compiled(program, fetches, target, updates=updates, chunk=chunk)
+        return _step([_phase(name, graph)], graph, [(name, graph.name(v)) for v in fetches])
     cut = applying.cut
     graph = _compiled(program, [*fetches, *cut.gradients, *cut.others], target, updates=False)
     computed = {graph.of(v) for v in cut.others}
@@ -105,7 +124,14 @@ def make_step(program: Program, fetches: Sequence[Variable], target: StepTarget,
     return _step([*phases, *(_taking(part, given) for part in applying.parts)], graph, fetched)
 
 
-def _compiled(program: Program, outputs: Sequence[Variable], target: StepTarget, *, updates: bool, chunk: int = 0) -> Graph:
+def _compiled(
+    program: Program,
+    outputs: Sequence[Variable],
+    target: StepTarget,
+    *,
+    updates: bool | Mapping[Variable, Variable],
+    chunk: int = 0,
+) -> Graph:
     return compile(
         program,
         outputs,
@@ -168,21 +194,23 @@ def _step(phases: Sequence[Phase], graph: Graph, fetches: Sequence[tuple[str, st
 # Applying gradients ----------------------------------------------------------------------------------------------------
 
 
-def make_applying(program: Program, cut: Cut, target: StepTarget) -> Applying:
+def make_applying(program: Program, cut: Cut, target: StepTarget, turn: Turn = "whole") -> Applying:
     """The phases that apply the gradients of a cut, which all steps of the program share."""
     first = [*cut.shared, *cut.small]
     shared = None
     if first:
-        graph = compile(program, first, target.provider, given=cut.gradients, state_as_inputs=True, updates=False, ordered=True)
+        small = set(cut.small)
+        updates = {v: new for v, new in cut.updates.items() if new in small}
+        graph = compile(program, first, target.provider, given=cut.gradients, state_as_inputs=True, updates=updates, ordered=True)
         names = {graph.name(v): v for v in cut.gradients}
         phase = _phase("shared", graph, hands=cut.shared)
         shared = ApplyingPhase(replace(phase, feeds={}), {name: names[name] for name in phase.feeds})
     parts = tuple(_part(program, cut, number, states, target) for number, states in enumerate(cut.parts, 1))
-    return Applying(cut, shared, parts, program.plan.exchange)
+    return Applying(cut, shared, parts, program.plan.exchange_of(turn))
 
 
 def _part(program: Program, cut: Cut, number: int, states: Sequence[Variable], target: StepTarget) -> ApplyingPhase:
-    outputs, given = [program.updates[v] for v in states], [*cut.gradients, *cut.shared]
+    outputs, given = [cut.updates[v] for v in states], [*cut.gradients, *cut.shared]
     graph = compile(program, outputs, given=given, state_as_inputs=True, updates=False, ordered=True)
     size = _size_of_pieces(graph)
     if size is None:
@@ -193,7 +221,7 @@ def _part(program: Program, cut: Cut, number: int, states: Sequence[Variable], t
         f"apply {number}",
         graph,
         reads=tuple(v.name for v in graph.inputs if v.persistable),
-        writes={v.name: graph.name(program.updates[v]) for v in states},
+        writes={v.name: graph.name(cut.updates[v]) for v in states},
         runs="once" if size is None else Pieces(size, length),
     )
     return ApplyingPhase(phase, {v.name: names[v.name] for v in graph.inputs if not v.persistable})

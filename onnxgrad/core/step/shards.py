@@ -89,20 +89,23 @@ class Shards(NamedTuple):
         return sum(_bytes(v) for v in self.owned[rank] if not isinstance(v, Parameter))
 
 
-def make_shards(program: Program, count: int, places: Mapping[str, int] | None = None, sums: Sequence[Variable] = ()) -> Shards:
+def make_shards(program: Program, count: int, places: Mapping[str, int] | None = None) -> Shards:
     """Share out what an optimizer updates.
 
     Args:
-        program: that ``minimize`` was called on.
+        program: that ``minimize`` was called on. Where it adds gradients up, it is the sums that are applied.
         count: number of ranks.
         places: the rank of each parameter, by name; None to balance bytes.
-        sums: state of the program that holds what micro-batches have added up, in place of gradients.
 
     Raises:
         ArgumentError: if no optimizer updates the program, what it reads is fed, or two parameters with different places are
             updated together.
     """
-    cut = cut_step(program, always=True, sums=sums)
+    accumulation = program.plan.accumulation
+    if accumulation is None:
+        cut = cut_step(program, always=True)
+    else:
+        cut = cut_step(program, "apply", always=True, sums=accumulation.sums)
     if cut is None:
         raise ArgumentError("no optimizer updates this program from gradients alone. Call minimize; it may read nothing fed.")
     owned: list[list[Variable]] = [[] for _ in range(count)]

@@ -41,7 +41,6 @@ from onnxgrad.errors import ArgumentError
 
 __all__ = [
     "COUNTS",
-    "Accumulated",
     "Fetch",
     "Split",
     "check_batch_norm",
@@ -161,20 +160,6 @@ def files_of(manifest: Manifest) -> list[str]:
     return [*(part["model"] for part in first.get("stages", [first])), manifest["apply"]["model"], manifest["values"]]
 
 
-class Accumulated(NamedTuple):
-    """Gradients that are added up before they are applied.
-
-    Attributes:
-        apply: the program that applies what was added up.
-        sums: state of the first program that holds a sum, and the state of ``apply`` as which it enters.
-        micro_batches: runs of the first program in an update.
-    """
-
-    apply: Program
-    sums: list[tuple[Variable, Variable]]
-    micro_batches: int
-
-
 class Split(NamedTuple):
     """A step in two parts: gradients, in stages between which values are reduced, and what applies them."""
 
@@ -192,7 +177,6 @@ def split_step(
     loss: Variable | str | None = None,
     loss_weight: Variable | str | None = None,
     batch_norm: str | None = None,
-    accumulated: Accumulated | None = None,
     stands_by: bool = False,
 ) -> Split:
     """The graphs and the manifest of ``to_split_training_step``.
@@ -210,7 +194,8 @@ def split_step(
     weight = loss_weight if loss_weight is None or _is_sum(loss_weight) else copies(loss_weight)[0]
     synchronised = check_batch_norm(program, batch_norm)
     known, share = _share(program, fetched, named, weight)
-    cut = _cut(program, twins, accumulated)
+    accumulated = program.plan.accumulation
+    cut = _cut(program)
     weights = [] if share.weight is None else [share.weight]
     staged = synchronised or (accumulated is not None and share.reduction == "mean")
     first = compile(
@@ -221,7 +206,7 @@ def split_step(
         updates=False,
         ordered=not staged,
     )
-    second = compile(cut.source, cut.applied, lowering, given=cut.entering, state_as_inputs=True, updates=False, ordered=True)
+    second = compile(program, cut.applied, lowering, given=cut.entering, state_as_inputs=True, updates=False, ordered=True)
     graded = [first.of(v) for v in cut.between if _is_graded(v)]
     if staged:
         least = None
@@ -240,7 +225,7 @@ def split_step(
     described = describe(first, PresentValues(first.inputs, held))
     inner = {first.name(v) for v in (*cut.between, *weights)} - {first.name(v) for v in fetched}
     described["fetches"] = [entry for entry in described["fetches"] if entry["name"] not in inner]
-    sums = set() if accumulated is None else {total.name for total, _ in accumulated.sums}
+    sums = [] if accumulated is None else [total.name for total in accumulated.sums]
     running = {v.name for v, new in program.updates.items() if not is_applied(new)}
     for entry in described["state"]:
         entry["statistic"] = entry["dtype"].startswith(("float", "bfloat")) and entry["name"] in running
@@ -257,11 +242,11 @@ def split_step(
     manifest = {
         "gradients": described,
         "apply": applied,
-        "exchange": [_exchanged(program, first, v, _parameter_of(cut, v), synchronised) for v in cut.between],
+        "exchange": [_exchanged(program, first, v, _parameter_of(program, cut, v), synchronised) for v in cut.between],
         "reduction": "sum" if staged else share.reduction,
         "weight": None if share.weight is None else first.name(share.weight),
         "loss": next((first.name(v) for v in fetched if v is known), None),
-        "accumulate": 1 if accumulated is None else accumulated.micro_batches,
+        "accumulate": 1 if accumulated is None else accumulated.runs,
         "accumulated": sorted(sums),
     }
     values = PresentValues([*first.inputs, *second.inputs], held)
@@ -271,7 +256,6 @@ def split_step(
 class _Cut(NamedTuple):
     """Which new values belong to the first part and are kept there, or go between, enter and leave the second."""
 
-    source: Program
     between: list[Variable]
     entering: list[Variable]
     kept: list[Variable]
@@ -279,22 +263,20 @@ class _Cut(NamedTuple):
     owners: dict[Variable, str]
 
 
-def _cut(program: Program, twins: dict[Variable, Variable], accumulated: Accumulated | None) -> _Cut:
-    updates = program.updates
-    if accumulated is None:
+def _cut(program: Program) -> _Cut:
+    updates, accumulation = program.updates, program.plan.accumulation
+    if accumulation is None:
         applied = [new for new in updates.values() if is_applied(new)]
         if not applied:
             raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
         between = exchanged(program, applied)
-        return _Cut(program, between, between, [new for new in updates.values() if not is_applied(new)], applied, {})
-    entering = [held for _, held in accumulated.sums]
-    sums = [twins[total] for total, _ in accumulated.sums]
+        return _Cut(between, between, [new for new in updates.values() if not is_applied(new)], applied, {})
+    sums = accumulation.sums
     between = [updates[total] for total in sums]
-    own, added = set(sums), set(entering)
-    kept = [new for v, new in updates.items() if v not in own]
-    applied = [new for v, new in accumulated.apply.updates.items() if v not in added]
+    kept = [new for v, new in updates.items() if v in accumulation.each and v not in accumulation.cleared]
+    applied = [new for v, new in updates.items() if v not in accumulation.each]
     owners = {new: total.name.rpartition("@")[0] for new, total in zip(between, sums, strict=True)}
-    return _Cut(accumulated.apply, between, entering, kept, applied, owners)
+    return _Cut(between, sums, kept, applied, owners)
 
 
 def _enter(first: Graph, second: Graph, cut: _Cut) -> None:
@@ -420,9 +402,8 @@ def _share(
     return loss, share_of(loss, Builder(program.global_block(), key="loss_weight"))
 
 
-def _parameter_of(cut: _Cut, gradient: Variable) -> str | None:
+def _parameter_of(program: Program, cut: _Cut, gradient: Variable) -> str | None:
     if gradient in cut.owners:
         return cut.owners[gradient]
-    program = cut.source
     named = [p.name for p in program.parameters if p.grad_name == gradient.name or gradient.name.endswith(f"/{p.grad_name}")]
     return named[0] if named else None

@@ -126,6 +126,7 @@ class Phase:
         hands: outputs for later phases.
         runs: once, for each micro-batch, or a piece of its tensors at a time.
         then: what ranks do when it ends.
+        every: in which steps it runs: 1 for each, 4 for every fourth.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Phase:
     hands: tuple[str, ...] = ()
     runs: Literal["once", "per micro-batch"] | Pieces = "once"
     then: tuple[Then, ...] = ()
+    every: int = 1
 
     def __str__(self) -> str:
         count = len(self.graph.operators)
@@ -145,6 +147,8 @@ class Phase:
             runs = f" in {_counted(self.runs.number, 'piece')} of {self.runs.length:,} elements"
         elif self.runs != "once":
             runs = f" {self.runs}"
+        if self.every > 1:
+            runs += f", once in {self.every} steps"
         lines = [f"{self.name}: {_counted(count, 'operator')}{runs}"]
         feeds = [name if who == "caller" else f"{name} ({who})" for name, who in self.feeds.items()]
         for label, names in (("feeds", feeds), ("reads", self.reads), ("writes", list(self.writes)), ("hands", self.hands)):
@@ -184,6 +188,13 @@ class Step:
             whose = "all ranks alike" if owner == "all" else f"rank {owner}"
             lines.append(f"state that is {'read' if is_read else 'replaced'}: {len(sizes)} of {whose}, {_bytes(total)}")
         return "\n".join([*lines, *map(str, self.phases)])
+
+    def followed_by(self, other: Step) -> Step:
+        """This step and another one that goes on from the state that it leaves, as one."""
+        state = dict(other.state)
+        for name, one in self.state.items():
+            state[name] = one._replace(is_replaced=one.is_replaced or (name in other.state and other.state[name].is_replaced))
+        return Step((*self.phases, *other.phases), (*self.fetches, *other.fetches), state, self.graph)
 
     def passes(self) -> list[str]:
         """A line for each pass that rewrote a phase: ``"gradients: fold_alpha: 12 places, 24 operators fewer"``."""
