@@ -2,21 +2,23 @@
 
 Source: error feedback, Seide et al. 2014 (1-bit SGD) and Stich et al. 2018 (Sparsified SGD with memory).
 
-Tests: tests/distributed/test_programs.py, tests/distributed/test_trainer.py.
+Tests: tests/distributed/test_programs.py, tests/distributed/test_trainer.py, tests/distributed/test_sharded.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.distributed.transport import Transport
+from onnxgrad.distributed.transport import Transport, add_up_on, sent_to
 from onnxgrad.errors import TrainingError
 
-__all__ = ["Narrow", "TopK", "compression_of"]
+__all__ = ["Keeps", "Narrow", "TopK", "compression_of", "is_compressed", "put_together"]
 
 Array = np.ndarray[Any, Any]
 
@@ -38,6 +40,12 @@ class _Rests:
             if transport.rank:
                 self.rest[number].fill(0)
 
+    def _with_rest(self, number: int, bucket: Array) -> Array:
+        """Add to a bucket what was kept of it; gives the memory for what is kept next."""
+        rest = self.rest.setdefault(number, np.zeros_like(bucket))
+        np.add(bucket, rest, out=bucket)
+        return rest
+
 
 class Narrow(_Rests):
     """A bucket as 16-bit numbers."""
@@ -45,6 +53,8 @@ class Narrow(_Rests):
     def __init__(self, dtype: Any) -> None:
         super().__init__()
         self.dtype = np.dtype(dtype)
+        self._infinite = np.zeros(2, np.uint8)
+        """Of what ``reduce_on`` has sent in this step: whether gradients were not finite, and whether what was sent is not."""
 
     def reduce(self, transport: Transport, number: int, bucket: Array) -> int:
         """Replace a bucket by its sum over ranks; gives the bytes that were sent.
@@ -52,21 +62,49 @@ class Narrow(_Rests):
         Raises:
             TrainingError: if a sum of finite numbers is larger than the type holds; on all ranks alike.
         """
-        rest = self.rest.setdefault(number, np.zeros_like(bucket))
-        np.add(bucket, rest, out=bucket)
-        finite = np.array([not np.isfinite(bucket).all()], np.uint8)
-        with np.errstate(over="ignore"):
-            sent = bucket.astype(self.dtype)
-        np.subtract(bucket, sent.astype(bucket.dtype), out=rest)
-        np.nan_to_num(rest, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
-        with np.errstate(over="ignore"):
+        sent = self._narrowed(number, bucket)
+        infinite = np.array([not np.isfinite(bucket).all()], np.uint8)
+        with np.errstate(over="ignore", invalid="ignore"):
             transport.all_reduce_(sent)
         np.copyto(bucket, sent.astype(bucket.dtype))
         if not np.isfinite(bucket).all():
-            transport.all_reduce_(finite, "max")
-            if not finite[0]:
-                raise TrainingError(f"a sum of gradients is larger than {self.dtype} holds. Use compress='bfloat16', or none.")
+            transport.all_reduce_(infinite, "max")
+            if not infinite[0]:
+                raise self._too_large()
         return sent.nbytes
+
+    def reduce_on(self, owner: int, transport: Any, number: int, bucket: Array) -> int:
+        """Replace a bucket on one rank by its sum over ranks, added up in the type of the bucket; gives the bytes sent."""
+        sent = self._narrowed(number, bucket)
+        self._infinite |= np.array([not np.isfinite(bucket).all(), not np.isfinite(sent).all()], np.uint8)
+        add_up_on(owner, transport, sent, bucket)
+        return 0 if transport.rank == owner else sent.nbytes
+
+    def check(self, transport: Transport) -> None:
+        """After the buckets of a step, which ``reduce_on`` has sent to one rank each.
+
+        Raises:
+            TrainingError: if gradients that are finite are larger than the type holds; on all ranks alike.
+        """
+        transport.all_reduce_(self._infinite, "max")
+        were_infinite, are_infinite = self._infinite.tolist()
+        self._infinite.fill(0)
+        if are_infinite and not were_infinite:
+            raise self._too_large()
+
+    def _narrowed(self, number: int, bucket: Array) -> Array:
+        """What is sent of a bucket, to which what was kept before is added; what this rounds off is kept."""
+        rest = self._with_rest(number, bucket)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sent = bucket.astype(self.dtype)
+            np.subtract(bucket, sent.astype(bucket.dtype), out=rest)
+        np.nan_to_num(rest, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+        return sent
+
+    def _too_large(self) -> TrainingError:
+        return TrainingError(
+            f"a gradient, or a sum of gradients, is larger than {self.dtype} holds. Use compress='bfloat16', or none."
+        )
 
 
 class TopK(_Rests):
@@ -82,23 +120,43 @@ class TopK(_Rests):
 
     def reduce(self, transport: Transport, number: int, bucket: Array) -> int:
         """Replace a bucket by the sum of what ranks send of theirs; gives the bytes that were sent."""
-        rest = self.rest.setdefault(number, np.zeros_like(bucket))
-        np.add(bucket, rest, out=bucket)
-        count = max(1, int(bucket.size * self.share))
-        # What is not finite is largest, so that all ranks get it.
-        size = np.nan_to_num(np.abs(bucket), nan=np.inf)
-        chosen = np.sort(np.argpartition(size, bucket.size - count)[bucket.size - count :])
-        places = np.zeros((transport.world_size, count), np.int64)
-        values = np.zeros((transport.world_size, count), bucket.dtype)
-        places[transport.rank], values[transport.rank] = chosen, bucket[chosen]
-        np.copyto(rest, bucket)
-        rest[chosen] = 0
+        chosen, largest = self._largest(number, bucket)
+        places = np.zeros((transport.world_size, chosen.size), np.int64)
+        values = np.zeros((transport.world_size, chosen.size), bucket.dtype)
+        places[transport.rank], values[transport.rank] = chosen, largest
         transport.all_reduce_(places.reshape(-1))
         transport.all_reduce_(values.reshape(-1))
         bucket[:] = 0
         for own, found in zip(places, values, strict=True):
             bucket[own] += found
         return places.nbytes + values.nbytes
+
+    def reduce_on(self, owner: int, transport: Any, number: int, bucket: Array) -> int:
+        """Replace a bucket on one rank by the sum of what ranks send of theirs, positions and then numbers in one message."""
+        chosen, largest = self._largest(number, bucket)
+        message = np.concatenate([chosen.view(np.uint8), largest.view(np.uint8)])
+        bucket[:] = 0
+        for part in sent_to(owner, transport, message):
+            own, found = part[: chosen.nbytes].view(np.int64), part[chosen.nbytes :].view(bucket.dtype)
+            bucket[own] += found
+        return 0 if transport.rank == owner else message.nbytes
+
+    def check(self, transport: Transport) -> None:
+        """Numbers are sent as they are: none is too large."""
+
+    def _largest(self, number: int, bucket: Array) -> tuple[Array, Array]:
+        """Positions and numbers that are sent of a bucket, to which what was kept before is added; the others are kept."""
+        rest = self._with_rest(number, bucket)
+        count = max(1, int(bucket.size * self.share))
+        # What is not finite is largest, so that all ranks get it.
+        size = np.nan_to_num(np.abs(bucket), nan=np.inf)
+        chosen = np.sort(np.argpartition(size, bucket.size - count)[bucket.size - count :])
+        largest = bucket[chosen]
+        np.copyto(rest, bucket)
+        rest[chosen] = 0
+        # The step is lost by what was sent; those to come need not be.
+        np.nan_to_num(rest, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+        return chosen, largest
 
 
 def compression_of(strategy: Strategy) -> Narrow | TopK | None:
@@ -108,3 +166,77 @@ def compression_of(strategy: Strategy) -> Narrow | TopK | None:
     if strategy.compress == "top-k":
         return TopK(strategy.top_k)
     return Narrow(np.float16 if strategy.compress == "float16" else ml_dtypes.bfloat16)
+
+
+def put_together(transport: Any, compression: Narrow | TopK | None, number: int, bucket: Array, owner: int | None = None) -> int:
+    """Replace a bucket of gradients by its sum over ranks; gives the bytes that this rank sent.
+
+    Args:
+        transport: a ``PointToPoint``, where there are owners.
+        compression: None to send it as it is, as are buckets of 16-bit numbers.
+        number: of the bucket, for what compression keeps.
+        owner: the rank that reads the sum alone: what the bucket holds on others is of no use then; None for all.
+    """
+    if compression is not None and is_compressed(bucket):
+        if owner is None:
+            return compression.reduce(transport, number, bucket)
+        return compression.reduce_on(owner, transport, number, bucket)
+    if owner is None:
+        transport.all_reduce_(bucket)
+        return bucket.nbytes
+    mine = bucket.copy() if transport.rank == owner else bucket
+    add_up_on(owner, transport, mine, bucket)
+    return 0 if transport.rank == owner else bucket.nbytes
+
+
+def is_compressed(flat: Array) -> bool:
+    """Whether compression makes an array of gradients smaller, as it holds numbers of more than 16 bits."""
+    return flat.dtype.kind != "b" and flat.itemsize > 2 and flat.size > 0
+
+
+class Keeps:
+    """An exchange that may keep what compression has left of earlier gradients: the part of it that a checkpoint holds."""
+
+    transport: Transport
+    _compression: Narrow | TopK | None
+    _resumed: Mapping[str, Array] | None = None
+
+    def rests(self) -> dict[str, Array]:
+        """What is kept on this rank, by the name of the gradient; nothing before the first exchange, or without compression.
+
+        In a checkpoint that rank 0 writes, call ``keep_on_first`` on all ranks before.
+        """
+        if self._compression is None:
+            return {}
+        if self._resumed is not None:
+            return dict(self._resumed) if self.transport.rank == 0 else {}
+        return self._views(self._compression.rest)
+
+    def set_rests(self, found: Mapping[str, Array]) -> None:
+        """Go on from what a checkpoint holds, which every rank has read: rank 0 keeps it, the others nothing."""
+        if self._compression is not None:
+            self._compression.rest.clear()
+            self._resumed = dict(found)
+
+    def keep_on_first(self, scope: Scope) -> None:
+        """Before a checkpoint, on all ranks: let rank 0 alone hold what was kept, so that any number of ranks can go on."""
+        if self._compression is not None:
+            self._compression.keep_on_first(self.transport)
+
+    def _resume(self, flat: Mapping[int, Array]) -> None:
+        """Take what ``set_rests`` was given, now that it is known which buckets there are."""
+        if self._compression is None or self._resumed is None:
+            return
+        found, self._resumed = self._resumed, None
+        rest = {number: np.zeros_like(bucket) for number, bucket in flat.items()}
+        views = self._views(rest)
+        for name, value in found.items():
+            if name not in views or views[name].shape != value.shape:
+                raise TrainingError(f"the checkpoint keeps a rest of {name}, which is not exchanged here. Use the model of then.")
+            if self.transport.rank == 0:
+                views[name][...] = value
+        if found:
+            self._compression.rest.update(rest)
+
+    def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
+        raise NotImplementedError

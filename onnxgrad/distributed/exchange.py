@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -27,13 +28,16 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.core.state.values import value_of, view_of
-from onnxgrad.core.step.cut import is_small
+from onnxgrad.core.state.values import view_of
+from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.core.step.loss_weight import Share, share_of
+from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import check_batch_norm
+from onnxgrad.core.step.synchronise import COUNTS, Synchronised
 from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
 from onnxgrad.distributed.buckets import Buckets
-from onnxgrad.distributed.compression import Narrow, TopK, compression_of
+from onnxgrad.distributed.compression import Keeps, compression_of, is_compressed, put_together
+from onnxgrad.distributed.shared_state import SharedState, own_array
 from onnxgrad.distributed.strategy import Strategy, stages_of
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
@@ -81,51 +85,37 @@ class Traffic:
     copied: int = 0
 
 
-class _Keeps:
-    """An exchange that may keep what compression has left of earlier gradients: the part of it that a checkpoint holds."""
+class _Sharing(Keeps):
+    """An exchange after which each rank may hold a share of the optimizer's state.
 
-    transport: Transport
-    _compression: Narrow | TopK | None
-    _resumed: Mapping[str, Array] | None = None
+    Attributes:
+        sharding: see ``core.runtime.exchange``.
+        shared: the state of which each rank holds a share; None where all hold all, and before the first run.
+    """
 
-    def rests(self) -> dict[str, Array]:
-        """What is kept on this rank, by the name of the gradient; nothing before the first exchange, or without compression.
+    sharding: int
+    shared: SharedState | None = None
 
-        In a checkpoint that rank 0 writes, call ``keep_on_first`` on all ranks before.
-        """
-        return {} if self._compression is None else self._views(self._compression.rest)
+    def __init__(self) -> None:
+        self._begun: WeakSet[Scope] = WeakSet()
 
-    def set_rests(self, found: Mapping[str, Array]) -> None:
-        """Go on from what a checkpoint holds, which every rank has read: rank 0 keeps it, the others nothing."""
-        if self._compression is not None:
-            self._compression.rest.clear()
-            self._resumed = dict(found)
+    def share_out(self, program: Program, cut: Cut) -> Shards | None:
+        """Who updates what, where each rank holds a share of the optimizer's state."""
+        if not self.sharding:
+            return None
+        shards = make_shards(program, self.transport.world_size, cut=cut)
+        if self.shared is not None and shards.names() != self.shared.shards.names():
+            raise TrainingError("the optimizer updates other state than before, of which each rank holds a share. Make a new step.")
+        self.shared = SharedState(self.transport, shards)
+        return shards
 
-    def keep_on_first(self, scope: Scope) -> None:
-        """Before a checkpoint, on all ranks: let rank 0 alone hold what was kept, so that any number of ranks can go on."""
-        if self._compression is not None:
-            self._compression.keep_on_first(self.transport)
-
-    def _resume(self, flat: Mapping[int, Array]) -> None:
-        """Take what ``set_rests`` was given, now that it is known which buckets there are."""
-        if self._compression is None or self._resumed is None:
-            return
-        found, self._resumed = self._resumed, None
-        rest = {number: np.zeros_like(bucket) for number, bucket in flat.items()}
-        views = self._views(rest)
-        for name, value in found.items():
-            if name not in views or views[name].shape != value.shape:
-                raise TrainingError(f"the checkpoint keeps a rest of {name}, which is not exchanged here. Use the model of then.")
-            if self.transport.rank == 0:
-                views[name][...] = value
-        if found:
-            self._compression.rest.update(rest)
-
-    def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
-        raise NotImplementedError
+    def forget(self, scope: Scope) -> None:
+        """Let go of what other ranks hold, once rank 0 has given all of it to all."""
+        if self.shared is not None and scope in self._begun:
+            self.shared.forget(scope)
 
 
-class GradientExchange(_Keeps):
+class GradientExchange(_Sharing):
     """``Program.exchange`` of a program that each rank runs on its part of the batch.
 
     Args:
@@ -134,12 +124,15 @@ class GradientExchange(_Keeps):
         strategy: how gradients travel.
         sends: False to weigh gradients only, which are to be added up: ``StateExchange`` sends the sums.
         poisons: with ``sends=False``, whether gradients that are not finite on one rank shall not be finite on all.
+        synchronises: whether statistics of batches are those of all ranks together. What is fetched as the loss, and gradients, are
+            then what this rank adds to those of the whole batch.
 
     Attributes:
         part: of the batch that is fed next; None to find it from what is fed.
         traffic: counts of what was exchanged.
         own: names of state that each rank has values of its own of.
         sends: whether the gradients of a run are put together in it.
+        synchronises: see ``core.runtime.exchange``.
     """
 
     def __init__(
@@ -151,8 +144,14 @@ class GradientExchange(_Keeps):
         *,
         sends: bool = True,
         poisons: bool = False,
+        synchronises: bool = False,
     ) -> None:
-        self.transport, self.strategy = transport, strategy
+        super().__init__()
+        self.transport, self.strategy, self.rank = transport, strategy, transport.rank
+        self.synchronises = Synchronised(loss, share) if synchronises else None
+        self.sharding = strategy.sharding if sends else 0
+        self._owners: dict[Variable, int] = {}
+        self._owner_of: dict[int, int] = {}
         self.part: Part | None = None
         self.traffic = Traffic()
         self._loss, self._share, self.sends, self._poisons = loss, share, sends, poisons
@@ -162,13 +161,15 @@ class GradientExchange(_Keeps):
         self._groups: list[list[Variable]] = []
         self._under_way: _UnderWay | None = None
         self._compression = compression_of(strategy) if sends else None
-        self._begun: WeakSet[Scope] = WeakSet()
         self.own: set[str] = set()
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What Dropout is told of the part that is fed; where nobody says, ranks tell each other how many examples they have."""
+        """What Dropout and statistics are told of the part that is fed; where nobody says, ranks tell each other how many examples
+        they have."""
+        counts = self.part is None or self.part.counts
+        told = {} if self.synchronises is None else {COUNTS: np.array(float(counts))}
         if PART not in program.global_block().vars or PART in feed:
-            return {}
+            return told
         part = self.part
         if part is None:
             counted = next((v.name for v in program.inputs if v.dims and not isinstance(v.dims[0], int) and v.name in feed), None)
@@ -177,7 +178,19 @@ class GradientExchange(_Keeps):
                     f"how many examples are fed is not known. Feed {PART!r}: those of the ranks before, and of this one."
                 )
             part = gathered_part(self.transport, len(feed[counted]))
-        return {PART: np.array([part.first, part.count], np.int64)}
+        return {**told, PART: np.array([part.first, part.count], np.int64)}
+
+    def share_out(self, program: Program, cut: Cut) -> Shards | None:
+        """Who updates what, where each rank holds a share of the optimizer's state."""
+        shards = super().share_out(program, cut)
+        if shards is not None and self.sharding == 2:
+            self._owners = shards.owners
+        return shards
+
+    def applied(self, scope: Scope) -> None:
+        """Give all ranks the weights and statistics that each has updated."""
+        if self.shared is not None:
+            self.shared.spread(scope)
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Refuse ranks that differ, and give all the state of rank 0; at the first run on a scope.
@@ -191,6 +204,7 @@ class GradientExchange(_Keeps):
         check_alike(self.transport, mine, "it has another program, or trains other parameters")
         share_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
         self._begun.add(scope)
+        self.forget(scope)
 
     def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]:
         """Gradients in the order of the backward pass, in groups of about as many bytes, of which the first travel on the way."""
@@ -212,15 +226,31 @@ class GradientExchange(_Keeps):
         sent = [v for v in numbers if not _is_statistic(v)]
         count = stages_of(self.strategy, self.transport, sum(map(bytes_of, sent))) if self.sends else 1
         self._groups = _in_groups(sent, count)
-        self._buckets = Buckets(self._groups, limit)
+        self._allot_buckets(limit)
         self._statistics = Buckets([[v for v in numbers if _is_statistic(v)]], limit)
+
+    def _allot_buckets(self, limit: int) -> None:
+        """Buckets of each group; what goes to one rank alone has buckets of its own"""
+        rows: list[list[Variable]] = []
+        counts: list[int] = []
+        for group in self._groups:
+            owners = sorted({self._owners.get(v, -1) for v in group})
+            rows += [[v for v in group if self._owners.get(v, -1) == owner] for owner in owners]
+            counts.append(len(owners))
+        self._buckets = Buckets(rows, limit)
+        self._owner_of = {}
+        for row, numbers in zip(rows, self._buckets.of_group, strict=True):
+            if row and row[0] in self._owners:
+                self._owner_of.update(dict.fromkeys(numbers, self._owners[row[0]]))
+        ranges = iter(self._buckets.of_group)
+        self._buckets_of = [[number for numbers in islice(ranges, count) for number in numbers] for count in counts]
 
     def send(self, number: int, fetched: Mapping[Variable, Any]) -> None:
         """Weigh the first group's gradients, and let each group travel while the next is computed."""
         if self._under_way is None:
             loss, share = self._begun_with(fetched)
             self._under_way = _UnderWay(loss, share, partial(self._reduce_bucket, factor=self._factor(share)))
-        self._under_way.send(bucket for group in self._buckets.of_group[: number + 1] for bucket in group)
+        self._under_way.send(bucket for group in self._buckets_of[: number + 1] for bucket in group)
 
     def stop(self) -> None:
         """Wait for what is on its way, so that the transport is free again; that it failed is told by the run."""
@@ -239,6 +269,8 @@ class GradientExchange(_Keeps):
         else:
             loss, share = under_way.loss, under_way.share
             under_way.finish(range(len(self._buckets.flat)))
+        if self._owner_of and self._compression is not None:
+            self._compression.check(self.transport)
         if self.sends:
             self.traffic.steps += 1
         self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], share)
@@ -248,20 +280,25 @@ class GradientExchange(_Keeps):
     def _begun_with(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
         """What ``_weigh`` says, before the first bucket of a step travels."""
         if self.sends:
-            self._resume({number: flat for number, flat in enumerate(self._buckets.flat) if _is_compressed(flat)})
+            self._resume({number: flat for number, flat in enumerate(self._buckets.flat) if is_compressed(flat)})
         return self._weigh(fetched)
 
     def _factor(self, share: float | None) -> float | None:
-        """On this part's gradients; of a loss that is a sum, they are added up as they are."""
-        return share if self._share.reduction == "mean" or share is None else 1.0
+        """On this part's gradients; of a loss that is a sum, and where they are shares already, they are added up as they are."""
+        return share if share is None or (self._share.reduction == "mean" and self.synchronises is None) else 1.0
 
     def _weigh(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
         """The loss of the whole batch, and this part's share of the weight; None if it does not count."""
         weight = 1.0 if self._share.weight is None else _number(fetched[self._share.weight])
-        counts = weight != 0 and (self.part is None or self.part.counts)
+        counts = self.part is None or self.part.counts
+        if self.synchronises is None:
+            # What weighs nothing may have gradients that are NaN; here they pass on those of others, by way of statistics.
+            counts = counts and weight != 0
         weight = weight if counts else 0.0
         bad = self._poisons and counts and not all(np.isfinite(flat).all() for flat in self._flat())
-        head = np.array([weight, weight * _number(fetched[self._loss]) if counts else 0.0, bad])
+        is_sum = self._share.reduction == "sum" or self.synchronises is not None
+        loss = _number(fetched[self._loss]) * (1.0 if is_sum else weight) if counts else 0.0
+        head = np.array([weight, loss, bad])
         self.transport.all_reduce_(head)
         total, loss, is_bad = head.tolist()
         if is_bad:
@@ -272,7 +309,7 @@ class GradientExchange(_Keeps):
             alone = np.array([_number(fetched[self._loss])])
             self.transport.all_reduce_(alone)
             return float(alone[0]) / self.transport.world_size, 1.0 / self.transport.world_size
-        return loss if self._share.reduction == "sum" else loss / total, weight / total if counts else None
+        return loss if is_sum else loss / total, weight / total if counts else None
 
     def _flat(self) -> list[Array]:
         return [flat for flat in self._buckets.flat if flat.dtype.kind != "b"]
@@ -288,12 +325,9 @@ class GradientExchange(_Keeps):
             np.multiply(bucket, bucket.dtype.type(factor), out=bucket)
         if not self.sends:
             return
-        if self._compression is not None and _is_compressed(bucket):
-            self.traffic.bytes += self._compression.reduce(self.transport, number, bucket)
-            self.traffic.copied += bucket.nbytes
-        else:
-            self.transport.all_reduce_(bucket)
-            self.traffic.bytes += bucket.nbytes
+        compresses = self._compression is not None and is_compressed(bucket)
+        self.traffic.bytes += put_together(self.transport, self._compression, number, bucket, self._owner_of.get(number))
+        self.traffic.copied += bucket.nbytes if compresses else 0
 
     def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
         return self._buckets.views(flat)
@@ -363,16 +397,12 @@ class _UnderWay:
             self._error = error
 
 
-def _is_compressed(flat: Array) -> bool:
-    return flat.dtype.kind != "b" and flat.itemsize > 2
-
-
 def _is_statistic(v: Variable) -> bool:
     """Whether an optimizer reads what running statistics become, to keep them where gradients overflow."""
     return v.op is not None and v.op.role is Role.FORWARD and v.op.type == "BatchNormalization"
 
 
-class StateExchange(_Keeps):
+class StateExchange(_Sharing):
     """``Program.exchange`` of a program that applies what was added up over micro-batches: the sums are sent, once.
 
     Args:
@@ -383,18 +413,28 @@ class StateExchange(_Keeps):
 
     reads: Sequence[Variable] = ()
     sends = False
+    synchronises = None
 
     def __init__(self, transport: Transport, sums: Sequence[Variable], strategy: Strategy) -> None:
-        self.transport, self.sums, self.strategy = transport, list(sums), strategy
+        self.transport, self.sums, self.strategy, self.rank = transport, list(sums), strategy, transport.rank
+        super().__init__()
+        self.sharding = strategy.sharding
         self.traffic = Traffic()
         self._compression = compression_of(strategy)
-        self._begun: WeakSet[Scope] = WeakSet()
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Refuse ranks that differ, at the first run on a scope; the state of the first program is that of rank 0 already."""
         if scope not in self._begun:
             check_alike(self.transport, fingerprint(program, self.sums, self.strategy), "it adds up other gradients")
             self._begun.add(scope)
+            self.forget(scope)
+
+    def applied(self, scope: Scope) -> None:
+        """Give all ranks the weights and statistics that each has updated, and begin new sums."""
+        if self.shared is not None:
+            self.shared.spread(scope)
+        for v in self.sums:
+            own_array(scope, v).fill(0)
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
@@ -417,18 +457,26 @@ class StateExchange(_Keeps):
         """Replace the sums of this rank by those of all, in place."""
         self.traffic.steps += 1
         self.together(scope)
+        if self.sharding == 2 and self._compression is not None:
+            self._compression.check(self.transport)
         return {}
 
-    def together(self, scope: Scope) -> None:
-        """Add up the sums of all ranks: large ones where they lie, the others in one buffer."""
+    def together(self, scope: Scope, everywhere: bool = False) -> None:
+        """Add up the sums of all ranks: large ones where they lie, the others in one buffer.
+
+        Args:
+            everywhere: on all ranks, where otherwise a rank may be given its share alone.
+        """
         if self._resumed is not None:
             sizes = {number: sum(map(_size, members)) for number, members in self._members().items()}
             kinds = {number: members[0].dtype.numpy for number, members in self._members().items()}
             flats = {number: np.zeros(size, kinds[number]) for number, size in sizes.items()}
-            self._resume({number: flat for number, flat in flats.items() if _is_compressed(flat)})
+            self._resume({number: flat for number, flat in flats.items() if is_compressed(flat)})
+        owners = {} if self.shared is None or self.sharding < 2 else self.shared.shards.owners
         for number, members in self._members().items():
             if number >= 0:
-                self._send(number, view_of(_own(scope, members[0]).value).reshape(-1))
+                owner = None if everywhere else owners.get(members[0])
+                self._send(number, own_array(scope, members[0]), owner)
                 continue
             flat = np.concatenate([np.asarray(v.get_value(scope)).reshape(-1) for v in members])
             self._send(number, flat)
@@ -456,16 +504,12 @@ class StateExchange(_Keeps):
                 at += _size(v)
         return found
 
-    def _send(self, number: int, flat: Array) -> None:
-        if self._compression is not None and _is_compressed(flat):
-            self.traffic.bytes += self._compression.reduce(self.transport, number, flat)
-        else:
-            self.transport.all_reduce_(flat)
-            self.traffic.bytes += flat.nbytes
+    def _send(self, number: int, flat: Array, owner: int | None = None) -> None:
+        self.traffic.bytes += put_together(self.transport, self._compression, number, flat, owner)
 
     def keep_on_first(self, scope: Scope) -> None:
         """Let rank 0 alone hold the sums, for a checkpoint, which is then one of all ranks."""
-        self.together(scope)
+        self.together(scope, everywhere=True)
         self.drop_on_others(scope)
         super().keep_on_first(scope)
 
@@ -480,16 +524,6 @@ def _size(v: Variable) -> int:
     return int(np.prod(v.static_shape or (), dtype=np.int64))
 
 
-def _own(scope: Scope, v: Variable) -> Buffer:
-    """The value of a state, in memory that nobody else holds."""
-    found = scope.present(v.name)
-    if isinstance(found, Buffer) and found.is_held_by(1):
-        return found
-    buffer = Buffer(value_of(v.get_value(scope)))
-    scope.put(v.name, buffer)
-    return buffer
-
-
 def _number(value: Any) -> float:
     return float(np.asarray(value).reshape(-1)[0])
 
@@ -501,7 +535,6 @@ def distribute(
     strategy: Strategy | None = None,
     *,
     loss_weight: Variable | str | None = None,
-    sends: bool = True,
     poisons: bool = False,
 ) -> GradientExchange:
     """Let an Executor exchange the gradients of a program between ranks, each of which feeds its part of the batch.
@@ -515,18 +548,18 @@ def distribute(
         strategy: how gradients travel; None for the default.
         loss_weight: what the loss divides a sum over examples by, a scalar in the program; ``"sum"`` if by nothing; None to read
             it from the formula of the loss.
-        sends, poisons: see ``GradientExchange``.
+        poisons: whether the loss is scaled, so that gradients that are not finite on one rank shall not be finite on all.
 
     Raises:
         ArgumentError: if the formula of the loss does not say how parts add up, or there is a BatchNormalization by batch
             statistics and the strategy does not say what it is to do.
     """
     strategy = strategy or Strategy()
-    if check_batch_norm(program, strategy.batch_norm) or strategy.sharding or strategy.pipeline > 1:
-        raise ArgumentError(
-            "batch_norm='sync', sharding= and pipeline= are options of a Trainer's strategy. For a program use ShardedStep or "
-            "PipelineStep."
-        )
+    if strategy.pipeline > 1:
+        raise ArgumentError("pipeline= is an option of a Trainer's strategy. For a program use PipelineStep.")
+    if strategy.sharding == 2 and transport.world_size > 1 and not hasattr(transport, "send"):
+        raise ArgumentError("this transport cannot send from one rank to another. Use sharding=1, or MPI.")
+    synchronises = check_batch_norm(program, strategy.batch_norm)
     if isinstance(loss_weight, Variable):
         share = Share("mean", loss_weight)
     elif loss_weight == "sum":
@@ -535,7 +568,19 @@ def distribute(
         share = share_of(loss, Builder(program.global_block(), role=Role.BACKWARD, key="loss_weight"))
     else:
         raise ArgumentError(f"loss_weight is a variable, 'sum' or None, not {loss_weight!r}.")
-    exchange = GradientExchange(transport, loss, share, strategy, sends=sends, poisons=poisons)
+    accumulation = program.plan.accumulation
+    exchange = GradientExchange(
+        transport,
+        loss,
+        share,
+        strategy,
+        sends=accumulation is None,
+        poisons=poisons and accumulation is not None,
+        synchronises=synchronises,
+    )
     program.plan.exchange = exchange
+    if accumulation is not None:
+        exchange.own = {v.name for v in accumulation.sums}
+        accumulation.exchange = StateExchange(transport, accumulation.sums, strategy)
     program.version += 1
     return exchange

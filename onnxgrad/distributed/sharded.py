@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.interop.onnx_export import as_variables
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.passes.modes import PART
+from onnxgrad.core.ir.sizes import bytes_of
+from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
+from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import CPUPlace, Place
-from onnxgrad.core.runtime.runner import OpenPhase, run_phases
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.core.state.values import value_of, view_of
-from onnxgrad.core.step.shards import Shards, make_shards
-from onnxgrad.core.step.split import COUNTS, Fetch, split_step
-from onnxgrad.core.step.stages import taking
-from onnxgrad.core.step.step import AllReduce, Step, bytes_of_all
-from onnxgrad.distributed.application import Application
-from onnxgrad.distributed.exchange import Part, gathered_part
-from onnxgrad.distributed.held import HeldState
+from onnxgrad.core.step.cut import is_applied
+from onnxgrad.core.step.loss_weight import loss_of
+from onnxgrad.core.step.shards import Shards
+from onnxgrad.core.step.split import Fetch
+from onnxgrad.core.step.step import Step
+from onnxgrad.distributed.exchange import GradientExchange, StateExchange, distribute
+from onnxgrad.distributed.shared_state import SharedState
+from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
 
@@ -29,11 +30,15 @@ __all__ = ["ShardedStep"]
 
 Array = np.ndarray[Any, Any]
 
+_STAGES = {None: 0, "state": 1, "gradients": 2}
+"""Stages of ZeRO by what is shared out."""
+
 
 class ShardedStep:
     """A rank's share of the training step of a program (ZeRO stage 1): gradients of its part of the batch are put together over all
     ranks, each rank updates some of the parameters, holding the optimizer's state of these alone, and all get the new weights.
 
+    It is an Executor with a scope of its own, on a copy of the program for which ``distribute`` was called.
     The result is that of one process with the whole batch and all the state, to rounding; with ``shards="state"`` it is bitwise
     that of None, where every rank holds all of the state.
 
@@ -45,16 +50,16 @@ class ShardedStep:
         loss, loss_weight, batch_norm: as for ``to_split_training_step``.
         shards: ``"state"`` to share out the optimizer's state, ``"gradients"`` to send each gradient to the rank that reads it
             alone, which is half the traffic of gradients (ZeRO stage 2; the transport is a ``PointToPoint``), None for neither.
-        lowering: of the graphs; None for plain forms. A place that is named decides.
-        place: where sessions run; None for the CPU. Ranks exchange in main memory, where the state lies, too.
+        place: where sessions run; None for the CPU. Ranks exchange in main memory.
         threads: of each session; None for onnxruntime's choice.
         in_scope: keep the state in the scope, where an Executor reads and writes the same values. Large optimizer state that other
             ranks hold is zeros there, which take no memory.
+        strategy: how gradients travel: ``compress``, ``overlap`` and the like; ``sharding`` and ``batch_norm`` are the arguments'.
 
     Masks of Dropout are those of the whole batch if ``core.passes.modes.take_parts`` was called before ``minimize``.
 
     Attributes:
-        shards: who holds what; None if all hold all.
+        exchange: of gradients, or where they are added up of the sums: it keeps what compression has left over, for a checkpoint.
 
     Raises:
         ArgumentError: as for ``to_split_training_step``, or if the optimizer reads what is fed.
@@ -87,80 +92,51 @@ class ShardedStep:
         loss_weight: Variable | str | None = None,
         batch_norm: str | None = None,
         shards: str | None = "state",
-        lowering: str | None = "cpu",
         place: Place | None = None,
         threads: int | None = None,
         in_scope: bool = False,
+        strategy: Strategy | None = None,
     ) -> None:
-        lowering, place = (lowering, CPUPlace()) if place is None else (place.lowering, place)
-        split = split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm, stands_by=True)
-        self.program, self.transport, self.manifest = program, transport, split.manifest
-        if shards not in ("state", "gradients", None):
+        if shards not in _STAGES:
             raise ArgumentError(f"shards is 'state', 'gradients' or None, not {shards!r}.")
         if shards == "gradients" and transport.world_size > 1 and not hasattr(transport, "send"):
             raise ArgumentError("this transport cannot send from one rank to another. Use shards='state', or MPI.")
-        count, rank = (transport.world_size, transport.rank) if shards else (1, 0)
-        accumulation = program.plan.accumulation
-        found = make_shards(program, count)
-        self.shards: Shards | None = found if shards else None
-        self._owners: dict[str, int] = {}
-        self._first = [OpenPhase(phase, place, threads) for phase in split.first]
-        self._application = Application(
-            found,
-            rank,
-            transport,
-            lowering,
-            place,
-            threads,
-            partial=shards == "gradients",
-            spreads=shards is not None,
-            replaces=in_scope,
-            statistics={entry["input"] for entry in self.manifest["apply"]["state"] if entry["statistic"]},
-        )
-        variables = {v.name: v for v in program.list_vars() if v.persistable}
-        held = dict.fromkeys([*(name for phase in self._first for name in phase.state), *self._application.state])
-        held.update(dict.fromkeys(v.name for states in found.owned for v in states if self._application.is_spread(v)))
-        if in_scope:
-            self._values: MutableMapping[str, Any] = HeldState(scope or program.active_scope(), variables.values())
+        if not any(is_applied(new) for new in program.updates.values()):
+            raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
+        self.transport, self._original = transport, program
+        self.program, copies = program.clone_with_variables()
+        self._fetches = [copies[v] for v in as_variables(program, fetch)]
+        if loss is None:
+            minimized = loss_of(self.program, self._fetches)
         else:
-            self._values = {name: value_of(np.asarray(variables[name].get_value(scope))) for name in held}
-        self.forget()
-        self._application.begin(self._values)
-        self._sums = {} if accumulation is None else {v.name: v for v in accumulation.sums}
-        self._every = 1 if accumulation is None else accumulation.runs
+            minimized = copies[as_variables(program, loss)[0]]
+        if isinstance(loss_weight, Variable):
+            loss_weight = copies[loss_weight]
+        strategy = replace(strategy or Strategy(), sharding=_STAGES[shards], batch_norm=batch_norm)
+        exchange = distribute(self.program, minimized, transport, strategy, loss_weight=loss_weight)
+        accumulation = self.program.plan.accumulation
+        self.exchange: GradientExchange | StateExchange = exchange if accumulation is None else accumulation.exchange
+        held = scope or program.active_scope()
+        self._scope = held if in_scope else held.copy()
+        self._rates = {} if in_scope else self._rates_now()
+        self._executor = Executor(place or CPUPlace(), threads=threads, shapes=0)
         self._done = 0
-        given = [entry["gradient"] for entry in self.manifest["exchange"]]
-        self._names = {} if accumulation else dict(zip(found.cut.gradients, given, strict=True))
-        if shards == "gradients":
-            named = {held: held.name for held in self._sums.values()} if accumulation else self._names
-            self._owners = {named[v]: owner for v, owner in found.owners.items()}
-        self._part: Part | None = None
-        self._gradients: dict[str, Any] = {}
-        self._share = 1.0
+        self.step: Step = self._executor.step(self.program, self._fetches)
+        """What this rank runs, as a value that prints well."""
 
     @property
-    def step(self) -> Step:
-        """What this rank runs, as a value that prints well.
+    def shards(self) -> Shards | None:
+        """Who holds what; None if all hold all."""
+        return None if self._shared is None else self._shared.shards
 
-        Example:
-            >>> print(step.step)  # doctest: +SKIP
-        """
-        *before, last = [phase.phase for phase in self._first]
-        names = set(self._names.values())
-        gradients = tuple(name for name, _ in last.graph.outputs if name in names)
-        if gradients and self.transport.world_size > 1:
-            size = bytes_of_all(v for name, v in last.graph.outputs if name in names)
-            last = replace(last, then=(*last.then, AllReduce(len(before), gradients, size)))
-        phases = [*before, last]
-        for phase in self._application.described():
-            phases.append(taking(phase, phases))
-        fetches = tuple((last.name, entry["name"]) for entry in self.manifest["gradients"]["fetches"])
-        return Step(tuple(phases), fetches, self._application.owned(phases), last.graph)
+    @property
+    def _shared(self) -> SharedState | None:
+        return self.exchange.shared
 
     # One step --------------------------------------------------------------------------------------------------------
 
     def run(self, feed: Mapping[str, Any]) -> dict[str, Array]:
-        """Take a step on this rank's part of the batch.
+        """Take a step on this rank's part of the batch; where gradients are added up, every so many-th ``run`` applies them.
 
         Args:
             feed: arrays by input name.
@@ -168,137 +144,58 @@ class ShardedStep:
         Returns:
             What was fetched: of a loss, that of the whole batch, of all else what this rank computed.
         """
-        fetched = self.compute(feed)
+        for name, rate in self._rates_now().items() if self._rates else ():
+            if rate != self._rates[name]:
+                self._rates[name] = rate
+                self._scope.set(name, np.float32(rate))
+        results = self._executor.run(self.program, dict(feed), list(self._fetches), scope=self._scope)
         self._done += 1
-        if self._done % self._every == 0:
-            self.apply()
-        return fetched
+        accumulation = self.program.plan.accumulation
+        if accumulation is not None and self._done % accumulation.runs == 0:
+            self._executor.apply(self.program, self._scope)
+        return {v.name: result for v, result in zip(self._fetches, results, strict=True)}
 
-    def compute(self, feed: Mapping[str, Any], part: Part | None = None) -> dict[str, Array]:
-        """The first half of ``run``: gradients, which are added up where they are accumulated; statistics are replaced.
-
-        Args:
-            feed: arrays by input name.
-            part: of the batch that this is; None to find it from what is fed.
-        """
-        self._part = part
-        counts = part is None or part.counts
-        told = {**feed, **self._part_of(feed), COUNTS: np.array(float(counts))}
-        values = {name: value_of(np.asarray(array, order="C")) for name, array in told.items()}
-        values = run_phases(self._first, values, self._values, self.transport, self._returned)
-        manifest, mean = self.manifest, self._weighed(values, counts)
-        for entry in manifest["gradients"]["state"]:
-            if entry["statistic"]:
-                self._together(values[entry["output"]], mean)
-        fetched = {entry["name"]: view_of(values[entry["name"]]).copy() for entry in manifest["gradients"]["fetches"]}
-        if manifest["loss"] in fetched:
-            self._together(fetched[manifest["loss"]], self._share_of(counts, manifest["reduction"], mean))
-        for entry in manifest["gradients"]["state"]:
-            if counts or entry["input"] not in self._sums:
-                self._values[entry["input"]] = values[entry["output"]]
-        self._gradients = {name: values[name] for name in self._names.values()}
-        self._counts, self._share = counts, mean
-        return fetched
-
-    def apply(self) -> None:
-        """The second half of ``run``: gradients of this part become those of the whole batch, and are applied."""
-        for name, held in self._sums.items():
-            self._reduce(self._values, name, held.name, None)
-        values, manifest = self._gradients, self.manifest
-        for entry in manifest["exchange"] if not self._sums else ():
-            kind = entry.get("reduction", manifest["reduction"])
-            if kind != "same":
-                self._reduce(values, entry["gradient"], entry["gradient"], self._share_of(self._counts, kind, self._share))
-        self._application.run({v: values[name] for v, name in self._names.items() if name in values}, self._values)
-        self._gradients = {}
-        for name, held in self._sums.items():
-            self._values[name] = value_of(np.zeros(held.static_shape or (), held.dtype.numpy))
-
-    def _part_of(self, feed: Mapping[str, Any]) -> dict[str, Array]:
-        """What Dropout is told of the part that is fed"""
-        if PART in feed or not any(PART in phase.inputs for phase in self._first):
-            return {}
-        part = self._part or gathered_part(self.transport, len(next(iter(feed.values()))))
-        return {PART: np.array([part.first, part.count], np.int64)}
-
-    @property
-    def _returned(self) -> set[str]:
-        part = self.manifest["gradients"]
-        names = {entry["name"] for entry in part["fetches"]} | {entry["output"] for entry in part["state"]}
-        return names | set(self._names.values()) | {self.manifest["weight"]}
-
-    def _weighed(self, values: Mapping[str, Any], counts: bool) -> float:
-        """This part's share of the weight of the whole batch"""
-        name = self.manifest["weight"]
-        weight = 1.0 if name is None else float(view_of(values[name]).reshape(-1)[0])
-        total = np.array([weight if counts else 0.0])
-        mine = float(total[0])
-        self.transport.all_reduce_(total)
-        return mine / float(total[0]) if total[0] else 1.0 / self.transport.world_size
-
-    def _share_of(self, counts: bool, reduction: str, mean: float) -> float | None:
-        """By what a value of this part is multiplied before it is added to the others'"""
-        if not counts:
-            return 0.0
-        return mean if reduction == "mean" else None
-
-    def _reduce(self, values: MutableMapping[str, Any], name: str, owned: str, factor: float | None) -> None:
-        owner = self._owners.get(owned)
-        if owner is None:
-            self._together(values[name], factor)
-        else:
-            self._send_to(owner, values, name, factor)
-
-    def _together(self, value: Any, factor: float | None) -> None:
-        """The sum over ranks, of which each is multiplied by its factor"""
-        self.transport.all_reduce_(_scaled(value, factor))
-
-    def _send_to(self, owner: int, values: MutableMapping[str, Any], name: str, factor: float | None) -> None:
-        """The same for the one rank that reads it; the others let go of it"""
-        transport: Any = self.transport
-        flat = _scaled(values[name], factor)
-        if transport.rank != owner:
-            transport.send(flat, owner)
-            del values[name]
-            return
-        mine, other = flat.copy(), np.empty_like(flat)
-        for rank in range(transport.world_size):
-            if rank != owner:
-                transport.receive_(other, rank)
-            part = mine if rank == owner else other
-            np.copyto(flat, part) if rank == 0 else np.add(flat, part, out=flat)
+    def _rates_now(self) -> dict[str, float]:
+        """The learning rates that ``set_lr`` sets, in the scope of the program that was given"""
+        scheduled = {v.name for v, _ in self._original.plan.schedulers}
+        rates = [v for v in self._original.list_vars() if v.persistable and v.doc == LEARNING_RATE and v.name not in scheduled]
+        return {v.name: float(v.get_value()) for v in rates}
 
     # State -------------------------------------------------------------------------------------------------------------
 
     def bytes_of_state(self) -> int:
         """Bytes of the optimizer's state that this rank holds: what the program updates and is no parameter."""
-        updated = {entry["input"] for entry in self.manifest["apply"]["state"] if not entry["parameter"]}
-        return sum(view_of(value).nbytes for name, value in self._values.items() if name in updated)
+        plan = self.program.plan
+        sums = [] if plan.accumulation is None else plan.accumulation.sums
+        updated = {v for v in plan.updates(self.program.updates, "apply" if sums else "whole") if not isinstance(v, Parameter)}
+        if self.shards is not None:
+            others = [rank for rank in range(self.transport.world_size) if rank != self.transport.rank]
+            updated -= {v for rank in others for v in self.shards.held(rank)}
+        return sum(bytes_of(v) for v in updated.difference(sums))
 
     def forget(self) -> None:
         """Let go of what other ranks hold, after a checkpoint was read into the scope or written from it."""
-        if isinstance(self._values, HeldState):
-            for v in self._application.elsewhere:
-                del self._values[v.name]
+        self.exchange.forget(self._scope)
 
     def gather(self, scope: Scope | None, only: Collection[str] | None = None) -> None:
         """Write the state of all ranks to a scope on each, for a checkpoint or another number of ranks; called by all.
 
-        Sums over micro-batches are those of this rank. A rank that shall hold nothing more passes None. ``only`` names what is
-        wanted, if not all is.
+        Sums over micro-batches are those of this rank.
+
+        Args:
+            scope: None on a rank that shall hold nothing more.
+            only: names of what is wanted; None for all.
 
         Example:
             >>> step.gather(scope)  # doctest: +SKIP
             >>> paddle.training.save_checkpoint(program, "run.safetensors", scope)  # doctest: +SKIP
         """
-        self._application.gather(self._values, scope, only=only)
-
-
-def _scaled(value: Any, factor: float | None) -> Array:
-    """The elements of a value, multiplied in place; what counts for nothing may be NaN"""
-    flat = (value if isinstance(value, np.ndarray) else view_of(value)).reshape(-1)
-    if factor == 0:
-        flat[:] = 0
-    elif factor is not None:
-        np.multiply(flat, flat.dtype.type(factor), out=flat)
-    return flat
+        others: set[str] = set()
+        if self._shared is not None:
+            self._shared.gather(self._scope, scope, only)
+            others = {v.name for rank in range(self.transport.world_size) for v in self._shared.shards.held(rank)}
+        if scope is None or scope is self._scope:
+            return
+        for v in self.program.list_vars():
+            if v.persistable and v.name not in others and (only is None or v.name in only):
+                v.set_value(v.get_value(self._scope), scope)

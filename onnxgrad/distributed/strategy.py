@@ -27,7 +27,8 @@ class Strategy:
     Attributes:
         bucket_megabytes: how much travels at a time (10^6 bytes).
         compress: ``"bfloat16"`` or ``"float16"`` to send 16-bit numbers, ``"top-k"`` to send the largest elements of each bucket
-            alone. What is lost is added to the gradient of the next step.
+            alone. What is lost is added to the gradient of the next step. Statistics, losses and
+            weights travel as they are.
         top_k: the share of the elements that ``"top-k"`` sends.
         batch_norm: what BatchNormalization by batch statistics, where there is one, does: ``"local"`` normalises each rank's part
             by its own, and running statistics are averaged; ``"sync"`` normalises by those of the whole batch (of a Trainer;
@@ -66,8 +67,6 @@ class Strategy:
             raise ArgumentError(f"batch_norm is 'sync', 'frozen' or 'local', not {self.batch_norm!r}.")
         if self.sharding not in (0, 1, 2):
             raise ArgumentError(f"sharding is 0, 1 or 2, not {self.sharding!r}.")
-        if self.sharding and self.compress is not None:
-            raise ArgumentError("shares of the optimizer's state take whole gradients. Pass sharding=0 or compress=None.")
         if self.overlap is not None and (self.overlap < 1 or isinstance(self.overlap, bool)):
             raise ArgumentError(f"overlap is a number of sessions from 1, or None, not {self.overlap!r}.")
         if self.pipeline < 1 or self.micro_batches < 1:

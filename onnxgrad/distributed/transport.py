@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -13,7 +13,19 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError, TrainingError
 
-__all__ = ["OPERATIONS", "Alone", "LocalTransport", "PointToPoint", "ReduceOp", "Transport", "checked", "hosts", "run_local"]
+__all__ = [
+    "OPERATIONS",
+    "Alone",
+    "LocalTransport",
+    "PointToPoint",
+    "ReduceOp",
+    "Transport",
+    "add_up_on",
+    "checked",
+    "hosts",
+    "run_local",
+    "sent_to",
+]
 
 T = TypeVar("T")
 
@@ -88,6 +100,35 @@ def hosts(transport: Transport) -> np.ndarray[Any, Any]:
     names[transport.rank, : len(own)] = np.frombuffer(own, np.uint8)
     transport.all_reduce_(names.reshape(-1))
     return names
+
+
+def sent_to(owner: int, transport: Any, buffer: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """Give one rank the buffers of all, in the order of ranks, each until the next one is asked for; the others send theirs.
+
+    Args:
+        owner: the rank that gets them.
+        transport: a ``PointToPoint``; one that cannot send does where there is one rank.
+        buffer: flat and contiguous; of one length and dtype on all ranks.
+    """
+    if transport.rank != owner:
+        transport.send(buffer, owner)
+        return
+    other = np.empty_like(buffer)
+    for rank in range(transport.world_size):
+        if rank == owner:
+            yield buffer
+        else:
+            transport.receive_(other, rank)
+            yield other
+
+
+def add_up_on(owner: int, transport: Any, buffer: np.ndarray[Any, Any], total: np.ndarray[Any, Any]) -> None:
+    """Let one rank add up the buffers of all, in the order of ranks and in the type of ``total``, which the sum is written to."""
+    for number, part in enumerate(sent_to(owner, transport, buffer)):
+        if number == 0:
+            np.copyto(total, part.astype(total.dtype, copy=False))
+        else:
+            np.add(total, part.astype(total.dtype, copy=False), out=total)
 
 
 class Alone:

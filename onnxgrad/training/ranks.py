@@ -16,7 +16,6 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import take_parts
 from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.distributed.environment import current, init, share_of_cores
 from onnxgrad.distributed.exchange import Part, gathered_part
 from onnxgrad.distributed.strategy import Strategy
@@ -26,7 +25,7 @@ from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.training.data import Batch, Rows, Stream
 from onnxgrad.training.folder import RunFolder
 from onnxgrad.training.run import Interrupt, Means, Row
-from onnxgrad.training.shares import PipelinedStep, RankStep, SharedStep
+from onnxgrad.training.shares import PipelinedStep, RankStep
 
 __all__ = ["PartBatch", "Ranks", "part_of", "ranks_of"]
 
@@ -185,8 +184,6 @@ class Ranks:
         kind: type[RankStep] = RankStep
         if self.are_many and self.strategy.pipeline > 1:
             kind = PipelinedStep
-        elif self.are_many and (check_batch_norm(program, self.strategy.batch_norm) or self.strategy.sharding):
-            kind = SharedStep
         self.step = kind(self.transport, self.strategy, program, loss, is_scaled, average)
 
     def threads(self, wanted: int | None) -> int | None:

@@ -1,7 +1,6 @@
-"""The step of a Trainer in parts that ranks run between them: statistics of the whole batch, shares of the optimizer's state, or
-layers on several ranks.
+"""The step of a Trainer as several ranks run it between them.
 
-Tests: tests/distributed/test_trainer_shares.py, tests/distributed/test_trainer_pipeline.py.
+Tests: tests/distributed/test_trainer.py, tests/distributed/test_trainer_shares.py, tests/distributed/test_trainer_pipeline.py.
 """
 
 from __future__ import annotations
@@ -15,20 +14,17 @@ from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
 from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute
 from onnxgrad.distributed.pipeline import PipelineStep
-from onnxgrad.distributed.sharded import ShardedStep
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
-from onnxgrad.errors import ArgumentError, TrainingError
+from onnxgrad.errors import TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 
-__all__ = ["SHARDS", "HeldStep", "PipelinedStep", "RankStep", "SharedStep"]
-
-SHARDS = (None, "state", "gradients")
-"""``ShardedStep(shards=)`` by stage of ZeRO."""
+__all__ = ["PipelinedStep", "RankStep"]
 
 
 class RankStep:
-    """The step of ranks that hold all state alike: the Executor runs it, and its program exchanges gradients, if there are others.
+    """The step of ranks of which each computes gradients of its part of every batch. The Executor runs it; where there are others its
+    program exchanges gradients. Each rank holds all state, or a share of the optimizer's.
 
     Args:
         transport: between the ranks.
@@ -59,43 +55,77 @@ class RankStep:
         self.transport, self.strategy, self.program, self.loss = transport, strategy, program, loss
         self.exchange: GradientExchange | None = None
         self.sums: StateExchange | None = None
-        self.is_alone = False
-        self._accumulation = program.plan.accumulation
-        self._added = [] if self._accumulation is None else self._accumulation.sums
+        self.is_alone = self._is_whole = False
+        self._read: list[str] = []
+        """Names of the state that evaluation reads, and that lies on several ranks."""
         if transport.world_size > 1:
             self._begin(is_scaled, [] if average is None else average.names)
-            if self._accumulation is not None:
-                self.sums = StateExchange(transport, self._added, strategy)
-                self._accumulation.exchange = None if self.exchange is None else self.sums
 
     def _begin(self, is_scaled: bool, averages: list[str]) -> None:
         """Let the program exchange gradients; where they are added up let each run weigh them."""
-        options: dict[str, Any] = {} if self._accumulation is None else {"sends": False, "poisons": is_scaled}
-        self.exchange = distribute(self.program, self.loss, self.transport, self.strategy, **options)
-        self.exchange.own = {v.name for v in self._added}
+        self.exchange = distribute(self.program, self.loss, self.transport, self.strategy, poisons=is_scaled)
+        accumulation = self.program.plan.accumulation
+        self.sums = None if accumulation is None else accumulation.exchange
+        self._read = averages if self.strategy.sharding else []
+
+    # A step ----------------------------------------------------------------------------------------------------------
 
     def compute(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> list[Any]:
         """A step, or the gradients of one that ``apply`` ends, and what is fetched; None for what other ranks have."""
+        if self._is_whole:
+            self.forget()
         if self.exchange is not None:
             self.exchange.part = part
         return list(executor.run(self.program, dict(feed), list(fetches)))
 
     def apply(self, executor: Executor) -> None:
         """Apply what was added up since the last time."""
-        if self._accumulation is not None:
+        if self.program.plan.accumulation is not None:
             executor.apply(self.program)
+
+    # State -----------------------------------------------------------------------------------------------------------
 
     def gather(self, everywhere: bool = False) -> None:
         """Give rank 0, or all ranks, the state of all; sums of gradients, and what compression has kept, go to rank 0 alone."""
+        self._gather(everywhere or self.transport.rank == 0, None)
         for one in (self.exchange, self.sums):
             if one is not None and not everywhere:
                 one.keep_on_first(self.program.active_scope())
 
+    def _gather(self, is_kept: bool, only: Sequence[str] | None) -> None:
+        """Collect what ranks hold alone, or of it what is named, where it is to be kept"""
+        scope = self.program.active_scope()
+        for one in (self.exchange, self.sums):
+            if one is not None and one.shared is not None:
+                one.shared.gather(scope, scope if is_kept else None, only)
+
     def collect(self) -> None:
-        """Let each rank have, until the next step, what evaluation reads."""
+        """Let each rank have, until the next step, what evaluation reads.
+
+        Raises:
+            TrainingError: if a callback asks for it within an epoch, on rank 0 alone.
+        """
+        if not self._is_shared or self._is_whole or not self._read:
+            return
+        if self.is_alone:
+            raise TrainingError(
+                "weights or their averages lie on several ranks, and callbacks are called on rank 0 alone. Read them in "
+                "on_evaluate, on_epoch or on_end, before which they are collected."
+            )
+        self._gather(True, self._read)
+        self._is_whole = True
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether some state lies on one rank alone"""
+        return any(one is not None and one.shared is not None for one in (self.exchange, self.sums))
 
     def forget(self) -> None:
         """Let go of what other ranks hold."""
+        self._is_whole = False
+        for one in (self.exchange, self.sums):
+            if one is not None:
+                one.forget(self.program.active_scope())
 
     def loaded(self) -> None:
         """After a checkpoint is loaded, which every rank does: rank 0 has what was added up."""
@@ -104,13 +134,14 @@ class RankStep:
             self.sums.drop_on_others(self.program.active_scope())
 
 
-class HeldStep(RankStep):
-    """A step of ranks that hold different state. It is made at the first batch. Arguments are those of ``RankStep``."""
+class PipelinedStep(RankStep):
+    """What ``Strategy(pipeline=)`` asks for: layers on several ranks. It is made at the first batch.
 
-    _step: ShardedStep | PipelineStep | None = None
+    Arguments are those of ``RankStep``."""
+
+    _step: PipelineStep | None = None
     _made_of: tuple[Any, ...] = ()
-    _agreed = _is_whole = False
-    _read: list[str]
+    _agreed = False
 
     def _begin(self, is_scaled: bool, averages: list[str]) -> None:
         self._read = averages
@@ -132,82 +163,14 @@ class HeldStep(RankStep):
             if scheduler.steps_by_itself:
                 scheduler.step()
 
-    def _agreed_step(self, executor: Executor, fetches: Sequence[Variable]) -> ShardedStep | PipelineStep:
+    def _agreed_step(self, executor: Executor, fetches: Sequence[Variable]) -> PipelineStep:
         if not self._agreed:
-            own = {v.name for v in self._added}
             mine = fingerprint(self.program, list(self.program.updates), self.strategy)
             check_alike(self.transport, mine, "it has another program, or trains other parameters")
-            state = [v for v in self.program.list_vars() if v.persistable and v.name not in own]
-            share_state(self.transport, state, self.program.active_scope())
+            share_state(self.transport, [v for v in self.program.list_vars() if v.persistable], self.program.active_scope())
             self._agreed = True
         elif self._step is not None:
             self._step.gather(self.program.active_scope())  # the new one may hold other shares
-        return self._make(fetches, executor)
-
-    def _make(self, fetches: Sequence[Variable], executor: Executor) -> ShardedStep | PipelineStep:
-        raise NotImplementedError
-
-    # State -------------------------------------------------------------------------------------------------------------
-
-    def gather(self, everywhere: bool = False) -> None:
-        if self._step is not None:
-            self._step.gather(self.program.active_scope() if everywhere or self.transport.rank == 0 else None)
-        super().gather(everywhere)
-
-    def collect(self) -> None:
-        """Let each rank have, until the next step, what evaluation reads.
-
-        Raises:
-            TrainingError: if a callback asks for it within an epoch, on rank 0 alone.
-        """
-        if self._step is None or self._is_whole or not self._read:
-            return
-        if self.is_alone:
-            raise TrainingError(
-                "weights or their averages lie on several ranks, and callbacks are called on rank 0 alone. Read them in "
-                "on_evaluate, on_epoch or on_end, before which they are collected."
-            )
-        self._step.gather(self.program.active_scope(), self._read)
-        self._is_whole = True
-
-    def forget(self) -> None:
-        self._is_whole = False
-        if self._step is not None:
-            self._step.forget()
-
-    def bytes_of_state(self) -> int:
-        """Bytes of the state that this rank holds: of the optimizer, and in a pipeline of weights too."""
-        return 0 if self._step is None else self._step.bytes_of_state()
-
-
-class SharedStep(HeldStep):
-    """What ``Strategy(batch_norm="sync")`` and ``Strategy(sharding=)`` ask for. Arguments are those of ``RankStep``."""
-
-    def _begin(self, is_scaled: bool, averages: list[str]) -> None:
-        super()._begin(is_scaled, averages if self.strategy.sharding else [])
-        if self.strategy.compress is not None:
-            raise ArgumentError("statistics of the whole batch are not for compressed gradients. Leave compress out.")
-        if self.strategy.sharding == 2 and not hasattr(self.transport, "send"):
-            raise ArgumentError("this transport cannot send from one rank to another. Use sharding=1, or MPI.")
-
-    def _make(self, fetches: Sequence[Variable], executor: Executor) -> ShardedStep:
-        return ShardedStep(
-            self.program,
-            list(fetches),
-            self.transport,
-            loss=self.loss,
-            batch_norm=self.strategy.batch_norm,
-            shards=SHARDS[self.strategy.sharding],
-            place=executor.place,
-            threads=executor.threads,
-            in_scope=True,
-        )
-
-
-class PipelinedStep(HeldStep):
-    """What ``Strategy(pipeline=)`` asks for. Arguments are those of ``RankStep``; nothing is accumulated beside micro-batches."""
-
-    def _make(self, fetches: Sequence[Variable], executor: Executor) -> PipelineStep:
         strategy = self.strategy
         step = PipelineStep(
             self.program,
@@ -223,3 +186,18 @@ class PipelinedStep(HeldStep):
         )
         self._read = list(dict.fromkeys([*self._read, *step.forward_state]))
         return step
+
+    # State -----------------------------------------------------------------------------------------------------------
+
+    def _gather(self, is_kept: bool, only: Sequence[str] | None) -> None:
+        if self._step is not None:
+            self._step.gather(self.program.active_scope() if is_kept else None, only)
+
+    @property
+    def _is_shared(self) -> bool:
+        return self._step is not None
+
+    def forget(self) -> None:
+        self._is_whole = False
+        if self._step is not None:
+            self._step.forget()

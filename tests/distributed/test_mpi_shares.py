@@ -49,6 +49,16 @@ for name, make in makers.items():
     step.gather(scope)
     found[name] = losses
     found[name + " bits"] = hashlib.sha256(b"".join(v.get_value(scope).tobytes() for v in state)).hexdigest()
+for shards in ("state", "gradients"):
+    for compress in ("bfloat16", "float16", "top-k"):
+        strategy = distributed.Strategy(compress=compress, top_k=0.25)
+        step = distributed.ShardedStep(program, [loss], t, batch_norm="sync", shards=shards, strategy=strategy, threads=1)
+        losses = [float(step.run({k: v[rows] for k, v in feeds.items()})[loss.name]) for _ in range(4)]
+        scope = Scope()
+        step.gather(scope)
+        name = f"{shards}, {compress}"
+        found[name] = losses
+        found[name + " bits"] = hashlib.sha256(b"".join(v.get_value(scope).tobytes() for v in state)).hexdigest()
 found["alone"] = [float(executor.run(program, feeds, [loss])[0]) for _ in range(4)]
 answer(found)
 """
@@ -94,3 +104,13 @@ def test_shards_and_pipelines_take_the_steps_of_one_process():
         np.testing.assert_allclose(first[name], first["alone"], rtol=1e-5, err_msg=name)
         assert [other[name] for other in others] == [first[name]] * 2
         assert [other[f"{name} bits"] for other in others] == [first[f"{name} bits"]] * 2
+    for shards in ("state", "gradients"):
+        for compress in ("bfloat16", "float16", "top-k"):
+            name = f"{shards}, {compress}"
+            assert first[name][0] == first[shards][0]
+            if compress == "top-k":  # a quarter of the elements is less than a step late, of steps that halve the loss or better
+                assert np.all(np.array(first[name][1:]) < first["alone"][:-1])
+            else:
+                np.testing.assert_allclose(first[name], first["alone"], rtol=1e-2, err_msg=name)
+            assert [other[name] for other in others] == [first[name]] * 2
+            assert [other[f"{name} bits"] for other in others] == [first[f"{name} bits"]] * 2

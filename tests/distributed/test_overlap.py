@@ -149,10 +149,10 @@ def test_a_bucket_travels_while_the_next_session_runs(monkeypatch):
             self._session.run_with_iobinding(*given)
 
     class Staged(staged.StagedSession):
-        def __init__(self, sessions, outputs, between, failed):
+        def __init__(self, sessions, outputs, between, *given):
             event = threading.Event()
             begun[between.__closure__[0].cell_contents] = event
-            super().__init__([sessions[0], Noted(sessions[1], event), *sessions[2:]], outputs, between, failed)
+            super().__init__([sessions[0], Noted(sessions[1], event), *sessions[2:]], outputs, between, *given)
 
     reduce, waited = GradientExchange._reduce_bucket, []
 

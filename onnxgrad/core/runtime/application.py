@@ -223,6 +223,7 @@ class Application:
         others: further new values of state, which are put in place last.
         scope: whose state it is.
         rooms: of this scope.
+        applied: called when all is in place.
 
     Attributes:
         has_begun: whether anything is in place.
@@ -237,7 +238,9 @@ class Application:
         others: list[tuple[str, Buffer]],
         scope: Scope,
         rooms: Rooms,
+        applied: Callable[[], None] | None = None,
     ) -> None:
+        self._applied = applied
         self._parts, self._buffers, self._values, self._others = parts, buffers, values, others
         self._scope, self._rooms = scope, rooms
         places = [(part, piece) for part in parts for piece in range(part.pieces)]
@@ -268,6 +271,9 @@ class Application:
             done = "is applied in part; the rest is applied before the state is read" if self.has_begun else "is not applied"
             raise ExecutionError(f"onnxruntime failed while applying gradients: {error}. The step {done}.") from error
         self._scope.swap(self._others)
+        applied, self._applied = self._applied, None
+        if applied is not None:
+            applied()
 
     def _apply(self) -> None:
         """All units that are not done, those that are computed whole first: their operators take all threads."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from onnxgrad.core.runtime.staged import BetweenError
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of, device_of, is_plain, value_of
+from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError, FeedError, FetchError
 
 __all__ = ["Executor"]
@@ -84,6 +86,29 @@ class Executor:
         """Drop all sessions; the executor cannot run anything afterwards."""
         self._sessions.clear()
         self._closed = True
+
+    def step(self, program: Program | None = None, fetch_list: Any = None) -> Step:
+        """What ``run`` runs for these fetches, opened, as a value that prints well: its phases, state, and what ranks exchange.
+
+        Args:
+            program, fetch_list: as for ``run``.
+
+        Raises:
+            ExecutionError, ProviderError: as for ``run``.
+
+        Example:
+            >>> y = paddle.exp(static.data("x", [2])) * 2.0
+            >>> print(Executor().step(fetch_list=[y]))
+            1 phase, fetches tmp_0
+            step: 2 operators
+                feeds x
+        """
+        program = _program_of(program)
+        computed = [v for v in _fetches(program, fetch_list) if not v.persistable]
+        if program.plan.accumulation is None:
+            return self._opened(program, computed, {}, "whole").step
+        run, apply = self._opened(program, computed, {}, "run"), self._opened(program, [], {}, "apply")
+        return run.step.followed_by(apply.step)
 
     def debug_string(self) -> str:
         """What has been opened so far, in words: the phases of each step, its state, and what passes made of its graphs.
@@ -203,9 +228,7 @@ class Executor:
             exchange = program.plan.exchange_of(turn)
             if exchange is not None:
                 feed = {**exchange.feeds(program, feed), **feed}
-            known = set(fetches)
-            read = [] if exchange is None else [v for v in exchange.reads if v not in known]
-            prepared = self._sessions.get(program, [*fetches, *read], self.place, self.threads, feed, turn)
+            prepared = self._opened(program, fetches, feed, turn)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
         for name, array in feeds:
             prepared.place.check(name, array)
@@ -236,6 +259,13 @@ class Executor:
         is_reused = prepared.rest is not None and prepared.rest.exchange is not None
         return [_given(fetched, state, name, return_numpy, is_reused or name in prepared.reused) for name in names]
 
+    def _opened(self, program: Program, fetches: list[Variable], feed: dict[str, Any], turn: Turn) -> Prepared:
+        """The sessions for these fetches, and for what ranks read besides"""
+        exchange = program.plan.exchange_of(turn)
+        known = set(fetches)
+        read = [] if exchange is None else [v for v in exchange.reads if v not in known]
+        return self._sessions.get(program, [*fetches, *read], self.place, self.threads, feed, turn)
+
     def _run_in_parts(
         self, program: Program, prepared: Prepared, rest: CutStep, feeds: list[tuple[str, Any]], scope: Scope, return_numpy: bool
     ) -> tuple[dict[str, Any], dict[str, Buffer]]:
@@ -253,10 +283,9 @@ class Executor:
             # Its gradients go with the binding, instead of staying beside what the next run computes.
             prepared.unbind(scope)
         others = [(name, state[output]) for name, output in prepared.replaced]
-        names = prepared.fetch_names[len(prepared.fetch_names) - len(rest.cut.gradients) :]
-        values = {
-            v: fetched[name] if name in fetched else state[name].value for v, name in zip(rest.cut.gradients, names, strict=True)
-        }
+        gradients = rest.cut.computed
+        names = prepared.fetch_names[len(prepared.fetch_names) - len(gradients) :]
+        values = {v: fetched[name] if name in fetched else state[name].value for v, name in zip(gradients, names, strict=True)}
         if exchange is not None:
             names_of = {v: prepared.names[v] for v in exchange.reads}
             read = {v: array_of(fetched[name]) for v, name in names_of.items()}
@@ -265,14 +294,15 @@ class Executor:
                 fetched = {**fetched, names_of[v]: value_of(array)}
         if rest.first is not None:
             bindings.append(self._bind(rest.first, scope, return_numpy=False))
-            given = [(v.name, values[rest.read[v.name]]) for v in rest.first.feeds]
+            given = [(name, values[v]) for name, v in rest.read.items()]
             shared, small = _run(rest.first, bindings[-1], given, scope)
             rest.first.unbind(scope)
             others += [(name, small[output]) for name, output in rest.first.replaced]
             for v, name in zip(rest.cut.shared, rest.first.fetch_names, strict=True):
                 values[v] = shared[name] if name in shared else small[name].value
         buffers = {v.name: _on_device(scope, v, prepared.place) for v in rest.state}
-        application = Application(rest.parts, buffers, values, others, scope, rest.rooms(scope))
+        applied = None if exchange is None else partial(exchange.applied, scope)
+        application = Application(rest.parts, buffers, values, others, scope, rest.rooms(scope), applied)
         # Up to onnxruntime 1.28 what a binding returns is the binding's.
         application.bindings = bindings
         scope.leave(application)

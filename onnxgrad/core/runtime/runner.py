@@ -17,7 +17,7 @@ from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.core.step.step import AllReduce, Phase
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["AddsUp", "OpenPhase", "run_phases"]
+__all__ = ["AddsUp", "OpenPhase", "added_up", "run_phases"]
 
 
 class AddsUp(Protocol):
@@ -85,14 +85,15 @@ def run_phases(
         known.update(phase.run(known, state))
         for each in phase.phase.then:
             if isinstance(each, AllReduce):
-                _add_up(each, known, transport)
+                known.update(added_up(each, known, transport))
         if wanted is not None:
             known = {name: value for name, value in known.items() if name in wanted or last.get(name, -1) > number}
     return known
 
 
-def _add_up(reduce: AllReduce, values: dict[str, Any], transport: AddsUp) -> None:
-    """Enter sums over ranks under the names that later phases take, in one buffer for each element type."""
+def added_up(reduce: AllReduce, values: Mapping[str, Any], transport: AddsUp) -> dict[str, Any]:
+    """Sums over ranks, by the names under which later phases take them; one buffer travels for each element type."""
+    found: dict[str, Any] = {}
     kinds: dict[Any, list[tuple[str, str]]] = {}
     for name, total in zip(reduce.values, reduce.sums, strict=True):
         kinds.setdefault(total.dtype.numpy, []).append((name, total.name))
@@ -102,5 +103,6 @@ def _add_up(reduce: AllReduce, values: dict[str, Any], transport: AddsUp) -> Non
         transport.all_reduce_(flat)
         at = 0
         for (_, taken), view in zip(members, views, strict=True):
-            values[taken] = value_of(flat[at : at + view.size].reshape(view.shape))
+            found[taken] = value_of(flat[at : at + view.size].reshape(view.shape))
             at += view.size
+    return found

@@ -30,6 +30,7 @@ from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
 from onnxgrad.core.runtime.capture import CapturedBinding, host_operators, reason_against
 from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import CPUPlace, Place
+from onnxgrad.core.runtime.runner import added_up
 from onnxgrad.core.runtime.session import begins, open_graph, open_part, trains
 from onnxgrad.core.runtime.staged import StagedSession
 from onnxgrad.core.state.scope import Scope
@@ -92,7 +93,7 @@ class Prepared:
         self.captures = captures
         self.feeds = [v for v in graph.inputs if not v.persistable]
         self.state = [v for v in graph.inputs if v.persistable]
-        fetches = [*fetches, *(rest.cut.gradients if rest is not None else ())]
+        fetches = [*fetches, *(rest.cut.computed if rest is not None else ())]
         self.fetch_names = [graph.name(v) for v in fetches]
         self.names = dict(zip(fetches, self.fetch_names, strict=True))
         own = graph.own_shapes
@@ -109,8 +110,8 @@ class Prepared:
         fetched = {graph.name(v): graph.of(v) for v in fetches}
         self.slots: dict[str, Any] = {}
         if rest is not None and rest.exchange is not None:
-            slots = rest.exchange.slots(rest.cut.gradients)
-            self.slots = {graph.name(v): slots[v] for v in reversed(rest.cut.gradients) if v in slots}
+            slots = rest.exchange.slots(rest.cut.computed)
+            self.slots = {graph.name(v): slots[v] for v in reversed(rest.cut.computed) if v in slots}
             if state_names & self.slots.keys():
                 name = min(state_names & self.slots.keys())
                 raise ArgumentError(f"{name} is a gradient and new state at once, which ranks cannot exchange. Copy it.")
@@ -118,13 +119,13 @@ class Prepared:
         self._small = [v for v in small if v.name not in self.slots]
         # Between the activations of convolutions they would stand in the way: 7 % of a ResNet's peak.
         gradients = (
-            [graph.of(v) for v in rest.cut.gradients] if rest is not None and rest.exchange is None and _convolves(graph) else []
+            [graph.of(v) for v in rest.cut.computed] if rest is not None and rest.exchange is None and _convolves(graph) else []
         )
         seen = {*state_names, *self.fetch_names[: len(fetches) - len(gradients)]}
         large = [v for v in gradients if _size(v) >= _SMALL and v.name not in seen]
         self._apart = [(v.name, v.static_shape or (), v.dtype.numpy) for v in large]
         self.reused = {v.name for v in self._small} | self.slots.keys() if self.takes_turns else set(self.slots)
-        self._outputs = [output.name for output in session.get_outputs()] if session is not None else []
+        self._outputs = [name for name, _ in graph.outputs] if session is not None else []
         self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
         self._rooms: weakref.WeakKeyDictionary[Scope, dict[str, Any]] = weakref.WeakKeyDictionary()
@@ -253,21 +254,33 @@ def open_step(
             raise
         reason = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
         return Narrower(CPUPlace(), reason, trains_state)
-    return Prepared(_joined(sessions, before, step, rest), step, fetches, place, rest)
+    return Prepared(_joined(sessions, before, graph, None if rest is None else rest.exchange), step, fetches, place, rest)
 
 
-def _joined(sessions: list[Any], phases: list[Phase], step: Step, rest: CutStep | None) -> Any:
-    """The sessions of the phases before gradients are applied, as one; None where there are none"""
-    if len(sessions) < 2:
+def _joined(sessions: list[Any], phases: list[Phase], graph: Graph, exchange: Exchange | None) -> Any:
+    """The sessions of phases that compute a graph, as one; None where there are none"""
+    sums = [[total.name for each in _reductions(phase) for total in each.sums] for phase in phases]
+    if len(sessions) < 2 and not any(sums):
         return sessions[0] if sessions else None
-    assert rest is not None and rest.exchange is not None
-    exchange, groups = rest.exchange, [each.group for phase in phases for each in phase.then if isinstance(each, AllReduce)]
-    names = {v: step.graph.name(v) for v in exchange.reads}
+    assert exchange is not None
+    groups = [[each.group for each in _reductions(phase) if not each.sums] for phase in phases]
+    names = {v: graph.name(v) for v in exchange.reads}
 
-    def between(number: int, values: Mapping[str, Any]) -> None:
-        exchange.send(groups[number], {v: array_of(values[name]) for v, name in names.items()} if number == 0 else {})
+    def between(number: int, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        found: dict[str, Any] = {}
+        for each in _reductions(phases[number]):
+            if each.sums:
+                found.update(added_up(each, values, exchange.transport))
+        # Gradients of the last one are exchanged after the run.
+        for group in groups[number] if number < len(phases) - 1 else ():
+            exchange.send(group, {v: array_of(values[name]) for v, name in names.items()} if number == 0 else {})
+        return found
 
-    return StagedSession(sessions, [name for name, _ in step.graph.outputs], between, exchange.stop)
+    return StagedSession(sessions, [name for name, _ in graph.outputs], between, exchange.stop, sums)
+
+
+def _reductions(phase: Phase) -> list[AllReduce]:
+    return [each for each in phase.then if isinstance(each, AllReduce)]
 
 
 class CutStep:
@@ -277,10 +290,14 @@ class CutStep:
         self.applying, self.cut = applying, applying.cut
         self.exchange: Exchange | None = program.plan.exchange_of(turn)
         self.first: Prepared | None = None
+        self.read: dict[str, Variable] = {}
         if applying.shared is not None:
-            phase, self.read = applying.shared
-            session = open_graph(phase.graph, place, threads, stops_spinning=True, is_training=True)
-            self.first = Prepared(session, Step((phase,), (), {}, phase.graph), applying.cut.shared, place)
+            phases = [phase for phase, _ in applying.first]
+            for _, takes in applying.first:
+                self.read.update(takes)
+            sessions = [open_graph(phase.graph, place, threads, stops_spinning=True, is_training=True) for phase in phases]
+            session = _joined(sessions, phases, applying.shared, self.exchange)
+            self.first = Prepared(session, Step(tuple(phases), (), {}, applying.shared), applying.cut.shared, place)
             self.first.flushes = True
         self.parts = open_parts(applying, partial(open_part, place=place, threads=threads))
         self._threads = threads or os.cpu_count() or 1
@@ -424,7 +441,9 @@ class SessionCache:
         asked = self.memory == "low" or exchange is not None
         if not asked and (place.lowering != "cpu" or not saves_much(program, turn)):
             return None
-        cut = cut_step(program, turn, always=exchange is not None)
+        # What ranks exchange of sums they do where these lie.
+        sums = program.plan.accumulation.sums if exchange is not None and turn == "apply" and program.plan.accumulation else []
+        cut = cut_step(program, turn, always=exchange is not None, sums=sums)
         if exchange is not None:
             _check_exchange(cut, place)
         if cut is None or not (asked or saves_much(program, turn, cut)):

@@ -1,12 +1,18 @@
 """Sessions that compute one graph step by step, behind the interface of one: what one gives the next reads as it lies.
 
+Between two of them ranks may add values up, or exchange gradients.
+
 Tests: tests/distributed/test_overlap.py, tests/distributed/test_overlap_ends.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.state.values import view_of
 
 __all__ = ["BetweenError", "StagedSession"]
 
@@ -29,27 +35,28 @@ class StagedSession:
     Args:
         sessions: of onnxruntime; an input that an earlier one gives under this name is that.
         outputs: names of what the whole gives; everything else that is computed is dropped when it has been read.
-        between: called after each session but the last, with its number and what has been computed by then and not dropped.
+        between: called after each session, with its number and what has been computed by then and not dropped; gives further
+            values by name.
         failed: called when a run has failed.
+        sums: names of these further values, by the number of the session that they come after.
     """
 
     def __init__(
         self,
         sessions: Sequence[Any],
         outputs: Sequence[str],
-        between: Callable[[int, Mapping[str, Any]], None],
+        between: Callable[[int, Mapping[str, Any]], Mapping[str, Any]],
         failed: Callable[[], None],
+        sums: Sequence[Collection[str]] = (),
     ) -> None:
         self.sessions, self.between, self.failed = sessions, between, failed
+        self.sums = {name for names in sums for name in names}
         self.reads = [{v.name for v in session.get_inputs()} for session in sessions]
         self.makes = [[v.name for v in session.get_outputs()] for session in sessions]
         self.whole = set(outputs)
-        made = {name for names in self.makes for name in names}
+        made = {name for names in self.makes for name in names} | self.sums
         self.crosses = [sorted(names & made) for names in self.reads]
         self.last = {name: number for number, names in enumerate(self.crosses) for name in names}
-
-    def get_outputs(self) -> list[Any]:
-        return [v for session in self.sessions for v in session.get_outputs() if v.name in self.whole]
 
     def io_binding(self) -> _Binding:
         return _Binding(self)
@@ -65,6 +72,8 @@ class _Binding:
         self._staged = staged
         self._stages = [session.io_binding() for session in staged.sessions]
         self._bound: list[dict[str, None]] = [{} for _ in self._stages]
+        self._rooms: dict[str, Any] = {}
+        """Where sums are to lie that are results of the whole."""
         self._order: dict[str, None] = {}
         self._values: dict[str, Any] = {}
 
@@ -77,10 +86,18 @@ class _Binding:
             stage.bind_ortvalue_input(name, value)
 
     def bind_output(self, name: str, *device: Any) -> None:
-        self._maker(name).bind_output(name, *device)
+        if name in self._staged.sums:
+            self._order[name] = None
+            self._rooms.pop(name, None)
+        else:
+            self._maker(name).bind_output(name, *device)
 
     def bind_ortvalue_output(self, name: str, value: Any) -> None:
-        self._maker(name).bind_ortvalue_output(name, value)
+        if name in self._staged.sums:
+            self._order[name] = None
+            self._rooms[name] = value
+        else:
+            self._maker(name).bind_ortvalue_output(name, value)
 
     def get_outputs(self) -> list[Any]:
         """What the whole gave, in the order in which it was bound."""
@@ -116,10 +133,12 @@ class _Binding:
             # Nothing keeps what crosses but ``values``, so that it goes when the last session that reads it is through.
             stage.clear_binding_inputs()
             stage.clear_binding_outputs()
-            for name in [name for name in values if name not in staged.whole and staged.last[name] <= number]:
+            try:
+                values.update(staged.between(number, values))
+            except Exception as error:
+                raise BetweenError(error) from error
+            for name in [name for name in values if name not in staged.whole and staged.last.get(name, -1) <= number]:
                 del values[name]
-            if number < len(staged.sessions) - 1:
-                try:
-                    staged.between(number, values)
-                except Exception as error:
-                    raise BetweenError(error) from error
+        for name, room in self._rooms.items():
+            np.copyto(view_of(room), view_of(values[name]))
+            values[name] = room

@@ -17,7 +17,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["SMALL", "Cut", "cut_step", "exchanged", "is_applied", "is_small", "saves_much"]
+__all__ = ["SMALL", "Cut", "cut_step", "exchanged", "is_applied", "is_graded", "is_small", "saves_much"]
 
 SMALL = COSTS.count("cut.largest_small_state")
 """Elements up to which a tensor costs nothing to hold twice."""
@@ -46,10 +46,20 @@ class Cut(NamedTuple):
     small: list[Variable]
     parts: list[list[Variable]]
 
+    @property
+    def computed(self) -> list[Variable]:
+        """The gradients that a run computes; sums of several runs are state."""
+        return [v for v in self.gradients if not v.persistable]
+
 
 def is_applied(new: Variable) -> bool:
     """Whether a new value of state comes from an optimizer."""
     return new.op is not None and new.op.role is Role.OPTIMIZE
+
+
+def is_graded(v: Variable) -> bool:
+    """Whether what an optimizer reads depends on the loss, and not on state or statistics alone."""
+    return v.is_float and not (v.op is not None and v.op.type == "BatchNormalization")
 
 
 def is_small(v: Variable) -> bool:

@@ -5,18 +5,20 @@ Tests: tests/distributed/test_sharded.py, tests/core/step/test_split.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["Share", "share_of"]
+__all__ = ["Share", "loss_of", "share_of"]
 
 _LINEAR = VIEWS | {"Cast", "Neg"}
 _SUMS = ("Add", "Sub", "Sum")
@@ -38,6 +40,22 @@ class Share:
 
 
 _SUM, _NONE = Share("sum"), Share("none")
+
+
+def loss_of(program: Program, fetched: Sequence[Variable]) -> Variable:
+    """The loss that an optimizer minimizes: what a backward pass begins with, else the one scalar that is fetched.
+
+    Raises:
+        ArgumentError: if several may be it, or none.
+    """
+    variables = program.global_block().vars
+    made = [v for op in program.global_block().ops if op.role is Role.FORWARD for v in op.outputs if v is not None]
+    seeds = {v: variables.get(v.grad_name) for v in made}
+    found = [v for v, seed in seeds.items() if seed is not None and seed.op is None and seed.value is not None]
+    found = found or [v for v in fetched if v.is_float and v.static_shape in ((), (1,))]
+    if len(found) != 1:
+        raise ArgumentError(f"{len(found)} variables may be the loss of this program. Say which by loss=.")
+    return found[0]
 
 
 def share_of(loss: Variable, build: Builder) -> Share:

@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.costs import COSTS
+from onnxgrad.core.graph.contract import Target
+from onnxgrad.core.graph.manager import run_passes
 from onnxgrad.core.graph_passes.tile_updates import PIECE, is_single
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
@@ -19,8 +21,10 @@ from onnxgrad.core.ir.traits import ELEMENTWISE
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.step.cut import Cut, is_small
-from onnxgrad.core.step.stages import in_steps
-from onnxgrad.core.step.step import AllReduce, Phase, Pieces, State, Step, bytes_of_all, phase_of, state_of
+from onnxgrad.core.step.shards import Shards, sums_over_ranks
+from onnxgrad.core.step.stages import given_by, in_steps, make_stages
+from onnxgrad.core.step.step import AllReduce, Broadcast, Phase, Pieces, State, Step, bytes_of_all, phase_of, state_of
+from onnxgrad.core.step.synchronise import Synchronised, synchronised_graph
 
 __all__ = ["Applying", "ApplyingPhase", "Shapes", "StepTarget", "Travels", "make_applying", "make_step"]
 
@@ -51,12 +55,27 @@ class StepTarget(NamedTuple):
 
 
 class Travels(Protocol):
-    """What lets ranks exchange gradients, as far as a step depends on it: ``Program.exchange``."""
+    """What lets ranks exchange gradients, as far as a step depends on it: ``Program.exchange``.
 
+    Attributes:
+        rank: of this process.
+        reads: what it needs of each run besides gradients: the loss and its weight.
+        sends: whether gradients of ranks are put together in each run.
+        synchronises: how losses of parts add up where statistics of batches are to be those of all ranks together; None where each
+            rank normalises by its own.
+        sharding: 0 where all ranks hold all state, 1 where each holds a share of the optimizer's, 2 where it is given the
+            gradients of its share alone, too.
+    """
+
+    rank: int
     reads: Sequence[Variable]
     sends: bool
+    synchronises: Synchronised | None
+    sharding: int
 
     def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]: ...
+
+    def share_out(self, program: Program, cut: Cut) -> Shards | None: ...
 
 
 class ApplyingPhase(NamedTuple):
@@ -71,15 +90,19 @@ class Applying(NamedTuple):
 
     Attributes:
         cut: of the program.
-        shared: the phase of what several parts share and of small state; None if there is nothing.
-        parts: a phase for each part of the state.
+        shared: what several parts share and small state, as a graph; None if there is nothing.
+        first: the phases that compute it: one, or where ranks add values up on the way several.
+        parts: a phase for each part of the state that this rank updates.
         exchange: what ranks do with gradients before; None where there are no other ranks.
+        shards: who updates what; None where each rank updates all.
     """
 
     cut: Cut
-    shared: ApplyingPhase | None
+    shared: Graph | None
+    first: tuple[ApplyingPhase, ...]
     parts: tuple[ApplyingPhase, ...]
     exchange: Travels | None
+    shards: Shards | None
 
 
 def make_step(
@@ -111,17 +134,33 @@ def _make_step(program: Program, fetches: Sequence[Variable], target: StepTarget
         graph = _compiled(program, fetches, target, updates=updates, chunk=chunk)
         return _step([_phase(name, graph)], graph, [(name, graph.name(v)) for v in fetches])
     cut = applying.cut
-    graph = _compiled(program, [*fetches, *cut.gradients, *cut.others], target, updates=False)
+    gradients = cut.computed
+    synchronised = None if applying.exchange is None else applying.exchange.synchronises
+    outputs = [*fetches, *gradients, *cut.others]
+    if synchronised is None:
+        graph = _compiled(program, outputs, target, updates=False)
+    else:
+        graph = synchronised_graph(program, outputs, gradients, synchronised)
     computed = {graph.of(v) for v in cut.others}
     graph.updates = {v: new for v, new in graph.updates.items() if new in computed}
-    phases = _gradient_phases(graph, applying) if graph.outputs else []
+    phases: list[Phase] = []
+    if graph.outputs and synchronised is None:
+        phases = _gradient_phases(graph, applying)
+    elif graph.outputs:
+        phases = _synchronised_phases(graph, applying, target)
     sources = {name: phase.name for phase in phases for name, _ in phase.graph.outputs}
     fetched = [(sources[graph.name(v)], graph.name(v)) for v in fetches]
-    given = {v: (sources[graph.name(v)], graph.name(v)) for v in cut.gradients if graph.name(v) in sources}
-    if applying.shared is not None:
-        phases.append(_taking(applying.shared, given))
-        given |= {v: ("shared", applying.shared.phase.graph.name(v)) for v in cut.shared}
-    return _step([*phases, *(_taking(part, given) for part in applying.parts)], graph, fetched)
+    given = {v: (sources[graph.name(v)], graph.name(v)) for v in gradients if graph.name(v) in sources}
+    for one in applying.first:
+        phase = _taking(one, given)
+        phases.append(phase)
+        assert applying.shared is not None
+        handed = given_by(phase)
+        given |= {v: handed[name] for v in cut.shared if (name := applying.shared.name(v)) in handed}
+    phases += [_taking(part, given) for part in applying.parts]
+    if applying.shards is not None:
+        phases[-1] = replace(phases[-1], then=(*phases[-1].then, *_broadcasts(applying.shards)))
+    return _step(phases, graph, fetched, applying.shards)
 
 
 def _compiled(
@@ -147,12 +186,13 @@ def _compiled(
 
 def _taking(part: ApplyingPhase, given: Mapping[Variable, tuple[str, str]]) -> Phase:
     """A phase that applies gradients, with where they come from; a gradient that is state already comes from nowhere"""
-    return replace(part.phase, takes={name: given[v] for name, v in part.takes.items() if v in given})
+    takes = {name: given[v] for name, v in part.takes.items() if v in given}
+    return replace(part.phase, takes={**part.phase.takes, **takes})
 
 
 def _gradient_phases(graph: Graph, applying: Applying) -> list[Phase]:
     """One phase, or several where gradients travel while others are computed; what the exchange reads is in the first."""
-    exchange, gradients = applying.exchange, applying.cut.gradients
+    exchange, gradients = applying.exchange, applying.cut.computed
     if exchange is None:
         return [_phase("gradients", graph, hands=gradients)]
     groups = exchange.groups(gradients)
@@ -172,6 +212,26 @@ def _gradient_phases(graph: Graph, applying: Applying) -> list[Phase]:
     return phases
 
 
+def _synchronised_phases(graph: Graph, applying: Applying, target: StepTarget) -> list[Phase]:
+    """A phase after each sum over ranks that statistics of the whole batch wait for; gradients travel when all are there."""
+    exchange, gradients = applying.exchange, applying.cut.computed
+    assert exchange is not None
+    phases = make_stages(graph, [v for _, v in graph.outputs], target.provider, "gradients")
+    names = {graph.name(v) for v in gradients}
+    phases = [replace(one, hands=tuple(name for name, _ in one.graph.outputs if name in names)) for one in phases]
+    if gradients and exchange.sends:
+        handed = tuple(name for phase in phases for name in phase.hands)
+        reduce = AllReduce(len(phases), handed, bytes_of_all(gradients))
+        phases[-1] = replace(phases[-1], then=(*phases[-1].then, reduce))
+    return phases
+
+
+def _broadcasts(shards: Shards) -> list[Broadcast]:
+    """What each rank gives the others when it has updated its share"""
+    given = [(rank, shards.spread(rank)) for rank in range(len(shards.owned))]
+    return [Broadcast(tuple(v.name for v in states), rank, bytes_of_all(states)) for rank, states in given if states]
+
+
 def _phase(name: str, graph: Graph, hands: Sequence[Variable] = (), group: int | None = None) -> Phase:
     """A phase whose gradients ranks add up, if it has a group"""
     phase = phase_of(name, graph, hands, part=PART)
@@ -181,13 +241,17 @@ def _phase(name: str, graph: Graph, hands: Sequence[Variable] = (), group: int |
     return replace(phase, then=(AllReduce(group, phase.hands, size),))
 
 
-def _step(phases: Sequence[Phase], graph: Graph, fetches: Sequence[tuple[str, str]]) -> Step:
+def _step(phases: Sequence[Phase], graph: Graph, fetches: Sequence[tuple[str, str]], shards: Shards | None = None) -> Step:
+    owners: dict[str, int] = {}
+    for rank in range(0 if shards is None else len(shards.owned)):
+        assert shards is not None
+        owners.update((v.name, rank) for v in shards.held(rank))
     written = {name for phase in phases for name in phase.writes}
     state: dict[str, State] = {}
     for phase in phases:
         for v in phase.graph.inputs:
             if v.persistable:
-                state[v.name] = state_of(v, v.name in written)
+                state[v.name] = state_of(v, v.name in written, owners.get(v.name, "all"))
     return Step(tuple(phases), tuple(fetches), state, graph)
 
 
@@ -196,17 +260,51 @@ def _step(phases: Sequence[Phase], graph: Graph, fetches: Sequence[tuple[str, st
 
 def make_applying(program: Program, cut: Cut, target: StepTarget, turn: Turn = "whole") -> Applying:
     """The phases that apply the gradients of a cut, which all steps of the program share."""
-    first = [*cut.shared, *cut.small]
-    shared = None
-    if first:
-        small = set(cut.small)
-        updates = {v: new for v, new in cut.updates.items() if new in small}
-        graph = compile(program, first, target.provider, given=cut.gradients, state_as_inputs=True, updates=updates, ordered=True)
-        names = {graph.name(v): v for v in cut.gradients}
-        phase = _phase("shared", graph, hands=cut.shared)
-        shared = ApplyingPhase(replace(phase, feeds={}), {name: names[name] for name in phase.feeds})
-    parts = tuple(_part(program, cut, number, states, target) for number, states in enumerate(cut.parts, 1))
-    return Applying(cut, shared, parts, program.plan.exchange_of(turn))
+    exchange = program.plan.exchange_of(turn)
+    shards = None if exchange is None else exchange.share_out(program, cut)
+    shared, first = _shared(program, cut, target, exchange, shards)
+    mine = None if exchange is None or shards is None else set(shards.owned[exchange.rank])
+    parts: list[ApplyingPhase] = []
+    for states in cut.parts:
+        if mine is None or states[0] in mine:
+            parts.append(_part(program, cut, len(parts) + 1, states, target))
+    return Applying(cut, shared, tuple(first), tuple(parts), exchange, shards)
+
+
+def _shared(
+    program: Program, cut: Cut, target: StepTarget, exchange: Travels | None, shards: Shards | None
+) -> tuple[Graph | None, list[ApplyingPhase]]:
+    """What several parts share and small state, as a graph, and the phases that compute it"""
+    outputs, small = [*cut.shared, *cut.small], set(cut.small)
+    if not outputs:
+        return None, []
+    updates = {v: new for v, new in cut.updates.items() if new in small}
+    # A rank that is given the gradients of its share alone adds up with others what depends on those of several.
+    is_partial = exchange is not None and exchange.sharding == 2
+    graph = compile(
+        program,
+        outputs,
+        None if is_partial else target.provider,
+        given=cut.gradients,
+        state_as_inputs=True,
+        updates=updates,
+        ordered=not is_partial,
+    )
+    if is_partial:
+        assert exchange is not None and shards is not None
+        owners = {graph.of(v): owner for v, owner in shards.owners.items()}
+        run_passes(graph, [sums_over_ranks(owners, exchange.rank)], Target())
+        phases = make_stages(graph, [v for _, v in graph.outputs], target.provider, "shared")
+    else:
+        phases = [_phase("shared", graph)]
+    names = {graph.name(v): v for v in cut.computed}
+    handed = {graph.name(v) for v in cut.shared}
+    found: list[ApplyingPhase] = []
+    for phase in phases:
+        takes = {name: names[name] for name in phase.feeds if name in names}
+        hands = tuple(name for name, _ in phase.graph.outputs if name in handed)
+        found.append(ApplyingPhase(replace(phase, feeds={}, hands=hands), takes))
+    return graph, found
 
 
 def _part(program: Program, cut: Cut, number: int, states: Sequence[Variable], target: StepTarget) -> ApplyingPhase:

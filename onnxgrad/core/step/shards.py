@@ -37,14 +37,32 @@ class Shards(NamedTuple):
     Attributes:
         program: whose optimizers update it.
         cut: where gradients are applied.
-        owned: for each rank, the large state that it alone holds and updates.
+        owned: for each rank, the large state that it alone updates.
         owners: by gradient, the rank whose update reads it; those that all read are left out.
+        statistics: names of running statistics, which are state that an optimizer keeps where gradients overflow.
     """
 
     program: Program
     cut: Cut
     owned: list[list[Variable]]
     owners: dict[Variable, int]
+    statistics: frozenset[str]
+
+    def is_spread(self, v: Variable) -> bool:
+        """Whether state that one rank updates is held by all, which forward passes read."""
+        return isinstance(v, Parameter) or v.name in self.statistics
+
+    def names(self) -> list[list[str]]:
+        """Of the state that each rank updates."""
+        return [[v.name for v in states] for states in self.owned]
+
+    def spread(self, rank: int) -> list[Variable]:
+        """What a rank gives the others when it has updated it."""
+        return [v for v in self.owned[rank] if self.is_spread(v)]
+
+    def held(self, rank: int) -> list[Variable]:
+        """What a rank alone holds."""
+        return [v for v in self.owned[rank] if not self.is_spread(v)]
 
     def common(self, rank: int, provider: str | None = None, *, partial: bool = False) -> tuple[list[Phase], dict[Variable, str]]:
         """The graphs that every rank computes: small state, and what several updates read, such as a norm of all gradients.
@@ -89,23 +107,25 @@ class Shards(NamedTuple):
         return sum(_bytes(v) for v in self.owned[rank] if not isinstance(v, Parameter))
 
 
-def make_shards(program: Program, count: int, places: Mapping[str, int] | None = None) -> Shards:
+def make_shards(program: Program, count: int, places: Mapping[str, int] | None = None, cut: Cut | None = None) -> Shards:
     """Share out what an optimizer updates.
 
     Args:
         program: that ``minimize`` was called on. Where it adds gradients up, it is the sums that are applied.
         count: number of ranks.
         places: the rank of each parameter, by name; None to balance bytes.
+        cut: of the program, if it is known.
 
     Raises:
         ArgumentError: if no optimizer updates the program, what it reads is fed, or two parameters with different places are
             updated together.
     """
-    accumulation = program.plan.accumulation
-    if accumulation is None:
-        cut = cut_step(program, always=True)
-    else:
-        cut = cut_step(program, "apply", always=True, sums=accumulation.sums)
+    if cut is None:
+        accumulation = program.plan.accumulation
+        if accumulation is None:
+            cut = cut_step(program, always=True)
+        else:
+            cut = cut_step(program, "apply", always=True, sums=accumulation.sums)
     if cut is None:
         raise ArgumentError("no optimizer updates this program from gradients alone. Call minimize; it may read nothing fed.")
     owned: list[list[Variable]] = [[] for _ in range(count)]
@@ -124,7 +144,9 @@ def make_shards(program: Program, count: int, places: Mapping[str, int] | None =
                 if graph.of(v) in inputs:
                     readers.setdefault(v, set()).add(rank)
     owners = {v: ranks.pop() for v, ranks in readers.items() if len(ranks) == 1}
-    return Shards(program, cut, owned, owners)
+    normalising = [op for op in program.global_block().ops if op.type == "BatchNormalization" and not op.domain]
+    statistics = frozenset(v.name for op in normalising for v in op.inputs[3:5] if v is not None)
+    return Shards(program, cut, owned, owners, statistics)
 
 
 def _bytes(v: Variable) -> int:

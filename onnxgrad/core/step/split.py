@@ -5,23 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.contract import Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.manager import run_passes
-from onnxgrad.core.graph.rewriting import name_results, return_instead, stage_builder
+from onnxgrad.core.graph.rewriting import name_results, stage_builder
 from onnxgrad.core.interop.onnx_export import Values, as_variables
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of, substitute
-from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
-from onnxgrad.core.step.cut import exchanged, is_applied
+from onnxgrad.core.step.cut import exchanged, is_applied, is_graded
 from onnxgrad.core.step.export import (
     Fetch,
     Manifest,
@@ -32,15 +30,13 @@ from onnxgrad.core.step.export import (
     stem_of,
     with_manifest,
 )
-from onnxgrad.core.step.loss_weight import Share, share_of
+from onnxgrad.core.step.loss_weight import Share, loss_of, share_of
 from onnxgrad.core.step.stages import make_stages, reduced
 from onnxgrad.core.step.step import AllReduce, Phase, phase_of
-from onnxgrad.core.step.synchronise import share_of_rank, synchronise
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.core.step.synchronise import scale_outputs, share_of_rank, synchronise
 from onnxgrad.errors import ArgumentError
 
 __all__ = [
-    "COUNTS",
     "Fetch",
     "Split",
     "check_batch_norm",
@@ -50,9 +46,6 @@ __all__ = [
     "split_step",
     "to_split_training_step",
 ]
-
-
-COUNTS = "part_counts"
 
 
 def to_split_training_step(
@@ -177,13 +170,8 @@ def split_step(
     loss: Variable | str | None = None,
     loss_weight: Variable | str | None = None,
     batch_norm: str | None = None,
-    stands_by: bool = False,
 ) -> Split:
-    """The graphs and the manifest of ``to_split_training_step``.
-
-    With ``stands_by`` graphs in which parts are weighed have the input ``COUNTS``, a float64 scalar: 0 for a part whose examples
-    stand in for none. Of such a part the caller leaves out gradients and sums; all else that the graphs reduce leaves it out.
-    """
+    """The graphs and the manifest of ``to_split_training_step``."""
     program, twins = original.clone_with_variables()
 
     def copies(given: Fetch) -> list[Variable]:
@@ -207,19 +195,18 @@ def split_step(
         ordered=not staged,
     )
     second = compile(program, cut.applied, lowering, given=cut.entering, state_as_inputs=True, updates=False, ordered=True)
-    graded = [first.of(v) for v in cut.between if _is_graded(v)]
+    graded = [first.of(v) for v in cut.between if is_graded(v)]
     if staged:
         least = None
-        counts = _counts(first) if stands_by else None
         if share.weight is not None:
-            exact, least = share_of_rank(first, first.of(share.weight), counts)
-            _scale(first, [first.of(v) for v in fetched if v is known], exact, is_loss=True)
-            _scale(first, [] if accumulated else graded, least)
+            exact, least = share_of_rank(first, first.of(share.weight))
+            scale_outputs(first, [first.of(v) for v in fetched if v is known], exact, is_loss=True)
+            scale_outputs(first, [] if accumulated else graded, least)
         if accumulated is not None:
-            _scale_sums(first, graded, least, counts)
+            _scale_sums(first, graded, least)
         first.settle()
         if synchronised:
-            run_passes(first, [synchronise(least, counts)], Target())
+            run_passes(first, [synchronise(least)], Target())
     held = scope or first.scope
     _enter(first, second, cut)
     described = describe(first, PresentValues(first.inputs, held))
@@ -290,20 +277,7 @@ def _enter(first: Graph, second: Graph, cut: _Cut) -> None:
             twin.name = v.name
 
 
-def _scale(graph: Graph, given: list[Variable], share: Variable, is_loss: bool = False) -> None:
-    """Let outputs be what this rank adds to those of the whole batch, under the names that they have"""
-    for v in given:
-        build = stage_builder(graph, None, key="share")
-        factor = build.Cast(share, to=v.dtype.number)
-        scaled = build.Mul(v, factor)
-        if is_loss:  # that of a part without examples may be NaN
-            scaled = build.Where(build.Equal(share, np.float64(0)), build.constant(0, v.dtype), scaled)
-        name_results(graph, build.stage or [], build.key)
-        return_instead(graph, v, scaled)
-        graph.operators = [*graph.operators, *(build.stage or [])]
-
-
-def _scale_sums(graph: Graph, sums: list[Variable], share: Variable | None, counts: Variable | None) -> None:
+def _scale_sums(graph: Graph, sums: list[Variable], share: Variable | None) -> None:
     """Let gradients be added up by the share that they have in their micro-batch, and an overflow be that of any rank"""
     wanted = {v.op for v in sums}
     done: list[Operator] = []
@@ -318,20 +292,12 @@ def _scale_sums(graph: Graph, sums: list[Variable], share: Variable | None, coun
         if op.reduction == "any" and op.outputs[0] is not None:
             build = stage_builder(graph, op)
             flag = op.outputs[0]
-            total = reduced(build, flag if counts is None else build.Where(build.Cast(counts, to=9), flag, np.float32(0)))
+            total = reduced(build, flag)
             name_results(graph, build.stage or [], build.key)
             own = {total.op, *(build.stage or [])}
             substitute([other for other in graph.operators if other not in own], {flag: total})
             done += build.stage or []
     graph.operators = done
-
-
-def _counts(graph: Graph) -> Variable:
-    """The input that says whether a part has examples of its own"""
-    main = graph.program.global_block()
-    v = main.register(Variable(main, COUNTS, TensorType(dtype_of("float64"), ())))
-    main.inputs.append(v)
-    return v
 
 
 def _stage_entry(stage: Phase) -> dict[str, Any]:
@@ -347,15 +313,10 @@ def _stage_entry(stage: Phase) -> dict[str, Any]:
     }
 
 
-def _is_graded(v: Variable) -> bool:
-    """Whether a value that goes between the parts depends on the loss, and not on the state or statistics alone"""
-    return v.is_float and not (v.op is not None and v.op.type == "BatchNormalization")
-
-
 def _exchanged(program: Program, graph: Graph, v: Variable, owner: str | None, synchronised: bool) -> dict[str, Any]:
     """How a value is put together; counters are the same everywhere, and so are statistics of the whole batch"""
     entry: dict[str, Any] = {"gradient": graph.name(v), "parameter": owner}
-    if not _is_graded(v):
+    if not is_graded(v):
         entry["reduction"] = "mean" if v.is_float and not synchronised else "same"
     return entry
 
@@ -390,15 +351,7 @@ def _share(
         return loss, Share("mean", weight)
     if weight is not None:
         return loss, Share("sum")
-    if loss is None:
-        variables = program.global_block().vars
-        made = [v for op in program.global_block().ops if op.role is Role.FORWARD for v in op.outputs if v is not None]
-        seeds = {v: variables.get(v.grad_name) for v in made}
-        found = [v for v, seed in seeds.items() if seed is not None and seed.op is None and seed.value is not None]
-        found = found or [v for v in fetched if v.is_float and v.static_shape in ((), (1,))]
-        if len(found) != 1:
-            raise ArgumentError(f"{len(found)} variables may be the loss of this program. Say which by loss=.")
-        (loss,) = found
+    loss = loss or loss_of(program, fetched)
     return loss, share_of(loss, Builder(program.global_block(), key="loss_weight"))
 
 

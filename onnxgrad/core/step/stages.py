@@ -20,7 +20,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.step.step import AllReduce, Phase, bytes_of_all, phase_of
 
-__all__ = ["Reduction", "crossing", "in_steps", "make_stages", "reduced", "stage_numbers", "taking"]
+__all__ = ["Reduction", "crossing", "given_by", "in_steps", "make_stages", "reduced", "stage_numbers", "taking"]
 
 
 class Reduction(NamedTuple):
@@ -71,14 +71,20 @@ def make_stages(graph: Graph, outputs: Sequence[Variable], provider: str | None 
     return stages
 
 
+def given_by(phase: Phase) -> dict[str, tuple[str, str]]:
+    """What later phases may take of one, by the name under which they do: outputs, and sums over ranks."""
+    sources = {name: (phase.name, name) for name, _ in phase.graph.outputs}
+    for each in phase.then:
+        if isinstance(each, AllReduce) and each.sums:
+            sources.update((total.name, (phase.name, value)) for total, value in zip(each.sums, each.values, strict=True))
+    return sources
+
+
 def taking(phase: Phase, before: Sequence[Phase]) -> Phase:
     """A phase with what it takes of earlier ones by name: values, and sums under names of their own."""
     sources: dict[str, tuple[str, str]] = {}
     for earlier in before:
-        sources.update((name, (earlier.name, name)) for name, _ in earlier.graph.outputs)
-        for each in earlier.then:
-            if isinstance(each, AllReduce) and each.sums:
-                sources.update((total.name, (earlier.name, value)) for total, value in zip(each.sums, each.values, strict=True))
+        sources.update(given_by(earlier))
     takes = {name: sources[name] for name in phase.feeds if name in sources}
     return replace(
         phase, feeds={name: who for name, who in phase.feeds.items() if name not in takes}, takes={**phase.takes, **takes}

@@ -47,7 +47,7 @@ class AllReduce(NamedTuple):
 
     Attributes:
         group: its number; groups travel in order, the last when all gradients are there.
-        values: outputs of the phase.
+        values: outputs of the phase, and of those before it.
         bytes: of all of them; None where a size is not known.
         sums: what later phases take in place of the values, in their order; empty where the sums are put where the values were.
     """

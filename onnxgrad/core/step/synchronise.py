@@ -1,4 +1,4 @@
-"""BatchNormalization by the statistics of the whole batch, of which each rank holds a part.
+"""A step whose losses, and whose statistics of batches, are those of the whole batch, of which each rank holds a part.
 
 Forward, the number of values, their sum and that of their squares per channel are reduced; backward, the sums of the gradient and
 of its product with the normalised values. Between ranks all are float64, where E[x^2] - E[x]^2 loses nothing that float32 has.
@@ -8,13 +8,16 @@ Tests: tests/distributed/test_synchronised.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.contract import GraphPass, Target
 from onnxgrad.core.graph.graph import Graph
-from onnxgrad.core.graph.rewriting import name_results, stage_builder
+from onnxgrad.core.graph.manager import run_passes
+from onnxgrad.core.graph.rewriting import name_results, return_instead, stage_builder
 from onnxgrad.core.ir.operator import Operator, as_stored
 from onnxgrad.core.ir.origin import (
     BATCH_MEAN,
@@ -23,14 +26,76 @@ from onnxgrad.core.ir.origin import (
     BATCH_VARIANCE,
     is_piece,
 )
+from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of, needed_operators
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.step.cut import is_graded
+from onnxgrad.core.step.loss_weight import Share
 from onnxgrad.core.step.stages import reduced
+from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["share_of_rank", "synchronise"]
+__all__ = ["COUNTS", "Synchronised", "scale_outputs", "share_of_rank", "synchronise", "synchronised_graph"]
+
+COUNTS = "part_counts"
+"""The input of a synchronised graph that says whether the examples of this rank count: a float64 scalar, 1 or 0."""
 
 _DOUBLE = 11
+
+
+class Synchronised(NamedTuple):
+    """A loss of a program, and how those of the parts of a batch add up."""
+
+    loss: Variable
+    share: Share
+
+
+def synchronised_graph(program: Program, outputs: Sequence[Variable], gradients: Sequence[Variable], how: Synchronised) -> Graph:
+    """The graph of what a rank computes of its part, in plain forms, where batches are normalised by statistics of all parts.
+
+    Its loss and its gradients are what the rank adds to those of the whole batch. It has the input ``COUNTS``: of a rank whose
+    examples stand in for none the caller leaves out gradients; all else that the graph adds up over ranks leaves it out.
+
+    Args:
+        program: is not changed.
+        outputs: of the graph: the loss and gradients among them.
+        gradients: that ranks add up.
+
+    Raises:
+        ArgumentError: as the pass that it runs.
+    """
+    graph = compile(program, outputs, state_as_inputs=True, updates=False)
+    main = graph.program.global_block()
+    counts = main.register(Variable(main, COUNTS, TensorType(dtype_of("float64"), ())))
+    main.inputs.append(counts)
+    graph.inputs.append(counts)
+    least = None
+    if how.share.weight is not None:
+        exact, least = share_of_rank(graph, graph.of(how.share.weight), counts)
+        scale_outputs(graph, [graph.of(how.loss)], exact, is_loss=True)
+        scale_outputs(graph, [graph.of(v) for v in gradients if is_graded(v)], least)
+    graph.settle()
+    run_passes(graph, [synchronise(least, counts)], Target())
+    return graph
+
+
+def scale_outputs(graph: Graph, given: list[Variable], share: Variable, is_loss: bool = False) -> None:
+    """Let outputs be what this rank adds to those of the whole batch, under the names that they have.
+
+    Args:
+        share: this rank's part of the whole, a scalar in float64.
+        is_loss: whether a share of 0 makes 0 of them, whatever they are: the loss of a part without examples may be NaN.
+    """
+    for v in given:
+        build = stage_builder(graph, None, key="share")
+        factor = build.Cast(share, to=v.dtype.number)
+        scaled = build.Mul(v, factor)
+        if is_loss:
+            scaled = build.Where(build.Equal(share, np.float64(0)), build.constant(0, v.dtype), scaled)
+        name_results(graph, build.stage or [], build.key)
+        return_instead(graph, v, scaled)
+        graph.operators = [*graph.operators, *(build.stage or [])]
 
 
 class _Statistics(NamedTuple):

@@ -37,6 +37,7 @@ class Travelling:
     """Two groups of gradients, of which the first travels while the second is computed."""
 
     sends = True
+    synchronises = None
 
     def __init__(self, loss):
         self.reads = [loss]
