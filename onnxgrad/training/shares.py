@@ -23,8 +23,8 @@ __all__ = ["PipelinedStep", "RankStep"]
 
 
 class RankStep:
-    """The step of ranks of which each computes gradients of its part of every batch. The Executor runs it; where there are others its
-    program exchanges gradients. Each rank holds all state, or a share of the optimizer's.
+    """The step of ranks of which each computes gradients of its part of every batch. The Executor runs it; with others its program
+    exchanges gradients. Each rank holds all state, or a share of the optimizer's.
 
     Args:
         transport: between the ranks.

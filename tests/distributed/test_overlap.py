@@ -11,7 +11,7 @@ import onnxgrad as paddle
 from onnxgrad import distributed, static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.runtime import session_cache, staged
+from onnxgrad.core.runtime import applying, staged
 from onnxgrad.core.step import cut, make as making
 from onnxgrad.core.step.stages import in_steps
 from onnxgrad.distributed import Strategy, distribute, run_local
@@ -161,7 +161,7 @@ def test_a_bucket_travels_while_the_next_session_runs(monkeypatch):
             waited.append(begun[self].wait(20))
         reduce(self, number, factor)
 
-    monkeypatch.setattr(session_cache, "StagedSession", Staged)
+    monkeypatch.setattr(applying, "StagedSession", Staged)
     monkeypatch.setattr(GradientExchange, "_reduce_bucket", patient)
     on_ranks(2, lambda t: trained(t, strategy=Strategy(overlap=3)))
     assert len(begun) == 2

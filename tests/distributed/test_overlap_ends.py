@@ -11,7 +11,7 @@ import pytest
 import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.core.compile import compile
-from onnxgrad.core.runtime import session_cache, staged
+from onnxgrad.core.runtime import applying, staged
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.step.stages import in_steps
 from onnxgrad.distributed import Strategy, fleet
@@ -192,7 +192,7 @@ def test_a_run_that_fails_leaves_nothing_on_its_way(monkeypatch):
         def __init__(self, sessions, *given):
             super().__init__([sessions[0], Failing(sessions[1]), *sessions[2:]], *given)
 
-    monkeypatch.setattr(session_cache, "StagedSession", Staged)
+    monkeypatch.setattr(applying, "StagedSession", Staged)
     reduce, done = GradientExchange._reduce_bucket, []
 
     def slow(self, number, factor):

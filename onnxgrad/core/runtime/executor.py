@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,15 +13,13 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable, present_value
-from onnxgrad.core.runtime.application import Application
-from onnxgrad.core.runtime.binding import DoubleBinding
-from onnxgrad.core.runtime.denormals import FloatingPointMode
+from onnxgrad.core.runtime.applying import OpenApplying
 from onnxgrad.core.runtime.places import Place, place_of
-from onnxgrad.core.runtime.session_cache import CutStep, Prepared, SessionCache, prepare
-from onnxgrad.core.runtime.staged import BetweenError
+from onnxgrad.core.runtime.prepared import Prepared, in_memory
+from onnxgrad.core.runtime.session_cache import SessionCache, prepare
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.core.state.values import array_of, device_of, is_plain, value_of
+from onnxgrad.core.state.values import array_of, is_plain, value_of
 from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError, FeedError, FetchError
 
@@ -232,31 +229,31 @@ class Executor:
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
         for name, array in feeds:
             prepared.place.check(name, array)
-        if prepared.rest is not None:
+        if prepared.applying is not None:
             with scope.lock:
-                fetched, state = self._run_in_parts(program, prepared, prepared.rest, feeds, scope, return_numpy)
+                fetched, state = self._run_in_parts(program, prepared, prepared.applying, feeds, scope, return_numpy)
         elif prepared.takes_turns:
             with scope.lock:
-                bound = self._bind(prepared, scope, return_numpy)
-                fetched, state = _run(prepared, bound, feeds, scope)
+                bound = prepared.bind(scope, return_numpy)
+                fetched, state = prepared.run(bound, feeds, scope)
                 scope.swap([(name, state[output]) for name, output in prepared.replaced])
                 if not return_numpy and fetched and not prepared.captures:
                     # The caller gets what this binding returns, which its next run would replace.
                     prepared.unbind(scope)
         else:
             with scope.lock:
-                bound = self._bind(prepared, scope, return_numpy)
+                bound = prepared.bind(scope, return_numpy)
                 # Another thread may train on this scope meanwhile.
                 read = [buffer.hold() for buffer in bound.present()]
             try:
-                fetched, state = _run(prepared, bound, feeds, scope)
+                fetched, state = prepared.run(bound, feeds, scope)
             finally:
                 for buffer in read:
                     buffer.release()
             scope.swap([(name, state[output]) for name, output in prepared.replaced])
         names = prepared.fetch_names[: len(fetches)]
         # What an exchange gives is in memory of its own, which ends with the run.
-        is_reused = prepared.rest is not None and prepared.rest.exchange is not None
+        is_reused = prepared.applying is not None and prepared.applying.exchange is not None
         return [_given(fetched, state, name, return_numpy, is_reused or name in prepared.reused) for name in names]
 
     def _opened(self, program: Program, fetches: list[Variable], feed: dict[str, Any], turn: Turn) -> Prepared:
@@ -267,58 +264,40 @@ class Executor:
         return self._sessions.get(program, [*fetches, *read], self.place, self.threads, feed, turn)
 
     def _run_in_parts(
-        self, program: Program, prepared: Prepared, rest: CutStep, feeds: list[tuple[str, Any]], scope: Scope, return_numpy: bool
+        self,
+        program: Program,
+        prepared: Prepared,
+        applying: OpenApplying,
+        feeds: list[tuple[str, Any]],
+        scope: Scope,
+        return_numpy: bool,
     ) -> tuple[dict[str, Any], dict[str, Buffer]]:
         """Compute gradients, exchange them where ranks do, then leave their application to the scope."""
         scope.settle()
-        exchange = rest.exchange
+        exchange = applying.exchange
         if exchange is not None:
-            exchange.begin(program, rest.cut.gradients, scope)
+            exchange.begin(program, applying.cut.gradients, scope)
         fetched: dict[str, Any] = {}
         state: dict[str, Buffer] = {}
         bindings = []
         if prepared.session is not None:
-            bindings.append(self._bind(prepared, scope, return_numpy))
-            fetched, state = _run(prepared, bindings[0], feeds, scope)
+            bindings.append(prepared.bind(scope, return_numpy))
+            fetched, state = prepared.run(bindings[0], feeds, scope)
             # Its gradients go with the binding, instead of staying beside what the next run computes.
             prepared.unbind(scope)
-        others = [(name, state[output]) for name, output in prepared.replaced]
-        gradients = rest.cut.computed
+        gradients = applying.cut.computed
         names = prepared.fetch_names[len(prepared.fetch_names) - len(gradients) :]
         values = {v: fetched[name] if name in fetched else state[name].value for v, name in zip(gradients, names, strict=True)}
         if exchange is not None:
             names_of = {v: prepared.names[v] for v in exchange.reads}
             read = {v: array_of(fetched[name]) for v, name in names_of.items()}
-            passed = [state[output] for name, output in prepared.replaced if _is_float(program, name)]
-            for v, array in exchange.reduce(scope, read, passed).items():
+            passed = {output: in_memory(state[output]) for name, output in prepared.replaced if _is_float(program, name)}
+            for v, array in exchange.reduce(scope, read, list(passed.values())).items():
                 fetched = {**fetched, names_of[v]: value_of(array)}
-        if rest.first is not None:
-            bindings.append(self._bind(rest.first, scope, return_numpy=False))
-            given = [(name, values[v]) for name, v in rest.read.items()]
-            shared, small = _run(rest.first, bindings[-1], given, scope)
-            rest.first.unbind(scope)
-            others += [(name, small[output]) for name, output in rest.first.replaced]
-            for v, name in zip(rest.cut.shared, rest.first.fetch_names, strict=True):
-                values[v] = shared[name] if name in shared else small[name].value
-        buffers = {v.name: _on_device(scope, v, prepared.place) for v in rest.state}
-        applied = None if exchange is None else partial(exchange.applied, scope)
-        application = Application(rest.parts, buffers, values, others, scope, rest.rooms(scope), applied)
-        # Up to onnxruntime 1.28 what a binding returns is the binding's.
-        application.bindings = bindings
-        scope.leave(application)
+            state = {**state, **passed}
+        others = [(name, state[output]) for name, output in prepared.replaced]
+        applying.apply(scope, values, others, bindings)
         return fetched, state
-
-    def _bind(self, prepared: Prepared, scope: Scope, return_numpy: bool) -> DoubleBinding:
-        """The binding of a run, with its state bound."""
-        bound = prepared.binding(scope)
-        bound.swap()
-        for index in bound.outdated(scope):
-            bound.read(index, _on_device(scope, prepared.state[index], prepared.place))
-        bound.make_room(scope if prepared.takes_turns else _NO_SCOPE, return_numpy)
-        return bound
-
-
-_NO_SCOPE = Scope()
 
 
 def _set_rates(program: Program, scope: Scope) -> None:
@@ -336,40 +315,6 @@ def _step_schedules(program: Program) -> None:
 
 def _is_float(program: Program, name: str) -> bool:
     return program.global_block().vars[name].is_float
-
-
-def _on_device(scope: Scope, v: Variable, place: Place) -> Buffer:
-    """The value of a state variable in memory of a device."""
-    held = scope.present(v.name)
-    if isinstance(held, Buffer):
-        if device_of(held.value) == (place.device, place.index) and held.memory == place.memory:
-            return held
-        held = array_of(held.value)
-    array = held if held is not None else present_value(scope, v)
-    place.check(v.name, array)
-    buffer = Buffer(place.value(array), v.value if held is None else None, place.memory)
-    scope.put(v.name, buffer)
-    return buffer
-
-
-def _run(
-    prepared: Prepared, bound: DoubleBinding, feeds: list[tuple[str, Any]], scope: Scope
-) -> tuple[dict[str, Any], dict[str, Buffer]]:
-    """Fetches and new state by output."""
-    try:
-        for name, value in feeds:
-            bound.feed(name, value)
-        with prepared.turn, FloatingPointMode(flushes=prepared.flushes):
-            prepared.session.run_with_iobinding(bound.binding, bound.run_options())
-        return bound.results()
-    except BetweenError as error:
-        prepared.unbind(scope)
-        raise error.error from error.error.__cause__
-    except Exception as error:
-        prepared.unbind(scope)
-        # LSTM, GRU and RNN load with float64 operands, and say so when they run.
-        advice = ". Cast its operands to float32 and its results back" if "does not support double" in str(error) else ""
-        raise ExecutionError(f"onnxruntime failed while running the program: {error}{advice}") from error
 
 
 def _given(fetched: dict[str, Any], state: dict[str, Buffer], name: str, return_numpy: bool, is_reused: bool) -> Any:

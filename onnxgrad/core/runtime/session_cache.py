@@ -8,150 +8,29 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from itertools import count
-from math import prod
 from pathlib import Path
-from threading import Lock, RLock
+from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.runtime.application import Rooms, open_parts
-from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
-from onnxgrad.core.runtime.capture import CapturedBinding, host_operators, reason_against
+from onnxgrad.core.runtime.applying import OpenApplying, joined
+from onnxgrad.core.runtime.capture import host_operators, reason_against
 from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import CPUPlace, Place
-from onnxgrad.core.runtime.runner import added_up
-from onnxgrad.core.runtime.session import begins, open_graph, open_part, trains
-from onnxgrad.core.runtime.staged import StagedSession
-from onnxgrad.core.state.scope import Scope
-from onnxgrad.core.state.values import array_of
+from onnxgrad.core.runtime.prepared import Prepared
+from onnxgrad.core.runtime.session import open_graph
 from onnxgrad.core.step.cut import Cut, cut_step, saves_much
-from onnxgrad.core.step.make import Applying, Shapes, StepTarget, make_applying, make_step
-from onnxgrad.core.step.step import AllReduce, Phase, Step
+from onnxgrad.core.step.make import Shapes, StepTarget, make_applying, make_step
+from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ExecutionError
 
-__all__ = ["CutStep", "Narrower", "Prepared", "SessionCache", "open_step", "prepare"]
-
-_SMALL = COSTS.count("session_cache.smallest_large_fetch")
-_PLAIN = ("float32", "float64", "float16", "int32", "int64")
-
-
-def _size(v: Variable) -> int:
-    """Elements of a tensor of known shape whose type numpy has; 0 for any other."""
-    shape = v.static_shape
-    return prod(shape) if shape is not None and v.dtype.name in _PLAIN else 0
-
-
-def _has_memory(v: Variable) -> bool:
-    """Whether an OrtValue of such elements can be made before the run."""
-    return v.dtype.bits >= 8 and v.dtype.name not in ("string", "complex64", "complex128")
-
-
-class Prepared:
-    """A session, what flows in and out of it, and how it is bound to scopes.
-
-    Attributes:
-        session: None if there is nothing to compute but what ``rest`` does.
-        step: what is run.
-        feeds: inputs that are fed.
-        state: names and variables of the inputs that a scope holds.
-        replaces, replaced: the state that a run gives new values; names and outputs of it.
-        fetch_names, names: the output of each fetch, in order and by variable.
-        takes_turns: whether it is a training step, which reads state and replaces it.
-        begins: whether it makes state from nothing, as a startup program does.
-        flushes: whether denormal numbers are zero in it.
-        place: where it runs, which a program may be left to by another.
-        reused: outputs whose memory the next run but one writes over.
-        slots: outputs that are computed into memory of the program's exchange.
-        captures: whether its runs are captured and replayed.
-        turn: held by a run where no other may be under way.
-        rest: what applies the gradients, which are its last fetches, if it does not.
-    """
-
-    def __init__(
-        self,
-        session: Any,
-        step: Step,
-        fetches: list[Variable],
-        place: Place,
-        rest: CutStep | None = None,
-        captures: bool = False,
-    ) -> None:
-        self.session = session
-        self.step, graph = step, step.graph
-        self.rest = rest
-        self.captures = captures
-        self.feeds = [v for v in graph.inputs if not v.persistable]
-        self.state = [v for v in graph.inputs if v.persistable]
-        fetches = [*fetches, *(rest.cut.computed if rest is not None else ())]
-        self.fetch_names = [graph.name(v) for v in fetches]
-        self.names = dict(zip(fetches, self.fetch_names, strict=True))
-        own = graph.own_shapes
-        self.replaces = [
-            StateOutput(v.name, new.name, own.get(v, own.get(new, v.static_shape)) if _has_memory(v) else None, v.dtype.numpy)
-            for v, new in graph.updates.items()
-        ]
-        self._rows = {v.name: v.static_shape or () for v in own}
-        self.replaced = [(output.name, output.output) for output in self.replaces]
-        self.takes_turns = bool(self.state and self.replaces)
-        self.begins = begins(graph)
-        self.flushes = trains(graph)
-        state_names = {output.output for output in self.replaces}
-        fetched = {graph.name(v): graph.of(v) for v in fetches}
-        self.slots: dict[str, Any] = {}
-        if rest is not None and rest.exchange is not None:
-            slots = rest.exchange.slots(rest.cut.computed)
-            self.slots = {graph.name(v): slots[v] for v in reversed(rest.cut.computed) if v in slots}
-            if state_names & self.slots.keys():
-                name = min(state_names & self.slots.keys())
-                raise ArgumentError(f"{name} is a gradient and new state at once, which ranks cannot exchange. Copy it.")
-        small = (v for name, v in fetched.items() if name not in state_names and (captures or 0 < _size(v) < _SMALL))
-        self._small = [v for v in small if v.name not in self.slots]
-        # Between the activations of convolutions they would stand in the way: 7 % of a ResNet's peak.
-        gradients = (
-            [graph.of(v) for v in rest.cut.computed] if rest is not None and rest.exchange is None and _convolves(graph) else []
-        )
-        seen = {*state_names, *self.fetch_names[: len(fetches) - len(gradients)]}
-        large = [v for v in gradients if _size(v) >= _SMALL and v.name not in seen]
-        self._apart = [(v.name, v.static_shape or (), v.dtype.numpy) for v in large]
-        self.reused = {v.name for v in self._small} | self.slots.keys() if self.takes_turns else set(self.slots)
-        self._outputs = [name for name, _ in graph.outputs] if session is not None else []
-        self.place = place
-        self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
-        self._rooms: weakref.WeakKeyDictionary[Scope, dict[str, Any]] = weakref.WeakKeyDictionary()
-        self._numbers = count(1)
-        # Graphs that are replayed share the memory of what they compute on the way.
-        self.turn: AbstractContextManager[Any] = Lock() if captures else nullcontext()
-
-    def binding(self, scope: Scope) -> DoubleBinding:
-        """That of a training step on a scope; a new one for anything else, so that threads may share it."""
-        found = self._bindings.get(scope) if self.takes_turns else None
-        if found is None:
-            names, small = [v.name for v in self.state], self._small if self.takes_turns else ()
-            if self._apart and scope not in self._rooms:
-                self._rooms[scope] = {name: self.place.room(shape, dtype) for name, shape, dtype in self._apart}
-            rooms = self.slots or self._rooms.get(scope)
-            if self.captures:
-                found = CapturedBinding(self.session, names, self._outputs, self.replaces, small, self.place, self._numbers)
-            else:
-                found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, rooms, self._rows)
-            if self.takes_turns:
-                self._bindings[scope] = found
-        return found
-
-    def unbind(self, scope: Scope) -> None:
-        """Forget how it is bound to a scope."""
-        self._bindings.pop(scope, None)
+__all__ = ["Narrower", "SessionCache", "open_step", "prepare"]
 
 
 class Narrower(NamedTuple):
@@ -170,7 +49,7 @@ def prepare(
     saved: Path | None = None,
     shapes: Shapes = (),
     fast: bool = False,
-    rest: CutStep | None = None,
+    applying: OpenApplying | None = None,
     turn: Turn = "whole",
 ) -> Prepared:
     """Make the step of a program for these fetches and open it, where one place does not take it on a narrower one.
@@ -179,7 +58,7 @@ def prepare(
         saved: a folder of optimised graphs.
         shapes: of inputs whose dimensions are not all known; the session is then for these alone.
         fast: whether forms may round more than the operators they stand for.
-        rest: what applies the gradients, if the session is only to return them.
+        applying: what applies the gradients, if the session is only to return them.
         turn: which of the state is replaced, where gradients are added up.
 
     Raises:
@@ -188,16 +67,19 @@ def prepare(
     """
     if place.leaves and not (_is_recent(program) and program.inputs):
         place = CPUPlace()
+    if applying is not None:
+        place = place.plain()
     while True:
         target = StepTarget(_provider(program, place), shapes, fast, threads or os.cpu_count() or 1)
-        step = make_step(program, fetches, target, None if rest is None else rest.applying, turn)
-        found = open_step(step, fetches, place, threads, saved, rest, stops_spinning=bool(shapes) or rest is not None)
+        step = make_step(program, fetches, target, None if applying is None else applying.applying, turn)
+        stops_spinning = bool(shapes) or applying is not None
+        found = open_step(step, fetches, place, threads, saved, applying, stops_spinning=stops_spinning)
         if isinstance(found, Prepared):
             return found
         if found.warns:
             warnings.warn(found.reason, stacklevel=2)
         if found.place.lowering != place.lowering:
-            rest = None
+            applying = None
         place = found.place
 
 
@@ -216,7 +98,7 @@ def open_step(
     place: Place,
     threads: int | None,
     saved: Path | None,
-    rest: CutStep | None,
+    applying: OpenApplying | None,
     *,
     stops_spinning: bool,
 ) -> Prepared | Narrower:
@@ -226,7 +108,7 @@ def open_step(
         ExecutionError, ProviderError: as ``prepare``.
     """
     graph = step.graph
-    trains_state = bool(graph.updates) or rest is not None
+    trains_state = bool(graph.updates) or applying is not None
     left = next((op for op in graph.operators if op.type in place.leaves), None)
     if left is not None:
         reason = f"{place!r} leaves programs with {left.type} to onnxruntime's CPU provider, where this one runs as a whole."
@@ -236,7 +118,7 @@ def open_step(
         if isinstance(captured, str):
             return Narrower(place.plain(), f"this step is not replayed as a CUDA graph: {captured}. It runs plainly.")
         return Prepared(captured, step, fetches, place, captures=True)
-    before = [phase for phase in step.phases if rest is None or phase.name.startswith("gradients")] if graph.outputs else []
+    before = [phase for phase in step.phases if applying is None or phase.name.startswith("gradients")] if graph.outputs else []
     try:
         sessions = [
             open_graph(
@@ -254,60 +136,9 @@ def open_step(
             raise
         reason = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
         return Narrower(CPUPlace(), reason, trains_state)
-    return Prepared(_joined(sessions, before, graph, None if rest is None else rest.exchange), step, fetches, place, rest)
-
-
-def _joined(sessions: list[Any], phases: list[Phase], graph: Graph, exchange: Exchange | None) -> Any:
-    """The sessions of phases that compute a graph, as one; None where there are none"""
-    sums = [[total.name for each in _reductions(phase) for total in each.sums] for phase in phases]
-    if len(sessions) < 2 and not any(sums):
-        return sessions[0] if sessions else None
-    assert exchange is not None
-    groups = [[each.group for each in _reductions(phase) if not each.sums] for phase in phases]
-    names = {v: graph.name(v) for v in exchange.reads}
-
-    def between(number: int, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        found: dict[str, Any] = {}
-        for each in _reductions(phases[number]):
-            if each.sums:
-                found.update(added_up(each, values, exchange.transport))
-        # Gradients of the last one are exchanged after the run.
-        for group in groups[number] if number < len(phases) - 1 else ():
-            exchange.send(group, {v: array_of(values[name]) for v, name in names.items()} if number == 0 else {})
-        return found
-
-    return StagedSession(sessions, [name for name, _ in graph.outputs], between, exchange.stop, sums)
-
-
-def _reductions(phase: Phase) -> list[AllReduce]:
-    return [each for each in phase.then if isinstance(each, AllReduce)]
-
-
-class CutStep:
-    """The sessions that apply the gradients of a program in parts."""
-
-    def __init__(self, program: Program, applying: Applying, place: Place, threads: int | None, turn: Turn) -> None:
-        self.applying, self.cut = applying, applying.cut
-        self.exchange: Exchange | None = program.plan.exchange_of(turn)
-        self.first: Prepared | None = None
-        self.read: dict[str, Variable] = {}
-        if applying.shared is not None:
-            phases = [phase for phase, _ in applying.first]
-            for _, takes in applying.first:
-                self.read.update(takes)
-            sessions = [open_graph(phase.graph, place, threads, stops_spinning=True, is_training=True) for phase in phases]
-            session = _joined(sessions, phases, applying.shared, self.exchange)
-            self.first = Prepared(session, Step(tuple(phases), (), {}, applying.shared), applying.cut.shared, place)
-            self.first.flushes = True
-        self.parts = open_parts(applying, partial(open_part, place=place, threads=threads))
-        self._threads = threads or os.cpu_count() or 1
-        variables = program.global_block().vars
-        names = dict.fromkeys(name for part in self.parts for _, name in [*part.state, *part.replaces])
-        self.state = [variables[name] for name in names]
-        self._rooms: weakref.WeakKeyDictionary[Scope, Rooms] = weakref.WeakKeyDictionary()
-
-    def rooms(self, scope: Scope) -> Rooms:
-        return self._rooms.setdefault(scope, Rooms(self._threads))
+    return Prepared(
+        joined(sessions, before, graph, None if applying is None else applying.exchange), step, fetches, place, applying
+    )
 
 
 def _open_captured(graph: Graph, place: Place, threads: int | None) -> Any:
@@ -327,14 +158,12 @@ def _open_captured(graph: Graph, place: Place, threads: int | None) -> Any:
     return f"{on_host[0]} runs on the host" if on_host else session
 
 
-def _convolves(graph: Graph) -> bool:
-    return any(op.type == "Conv" and not op.domain for op in graph.operators)
-
-
 def _check_exchange(cut: Cut | None, place: Place) -> None:
     """Raise ArgumentError unless gradients can be exchanged before they are applied."""
-    if place.lowering != "cpu":
-        raise ArgumentError(f"ranks exchange gradients in main memory. Train on a CPUPlace(), not {place!r}.")
+    if place.leaves:
+        raise ArgumentError(
+            f"{place!r} may leave a step to another provider than other ranks. Train on a CPUPlace() or a CUDAPlace()."
+        )
     if cut is None:
         raise ArgumentError("the optimizer of this program reads what is fed, so its step cannot be cut. Compute it there.")
 
@@ -346,7 +175,7 @@ class _Sessions:
         self.version = program.version
         self.exchanges = _exchanges(program)
         self.prepared: dict[Any, Prepared] = {}
-        self.cuts: dict[tuple[Place, int | None, Turn], CutStep | None] = {}
+        self.cuts: dict[tuple[Place, int | None, Turn], OpenApplying | None] = {}
         self.dynamic = _dynamic_inputs(program, place)
         """Inputs whose shapes make a training step faster when they are known."""
 
@@ -423,20 +252,22 @@ class SessionCache:
             found = sessions.prepared.get((key, shapes))
             if found is None:
                 is_cut = program.updates and (self.memory is not None or program.plan.exchange_of(turn) is not None)
-                rest = self._rest(sessions, program, place, threads, turn) if is_cut else None
-                found = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, rest, turn)
+                applying = self._applying(sessions, program, place, threads, turn) if is_cut else None
+                found = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, applying, turn)
                 if not found.begins:
                     # A startup program runs once; kept, its session and what it holds would live as long as the training.
                     sessions.prepared[key, shapes] = found
             return found
 
-    def _rest(self, sessions: _Sessions, program: Program, place: Place, threads: int | None, turn: Turn) -> CutStep | None:
+    def _applying(
+        self, sessions: _Sessions, program: Program, place: Place, threads: int | None, turn: Turn
+    ) -> OpenApplying | None:
         key = (place, threads, turn)
         if key not in sessions.cuts:
             sessions.cuts[key] = self._cut(program, place, threads, turn)
         return sessions.cuts[key]
 
-    def _cut(self, program: Program, place: Place, threads: int | None, turn: Turn) -> CutStep | None:
+    def _cut(self, program: Program, place: Place, threads: int | None, turn: Turn) -> OpenApplying | None:
         exchange = program.plan.exchange_of(turn)
         asked = self.memory == "low" or exchange is not None
         if not asked and (place.lowering != "cpu" or not saves_much(program, turn)):
@@ -449,9 +280,9 @@ class SessionCache:
         if cut is None or not (asked or saves_much(program, turn, cut)):
             return None
         target = StepTarget(place.lowering, threads=threads or os.cpu_count() or 1)
-        step = CutStep(program, make_applying(program, cut, target, turn), place, threads, turn)
+        found = OpenApplying(program, make_applying(program, cut, target, exchange), place.plain(), threads)
         # What is computed whole and then copied gains no time by it.
-        return step if asked or all(part.size is not None for part in step.parts) else None
+        return found if asked or found.takes_pieces else None
 
     def steps(self) -> list[tuple[Place, Step]]:
         """The steps that are open, and where; of a program that adds gradients up, with what applies them if that is open."""

@@ -258,16 +258,20 @@ def _step(phases: Sequence[Phase], graph: Graph, fetches: Sequence[tuple[str, st
 # Applying gradients ----------------------------------------------------------------------------------------------------
 
 
-def make_applying(program: Program, cut: Cut, target: StepTarget, turn: Turn = "whole") -> Applying:
-    """The phases that apply the gradients of a cut, which all steps of the program share."""
-    exchange = program.plan.exchange_of(turn)
+def make_applying(program: Program, cut: Cut, target: StepTarget, exchange: Travels | None = None) -> Applying:
+    """The phases that apply the gradients of a cut, which all steps of the program share.
+
+    Args:
+        exchange: what ranks do with the gradients before.
+    """
     shards = None if exchange is None else exchange.share_out(program, cut)
     shared, first = _shared(program, cut, target, exchange, shards)
     mine = None if exchange is None or shards is None else set(shards.owned[exchange.rank])
-    parts: list[ApplyingPhase] = []
-    for states in cut.parts:
-        if mine is None or states[0] in mine:
-            parts.append(_part(program, cut, len(parts) + 1, states, target))
+    own = [states for states in cut.parts if mine is None or states[0] in mine]
+    if target.provider != "cpu" and own:
+        # Elsewhere nothing is replaced in place, so that one graph takes the least time.
+        own = [[v for states in own for v in states]]
+    parts = [_part(program, cut, number, states, target) for number, states in enumerate(own, 1)]
     return Applying(cut, shared, tuple(first), tuple(parts), exchange, shards)
 
 
@@ -309,10 +313,13 @@ def _shared(
 
 def _part(program: Program, cut: Cut, number: int, states: Sequence[Variable], target: StepTarget) -> ApplyingPhase:
     outputs, given = [cut.updates[v] for v in states], [*cut.gradients, *cut.shared]
-    graph = compile(program, outputs, given=given, state_as_inputs=True, updates=False, ordered=True)
-    size = _size_of_pieces(graph)
+    updates = {v: cut.updates[v] for v in states}
+    size = None
+    if target.provider == "cpu":
+        graph = compile(program, outputs, given=given, state_as_inputs=True, updates=updates, ordered=True)
+        size = _size_of_pieces(graph)
     if size is None:
-        graph = compile(program, outputs, target.provider, given=given, state_as_inputs=True, updates=False, ordered=True)
+        graph = compile(program, outputs, target.provider, given=given, state_as_inputs=True, updates=updates, ordered=True)
     names = {graph.name(v): v for v in given}
     length = PIECE * (1 if len(graph.operators) > _FEW else _LONG)
     phase = Phase(

@@ -1,0 +1,203 @@
+"""Sessions that are ready to run: what flows in and out of them, and how they are bound to the state of a scope.
+
+Tests: tests/core/runtime/test_executor.py, tests/core/runtime/test_low_memory.py.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from itertools import count
+from math import prod
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from onnxgrad.core.costs import COSTS
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.ir.variable import Variable, present_value
+from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
+from onnxgrad.core.runtime.capture import CapturedBinding
+from onnxgrad.core.runtime.denormals import FloatingPointMode
+from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.runtime.session import begins, trains
+from onnxgrad.core.runtime.staged import BetweenError
+from onnxgrad.core.state.buffers import Buffer
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import array_of, device_of, value_of
+from onnxgrad.core.step.step import Step
+from onnxgrad.errors import ArgumentError, ExecutionError
+
+if TYPE_CHECKING:
+    from onnxgrad.core.runtime.applying import OpenApplying
+
+__all__ = ["Prepared", "in_memory", "on_device"]
+
+_SMALL = COSTS.count("prepared.smallest_large_fetch")
+_PLAIN = ("float32", "float64", "float16", "int32", "int64")
+
+
+def _size(v: Variable) -> int:
+    """Elements of a tensor of known shape whose type numpy has; 0 for any other."""
+    shape = v.static_shape
+    return prod(shape) if shape is not None and v.dtype.name in _PLAIN else 0
+
+
+def _has_memory(v: Variable) -> bool:
+    """Whether an OrtValue of such elements can be made before the run."""
+    return v.dtype.bits >= 8 and v.dtype.name not in ("string", "complex64", "complex128")
+
+
+class Prepared:
+    """A session, what flows in and out of it, and how it is bound to scopes.
+
+    Attributes:
+        session: None if there is nothing to compute but what ``applying`` does.
+        step: what is run.
+        feeds: inputs that are fed.
+        state: names and variables of the inputs that a scope holds.
+        replaces, replaced: the state that a run gives new values; names and outputs of it.
+        fetch_names, names: the output of each fetch, in order and by variable.
+        takes_turns: whether it is a training step, which reads state and replaces it.
+        begins: whether it makes state from nothing, as a startup program does.
+        flushes: whether denormal numbers are zero in it.
+        place: where it runs, which a program may be left to by another.
+        reused: outputs whose memory the next run but one writes over.
+        slots: outputs that are computed into memory of the program's exchange.
+        captures: whether its runs are captured and replayed.
+        turn: held by a run where no other may be under way.
+        applying: what applies the gradients, which are its last fetches, if it does not.
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        step: Step,
+        fetches: list[Variable],
+        place: Place,
+        applying: OpenApplying | None = None,
+        captures: bool = False,
+    ) -> None:
+        self.session = session
+        self.step, graph = step, step.graph
+        self.applying = applying
+        self.captures = captures
+        self.feeds = [v for v in graph.inputs if not v.persistable]
+        self.state = [v for v in graph.inputs if v.persistable]
+        fetches = [*fetches, *(applying.cut.computed if applying is not None else ())]
+        self.fetch_names = [graph.name(v) for v in fetches]
+        self.names = dict(zip(fetches, self.fetch_names, strict=True))
+        own = graph.own_shapes
+        self.replaces = [
+            StateOutput(v.name, new.name, own.get(v, own.get(new, v.static_shape)) if _has_memory(v) else None, v.dtype.numpy)
+            for v, new in graph.updates.items()
+        ]
+        self._rows = {v.name: v.static_shape or () for v in own}
+        self.replaced = [(output.name, output.output) for output in self.replaces]
+        self.takes_turns = bool(self.state and self.replaces)
+        self.begins = begins(graph)
+        self.flushes = trains(graph)
+        state_names = {output.output for output in self.replaces}
+        fetched = {graph.name(v): graph.of(v) for v in fetches}
+        self.slots: dict[str, Any] = {}
+        if applying is not None and applying.exchange is not None:
+            slots = applying.exchange.slots(applying.cut.computed)
+            self.slots = {graph.name(v): slots[v] for v in reversed(applying.cut.computed) if v in slots}
+            if state_names & self.slots.keys():
+                name = min(state_names & self.slots.keys())
+                raise ArgumentError(f"{name} is a gradient and new state at once, which ranks cannot exchange. Copy it.")
+        small = (v for name, v in fetched.items() if name not in state_names and (captures or 0 < _size(v) < _SMALL))
+        self._small = [v for v in small if v.name not in self.slots]
+        # Between the activations of convolutions they would stand in the way: 7 % of a ResNet's peak.
+        gradients = (
+            [graph.of(v) for v in applying.cut.computed]
+            if applying is not None and applying.exchange is None and _convolves(graph)
+            else []
+        )
+        seen = {*state_names, *self.fetch_names[: len(fetches) - len(gradients)]}
+        large = [v for v in gradients if _size(v) >= _SMALL and v.name not in seen]
+        self._apart = [(v.name, v.static_shape or (), v.dtype.numpy) for v in large]
+        self.reused = {v.name for v in self._small} | self.slots.keys() if self.takes_turns else set(self.slots)
+        self._outputs = [name for name, _ in graph.outputs] if session is not None else []
+        self.place = place
+        self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
+        self._rooms: weakref.WeakKeyDictionary[Scope, dict[str, Any]] = weakref.WeakKeyDictionary()
+        self._numbers = count(1)
+        # Graphs that are replayed share the memory of what they compute on the way.
+        self.turn: AbstractContextManager[Any] = Lock() if captures else nullcontext()
+
+    def binding(self, scope: Scope) -> DoubleBinding:
+        """That of a training step on a scope; a new one for anything else, so that threads may share it."""
+        found = self._bindings.get(scope) if self.takes_turns else None
+        if found is None:
+            names, small = [v.name for v in self.state], self._small if self.takes_turns else ()
+            if self._apart and scope not in self._rooms:
+                self._rooms[scope] = {name: self.place.room(shape, dtype) for name, shape, dtype in self._apart}
+            rooms = self.slots or self._rooms.get(scope)
+            if self.captures:
+                found = CapturedBinding(self.session, names, self._outputs, self.replaces, small, self.place, self._numbers)
+            else:
+                found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, rooms, self._rows)
+            if self.takes_turns:
+                self._bindings[scope] = found
+        return found
+
+    def unbind(self, scope: Scope) -> None:
+        """Forget how it is bound to a scope."""
+        self._bindings.pop(scope, None)
+
+    def bind(self, scope: Scope, return_numpy: bool) -> DoubleBinding:
+        """The binding of a run, with its state bound."""
+        bound = self.binding(scope)
+        bound.swap()
+        for index in bound.outdated(scope):
+            bound.read(index, on_device(scope, self.state[index], self.place))
+        bound.make_room(scope if self.takes_turns else _NO_SCOPE, return_numpy)
+        return bound
+
+    def run(self, bound: DoubleBinding, feeds: Iterable[tuple[str, Any]], scope: Scope) -> tuple[dict[str, Any], dict[str, Buffer]]:
+        """Fetches and new state, by output.
+
+        Raises:
+            ExecutionError: if onnxruntime fails; or what has failed between two sessions.
+        """
+        try:
+            for name, value in feeds:
+                bound.feed(name, value)
+            with self.turn, FloatingPointMode(flushes=self.flushes):
+                self.session.run_with_iobinding(bound.binding, bound.run_options())
+            return bound.results()
+        except BetweenError as error:
+            self.unbind(scope)
+            raise error.error from error.error.__cause__
+        except Exception as error:
+            self.unbind(scope)
+            # LSTM, GRU and RNN load with float64 operands, and say so when they run.
+            advice = ". Cast its operands to float32 and its results back" if "does not support double" in str(error) else ""
+            raise ExecutionError(f"onnxruntime failed while running the program: {error}{advice}") from error
+
+
+_NO_SCOPE = Scope()
+
+
+def in_memory(buffer: Buffer) -> Buffer:
+    """A value in main memory, which may be written over: the same where it lies there. A run moves it to its device."""
+    return buffer if buffer.value.device_name() == "cpu" else Buffer(value_of(array_of(buffer.value)))
+
+
+def on_device(scope: Scope, v: Variable, place: Place) -> Buffer:
+    """The value of a state variable in memory of a device."""
+    held = scope.present(v.name)
+    if isinstance(held, Buffer):
+        if device_of(held.value) == (place.device, place.index) and held.memory == place.memory:
+            return held
+        held = array_of(held.value)
+    array = held if held is not None else present_value(scope, v)
+    place.check(v.name, array)
+    buffer = Buffer(place.value(array), v.value if held is None else None, place.memory)
+    scope.put(v.name, buffer)
+    return buffer
+
+
+def _convolves(graph: Graph) -> bool:
+    return any(op.type == "Conv" and not op.domain for op in graph.operators)
