@@ -1,4 +1,4 @@
-"""Where shards, stages of a pipeline and federated workers run on a CUDAPlace: a line of JSON for each.
+"""Where exchanged steps, shards, stages of a pipeline and federated workers run on a CUDAPlace: a line of JSON for each.
 
     python -m tests.cuda_stub.shares STUB
 
@@ -16,7 +16,8 @@ import onnxruntime
 import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import static
-from onnxgrad.distributed import run_local
+from onnxgrad.distributed import Strategy, run_local
+from onnxgrad.distributed.exchange import distribute
 from onnxgrad.distributed.pipeline import PipelineStep
 from onnxgrad.distributed.sharded import ShardedStep
 from onnxgrad.federated.worker import Worker
@@ -48,8 +49,19 @@ def main(folder):
     loss, hidden = net()
     program, place = loss.block.program, static.CUDAPlace(0)
 
+    def ranks(transport, **options):
+        copy, twins = program.clone_with_variables()
+        distribute(copy, twins[loss], transport, Strategy(**options))
+        static.Executor(place).run(copy, FEED, [twins[loss]], scope=program.active_scope().copy())
+
+    def overlapped(transport):
+        ranks(transport, overlap=2)
+
     def shards(transport):
         ShardedStep(program, [loss], transport, place=place).run(FEED)
+
+    def shares_of_gradients(transport):
+        ShardedStep(program, [loss], transport, shards="gradients", place=place).run(FEED)
 
     def stages(transport):
         PipelineStep(program, loss, [hidden], transport, micro_batches=2, place=place).run(FEED)
@@ -57,7 +69,7 @@ def main(folder):
     def worker(transport):
         Worker(program, loss=loss, place=place).fit(FEED, batch_size=8)
 
-    for way in (shards, stages, worker):
+    for way in (ranks, overlapped, shards, shares_of_gradients, stages, worker):
         opened.clear()
         runtime.stub_reset()
         run_local(1 if way is worker else 2, way)

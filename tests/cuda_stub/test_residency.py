@@ -113,10 +113,10 @@ def test_a_captured_step_is_one_launch(stub):
     assert found["to_device"] == [2, 64 * 32 * 4 + 64 * 4 * 4]
 
 
-def test_shards_stages_and_workers_run_on_the_place_that_is_named(stub):
-    """They named the CPU themselves"""
+def test_ranks_shards_stages_and_workers_run_on_the_place_that_is_named(stub):
+    """They named the CPU themselves, or refused any other place"""
     done = on_stub(stub, "-m", "tests.cuda_stub.shares", str(stub))
     assert done.returncode == 0, done.stderr[-2000:]
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert [case["way"] for case in found] == ["shards", "stages", "worker"]
+    assert [case["way"] for case in found] == ["ranks", "overlapped", "shards", "shares_of_gradients", "stages", "worker"]
     assert all(case["providers"] == ["CUDAExecutionProvider"] and case["launches"] > 20 for case in found)

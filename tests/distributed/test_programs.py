@@ -55,7 +55,7 @@ def build(formula, optimizer, **options):
     return program, loss
 
 
-def trained(transport=None, formula="mean", optimizer=lambda: paddle.optimizer.SGD(0.1), strategy=None, cuts=None):
+def trained(transport=None, formula="mean", optimizer=lambda: paddle.optimizer.SGD(0.1), strategy=None, cuts=None, place=None):
     """Losses, weights and what exchanges, after five steps."""
 
     def chosen():
@@ -65,7 +65,7 @@ def trained(transport=None, formula="mean", optimizer=lambda: paddle.optimizer.S
     count, rank = (1, 0) if transport is None else (transport.world_size, transport.rank)
     borders = cuts or np.linspace(0, 8, count + 1).astype(int)
     mine = slice(borders[rank], borders[rank + 1])
-    executor = paddle.Executor(threads=1)
+    executor = paddle.Executor(place, threads=1)
     found = [executor.run(program, {"x": x[mine], "y": y[mine]}, [loss])[0].item() for x, y in zip(X, Y, strict=True)]
     return found, {v.name: np.asarray(v.get_value()) for v in program.list_vars() if v.persistable}, program.exchange
 
@@ -88,6 +88,38 @@ def test_parts_of_any_size_give_the_weights_of_the_whole_batch(formula, count, c
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
         for name, value in expected[1].items():
             np.testing.assert_allclose(found[1][name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+class Elsewhere(static.CPUPlace):
+    """Where graphs have the forms of a GPU, and state is replaced as there; its memory is the CPU's"""
+
+    lowering = "cuda"
+
+
+STRATEGIES = {
+    "plain": Strategy(),
+    "overlap": Strategy(overlap=2),
+    "shares": Strategy(sharding=1),
+    "shares of gradients": Strategy(sharding=2),
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_a_program_shares_out_its_state_and_a_device_has_the_same_numbers(strategy):
+    """Where nothing is replaced in place, what a rank updates is one graph"""
+
+    def optimizer():
+        return paddle.optimizer.Adam(0.01, epsilon=1e-3, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.5))
+
+    expected = trained(optimizer=optimizer)
+    for place in (None, Elsewhere()):
+        ranks = on_ranks(2, lambda transport, at=place: trained(transport, optimizer=optimizer, strategy=strategy, place=at))
+        for found in ranks:
+            np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+            for name in expected[1]:
+                if "moment" not in name:
+                    np.testing.assert_allclose(found[1][name], expected[1][name], rtol=1e-4, atol=1e-6, err_msg=name)
+            assert (found[2].shared is not None) == bool(strategy.sharding)
 
 
 def test_a_decorated_optimizer_scales_the_loss_as_one_process_does():
