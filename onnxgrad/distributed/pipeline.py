@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+import os
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.interop.onnx_export import as_variables
-from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.origin import SCALED_LOSS, is_piece
+from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
+from onnxgrad.core.runtime.applying import OpenApplying
+from onnxgrad.core.runtime.executor import set_rates
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.runner import OpenPhase
+from onnxgrad.core.state.held import HeldState
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
-from onnxgrad.core.step.cut import exchanged, is_applied, is_small
-from onnxgrad.core.step.loss_weight import Share, share_of
-from onnxgrad.core.step.pipeline import PipelineStage, make_pipeline
-from onnxgrad.core.step.pipeline_cuts import choose_stages
-from onnxgrad.core.step.shards import make_shards
+from onnxgrad.core.step.cut import Cut, cut_step, is_small
+from onnxgrad.core.step.make import StepTarget, applied_phases, make_applying, step_of
+from onnxgrad.core.step.pipeline_plan import Cuts, plan_pipeline
+from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.step import Step, phase_of
-from onnxgrad.distributed.application import Application
+from onnxgrad.core.step.synchronise import Synchronised
 from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.groups import grid_of
-from onnxgrad.distributed.held import HeldState
+from onnxgrad.distributed.shared_state import FollowedRates, SharedState, own_array
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["PipelineStep"]
 
 Array = np.ndarray[Any, Any]
-Values = dict[str, Any]
-Cuts: TypeAlias = "int | Sequence[Variable | str | Sequence[Variable | str]]"
+Values: TypeAlias = "dict[str, Any]"
 
 _RANK = 8
 """Dimensions that the header of a tensor has room for."""
-
-"""The mark of a loss times a scale, of which gradients are taken (``optimizer.scaling``)."""
 
 
 class PipelineStep:
@@ -127,10 +123,10 @@ class PipelineStep:
             raise ArgumentError("statistics of all micro-batches are not known when the first goes back. Pass batch_norm='local'.")
         self.program, self.transport, self.micro_batches = program, transport, micro_batches
         self.grid = grid_of(transport, count)
-        self.most_alive = self.most_bytes = 0
+        self.most_alive = self.most_bytes = self._done = 0
         self._is_last = self.grid.stage == count - 1
         lowering, place = (lowering, CPUPlace()) if place is None else (place.lowering, place)
-        self._plan = plan = _planned(program, loss, cuts, fetch, loss_weight, lowering)
+        self._plan = plan = plan_pipeline(program, loss, cuts, fetch, loss_weight, lowering)
         self.stage = plan.stages[self.grid.stage]
         self._forward, *backward = [OpenPhase(phase, place, threads) for phase in self.stage.phases(self.grid.stage)]
         self._backward = backward[0] if backward else None
@@ -145,23 +141,34 @@ class PipelineStep:
             for name in stage.parameters:
                 self._users.setdefault(name, []).append(number)
         self._places = {name: users[0] for name, users in self._users.items()}
-        shards = make_shards(program, count, self._places)
-        self._application = Application(
-            shards, self.grid.stage, self.grid.pipeline, lowering, place, threads, partial=True, spreads=False
-        )
+        self._accumulation = program.plan.accumulation
+        for total in [] if self._accumulation is None else self._accumulation.sums:
+            self._places[total.name] = self._places[total.name.rpartition("@")[0]]
+        held = scope or program.active_scope()
+        self._scope = held if in_scope else held.copy()
+        target = StepTarget(lowering, threads=threads or os.cpu_count() or 1)
+        turns: list[Turn] = ["whole"] if self._accumulation is None else ["run", "apply"]
+        self._appliers = {turn: self._opened(turn, target, place, threads) for turn in turns}
+        shards = self._appliers[turns[0]].applying.shards
+        assert shards is not None
+        self._owners = shards.owners
         self._gradients = {v: _parameter(v, self._places) for v in shards.cut.gradients if v not in plan.constant}
-        opened = [self._forward, self._backward, self._weigh, self._still]
-        names = dict.fromkeys(
-            [*(name for session in opened if session is not None for name in session.state), *self._application.state]
-        )
         self._variables = {v.name: v for v in program.list_vars() if v.persistable}
-        self._names = list(names)
-        if in_scope:
-            self._state: MutableMapping[str, Any] = HeldState(scope or program.active_scope(), self._variables.values())
-        else:
-            self._state = {name: value_of(np.asarray(self._variables[name].get_value(scope))) for name in names}
+        self._state = HeldState(self._scope, self._variables.values())
+        opened = [one for one in (self._forward, self._backward, self._weigh, self._still) if one is not None]
+        applied = [name for one in self._appliers.values() for name in one.applying.state()]
+        self._names = list(dict.fromkeys([*(name for one in opened for name in one.state), *applied]))
+        self._rates = FollowedRates(program, self._scope)
         self.forget()
-        self._application.begin(self._state)
+
+    def _opened(self, turn: Turn, target: StepTarget, place: Place, threads: int | None) -> OpenApplying:
+        """The sessions that replace the state of this stage by what gradients, or sums of them, make of it"""
+        sums = [] if self._accumulation is None or turn != "apply" else self._accumulation.sums
+        cut = cut_step(self.program, turn, always=True, sums=sums)
+        if cut is None:
+            raise ArgumentError("no optimizer updates this program from gradients alone. Call minimize; it may read nothing fed.")
+        exchange = _BetweenStages(self.grid.pipeline, self._places)
+        return OpenApplying(self.program, make_applying(self.program, cut, target, exchange), place, threads)
 
     @property
     def step(self) -> Step:
@@ -171,10 +178,13 @@ class PipelineStep:
             >>> print(step.step)  # doctest: +SKIP
         """
         opened = [self._still, self._forward, self._weigh, self._backward]
-        phases = [*(one.phase for one in opened if one is not None), *self._application.described()]
+        phases = [one.phase for one in opened if one is not None]
+        for turn, applier in self._appliers.items():
+            every = self._accumulation.runs if turn == "apply" and self._accumulation is not None else 1
+            phases += [replace(phase, every=every) for phase in applied_phases(applier.applying, {})]
         name = self.stage.results.get(self._plan.loss)
-        fetches = () if name is None else (("forward", name),)
-        return Step(tuple(phases), fetches, self._application.owned(phases), self.stage.forward)
+        fetches = [] if name is None else [("forward", name)]
+        return step_of(phases, self.stage.forward, fetches, next(iter(self._appliers.values())).applying.shards)
 
     # One step --------------------------------------------------------------------------------------------------------
 
@@ -189,7 +199,9 @@ class PipelineStep:
         first = sum(map(len, rows[: self.grid.replica]))
         count = len(rows[self.grid.replica])
         found = self.compute({name: array[first : first + count] for name, array in arrays.items()}, Part(first, count))
-        self.apply()
+        self._done += 1
+        if self._accumulation is None or self._done % self._accumulation.runs == 0:
+            self.apply()
         return float(found[self._plan.names[0]])
 
     def compute(self, feed: Mapping[str, Any], part: Part | None = None) -> dict[str, Array]:
@@ -232,6 +244,8 @@ class PipelineStep:
         total, loss, raw, seen = self._head.tolist()
         loss = loss if self._plan.share.reduction == "sum" else loss / total if total else raw / max(seen, 1.0)
         self._total = total
+        if self._accumulation is not None:
+            self._take_gradients("run")
         return {self._plan.names[0]: np.asarray(loss), **self._results(length)}
 
     def _results(self, length: int) -> dict[str, Array]:
@@ -320,22 +334,36 @@ class PipelineStep:
                 self._sums[parameter] = view.copy()
 
     def apply(self) -> None:
-        """The second half of ``run``: gradients become those of the whole batch, and update what this rank holds."""
+        """The second half of ``run``: gradients, or what runs have added up of them, update what this rank holds."""
+        self._rates.take()
+        set_rates(self.program, self._scope)
+        if self._accumulation is None:
+            self._take_gradients("whole")
+        else:
+            with self._scope.lock:
+                self._appliers["apply"].apply(self._scope, {})
+            for total in self._accumulation.sums:
+                if total.name in self._names:
+                    own_array(self._scope, total).fill(0)
+        for parameter, users in self._users.items():
+            if len(users) > 1 and not is_small(self._variables[parameter]):
+                self._hand_out(parameter)
+
+    def _take_gradients(self, turn: Turn) -> None:
+        """Let gradients become those of the whole batch, and what this rank holds what they make of it"""
         unit = np.array([self._unit])
         self.grid.pipeline.all_reduce_(unit)  # the last stage alone knows it
         factor = 1.0 if self._plan.share.reduction == "sum" else float(unit[0]) / self._total if self._total else 0.0
         given = {v: self._steady[name] for v, name in self._plan.constant.items()}
         for v, parameter in self._gradients.items():
             found = self._summed(v, parameter, factor)
-            if v not in self._application.shards.owners:
+            if v not in self._owners:
                 found = np.empty(v.static_shape or (), v.dtype.numpy) if found is None else found
                 self.grid.pipeline.broadcast_(found.reshape(-1).view(np.uint8), self._places[parameter])
             if found is not None:
                 given[v] = value_of(found)
-        self._application.run(given, self._state)
-        for v, parameter in self._gradients.items():
-            if v in self._application.shards.owners:
-                self._hand_out(parameter)
+        with self._scope.lock:
+            self._appliers[turn].apply(self._scope, given)
         self._sums = {}
 
     def _summed(self, v: Variable, parameter: str, factor: float) -> Array | None:
@@ -402,26 +430,61 @@ class PipelineStep:
 
     def forget(self) -> None:
         """Let go of what other ranks hold, after a checkpoint was read into the scope or written from it."""
-        if isinstance(self._state, HeldState):
-            held = set(self._names)
-            for name, v in self._variables.items():
-                if name not in held and not is_small(v):
-                    del self._state[name]
+        self._shared().forget(self._scope, self._names)
 
     def gather(self, scope: Scope | None, only: Collection[str] | None = None) -> None:
         """Write the state of all ranks to a scope on each; called by all. A rank that shall hold nothing more passes None.
 
         ``only`` names what is wanted, if not all is.
         """
+        self._shared().gather(self._scope, scope, only)
+
+    def _shared(self) -> SharedState:
+        """What stages hold alone: what they update, and what else their passes read"""
         places: dict[str, int] = {}
         for number, stage in enumerate(self._plan.stages):
             for graph in (stage.forward, stage.backward):
                 for v in graph.inputs if graph is not None else ():
                     if v.persistable:
                         places.setdefault(v.name, number)
-        everywhere = {*self._application.state, *(() if self._still is None else self._still.state)}
-        places = {name: rank for name, rank in places.items() if name not in everywhere}
-        self._application.gather(self._state, scope, {**places, **self._places}, only)
+        appliers = [one.applying for one in self._appliers.values()]
+        everywhere = {name for one in appliers for first in one.first for name in first.phase.reads}
+        everywhere |= set(() if self._still is None else self._still.state)
+        places = {**{name: rank for name, rank in places.items() if name not in everywhere}, **self._places}
+        shards = appliers[-1].shards
+        assert shards is not None
+        updated = {name for names in shards.names() for name in names}
+        others = {v: places[name] for name, v in self._variables.items() if name in places and name not in updated}
+        return SharedState(self.grid.pipeline, shards, others)
+
+
+class _BetweenStages:
+    """What lets stages of a pipeline apply gradients, each those of its layers.
+
+    Args:
+        transport: between the stages.
+        places: the stage of each parameter, by name.
+    """
+
+    reads: Sequence[Variable] = ()
+    sends = False
+    sharding = 2
+    synchronises: Synchronised | None = None
+
+    def __init__(self, transport: Transport, places: Mapping[str, int]) -> None:
+        self.transport, self.rank, self._places = transport, transport.rank, places
+
+    def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]:
+        return ()
+
+    def share_out(self, program: Program, cut: Cut) -> Shards:
+        return make_shards(program, self.transport.world_size, self._places, cut)
+
+    def stop(self) -> None:
+        """Nothing is on its way."""
+
+    def applied(self, scope: Scope) -> None:
+        """Other stages read nothing of what one updates, but for parameters of several, which ``PipelineStep`` hands out."""
 
 
 def _length(arrays: Mapping[str, Array]) -> int:
@@ -447,135 +510,3 @@ def _parameter(gradient: Variable, places: Mapping[str, int]) -> str:
             "plain gradients: leave scales of the loss, and further losses, out."
         )
     return found[0]
-
-
-class _Plan(NamedTuple):
-    """The stages of a step, and what of the graph that they were cut from is the loss, its weight, and new state, by its name.
-
-    ``weigh`` computes the weight from what is fed alone, if it can be. ``still`` computes what depends on no data: ``counters``,
-    new state by its name, ``constant``, what optimizers read, and ``scale``, the gradient that the loss's backward pass begins
-    with. ``names`` are those of the loss and of ``fetched``.
-    """
-
-    stages: list[PipelineStage]
-    share: Share
-    loss: Variable
-    weight: Variable | None
-    updates: dict[Variable, str]
-    weigh: Graph | None
-    still: Graph | None
-    counters: dict[str, str]
-    constant: dict[Variable, str]
-    scale: str | None
-    fetched: list[Variable]
-    names: list[str]
-    takes_parts: bool
-
-
-class _Still(NamedTuple):
-    """What a step computes from state alone, by one graph; ``moving`` is new state that depends on the data, and its name."""
-
-    graph: Graph | None
-    moving: dict[Variable, str]
-    counters: dict[str, str]
-    constant: dict[Variable, str]
-    scale: str | None
-
-
-def _is_of(v: Variable | None, loss: Variable) -> bool:
-    """Whether a value is the loss, perhaps in another element type"""
-    return v is loss or (v is not None and v.op is not None and v.op.type == "Cast" and v.op.inputs[0] is loss)
-
-
-def _still(original: Program, program: Program, twins: Mapping[Variable, Variable], loss: Variable, lowering: str | None) -> _Still:
-    new = {made: v.name for v, made in original.updates.items() if not is_applied(made)}
-    gradients = {p.grad_name for p in original.parameters}
-    applied = [made for made in original.updates.values() if is_applied(made)]
-    read = [v for v in exchanged(original, applied) if v.name.rpartition("/")[2] not in gradients]
-    marked = [op for op in original.global_block().ops if is_piece(op, SCALED_LOSS) and _is_of(op.inputs[0], loss)]
-    scales = [scale for op in marked if (scale := op.inputs[1]) is not None]
-    wanted = list(dict.fromkeys([*new, *read, *scales]))
-    if not wanted:
-        return _Still(None, {}, {}, {}, None)
-    whole = compile(program, [twins[v] for v in wanted], state_as_inputs=True, updates=False)
-    fed = [v for v in whole.inputs if not v.persistable]
-    moving = {v for op in dependent_operators(whole.operators, fed) for v in op.outputs}
-    steady = dict.fromkeys(v for v in wanted if whole.of(twins[v]) not in moving)
-    if any(v not in steady for v in scales):
-        raise ArgumentError(f"what {loss.name} is scaled by depends on the data. Name the loss that minimize was called on.")
-    options: dict[str, Any] = {"state_as_inputs": True, "updates": False, "ordered": True}
-    graph = compile(program, [twins[v] for v in steady], lowering, **options) if steady else None
-    names = {} if graph is None else {v: graph.name(twins[v]) for v in steady}
-    return _Still(
-        graph,
-        {v: name for v, name in new.items() if v not in names},
-        {name: names[v] for v, name in new.items() if v in names},
-        {v: names[v] for v in read if v in names},
-        names[scales[0]] if scales else None,
-    )
-
-
-def _planned(
-    original: Program,
-    loss: Variable | str,
-    cuts: Cuts,
-    fetch: Sequence[Variable | str],
-    loss_weight: Variable | str | None,
-    lowering: str | None,
-) -> _Plan:
-    program, twins = original.clone_with_variables()
-    (minimized,) = as_variables(original, loss)
-    found = twins[minimized]
-    behind = [] if isinstance(cuts, int) else [[twins[v] for v in as_variables(original, cut)] for cut in cuts]
-    fetched = [twins[v] for one in fetch for v in as_variables(original, one) if v is not minimized]
-    if isinstance(loss_weight, Variable):
-        share = Share("mean", twins[loss_weight])
-    elif loss_weight == "sum":
-        share = Share("sum")
-    else:
-        share = share_of(found, Builder(program.global_block(), key="loss_weight"))
-    takes_parts = PART in program.global_block().vars
-    still = _still(original, program, twins, minimized, lowering)
-    weights = [] if share.weight is None else [share.weight]
-    new = {twins[v]: name for v, name in still.moving.items()}
-    wanted = [found, *weights, *new, *fetched, *(v for cut in behind for v in cut)]
-    graph = compile(program, list(dict.fromkeys(wanted)), state_as_inputs=True, updates=False)
-    updated = {v for v, made in program.updates.items() if is_applied(made)}
-    read = set(graph.inputs)
-    trained = [graph.of(p) for p in program.parameters if p in updated and graph.of(p) in read]
-    weight = None if share.weight is None else graph.of(share.weight)
-    if isinstance(cuts, int):
-        chosen = choose_stages(graph, graph.of(found), cuts)
-    else:
-        chosen = [[graph.of(v) for v in cut] for cut in behind]
-    on_cuts = dependent_operators(graph.operators, [v for cut in chosen for v in cut])
-    computed = {v for op in on_cuts for v in op.outputs} if chosen else {v for op in graph.operators for v in op.outputs}
-    results = [graph.of(v) for v in (*new, *fetched)] + ([weight] if weight is not None and weight in computed else [])
-    stages = make_pipeline(graph, graph.of(found), list(dict.fromkeys(results)), chosen, trained, lowering)
-    weigh = None
-    if weight is not None and weight not in computed:
-        weigh = compile(graph.program, [weight], lowering, state_as_inputs=True, updates=False, ordered=True)
-    held = {**stages[-1].takes, **stages[-1].results}
-    for v in fetched:
-        if graph.of(v) not in held:
-            raise ArgumentError(f"{v.name} does not reach the last stage of the pipeline, where results are fetched. Leave it out.")
-    if still.constant and not takes_parts:
-        raise ArgumentError(
-            "an optimizer that scales the loss sees the number of the step, by which Dropout draws, once a step. Call "
-            "core.passes.modes.take_parts before minimize, for the masks of the whole batch."
-        )
-    return _Plan(
-        stages,
-        share,
-        graph.of(found),
-        weight,
-        {graph.of(v): name for v, name in new.items()},
-        weigh,
-        still.graph,
-        still.counters,
-        still.constant,
-        still.scale,
-        [graph.of(v) for v in fetched],
-        [minimized.name, *(v.name for v in fetched)],
-        takes_parts,
-    )

@@ -11,7 +11,7 @@ import numpy as np
 from onnxgrad.core.interop.onnx_export import as_variables
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of
-from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
+from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.state.scope import Scope
@@ -21,7 +21,7 @@ from onnxgrad.core.step.shards import Shards
 from onnxgrad.core.step.split import Fetch
 from onnxgrad.core.step.step import Step
 from onnxgrad.distributed.exchange import GradientExchange, StateExchange, distribute
-from onnxgrad.distributed.shared_state import SharedState
+from onnxgrad.distributed.shared_state import FollowedRates, SharedState, copy_state
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
@@ -103,7 +103,7 @@ class ShardedStep:
             raise ArgumentError("this transport cannot send from one rank to another. Use shards='state', or MPI.")
         if not any(is_applied(new) for new in program.updates.values()):
             raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
-        self.transport, self._original = transport, program
+        self.transport = transport
         self.program, copies = program.clone_with_variables()
         self._fetches = [copies[v] for v in as_variables(program, fetch)]
         if loss is None:
@@ -118,7 +118,7 @@ class ShardedStep:
         self.exchange: GradientExchange | StateExchange = exchange if accumulation is None else accumulation.exchange
         held = scope or program.active_scope()
         self._scope = held if in_scope else held.copy()
-        self._rates = {} if in_scope else self._rates_now()
+        self._rates = FollowedRates(program, self._scope)
         self._executor = Executor(place or CPUPlace(), threads=threads, shapes=0)
         self._done = 0
         self.step: Step = self._executor.step(self.program, self._fetches)
@@ -144,22 +144,13 @@ class ShardedStep:
         Returns:
             What was fetched: of a loss, that of the whole batch, of all else what this rank computed.
         """
-        for name, rate in self._rates_now().items() if self._rates else ():
-            if rate != self._rates[name]:
-                self._rates[name] = rate
-                self._scope.set(name, np.float32(rate))
+        self._rates.take()
         results = self._executor.run(self.program, dict(feed), list(self._fetches), scope=self._scope)
         self._done += 1
         accumulation = self.program.plan.accumulation
         if accumulation is not None and self._done % accumulation.runs == 0:
             self._executor.apply(self.program, self._scope)
         return {v.name: result for v, result in zip(self._fetches, results, strict=True)}
-
-    def _rates_now(self) -> dict[str, float]:
-        """The learning rates that ``set_lr`` sets, in the scope of the program that was given"""
-        scheduled = {v.name for v, _ in self._original.plan.schedulers}
-        rates = [v for v in self._original.list_vars() if v.persistable and v.doc == LEARNING_RATE and v.name not in scheduled]
-        return {v.name: float(v.get_value()) for v in rates}
 
     # State -------------------------------------------------------------------------------------------------------------
 
@@ -190,12 +181,7 @@ class ShardedStep:
             >>> step.gather(scope)  # doctest: +SKIP
             >>> paddle.training.save_checkpoint(program, "run.safetensors", scope)  # doctest: +SKIP
         """
-        others: set[str] = set()
         if self._shared is not None:
             self._shared.gather(self._scope, scope, only)
-            others = {v.name for rank in range(self.transport.world_size) for v in self._shared.shards.held(rank)}
-        if scope is None or scope is self._scope:
-            return
-        for v in self.program.list_vars():
-            if v.persistable and v.name not in others and (only is None or v.name in only):
-                v.set_value(v.get_value(self._scope), scope)
+        elif scope is not None and scope is not self._scope:
+            copy_state(self.program, self._scope, scope, only)

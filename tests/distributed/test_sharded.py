@@ -10,10 +10,13 @@ import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.step.cut import cut_step
+from onnxgrad.core.step.make import StepTarget, make_applying
 from onnxgrad.core.step.shards import make_shards
 from onnxgrad.core.step.step import AllReduce, Broadcast
 from onnxgrad.distributed import Alone, ShardedStep, Strategy, run_local
 from onnxgrad.distributed.compression import Narrow, TopK, compression_of
+from onnxgrad.distributed.exchange import distribute
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
 from onnxgrad.nn import ClipGradByGlobalNorm
 
@@ -119,14 +122,23 @@ def test_gradients_that_are_sent_to_one_rank_alone_make_the_same_step(make):
         assert counts["all_reduce_"] < 3 * (small + 12_000)  # statistics of 100 channels, in float64, and scalars
 
 
+def shared(loss):
+    """The phases of what several updates read, where rank 0 of two has the gradients of its share alone"""
+    program = loss.block.program
+    exchange = distribute(program, loss, Counting(Alone()), Strategy(sharding=2))
+    exchange.transport.world_size = 2
+    applying = make_applying(program, cut_step(program, always=True), StepTarget("cpu"), exchange)
+    return [phase for phase, _ in applying.first]
+
+
 def test_the_norm_of_all_gradients_is_one_scalar_more():
     loss, _ = network(paddle.optimizer.Adam(0.01, grad_clip=ClipGradByGlobalNorm(0.1)))
-    stages, _ = make_shards(loss.block.program, 2).common(0, partial=True)
+    stages = shared(loss)
     totals = [total for stage in stages for each in stage.then for total in each.sums]
     assert len(stages) == 2 and [total.shape for total in totals] == [()]
     with static.program_guard(static.Program(), static.Program()):
         loss, _ = network(paddle.optimizer.Adam(0.01))
-    without, _ = make_shards(loss.block.program, 2).common(0, partial=True)
+    without = shared(loss)
     assert [each for stage in without for each in stage.then] == []
 
 

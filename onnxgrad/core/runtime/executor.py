@@ -23,7 +23,7 @@ from onnxgrad.core.state.values import array_of, is_plain, value_of
 from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError, FeedError, FetchError
 
-__all__ = ["Executor"]
+__all__ = ["Executor", "set_rates", "step_schedules"]
 
 
 class Executor:
@@ -170,7 +170,7 @@ class Executor:
         plan = program.plan
         turn: Turn = "whole" if plan.accumulation is None else "run"
         if turn == "whole":
-            _set_rates(program, scope)
+            set_rates(program, scope)
         for name in feed or ():
             state = program.global_block().vars.get(name)
             if state is not None and state.persistable and not state.is_data:
@@ -182,7 +182,7 @@ class Executor:
             results = []
         values = dict(zip(computed, results, strict=True))
         if turn == "whole":
-            _step_schedules(program)
+            step_schedules(program)
         for v, printer in plan.printers:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
         return [values[v] if v in values else v.get_value() if v.is_eager else present_value(scope, v) for v in fetches]
@@ -205,9 +205,9 @@ class Executor:
         if program.plan.accumulation is None:
             raise ArgumentError("this program applies its gradients in each run, and adds none up. Leave apply out.")
         scope = scope or program.active_scope()
-        _set_rates(program, scope)
+        set_rates(program, scope)
         self._compute(program, {}, [], scope, True, "apply")
-        _step_schedules(program)
+        step_schedules(program)
 
     def _compute(
         self,
@@ -300,14 +300,14 @@ class Executor:
         return fetched, state
 
 
-def _set_rates(program: Program, scope: Scope) -> None:
-    """Set the state that schedules give"""
+def set_rates(program: Program, scope: Scope) -> None:
+    """Set the state that the schedules of a program give."""
     for variable, scheduler in program.plan.schedulers:
         scope.set(variable.name, np.float32(scheduler()))
 
 
-def _step_schedules(program: Program) -> None:
-    """Move on the schedules that do so with each update"""
+def step_schedules(program: Program) -> None:
+    """Move on the schedules of a program that do so with each update."""
     for _, scheduler in program.plan.schedulers:
         if scheduler.steps_by_itself:
             scheduler.step()

@@ -23,10 +23,20 @@ from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.core.step.shards import Shards, sums_over_ranks
 from onnxgrad.core.step.stages import given_by, in_steps, make_stages
-from onnxgrad.core.step.step import AllReduce, Broadcast, Phase, Pieces, State, Step, bytes_of_all, phase_of, state_of
+from onnxgrad.core.step.step import AllReduce, Broadcast, Feed, Phase, Pieces, State, Step, bytes_of_all, phase_of, state_of
 from onnxgrad.core.step.synchronise import Synchronised, synchronised_graph
 
-__all__ = ["Applying", "ApplyingPhase", "Shapes", "StepTarget", "Travels", "make_applying", "make_step"]
+__all__ = [
+    "Applying",
+    "ApplyingPhase",
+    "Shapes",
+    "StepTarget",
+    "Travels",
+    "applied_phases",
+    "make_applying",
+    "make_step",
+    "step_of",
+]
 
 Shapes: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
 """Names of inputs and their shapes."""
@@ -104,6 +114,11 @@ class Applying(NamedTuple):
     exchange: Travels | None
     shards: Shards | None
 
+    def state(self) -> list[str]:
+        """Names of the state that is read or replaced."""
+        phases = [one.phase for one in (*self.first, *self.parts)]
+        return list(dict.fromkeys(name for phase in phases for name in (*phase.reads, *phase.writes)))
+
 
 def make_step(
     program: Program,
@@ -132,7 +147,7 @@ def _make_step(program: Program, fetches: Sequence[Variable], target: StepTarget
         # A program whose training forms are pending gets further state with them.
         updates = True if turn == "whole" else program.plan.updates(program.updates, turn)
         graph = _compiled(program, fetches, target, updates=updates, chunk=chunk)
-        return _step([_phase(name, graph)], graph, [(name, graph.name(v)) for v in fetches])
+        return step_of([_phase(name, graph)], graph, [(name, graph.name(v)) for v in fetches])
     cut = applying.cut
     gradients = cut.computed
     synchronised = None if applying.exchange is None else applying.exchange.synchronises
@@ -151,16 +166,28 @@ def _make_step(program: Program, fetches: Sequence[Variable], target: StepTarget
     sources = {name: phase.name for phase in phases for name, _ in phase.graph.outputs}
     fetched = [(sources[graph.name(v)], graph.name(v)) for v in fetches]
     given = {v: (sources[graph.name(v)], graph.name(v)) for v in gradients if graph.name(v) in sources}
+    phases += applied_phases(applying, given)
+    return step_of(phases, graph, fetched, applying.shards)
+
+
+def applied_phases(applying: Applying, given: Mapping[Variable, tuple[str, str]]) -> list[Phase]:
+    """The phases that apply gradients, the last with what ranks give each other.
+
+    Args:
+        given: the phase and output of each gradient; those that are not there come by an exchange.
+    """
+    known = dict(given)
+    phases: list[Phase] = []
     for one in applying.first:
-        phase = _taking(one, given)
+        phase = _taking(one, known)
         phases.append(phase)
         assert applying.shared is not None
         handed = given_by(phase)
-        given |= {v: handed[name] for v in cut.shared if (name := applying.shared.name(v)) in handed}
-    phases += [_taking(part, given) for part in applying.parts]
-    if applying.shards is not None:
+        known |= {v: handed[name] for v in applying.cut.shared if (name := applying.shared.name(v)) in handed}
+    phases += [_taking(part, known) for part in applying.parts]
+    if applying.shards is not None and phases:
         phases[-1] = replace(phases[-1], then=(*phases[-1].then, *_broadcasts(applying.shards)))
-    return _step(phases, graph, fetched, applying.shards)
+    return phases
 
 
 def _compiled(
@@ -185,9 +212,10 @@ def _compiled(
 
 
 def _taking(part: ApplyingPhase, given: Mapping[Variable, tuple[str, str]]) -> Phase:
-    """A phase that applies gradients, with where they come from; a gradient that is state already comes from nowhere"""
+    """A phase that applies gradients, with where they come from"""
     takes = {name: given[v] for name, v in part.takes.items() if v in given}
-    return replace(part.phase, takes={**part.phase.takes, **takes})
+    feeds: dict[str, Feed] = {name: "exchange" for name, v in part.takes.items() if v not in given}
+    return replace(part.phase, feeds=feeds, takes={**part.phase.takes, **takes})
 
 
 def _gradient_phases(graph: Graph, applying: Applying) -> list[Phase]:
@@ -241,7 +269,8 @@ def _phase(name: str, graph: Graph, hands: Sequence[Variable] = (), group: int |
     return replace(phase, then=(AllReduce(group, phase.hands, size),))
 
 
-def _step(phases: Sequence[Phase], graph: Graph, fetches: Sequence[tuple[str, str]], shards: Shards | None = None) -> Step:
+def step_of(phases: Sequence[Phase], graph: Graph, fetches: Sequence[tuple[str, str]], shards: Shards | None = None) -> Step:
+    """A step of phases, with the state that they read, and whose it is."""
     owners: dict[str, int] = {}
     for rank in range(0 if shards is None else len(shards.owned)):
         assert shards is not None

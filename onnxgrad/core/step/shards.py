@@ -8,7 +8,6 @@ Tests: tests/distributed/test_sharded.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,6 @@ import numpy as np
 from onnxgrad.core.compile.door import compile
 from onnxgrad.core.graph.contract import GraphPass, Target
 from onnxgrad.core.graph.graph import Graph
-from onnxgrad.core.graph.manager import run_passes
 from onnxgrad.core.graph.rewriting import name_results, return_instead, stage_builder
 from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.operator import Operator
@@ -24,8 +22,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.step.cut import Cut, cut_step
-from onnxgrad.core.step.stages import make_stages, reduced
-from onnxgrad.core.step.step import Phase, phase_of
+from onnxgrad.core.step.stages import reduced
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["Shards", "make_shards"]
@@ -40,6 +37,7 @@ class Shards(NamedTuple):
         owned: for each rank, the large state that it alone updates.
         owners: by gradient, the rank whose update reads it; those that all read are left out.
         statistics: names of running statistics, which are state that an optimizer keeps where gradients overflow.
+        apart: whether what a rank updates is nobody else's, weights included, as in a pipeline.
     """
 
     program: Program
@@ -47,10 +45,11 @@ class Shards(NamedTuple):
     owned: list[list[Variable]]
     owners: dict[Variable, int]
     statistics: frozenset[str]
+    apart: bool = False
 
     def is_spread(self, v: Variable) -> bool:
-        """Whether state that one rank updates is held by all, which forward passes read."""
-        return isinstance(v, Parameter) or v.name in self.statistics
+        """Whether state that one rank updates is held by all, as their forward passes read it."""
+        return not self.apart and (isinstance(v, Parameter) or v.name in self.statistics)
 
     def names(self) -> list[list[str]]:
         """Of the state that each rank updates."""
@@ -64,44 +63,6 @@ class Shards(NamedTuple):
         """What a rank alone holds."""
         return [v for v in self.owned[rank] if not self.is_spread(v)]
 
-    def common(self, rank: int, provider: str | None = None, *, partial: bool = False) -> tuple[list[Phase], dict[Variable, str]]:
-        """The graphs that every rank computes: small state, and what several updates read, such as a norm of all gradients.
-
-        Args:
-            partial: whether each rank has the gradients that it owns and the small ones alone. Sums over all are then reduced.
-
-        Returns:
-            The graphs, and which of their outputs are the cut's ``shared`` and ``small``.
-        """
-        outputs = [*self.cut.shared, *self.cut.small]
-        if not outputs:
-            return [], {}
-        graph = compile(
-            self.program,
-            outputs,
-            None if partial else provider,
-            given=self.cut.gradients,
-            state_as_inputs=True,
-            updates=False,
-            ordered=not partial,
-        )
-        names = {v: graph.name(v) for v in outputs}
-        if not partial:
-            return [phase_of("shared", graph)], names
-        owners = {graph.of(v): owner for v, owner in self.owners.items()}
-        run_passes(graph, [sums_over_ranks(owners, rank)], Target())
-        return make_stages(graph, [v for _, v in graph.outputs], provider, "shared"), names
-
-    def own(self, rank: int, provider: str | None = None) -> Phase | None:
-        """The phase of what a rank alone updates; None if there is nothing left for it."""
-        outputs = [self.program.updates[v] for v in self.owned[rank]]
-        given = [*self.cut.gradients, *self.cut.shared]
-        if not outputs:
-            return None
-        graph = compile(self.program, outputs, provider, given=given, state_as_inputs=True, updates=False, ordered=True)
-        writes = {v.name: graph.name(self.program.updates[v]) for v in self.owned[rank]}
-        return replace(phase_of("apply", graph), writes=writes)
-
     def bytes_of_state(self, rank: int) -> int:
         """Bytes of the optimizer's large state that a rank holds."""
         return sum(_bytes(v) for v in self.owned[rank] if not isinstance(v, Parameter))
@@ -113,7 +74,7 @@ def make_shards(program: Program, count: int, places: Mapping[str, int] | None =
     Args:
         program: that ``minimize`` was called on. Where it adds gradients up, it is the sums that are applied.
         count: number of ranks.
-        places: the rank of each parameter, by name; None to balance bytes.
+        places: the rank of each parameter, by name, which alone holds it; None to balance bytes.
         cut: of the program, if it is known.
 
     Raises:
@@ -146,7 +107,7 @@ def make_shards(program: Program, count: int, places: Mapping[str, int] | None =
     owners = {v: ranks.pop() for v, ranks in readers.items() if len(ranks) == 1}
     normalising = [op for op in program.global_block().ops if op.type == "BatchNormalization" and not op.domain]
     statistics = frozenset(v.name for op in normalising for v in op.inputs[3:5] if v is not None)
-    return Shards(program, cut, owned, owners, statistics)
+    return Shards(program, cut, owned, owners, statistics, places is not None)
 
 
 def _bytes(v: Variable) -> int:

@@ -1,11 +1,11 @@
-"""State of a step that lies in a scope, where an Executor finds it too.
+"""State in a scope as a mapping of OrtValues by name: what the phases of a step read and write.
 
-Tests: tests/distributed/test_trainer_shares.py, tests/distributed/test_trainer_pipeline.py.
+Tests: tests/distributed/test_pipeline.py, tests/distributed/test_trainer_pipeline.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from onnxgrad.core.state.values import value_of
 __all__ = ["HeldState"]
 
 
-class HeldState(MutableMapping[str, Any]):
+class HeldState(Mapping[str, Any]):
     """OrtValues by name, in a scope: what is set here is a weight for whoever reads the scope.
 
     A value that is read may be held by somebody else too, and is not written to.
@@ -42,11 +42,10 @@ class HeldState(MutableMapping[str, Any]):
     def __setitem__(self, name: str, value: Any) -> None:
         self.scope.put(name, Buffer(value))
 
-    def __delitem__(self, name: str) -> None:
-        """Leave zeros, which take no memory."""
-        v = self._variables[name]
-        self.scope.drop_spare(name)
-        self.scope.put(name, np.broadcast_to(np.zeros((), v.dtype.numpy), v.static_shape or ()))
+    def update(self, values: Mapping[str, Any]) -> None:
+        """Set several."""
+        for name, value in values.items():
+            self[name] = value
 
     def __contains__(self, name: object) -> bool:
         return name in self._variables

@@ -1,0 +1,170 @@
+"""How the training step of a program is laid out on stages of a pipeline.
+
+Tests: tests/distributed/test_pipeline.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.interop.onnx_export import as_variables
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.origin import SCALED_LOSS, is_piece
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traverse import dependent_operators
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import PART
+from onnxgrad.core.step.cut import exchanged, is_applied
+from onnxgrad.core.step.loss_weight import Share, share_of
+from onnxgrad.core.step.pipeline import PipelineStage, make_pipeline
+from onnxgrad.core.step.pipeline_cuts import choose_stages
+from onnxgrad.errors import ArgumentError
+
+__all__ = ["Cuts", "PipelinePlan", "plan_pipeline"]
+
+Cuts: TypeAlias = "int | Sequence[Variable | str | Sequence[Variable | str]]"
+"""What each stage but the last hands on, or how many stages there are."""
+
+
+class PipelinePlan(NamedTuple):
+    """The stages of a step, and what of the graph that they were cut from flows in and out of them.
+
+    Attributes:
+        stages: in order.
+        share: how the losses of parts add up.
+        loss, weight: in that graph; the weight is None where losses are sums.
+        updates: new state of the graph that depends on the data, and the state's name.
+        weigh: computes the weight from what is fed alone, if it can be.
+        still: computes what depends on no data: ``counters``, new state by its name, ``constant``, what optimizers read, and
+            ``scale``, the gradient that the loss's backward pass begins with, by their names in it.
+        fetched: in that graph.
+        names: of the loss and of what is fetched.
+        takes_parts: whether the program is told which part of the batch is fed.
+    """
+
+    stages: list[PipelineStage]
+    share: Share
+    loss: Variable
+    weight: Variable | None
+    updates: dict[Variable, str]
+    weigh: Graph | None
+    still: Graph | None
+    counters: dict[str, str]
+    constant: dict[Variable, str]
+    scale: str | None
+    fetched: list[Variable]
+    names: list[str]
+    takes_parts: bool
+
+
+class _Steady(NamedTuple):
+    """What a step computes from state alone, by one graph; ``moving`` is new state that depends on the data, and its name."""
+
+    graph: Graph | None
+    moving: dict[Variable, str]
+    counters: dict[str, str]
+    constant: dict[Variable, str]
+    scale: str | None
+
+
+def _is_of(v: Variable | None, loss: Variable) -> bool:
+    """Whether a value is the loss, perhaps in another element type"""
+    return v is loss or (v is not None and v.op is not None and v.op.type == "Cast" and v.op.inputs[0] is loss)
+
+
+def _steady(
+    original: Program, program: Program, twins: Mapping[Variable, Variable], loss: Variable, lowering: str | None
+) -> _Steady:
+    new = {made: v.name for v, made in original.updates.items() if not is_applied(made)}
+    gradients = {p.grad_name for p in original.parameters}
+    applied = [made for made in original.updates.values() if is_applied(made)]
+    read = [v for v in exchanged(original, applied) if v.name.rpartition("/")[2] not in gradients]
+    marked = [op for op in original.global_block().ops if is_piece(op, SCALED_LOSS) and _is_of(op.inputs[0], loss)]
+    scales = [scale for op in marked if (scale := op.inputs[1]) is not None]
+    wanted = list(dict.fromkeys([*new, *read, *scales]))
+    if not wanted:
+        return _Steady(None, {}, {}, {}, None)
+    whole = compile(program, [twins[v] for v in wanted], state_as_inputs=True, updates=False)
+    fed = [v for v in whole.inputs if not v.persistable]
+    moving = {v for op in dependent_operators(whole.operators, fed) for v in op.outputs}
+    steady = dict.fromkeys(v for v in wanted if whole.of(twins[v]) not in moving)
+    if any(v not in steady for v in scales):
+        raise ArgumentError(f"what {loss.name} is scaled by depends on the data. Name the loss that minimize was called on.")
+    options: dict[str, Any] = {"state_as_inputs": True, "updates": False, "ordered": True}
+    graph = compile(program, [twins[v] for v in steady], lowering, **options) if steady else None
+    names = {} if graph is None else {v: graph.name(twins[v]) for v in steady}
+    return _Steady(
+        graph,
+        {v: name for v, name in new.items() if v not in names},
+        {name: names[v] for v, name in new.items() if v in names},
+        {v: names[v] for v in read if v in names},
+        names[scales[0]] if scales else None,
+    )
+
+
+def plan_pipeline(
+    original: Program,
+    loss: Variable | str,
+    cuts: Cuts,
+    fetch: Sequence[Variable | str],
+    loss_weight: Variable | str | None,
+    lowering: str | None,
+) -> PipelinePlan:
+    program, twins = original.clone_with_variables()
+    (minimized,) = as_variables(original, loss)
+    found = twins[minimized]
+    behind = [] if isinstance(cuts, int) else [[twins[v] for v in as_variables(original, cut)] for cut in cuts]
+    fetched = [twins[v] for one in fetch for v in as_variables(original, one) if v is not minimized]
+    if isinstance(loss_weight, Variable):
+        share = Share("mean", twins[loss_weight])
+    elif loss_weight == "sum":
+        share = Share("sum")
+    else:
+        share = share_of(found, Builder(program.global_block(), key="loss_weight"))
+    takes_parts = PART in program.global_block().vars
+    still = _steady(original, program, twins, minimized, lowering)
+    weights = [] if share.weight is None else [share.weight]
+    new = {twins[v]: name for v, name in still.moving.items()}
+    wanted = [found, *weights, *new, *fetched, *(v for cut in behind for v in cut)]
+    graph = compile(program, list(dict.fromkeys(wanted)), state_as_inputs=True, updates=False)
+    updated = {v for v, made in program.updates.items() if is_applied(made)}
+    read = set(graph.inputs)
+    trained = [graph.of(p) for p in program.parameters if p in updated and graph.of(p) in read]
+    weight = None if share.weight is None else graph.of(share.weight)
+    if isinstance(cuts, int):
+        chosen = choose_stages(graph, graph.of(found), cuts)
+    else:
+        chosen = [[graph.of(v) for v in cut] for cut in behind]
+    on_cuts = dependent_operators(graph.operators, [v for cut in chosen for v in cut])
+    computed = {v for op in on_cuts for v in op.outputs} if chosen else {v for op in graph.operators for v in op.outputs}
+    results = [graph.of(v) for v in (*new, *fetched)] + ([weight] if weight is not None and weight in computed else [])
+    stages = make_pipeline(graph, graph.of(found), list(dict.fromkeys(results)), chosen, trained, lowering)
+    weigh = None
+    if weight is not None and weight not in computed:
+        weigh = compile(graph.program, [weight], lowering, state_as_inputs=True, updates=False, ordered=True)
+    held = {**stages[-1].takes, **stages[-1].results}
+    for v in fetched:
+        if graph.of(v) not in held:
+            raise ArgumentError(f"{v.name} does not reach the last stage of the pipeline, where results are fetched. Leave it out.")
+    if still.constant and not takes_parts:
+        raise ArgumentError(
+            "an optimizer that scales the loss sees the number of the step, by which Dropout draws, once a step. Call "
+            "core.passes.modes.take_parts before minimize, for the masks of the whole batch."
+        )
+    return PipelinePlan(
+        stages,
+        share,
+        graph.of(found),
+        weight,
+        {graph.of(v): name for v, name in new.items()},
+        weigh,
+        still.graph,
+        still.counters,
+        still.constant,
+        still.scale,
+        [graph.of(v) for v in fetched],
+        [minimized.name, *(v.name for v in fetched)],
+        takes_parts,
+    )
