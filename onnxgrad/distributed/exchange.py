@@ -38,7 +38,7 @@ from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
 from onnxgrad.distributed.buckets import Buckets
 from onnxgrad.distributed.compression import Keeps, compression_of, is_compressed, put_together
 from onnxgrad.distributed.shared_state import SharedState, own_array
-from onnxgrad.distributed.strategy import Strategy, stages_of
+from onnxgrad.distributed.strategy import Strategy, refuse, stages_of
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
 
@@ -558,7 +558,7 @@ def distribute(
     if strategy.pipeline > 1:
         raise ArgumentError("pipeline= is an option of a Trainer's strategy. For a program use PipelineStep.")
     if strategy.sharding == 2 and transport.world_size > 1 and not hasattr(transport, "send"):
-        raise ArgumentError("this transport cannot send from one rank to another. Use sharding=1, or MPI.")
+        raise refuse("sharding=2", "no send")
     synchronises = check_batch_norm(program, strategy.batch_norm)
     if isinstance(loss_weight, Variable):
         share = Share("mean", loss_weight)

@@ -99,8 +99,6 @@ class ShardedStep:
     ) -> None:
         if shards not in _STAGES:
             raise ArgumentError(f"shards is 'state', 'gradients' or None, not {shards!r}.")
-        if shards == "gradients" and transport.world_size > 1 and not hasattr(transport, "send"):
-            raise ArgumentError("this transport cannot send from one rank to another. Use shards='state', or MPI.")
         if not any(is_applied(new) for new in program.updates.values()):
             raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
         self.transport = transport

@@ -11,13 +11,49 @@ from typing import Any
 from onnxgrad.distributed.transport import Transport, hosts
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["COMPRESSIONS", "Strategy", "stages_of"]
+__all__ = ["COMPRESSIONS", "Strategy", "check_together", "refuse", "stages_of"]
 
 _STAGES = 4
 _MUCH = 4_000_000
 """Bytes below which the exchange takes less than what several sessions cost: 3 ms at 10 Gbit/s, of which they may hide 2."""
 
 COMPRESSIONS = (None, "bfloat16", "float16", "top-k")
+
+_RECOMPUTES = "a stage keeps the activations of few micro-batches and recomputes none. Pass more micro_batches"
+_REFUSED = {
+    ("pipeline", "sharding"): "each rank holds the optimizer's state of its layers alone already. Leave sharding out",
+    ("pipeline", "compress"): "stages pass whole values on. Leave compress out",
+    ("pipeline", "batch_norm='sync'"): (
+        "statistics of all micro-batches are not known when the first goes back. Pass batch_norm='local'"
+    ),
+    ("pipeline", "checkpoints"): _RECOMPUTES,
+    ("pipeline", "memory_budget"): _RECOMPUTES,
+    ("pipeline", "frozen"): "each stage differentiates its own layers as they are. Leave frozen out",
+    ("overlap", "one thread"): "this MPI takes calls of its first thread alone. Start it with threads, or say overlap=1",
+    ("sharding=2", "no send"): "this transport cannot send from one rank to another. Use sharding=1, or MPI",
+}
+"""What does not work together, and why. All else does."""
+
+
+def check_together(**chosen: Any) -> None:
+    """Refuse what does not work together.
+
+    Args:
+        chosen: options by name; 0, 1, False and None are none.
+
+    Raises:
+        ArgumentError: naming both, and why.
+    """
+    names = {name for name, value in chosen.items() if value not in (None, 0, 1)}
+    names |= {f"{name}={value!r}" for name, value in chosen.items()}
+    for (name, other), reason in _REFUSED.items():
+        if name in names and other in names:
+            raise ArgumentError(f"{other} does not work with {name}: {reason}.")
+
+
+def refuse(name: str, other: str) -> ArgumentError:
+    """The error for what does not work on a transport."""
+    return ArgumentError(f"{name}: {_REFUSED[name, other]}.")
 
 
 @dataclass(frozen=True)
@@ -75,11 +111,8 @@ class Strategy:
             raise ArgumentError("micro_batches and cuts are those of a pipeline. Say of how many stages by pipeline=.")
         if self.cuts and len(self.cuts) != self.pipeline - 1:
             raise ArgumentError(f"{self.pipeline} stages have {self.pipeline - 1} cuts, not {len(self.cuts)}.")
-        if self.pipeline > 1 and (self.sharding or self.compress is not None or self.batch_norm == "sync"):
-            raise ArgumentError(
-                "a pipeline has the optimizer's state of its layers on each rank, and passes whole values on; statistics of all "
-                "micro-batches are not known when the first goes back. Leave sharding, compress and batch_norm='sync' out."
-            )
+        shares = bool(self.sharding) or None
+        check_together(pipeline=self.pipeline, sharding=shares and "on", compress=self.compress, batch_norm=self.batch_norm)
         if self.bucket_megabytes <= 0:
             raise ArgumentError(f"bucket_megabytes is more than 0, not {self.bucket_megabytes}.")
 
@@ -101,7 +134,7 @@ def stages_of(strategy: Strategy, transport: Transport, size: int) -> int:
     one_thread = not getattr(transport, "any_thread", True)
     if strategy.overlap is not None or transport.world_size == 1:
         if one_thread and (strategy.overlap or 1) > 1:
-            raise ArgumentError("overlap: this MPI takes calls of its first thread alone. Start it with threads, or say overlap=1.")
+            raise refuse("overlap", "one thread")
         return strategy.overlap or 1
     names = hosts(transport)
     return 1 if one_thread or size < _MUCH or (names == names[0]).all() else _STAGES

@@ -18,7 +18,7 @@ from onnxgrad.core.passes.modes import take_parts
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.distributed.environment import current, init, share_of_cores
 from onnxgrad.distributed.exchange import Part, gathered_part
-from onnxgrad.distributed.strategy import Strategy
+from onnxgrad.distributed.strategy import Strategy, check_together
 from onnxgrad.distributed.transport import Alone, Transport
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
@@ -28,14 +28,6 @@ from onnxgrad.training.run import Interrupt, Means, Row
 from onnxgrad.training.shares import PipelinedStep, RankStep
 
 __all__ = ["PartBatch", "Ranks", "part_of", "ranks_of"]
-
-
-_REFUSED = {
-    "accumulate": "its micro-batches are added up. Pass Strategy(micro_batches=)",
-    "checkpoints": "a stage keeps the activations of few micro-batches and recomputes none. Pass more micro_batches",
-    "memory_budget": "a stage keeps the activations of few micro-batches and recomputes none. Pass more micro_batches",
-    "frozen": "each stage differentiates its own layers as they are. Leave it out",
-}
 
 
 class _Row(NamedTuple):
@@ -154,7 +146,7 @@ class Ranks:
 
         Args:
             program: to be trained.
-            options: of the Trainer, that a pipeline has no place for; refused unless they are 0, 1 or None.
+            options: of the Trainer, that a pipeline has no place for.
 
         Raises:
             ArgumentError: naming the option, or if the number of ranks is no multiple of that of the stages.
@@ -162,9 +154,8 @@ class Ranks:
         if not self.are_many:
             return
         stages = self.strategy.pipeline
-        for name, value in options.items() if stages > 1 else ():
-            if value not in (None, 0, 1):
-                raise ArgumentError(f"{name}= does not work in a pipeline: {_REFUSED[name]}.")
+        if stages > 1:
+            check_together(pipeline=stages, **options)
         if self.transport.world_size % stages:
             raise ArgumentError(f"{self.transport.world_size} ranks are no rows of {stages} stages. Start a multiple of {stages}.")
         take_parts(program)

@@ -181,7 +181,7 @@ class Trainer(TrainingSteps):
         self.chosen = choose_trainable(self.program, trainable, freeze)
         for text in find_ties(self.chosen).warnings():
             warnings.warn(text, stacklevel=2)
-        self.ranks.prepare(self.program, accumulate=accumulate, checkpoints=checkpoints, memory_budget=memory_budget, frozen=frozen)
+        self.ranks.prepare(self.program, checkpoints=checkpoints, memory_budget=memory_budget, frozen=frozen)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
         self._teacher = None if teacher is None else Teacher(teacher, self.program, self.terms, place, threads)
