@@ -15,9 +15,9 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.applying import OpenApplying
 from onnxgrad.core.runtime.executor import set_rates
+from onnxgrad.core.runtime.held import HeldState
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.runner import OpenPhase
-from onnxgrad.core.state.held import HeldState
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.core.step.cut import Cut, cut_step, is_small

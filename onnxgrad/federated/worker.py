@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import DROPOUT_SEED
-from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.runtime.places import Place, place_of
-from onnxgrad.core.runtime.session import open_model
+from onnxgrad.core.runtime.written import WrittenStep
 from onnxgrad.core.step.export import to_training_step
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, MissingFile, ModelError, TrainingError
+from onnxgrad.errors import ArgumentError, DataError, TrainingError
 from onnxgrad.federated.privacy import SEED as NOISE_SEED
 from onnxgrad.federated.proximal import ANCHORS, MU, with_proximal
 from onnxgrad.training.trainer import Trainer
@@ -75,8 +72,11 @@ class Worker:
                 raise ArgumentError("which variable of this program is the loss is not known. Pass loss=.")
             evaluation = evaluation or to_training_step(step.clone(for_test=True), [_name(loss)], lowering=place.lowering)
             self._step = _Step(_exported(step, [_name(loss)], proximal, place), place, threads)
-        else:
+        elif isinstance(step, (str, Path, tuple)):
             self._step = _Step(step, place, threads)
+        else:
+            kind = type(step).__name__
+            raise ArgumentTypeError(f"a step is a Trainer, a Program, the path of a manifest or a pair, not {kind}.")
         self._evaluation = None if evaluation is None else _Step(evaluation, place, threads)
         state = self._step.manifest["state"]
         kinds = [sorted(e["input"] for e in state if e[kind]) for kind in ("parameter", "statistic")]
@@ -218,15 +218,13 @@ class Worker:
         return columns, lengths.pop()
 
 
-class _Step:
-    """A session and the values that go in and out of it."""
+class _Step(WrittenStep):
+    """A written step whose rates, seeds and proximal term are set anew for each round."""
 
     def __init__(self, source: Any, place: Place, threads: int | None) -> None:
-        model, self.manifest, self.values = _opened(source)
+        super().__init__(source, place, threads)
         constants = {e["name"] for e in self.manifest["constants"]}
-        self.rates = {name: self.values[name] for name in self.manifest["learning_rate"] if name in constants}
-        self.session = open_model(model, place, threads)
-        self.outputs = [e["name"] for e in self.manifest["fetches"]] + [e["output"] for e in self.manifest["state"]]
+        self._rates = {name: self.values[name] for name in self.manifest["learning_rate"] if name in constants}
 
     def begin(self, seed: int, noise_seed: int | None, proximal: float, learning_rate: float | None) -> None:
         drawn = np.random.SeedSequence().entropy if noise_seed is None else noise_seed
@@ -234,7 +232,7 @@ class _Step:
         for name, value in ((DROPOUT_SEED, seed % 2**33), (NOISE_SEED, drawn % 2**63)):
             for held in [held for held in self.values if held.startswith(name)]:
                 self.values[held] = np.array(value, np.int64)
-        self.values.update(self.rates)
+        self.values.update(self._rates)
         if learning_rate is not None:
             for name in self.manifest["learning_rate"]:
                 self.values[name] = np.full_like(self.values[name], learning_rate)
@@ -245,14 +243,6 @@ class _Step:
             for name in [name for name in self.values if name.endswith(ANCHORS)]:
                 self.values[name] = self.values[name.removesuffix(ANCHORS)]
 
-    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
-        """Run once; returns the fetches, and new state takes the place of the old."""
-        with FloatingPointMode(flushes=bool(self.manifest["state"])):
-            results = self.session.run(self.outputs, {**feeds, **self.values})
-        count = len(self.manifest["fetches"])
-        self.values.update((e["input"], value) for e, value in zip(self.manifest["state"], results[count:], strict=True))
-        return list(results[:count])
-
 
 def _exported(program: Program, fetch: list[str], proximal: bool, place: Place) -> tuple[ModelProto, dict[str, Any]]:
     return to_training_step(with_proximal(program) if proximal else program, fetch, lowering=place.lowering)
@@ -260,29 +250,6 @@ def _exported(program: Program, fetch: list[str], proximal: bool, place: Place) 
 
 def _name(loss: Variable | str) -> str:
     return loss if isinstance(loss, str) else loss.name
-
-
-def _opened(source: Any) -> tuple[Any, dict[str, Any], dict[str, Array]]:
-    """Model, manifest and values of a step."""
-    if isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], ModelProto):
-        model, manifest = source
-        values = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-        held = [e["name"] for e in manifest["state"] + manifest["constants"]]
-        return model.SerializeToString(), manifest, {name: values[name] for name in held}
-    if not isinstance(source, (str, Path)):
-        raise ArgumentTypeError(f"a step is a Trainer, a Program, the path of a manifest or a pair, not {type(source).__name__}.")
-    path = Path(source).with_suffix(".json")
-    if not path.exists():
-        raise MissingFile(f"{str(path)!r} does not exist. Name the manifest that save_training_step wrote.")
-    manifest = json.loads(path.read_text())
-    if "state" not in manifest or any("statistic" not in e for e in manifest["state"]):
-        raise ModelError(f"{str(path)!r} does not say what travels: it is of two models, or old. Write it by save_training_step.")
-    content = path.with_name(manifest["values"]).read_bytes()
-    values = {}
-    for e in manifest["state"] + manifest["constants"]:
-        part = content[e["offset"] : e["offset"] + e["bytes"]]
-        values[e["name"]] = np.frombuffer(part, dtype_of(e["dtype"]).numpy).reshape(e["shape"])
-    return str(path.with_name(manifest["model"])), manifest, values
 
 
 def _rows(count: int, batch_size: int, order: np.random.Generator | None) -> Iterator[Array]:

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
-import numpy as np
-
 from onnxgrad import state
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import default_main_program, default_startup_program
@@ -21,8 +19,9 @@ from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.lift import has_form_of_21, lift
+from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import CPUPlace
-from onnxgrad.core.runtime.session_cache import prepare
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import DType
 from onnxgrad.eager.record import BLOCK, EAGER
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped, NotAVariable
@@ -200,9 +199,9 @@ def _initialise(program: Program, parameter: Parameter, initializer: Initializer
     build = Builder(block, key=f"{parameter.name}.init")
     startup.updates[twin] = initializer.append(build, list(shape), parameter.dtype)
     if program.scope is not None:
-        prepared = prepare(startup, [], CPUPlace())
-        (array,) = prepared.session.run(None, {})
-        parameter.value = Tensor.of(np.asarray(array))
+        scope = Scope()
+        Executor(CPUPlace()).run(startup, scope=scope)
+        parameter.value = Tensor.of(scope.get(parameter.name))
 
 
 # Paddle's names of operators; those of ONNX are written in capitals instead: leaky_relu is LeakyRelu.
