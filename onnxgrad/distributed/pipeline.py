@@ -132,7 +132,7 @@ class PipelineStep:
         self._backward = backward[0] if backward else None
         self._weigh = self._still = None
         if plan.weigh is not None and self._is_last:
-            weigh = replace(phase_of("weigh the loss", plan.weigh, part=PART), runs="per micro-batch")
+            weigh = replace(phase_of("weigh the loss", plan.weigh, told=[PART]), runs="per micro-batch")
             self._weigh = OpenPhase(weigh, place, threads)
         if plan.still is not None:
             self._still = OpenPhase(phase_of("without data", plan.still), place, threads)
@@ -159,6 +159,8 @@ class PipelineStep:
         applied = [name for one in self._appliers.values() for name in one.applying.state()]
         self._names = list(dict.fromkeys([*(name for one in opened for name in one.state), *applied]))
         self._rates = FollowedRates(program, self._scope)
+        self.step: Step = self._described()
+        """What this rank runs, as a value that prints well."""
         self.forget()
 
     def _opened(self, turn: Turn, target: StepTarget, place: Place, threads: int | None) -> OpenApplying:
@@ -170,13 +172,7 @@ class PipelineStep:
         exchange = _BetweenStages(self.grid.pipeline, self._places)
         return OpenApplying(self.program, make_applying(self.program, cut, target, exchange), place, threads)
 
-    @property
-    def step(self) -> Step:
-        """What this rank runs, as a value that prints well.
-
-        Example:
-            >>> print(step.step)  # doctest: +SKIP
-        """
+    def _described(self) -> Step:
         opened = [self._still, self._forward, self._weigh, self._backward]
         phases = [one.phase for one in opened if one is not None]
         for turn, applier in self._appliers.items():
@@ -184,7 +180,8 @@ class PipelineStep:
             phases += [replace(phase, every=every) for phase in applied_phases(applier.applying, {})]
         name = self.stage.results.get(self._plan.loss)
         fetches = [] if name is None else [("forward", name)]
-        return step_of(phases, self.stage.forward, fetches, next(iter(self._appliers.values())).applying.shards)
+        shards = next(iter(self._appliers.values())).applying.shards
+        return step_of(phases, self.stage.forward, fetches, shards, len(self._plan.stages) - 1 - self.grid.stage)
 
     # One step --------------------------------------------------------------------------------------------------------
 
@@ -225,18 +222,19 @@ class PipelineStep:
         if self._plan.scale is not None:
             self._scale = _number(self._steady[self._plan.scale])
         rows = np.array_split(np.arange(length), min(self.micro_batches, length)) if length else []
-        count, ahead = len(rows), min(len(rows), len(self._plan.stages) - 1 - self.grid.stage)
         alive: list[Values] = []
-        for number in range(count + ahead):
-            if number < count:
+        for phase, number in self.step.order(len(rows)):
+            if phase == "forward":
                 own = slice(rows[number][0], rows[number][-1] + 1)
                 told = {name: array[own] for name, array in arrays.items()}
                 told[PART] = np.array([part.first + own.start, own.stop - own.start], np.int64)
                 alive.append(self._go_forward(told))
                 self.most_alive = max(self.most_alive, len(alive))
                 self.most_bytes = max(self.most_bytes, sum(view_of(value).nbytes for kept in alive for value in kept.values()))
-            if number >= ahead:
+            if phase == "backward" or (phase == "forward" and self._backward is None and number >= self.step.ahead):
                 self._go_back(alive.pop(0))
+        while alive:
+            self._go_back(alive.pop(0))
         if self._plan.takes_parts:
             self._count()
         self._average(length)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ from onnxgrad.core.runtime.places import Place, place_of
 from onnxgrad.core.runtime.written import WrittenStep
 from onnxgrad.core.step.export import to_training_step
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import ArgumentError, DataError, TrainingError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, TrainingError
 from onnxgrad.federated.privacy import SEED as NOISE_SEED
 from onnxgrad.federated.proximal import ANCHORS, MU, with_proximal
 from onnxgrad.training.trainer import Trainer

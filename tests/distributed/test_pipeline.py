@@ -346,3 +346,21 @@ def test_the_step_of_a_stage_says_what_comes_and_goes():
         assert {state.owner for state in step.state.values()} <= {"all", 0 if step is first else 1}
     assert second.fetches == (("forward", loss.name),) and first.fetches == ()
     assert "per micro-batch" in str(first) and "then stage 1 gets 1 value, " in str(first)
+
+
+def test_micro_batches_go_one_forward_one_backward():
+    loss, hidden, _ = network(paddle.optimizer.Adam(0.01))
+
+    def work(transport):
+        return PipelineStep(loss.block.program, loss, hidden[:2], transport, micro_batches=4).step
+
+    steps = run_local(3, work)
+    for step in steps:
+        order = [(name, number) for name, number in step.order(4) if name in ("forward", "backward")]
+        assert sorted(order) == [(name, number) for name in ("backward", "forward") for number in range(4)]
+        for name in ("forward", "backward"):
+            assert [number for other, number in order if other == name] == [0, 1, 2, 3]
+    shown = ["".join(f"{name[0]}{number}" for name, number in step.order(4) if name in ("forward", "backward")) for step in steps]
+    assert shown == ["f0f1f2b0f3b1b2b3", "f0f1b0f2b1f3b2b3", "f0b0f1b1f2b2f3b3"]
+    # What runs once comes before and after, for the first.
+    assert [name for name, _ in steps[0].order(1)] == [phase.name for phase in steps[0].phases]

@@ -13,7 +13,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import cut_step
 from onnxgrad.core.step.make import StepTarget, make_applying
 from onnxgrad.core.step.shards import make_shards
-from onnxgrad.core.step.step import AllReduce, Broadcast
+from onnxgrad.core.step.step import AllReduce, Broadcast, Reduce
 from onnxgrad.distributed import Alone, ShardedStep, Strategy, run_local
 from onnxgrad.distributed.compression import Narrow, TopK, compression_of
 from onnxgrad.distributed.exchange import distribute
@@ -437,3 +437,18 @@ def test_one_rank_gets_the_sum_of_what_all_send(compress, dtype):
     assert all(0 < np.abs(rest).max() < np.abs(given).max() for _, rest in results)
     np.testing.assert_allclose(results[1][0], sent.sum(0), rtol=1e-6, atol=1e-6)
     assert results[1][0].dtype == dtype
+
+
+def test_a_gradient_that_one_rank_reads_is_added_up_for_it_alone():
+    loss, _ = network(paddle.optimizer.Adam(0.01))
+
+    def work(transport):
+        return ShardedStep(loss.block.program, [loss], transport, shards="gradients").step
+
+    for step in run_local(2, work):
+        (together,) = [each for each in step.phases[0].then if isinstance(each, AllReduce)]
+        owned = {each.root: each for each in step.phases[0].then if isinstance(each, Reduce)}
+        assert owned.keys() == {0, 1}
+        names = [*together.values, *owned[0].values, *owned[1].values]
+        assert sorted(names) == sorted(p.name + "@GRAD" for p in loss.block.program.parameters)
+        assert f"then rank 1 gets the sum of {len(owned[1].values)} value" in str(step)

@@ -23,8 +23,21 @@ from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.core.step.shards import Shards, sums_over_ranks
 from onnxgrad.core.step.stages import given_by, in_steps, make_stages
-from onnxgrad.core.step.step import AllReduce, Broadcast, Feed, Phase, Pieces, State, Step, bytes_of_all, phase_of, state_of
-from onnxgrad.core.step.synchronise import Synchronised, synchronised_graph
+from onnxgrad.core.step.step import (
+    AllReduce,
+    Broadcast,
+    Feed,
+    Phase,
+    Pieces,
+    Reduce,
+    State,
+    Step,
+    Then,
+    bytes_of_all,
+    phase_of,
+    state_of,
+)
+from onnxgrad.core.step.synchronise import COUNTS, Synchronised, synchronised_graph
 
 __all__ = [
     "Applying",
@@ -229,15 +242,23 @@ def _gradient_phases(graph: Graph, applying: Applying) -> list[Phase]:
         first, *others = [[graph.of(v) for v in group] for group in groups[:-1]]
         stages = in_steps(graph, [[*first, *map(graph.of, exchange.reads)], *others])
     if len(stages) < 2:
-        return [_phase("gradients", graph, hands=gradients, group=max(len(groups) - 1, 0) if exchange.sends else None)]
+        group = max(len(groups) - 1, 0) if exchange.sends else None
+        return [_phase("gradients", graph, gradients, group, _owning(applying))]
     phases: list[Phase] = []
     for group, stage in stages.items():
         known = set(groups[group])
-        phase = _phase(f"gradients {len(phases) + 1}", stage, hands=[v for v in gradients if v in known], group=group)
+        name, handed = f"gradients {len(phases) + 1}", [v for v in gradients if v in known]
+        phase = _phase(name, stage, handed, group, _owning(applying))
         made = {name: earlier.name for earlier in phases for name, _ in earlier.graph.outputs}
         takes = {name: (made[name], name) for name in phase.feeds if name in made}
         phases.append(replace(phase, feeds={name: who for name, who in phase.feeds.items() if name not in made}, takes=takes))
     return phases
+
+
+def _owning(applying: Applying) -> Shards | None:
+    """Who reads which gradient alone, where it is given to nobody else"""
+    exchange = applying.exchange
+    return applying.shards if exchange is not None and exchange.sharding == 2 else None
 
 
 def _synchronised_phases(graph: Graph, applying: Applying, target: StepTarget) -> list[Phase]:
@@ -246,11 +267,13 @@ def _synchronised_phases(graph: Graph, applying: Applying, target: StepTarget) -
     assert exchange is not None
     phases = make_stages(graph, [v for _, v in graph.outputs], target.provider, "gradients")
     names = {graph.name(v) for v in gradients}
-    phases = [replace(one, hands=tuple(name for name, _ in one.graph.outputs if name in names)) for one in phases]
+    for number, phase in enumerate(phases):
+        feeds: dict[str, Feed] = {name: "exchange" if name in (PART, COUNTS) else who for name, who in phase.feeds.items()}
+        hands = tuple(name for name, _ in phase.graph.outputs if name in names)
+        phases[number] = replace(phase, feeds=feeds, hands=hands)
     if gradients and exchange.sends:
-        handed = tuple(name for phase in phases for name in phase.hands)
-        reduce = AllReduce(len(phases), handed, bytes_of_all(gradients))
-        phases[-1] = replace(phases[-1], then=(*phases[-1].then, reduce))
+        reduced = _put_together(graph, len(phases), gradients, _owning(applying))
+        phases[-1] = replace(phases[-1], then=(*phases[-1].then, *reduced))
     return phases
 
 
@@ -260,17 +283,43 @@ def _broadcasts(shards: Shards) -> list[Broadcast]:
     return [Broadcast(tuple(v.name for v in states), rank, bytes_of_all(states)) for rank, states in given if states]
 
 
-def _phase(name: str, graph: Graph, hands: Sequence[Variable] = (), group: int | None = None) -> Phase:
+def _phase(
+    name: str, graph: Graph, hands: Sequence[Variable] = (), group: int | None = None, shards: Shards | None = None
+) -> Phase:
     """A phase whose gradients ranks add up, if it has a group"""
-    phase = phase_of(name, graph, hands, part=PART)
+    phase = phase_of(name, graph, hands, told=[PART])
     if group is None:
         return phase
-    size = bytes_of_all(v for v in hands if graph.name(v) in phase.hands)
-    return replace(phase, then=(AllReduce(group, phase.hands, size),))
+    handed = [v for v in hands if graph.name(v) in phase.hands]
+    return replace(phase, then=_put_together(graph, group, handed, shards))
 
 
-def step_of(phases: Sequence[Phase], graph: Graph, fetches: Sequence[tuple[str, str]], shards: Shards | None = None) -> Step:
-    """A step of phases, with the state that they read, and whose it is."""
+def _put_together(graph: Graph, group: int, gradients: Sequence[Variable], shards: Shards | None) -> tuple[Then, ...]:
+    """What ranks do with the gradients of a group: they add them up, each for all ranks or for the one that reads it alone"""
+    owners = {} if shards is None else shards.owners
+    together = [v for v in gradients if v not in owners]
+    found: list[Then] = [AllReduce(group, tuple(graph.name(v) for v in together), bytes_of_all(together))]
+    for root in sorted({owners[v] for v in gradients if v in owners}):
+        own = [v for v in gradients if owners.get(v) == root]
+        found.append(Reduce(tuple(graph.name(v) for v in own), root, bytes_of_all(own)))
+    return tuple(found)
+
+
+def step_of(
+    phases: Sequence[Phase],
+    graph: Graph,
+    fetches: Sequence[tuple[str, str]],
+    shards: Shards | None = None,
+    ahead: int = 0,
+) -> Step:
+    """A step of phases, with the state that they read, and whose it is.
+
+    Args:
+        graph: of the phases before gradients are applied, as one.
+        fetches: the phase and output of each.
+        shards: which state lies on one rank alone.
+        ahead: see ``Step``.
+    """
     owners: dict[str, int] = {}
     for rank in range(0 if shards is None else len(shards.owned)):
         assert shards is not None
@@ -281,7 +330,7 @@ def step_of(phases: Sequence[Phase], graph: Graph, fetches: Sequence[tuple[str, 
         for v in phase.graph.inputs:
             if v.persistable:
                 state[v.name] = state_of(v, v.name in written, owners.get(v.name, "all"))
-    return Step(tuple(phases), tuple(fetches), state, graph)
+    return Step(tuple(phases), tuple(fetches), state, graph, ahead)
 
 
 # Applying gradients ----------------------------------------------------------------------------------------------------

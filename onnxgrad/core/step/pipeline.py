@@ -52,14 +52,14 @@ class PipelineStage(NamedTuple):
     def phases(self, number: int) -> list[Phase]:
         """What the stage of this number runs for each micro-batch: forward, and if anything is trained up to here backward."""
         received = dict.fromkeys(self.takes.values())
-        forward = phase_of("forward", self.forward, part=PART)
+        forward = phase_of("forward", self.forward, told=[PART])
         feeds: dict[str, Feed] = {name: "stage before" if name in received else who for name, who in forward.feeds.items()}
         sent = [Send(tuple(self.gives.values()), number + 1, bytes_of_all(self.gives))] if self.gives else []
         hands = tuple(self.kept)
         found = [replace(forward, feeds=feeds, hands=hands, runs="per micro-batch", then=tuple(sent))]
         if self.backward is None:
             return found
-        backward = phase_of("backward", self.backward, part=PART)
+        backward = phase_of("backward", self.backward, told=[PART])
         entering = {taken: ("forward", output) for output, taken in self.kept.items()}
         coming: dict[str, Feed] = dict.fromkeys(self.receives.values(), "stage after")
         coming |= {} if self.seed is None else {self.seed: "exchange"}

@@ -220,7 +220,7 @@ def split_step(
     statistics = {v.name for op in program.global_block().ops if _by_batch(op) for v in op.inputs[3:5] if v is not None} - running
     for entry in applied["state"]:
         entry["statistic"] = entry["name"] in statistics
-    stages = [phase_of("gradients", first, part=PART)]
+    stages = [phase_of("gradients", first, told=[PART])]
     if staged:
         stages = make_stages(first, [v for _, v in first.outputs], lowering, "gradients")
     if len(stages) > 1:

@@ -9,7 +9,7 @@ Tests: tests/core/step/test_step.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -18,7 +18,21 @@ from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.types import Dims
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["AllReduce", "Broadcast", "Feed", "Owner", "Phase", "Pieces", "Send", "State", "Step", "Then", "phase_of", "state_of"]
+__all__ = [
+    "AllReduce",
+    "Broadcast",
+    "Feed",
+    "Owner",
+    "Phase",
+    "Pieces",
+    "Reduce",
+    "Send",
+    "State",
+    "Step",
+    "Then",
+    "phase_of",
+    "state_of",
+]
 
 Feed: TypeAlias = Literal["caller", "exchange", "stage before", "stage after"]
 """Who gives an input: the caller of a run; what lets ranks exchange (which part is fed, how the loss weighs); another stage of a
@@ -58,6 +72,20 @@ class AllReduce(NamedTuple):
     sums: tuple[Variable, ...] = ()
 
 
+class Reduce(NamedTuple):
+    """What ranks add up when a phase has ended, for one that reads it alone.
+
+    Attributes:
+        values: outputs of the phase, and of those before it.
+        root: the rank.
+        bytes: of all of them; None where a size is not known.
+    """
+
+    values: tuple[str, ...]
+    root: int
+    bytes: int | None
+
+
 class Broadcast(NamedTuple):
     """State that one rank has replaced and gives to the others when a phase has ended.
 
@@ -86,7 +114,7 @@ class Send(NamedTuple):
     bytes: int | None
 
 
-Then: TypeAlias = AllReduce | Broadcast | Send
+Then: TypeAlias = AllReduce | Reduce | Broadcast | Send
 """What ranks do when a phase has ended."""
 
 Owner: TypeAlias = 'Literal["all"] | int'
@@ -171,12 +199,33 @@ class Step:
         fetches: the phase and output of each.
         state: by name.
         graph: of the phases before gradients are applied, as one.
+        ahead: in a pipeline, how many micro-batches go forward before the first goes back.
     """
 
     phases: tuple[Phase, ...]
     fetches: tuple[tuple[str, str], ...]
     state: Mapping[str, State]
     graph: Graph
+    ahead: int = 0
+
+    def order(self, micro_batches: int = 1) -> list[tuple[str, int]]:
+        """The phases in the order in which they run, and for which micro-batch: in a pipeline one forward, one backward.
+
+        Args:
+            micro_batches: of a run. What runs once does so for the first.
+        """
+        inner = [phase.name for phase in self.phases if phase.runs == "per micro-batch"]
+        names = [phase.name for phase in self.phases]
+        begins = names.index(inner[0]) if inner else 0
+        *forward, backward = inner if len(inner) > 1 else [*inner, ""]
+        ahead = min(self.ahead, micro_batches)
+        found = [(name, 0) for name in names[:begins]]
+        for number in range(micro_batches + ahead if inner else 0):
+            if number < micro_batches:
+                found += [(name, number) for name in forward]
+            if number >= ahead and backward:
+                found.append((backward, number - ahead))
+        return found + [(name, 0) for name in names[begins:] if name not in inner]
 
     def __str__(self) -> str:
         lines = [f"{_counted(len(self.phases), 'phase')}, fetches {_listed([name for _, name in self.fetches]) or 'nothing'}"]
@@ -204,21 +253,29 @@ class Step:
 def _said(then: Then) -> str:
     if isinstance(then, AllReduce):
         return "all ranks add up"
+    if isinstance(then, Reduce):
+        return f"rank {then.root} gets the sum of"
     return f"rank {then.root} gives all" if isinstance(then, Broadcast) else f"stage {then.to} gets"
 
 
-def phase_of(name: str, graph: Graph, hands: Sequence[Variable] = (), then: Sequence[Then] = (), part: str = "") -> Phase:
+def phase_of(
+    name: str,
+    graph: Graph,
+    hands: Sequence[Variable] = (),
+    then: Sequence[Then] = (),
+    told: Collection[str] = (),
+) -> Phase:
     """A phase of what a graph says of itself.
 
     Args:
         hands: variables of the source program whose values later phases take, of which the graph may compute some alone.
-        part: the input that says which part of a batch is fed.
+        told: inputs that say which part of a batch is fed.
     """
     outputs = {output for output, _ in graph.outputs}
     return Phase(
         name,
         graph,
-        feeds={v.name: "exchange" if v.name == part else "caller" for v in graph.inputs if not v.persistable},
+        feeds={v.name: "exchange" if v.name in told else "caller" for v in graph.inputs if not v.persistable},
         reads=tuple(v.name for v in graph.inputs if v.persistable),
         writes={v.name: new.name for v, new in graph.updates.items()},
         hands=tuple(dict.fromkeys(graph.name(v) for v in hands if graph.name(v) in outputs)),

@@ -34,7 +34,7 @@ def test_files_and_a_message_give_the_steps_of_the_executor(net, tmp_path):
 
 def test_what_is_no_written_step_is_refused_by_name(net, tmp_path):
     program, loss, _ = net
-    with pytest.raises(MissingFile, match="nothing.json"):
+    with pytest.raises(MissingFile, match=r"nothing\.json"):
         WrittenStep(tmp_path / "nothing", static.CPUPlace(), 1)
     with pytest.raises(ArgumentTypeError, match="not Program"):
         WrittenStep(program, static.CPUPlace(), 1)

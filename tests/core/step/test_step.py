@@ -38,6 +38,7 @@ class Travelling:
 
     sends = True
     synchronises = None
+    sharding = 0
 
     def __init__(self, loss):
         self.reads = [loss]
