@@ -255,6 +255,12 @@ def _gradient_phases(graph: Graph, applying: Applying) -> list[Phase]:
     return phases
 
 
+def _writing(phase: Phase, graph: Graph) -> Phase:
+    """One of the phases that compute a graph, with the state that it replaces"""
+    given = given_by(phase)
+    return replace(phase, writes={v.name: given[new.name][1] for v, new in graph.updates.items() if new.name in given})
+
+
 def _owning(applying: Applying) -> Shards | None:
     """Who reads which gradient alone, where it is given to nobody else"""
     exchange = applying.exchange
@@ -270,7 +276,7 @@ def _synchronised_phases(graph: Graph, applying: Applying, target: StepTarget) -
     for number, phase in enumerate(phases):
         feeds: dict[str, Feed] = {name: "exchange" if name in (PART, COUNTS) else who for name, who in phase.feeds.items()}
         hands = tuple(name for name, _ in phase.graph.outputs if name in names)
-        phases[number] = replace(phase, feeds=feeds, hands=hands)
+        phases[number] = _writing(replace(phase, feeds=feeds, hands=hands), graph)
     if gradients and exchange.sends:
         reduced = _put_together(graph, len(phases), gradients, _owning(applying))
         phases[-1] = replace(phases[-1], then=(*phases[-1].then, *reduced))
@@ -385,7 +391,7 @@ def _shared(
     for phase in phases:
         takes = {name: names[name] for name in phase.feeds if name in names}
         hands = tuple(name for name, _ in phase.graph.outputs if name in handed)
-        found.append(ApplyingPhase(replace(phase, feeds={}, hands=hands), takes))
+        found.append(ApplyingPhase(_writing(replace(phase, feeds={}, hands=hands), graph), takes))
     return graph, found
 
 
