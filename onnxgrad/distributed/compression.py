@@ -15,10 +15,10 @@ import numpy as np
 
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.distributed.transport import Transport, add_up_on, sent_to
+from onnxgrad.distributed.transport import Transport, add_up_on, room_like, sent_to
 from onnxgrad.errors import TrainingError
 
-__all__ = ["Keeps", "Narrow", "TopK", "compression_of", "is_compressed", "put_together"]
+__all__ = ["Keeps", "Narrow", "TopK", "all_sent", "compression_of", "is_compressed", "put_together"]
 
 Array = np.ndarray[Any, Any]
 
@@ -184,9 +184,24 @@ def put_together(transport: Any, compression: Narrow | TopK | None, number: int,
     if owner is None:
         transport.all_reduce_(bucket)
         return bucket.nbytes
-    mine = bucket.copy() if transport.rank == owner else bucket
+    mine = bucket
+    if transport.rank == owner:
+        mine = room_like(bucket, "own")
+        np.copyto(mine, bucket)
     add_up_on(owner, transport, mine, bucket)
     return 0 if transport.rank == owner else bucket.nbytes
+
+
+def all_sent(transport: Transport, compression: Narrow | TopK | None) -> None:
+    """After the buckets of a step that have owners: see to it that they arrive, and that none was larger than its type holds.
+
+    Raises:
+        TrainingError: on all ranks alike.
+    """
+    if compression is not None:
+        compression.check(transport)
+    # MPI sends large buffers while it is called, and the receiver waits until then.
+    transport.barrier()
 
 
 def is_compressed(flat: Array) -> bool:

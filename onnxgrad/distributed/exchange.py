@@ -36,7 +36,7 @@ from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
 from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
 from onnxgrad.distributed.buckets import Buckets
-from onnxgrad.distributed.compression import Keeps, compression_of, is_compressed, put_together
+from onnxgrad.distributed.compression import Keeps, all_sent, compression_of, is_compressed, put_together
 from onnxgrad.distributed.shared_state import SharedState, own_array
 from onnxgrad.distributed.strategy import Strategy, refuse, stages_of
 from onnxgrad.distributed.transport import Transport
@@ -269,8 +269,8 @@ class GradientExchange(_Sharing):
         else:
             loss, share = under_way.loss, under_way.share
             under_way.finish(range(len(self._buckets.flat)))
-        if self._owner_of and self._compression is not None:
-            self._compression.check(self.transport)
+        if self._owner_of:
+            all_sent(self.transport, self._compression)
         if self.sends:
             self.traffic.steps += 1
         self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], share)
@@ -457,8 +457,8 @@ class StateExchange(_Sharing):
         """Replace the sums of this rank by those of all, in place."""
         self.traffic.steps += 1
         self.together(scope)
-        if self.sharding == 2 and self._compression is not None:
-            self._compression.check(self.transport)
+        if self.sharding == 2:
+            all_sent(self.transport, self._compression)
         return {}
 
     def together(self, scope: Scope, everywhere: bool = False) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "add_up_on",
     "checked",
     "hosts",
+    "room_like",
     "run_local",
     "sent_to",
 ]
@@ -113,7 +114,7 @@ def sent_to(owner: int, transport: Any, buffer: np.ndarray[Any, Any]) -> Iterato
     if transport.rank != owner:
         transport.send(buffer, owner)
         return
-    other = np.empty_like(buffer)
+    other = room_like(buffer, "received")
     for rank in range(transport.world_size):
         if rank == owner:
             yield buffer
@@ -122,13 +123,25 @@ def sent_to(owner: int, transport: Any, buffer: np.ndarray[Any, Any]) -> Iterato
             yield other
 
 
+_ROOMS = threading.local()
+"""Where a thread receives what others send, from one step to the next: memory that is new takes as long as what is sent."""
+
+
+def room_like(buffer: np.ndarray[Any, Any], purpose: str) -> np.ndarray[Any, Any]:
+    """Memory of this thread for an array like another one; the next one for the same purpose is written to it as well."""
+    rooms: dict[str, np.ndarray[Any, Any]] = _ROOMS.__dict__
+    if purpose not in rooms or rooms[purpose].nbytes < buffer.nbytes:
+        rooms[purpose] = np.empty(buffer.nbytes, np.uint8)
+    return rooms[purpose][: buffer.nbytes].view(buffer.dtype)
+
+
 def add_up_on(owner: int, transport: Any, buffer: np.ndarray[Any, Any], total: np.ndarray[Any, Any]) -> None:
     """Let one rank add up the buffers of all, in the order of ranks and in the type of ``total``, which the sum is written to."""
     for number, part in enumerate(sent_to(owner, transport, buffer)):
         if number == 0:
-            np.copyto(total, part.astype(total.dtype, copy=False))
+            np.copyto(total, part)
         else:
-            np.add(total, part.astype(total.dtype, copy=False), out=total)
+            np.add(total, part, out=total, dtype=total.dtype)
 
 
 class Alone:

@@ -14,6 +14,7 @@ from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.core.runtime.applying import OpenApplying
+from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import Place, place_of
 from onnxgrad.core.runtime.prepared import Prepared, in_memory
 from onnxgrad.core.runtime.session_cache import SessionCache, prepare
@@ -103,8 +104,9 @@ class Executor:
         program = _program_of(program)
         computed = [v for v in _fetches(program, fetch_list) if not v.persistable]
         if program.plan.accumulation is None:
-            return self._opened(program, computed, {}, "whole").step
-        run, apply = self._opened(program, computed, {}, "run"), self._opened(program, [], {}, "apply")
+            return self._opened(program, computed, {}, "whole", program.plan.exchange).step
+        run = self._opened(program, computed, {}, "run", program.plan.exchange)
+        apply = self._opened(program, [], {}, "apply", program.plan.accumulation.exchange)
         return run.step.followed_by(apply.step)
 
     def debug_string(self) -> str:
@@ -169,7 +171,7 @@ class Executor:
         scope = scope or program.active_scope()
         plan = program.plan
         turn: Turn = "whole" if plan.accumulation is None else "run"
-        if turn == "whole":
+        if turn == "whole" and plan.schedulers:
             set_rates(program, scope)
         for name in feed or ():
             state = program.global_block().vars.get(name)
@@ -181,7 +183,7 @@ class Executor:
         else:
             results = []
         values = dict(zip(computed, results, strict=True))
-        if turn == "whole":
+        if turn == "whole" and plan.schedulers:
             step_schedules(program)
         for v, printer in plan.printers:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
@@ -222,10 +224,10 @@ class Executor:
             # A seeded random operator continues its stream within a session, so initialisation gets a fresh one.
             prepared = prepare(program, fetches, self.place, self.threads)
         else:
-            exchange = program.plan.exchange_of(turn)
+            exchange = program.plan.exchange if turn == "whole" else program.plan.exchange_of(turn)
             if exchange is not None:
                 feed = {**exchange.feeds(program, feed), **feed}
-            prepared = self._opened(program, fetches, feed, turn)
+            prepared = self._opened(program, fetches, feed, turn, exchange)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
         for name, array in feeds:
             prepared.place.check(name, array)
@@ -256,12 +258,19 @@ class Executor:
         is_reused = prepared.applying is not None and prepared.applying.exchange is not None
         return [_given(fetched, state, name, return_numpy, is_reused or name in prepared.reused) for name in names]
 
-    def _opened(self, program: Program, fetches: list[Variable], feed: dict[str, Any], turn: Turn) -> Prepared:
+    def _opened(
+        self,
+        program: Program,
+        fetches: list[Variable],
+        feed: dict[str, Any],
+        turn: Turn,
+        exchange: Exchange | None,
+    ) -> Prepared:
         """The sessions for these fetches, and for what ranks read besides"""
-        exchange = program.plan.exchange_of(turn)
-        known = set(fetches)
-        read = [] if exchange is None else [v for v in exchange.reads if v not in known]
-        return self._sessions.get(program, [*fetches, *read], self.place, self.threads, feed, turn)
+        if exchange is not None:
+            known = set(fetches)
+            fetches = [*fetches, *(v for v in exchange.reads if v not in known)]
+        return self._sessions.get(program, fetches, self.place, self.threads, feed, turn)
 
     def _run_in_parts(
         self,

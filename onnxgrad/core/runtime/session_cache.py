@@ -21,7 +21,6 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.applying import OpenApplying, joined
 from onnxgrad.core.runtime.capture import host_operators, reason_against
-from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.prepared import Prepared
 from onnxgrad.core.runtime.session import open_graph
@@ -173,7 +172,7 @@ class _Sessions:
 
     def __init__(self, program: Program, place: Place) -> None:
         self.version = program.version
-        self.exchanges = _exchanges(program)
+        self.exchange = program.plan.exchange
         self.prepared: dict[Any, Prepared] = {}
         self.cuts: dict[tuple[Place, int | None, Turn], OpenApplying | None] = {}
         self.dynamic = _dynamic_inputs(program, place)
@@ -199,11 +198,6 @@ class _Sessions:
                 return ()
             found.append((v.name, tuple(map(int, shape))))
         return tuple(found)
-
-
-def _exchanges(program: Program) -> list[Exchange | None]:
-    """What ranks exchange in a run, and before sums are applied"""
-    return [program.plan.exchange_of("run"), program.plan.exchange_of("apply")]
 
 
 def _dynamic_inputs(program: Program, place: Place) -> list[Variable]:
@@ -242,7 +236,7 @@ class SessionCache:
         """The session for these fetches; for the first few shapes of the feed one each, where that makes it faster."""
         with self._lock:
             sessions = self._by_program.get(program)
-            if sessions is None or sessions.version != program.version or sessions.exchanges != _exchanges(program):
+            if sessions is None or sessions.version != program.version or sessions.exchange is not program.plan.exchange:
                 sessions = self._by_program[program] = _Sessions(program, place)
             key = (tuple(map(id, fetches)), place, turn)
             shapes = sessions.shapes_of(feed) if self.shapes else ()
