@@ -86,6 +86,9 @@ class Counting:
     def __init__(self, transport):
         self.rank, self.world_size, self.transport, self.bytes = transport.rank, transport.world_size, transport, {}
 
+    def barrier(self):
+        self.transport.barrier()
+
     def __getattr__(self, name):
         def call(buffer, *rest):
             self.bytes[name] = self.bytes.get(name, 0) + buffer.nbytes
