@@ -218,3 +218,15 @@ def test_modules_without_tests_of_their_name_name_those_that_cover_them():
         else:
             wrong += [file for file in named[1].split(", ") if not (ROOT / file).is_file()]
     assert silent == [] and wrong == []
+
+
+def test_steps_are_cut_and_state_is_gathered_in_the_engine_alone():
+    """Ranks, micro-batches, exports and workers take what they need from a step"""
+    inner = ("core/step/", "core/runtime/")
+    cutters = re.compile(r"\b(cut_step|make_stages|in_steps|make_pipeline|make_step|sums_over_ranks|synchronised_graph)\(")
+    found = []
+    for path in sorted((ROOT / "onnxgrad").rglob("*.py")):
+        name = path.relative_to(ROOT / "onnxgrad").as_posix()
+        if not name.startswith(inner) and cutters.search(path.read_text()):
+            found.append(name)
+    assert found == []

@@ -26,6 +26,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
+from onnxgrad.core.runtime.shared_state import SharedState, own_array
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import view_of
@@ -37,7 +38,6 @@ from onnxgrad.core.step.synchronise import COUNTS, Synchronised
 from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
 from onnxgrad.distributed.buckets import Buckets
 from onnxgrad.distributed.compression import Keeps, all_sent, compression_of, is_compressed, put_together
-from onnxgrad.distributed.shared_state import SharedState, own_array
 from onnxgrad.distributed.strategy import Strategy, refuse, stages_of
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError

@@ -18,9 +18,10 @@ from onnxgrad.core.runtime.executor import set_rates
 from onnxgrad.core.runtime.held import HeldState
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.runner import OpenPhase
+from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, own_array
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
-from onnxgrad.core.step.cut import Cut, cut_step, is_small
+from onnxgrad.core.step.cut import Cut, cut_exchanged, is_small
 from onnxgrad.core.step.make import StepTarget, applied_phases, make_applying, step_of
 from onnxgrad.core.step.pipeline_plan import Cuts, plan_pipeline
 from onnxgrad.core.step.shards import Shards, make_shards
@@ -29,7 +30,6 @@ from onnxgrad.core.step.step import Step, phase_of
 from onnxgrad.core.step.synchronise import Synchronised
 from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.groups import grid_of
-from onnxgrad.distributed.shared_state import FollowedRates, SharedState, own_array
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
 
@@ -165,12 +165,9 @@ class PipelineStep:
 
     def _opened(self, turn: Turn, target: StepTarget, place: Place, threads: int | None) -> OpenApplying:
         """The sessions that replace the state of this stage by what gradients, or sums of them, make of it"""
-        sums = [] if self._accumulation is None or turn != "apply" else self._accumulation.sums
-        cut = cut_step(self.program, turn, always=True, sums=sums)
-        if cut is None:
-            raise ArgumentError("no optimizer updates this program from gradients alone. Call minimize; it may read nothing fed.")
-        exchange = _BetweenStages(self.grid.pipeline, self._places)
-        return OpenApplying(self.program, make_applying(self.program, cut, target, exchange), place, threads)
+        cut = cut_exchanged(self.program, turn)
+        applying = make_applying(self.program, cut, target, _BetweenStages(self.grid.pipeline, self._places))
+        return OpenApplying(self.program, applying, place, threads)
 
     def _described(self) -> Step:
         opened = [self._still, self._forward, self._weigh, self._backward]

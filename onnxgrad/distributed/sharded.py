@@ -14,6 +14,7 @@ from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import CPUPlace, Place
+from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, copy_state
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.core.step.loss_weight import loss_of
@@ -21,7 +22,6 @@ from onnxgrad.core.step.shards import Shards
 from onnxgrad.core.step.split import Fetch
 from onnxgrad.core.step.step import Step
 from onnxgrad.distributed.exchange import GradientExchange, StateExchange, distribute
-from onnxgrad.distributed.shared_state import FollowedRates, SharedState, copy_state
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError

@@ -21,10 +21,11 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.applying import OpenApplying, joined
 from onnxgrad.core.runtime.capture import host_operators, reason_against
+from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.prepared import Prepared
 from onnxgrad.core.runtime.session import open_graph
-from onnxgrad.core.step.cut import Cut, cut_step, saves_much
+from onnxgrad.core.step.cut import Cut, cut_exchanged, cut_step, saves_much
 from onnxgrad.core.step.make import Shapes, StepTarget, make_applying, make_step
 from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ExecutionError
@@ -157,16 +158,6 @@ def _open_captured(graph: Graph, place: Place, threads: int | None) -> Any:
     return f"{on_host[0]} runs on the host" if on_host else session
 
 
-def _check_exchange(cut: Cut | None, place: Place) -> None:
-    """Raise ArgumentError unless gradients can be exchanged before they are applied."""
-    if place.leaves:
-        raise ArgumentError(
-            f"{place!r} may leave a step to another provider than other ranks. Train on a CPUPlace() or a CUDAPlace()."
-        )
-    if cut is None:
-        raise ArgumentError("the optimizer of this program reads what is fed, so its step cannot be cut. Compute it there.")
-
-
 class _Sessions:
     """The sessions of one version of a program."""
 
@@ -263,20 +254,25 @@ class SessionCache:
 
     def _cut(self, program: Program, place: Place, threads: int | None, turn: Turn) -> OpenApplying | None:
         exchange = program.plan.exchange_of(turn)
-        asked = self.memory == "low" or exchange is not None
-        if not asked and (place.lowering != "cpu" or not saves_much(program, turn)):
-            return None
-        # What ranks exchange of sums they do where these lie.
-        sums = program.plan.accumulation.sums if exchange is not None and turn == "apply" and program.plan.accumulation else []
-        cut = cut_step(program, turn, always=exchange is not None, sums=sums)
         if exchange is not None:
-            _check_exchange(cut, place)
-        if cut is None or not (asked or saves_much(program, turn, cut)):
+            if place.leaves:
+                said = f"{place!r} may leave a step to another provider than other ranks"
+                raise ArgumentError(f"{said}. Train on a CPUPlace() or a CUDAPlace().")
+            return self._opened(program, cut_exchanged(program, turn), exchange, place, threads)
+        is_asked = self.memory == "low"
+        if not is_asked and (place.lowering != "cpu" or not saves_much(program, turn)):
             return None
-        target = StepTarget(place.lowering, threads=threads or os.cpu_count() or 1)
-        found = OpenApplying(program, make_applying(program, cut, target, exchange), place.plain(), threads)
+        cut = cut_step(program, turn)
+        if cut is None or not (is_asked or saves_much(program, turn, cut)):
+            return None
+        found = self._opened(program, cut, None, place, threads)
         # What is computed whole and then copied gains no time by it.
-        return found if asked or found.takes_pieces else None
+        return found if is_asked or found.takes_pieces else None
+
+    @staticmethod
+    def _opened(program: Program, cut: Cut, exchange: Exchange | None, place: Place, threads: int | None) -> OpenApplying:
+        target = StepTarget(place.lowering, threads=threads or os.cpu_count() or 1)
+        return OpenApplying(program, make_applying(program, cut, target, exchange), place.plain(), threads)
 
     def steps(self) -> list[tuple[Place, Step]]:
         """The steps that are open, and where; of a program that adds gradients up, with what applies them if that is open."""

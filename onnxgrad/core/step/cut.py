@@ -16,8 +16,9 @@ from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentError
 
-__all__ = ["SMALL", "Cut", "cut_step", "exchanged", "is_applied", "is_graded", "is_small", "saves_much"]
+__all__ = ["SMALL", "Cut", "cut_exchanged", "cut_step", "exchanged", "is_applied", "is_graded", "is_small", "saves_much"]
 
 SMALL = COSTS.count("cut.largest_small_state")
 """Elements up to which a tensor costs nothing to hold twice."""
@@ -135,6 +136,21 @@ def cut_step(program: Program, turn: Turn = "whole", *, always: bool = False, su
     gradients = [*exchanged(program, list(applied.values())), *sums]
     others = [new for new in updates.values() if not is_applied(new)]
     return Cut(updates, gradients, others, list(shared), list(dict.fromkeys(small)), parts.found())
+
+
+def cut_exchanged(program: Program, turn: Turn = "whole") -> Cut:
+    """Cut a program whose gradients, or where they are added up whose sums, are exchanged by ranks before they are applied.
+
+    Raises:
+        ArgumentError: if it has no optimizer, or one that reads what is fed.
+    """
+    accumulation = program.plan.accumulation
+    # What ranks exchange of sums they do where these lie.
+    sums = accumulation.sums if turn == "apply" and accumulation is not None else []
+    cut = cut_step(program, turn, always=True, sums=sums)
+    if cut is None:
+        raise ArgumentError("no optimizer updates this program from gradients alone. Call minimize; it may read nothing fed.")
+    return cut
 
 
 def saves_much(program: Program, turn: Turn = "whole", cut: Cut | None = None) -> bool:

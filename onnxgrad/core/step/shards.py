@@ -21,7 +21,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.core.step.cut import Cut, cut_step
+from onnxgrad.core.step.cut import Cut, cut_exchanged
 from onnxgrad.core.step.stages import reduced
 from onnxgrad.errors import ArgumentError
 
@@ -82,13 +82,7 @@ def make_shards(program: Program, count: int, places: Mapping[str, int] | None =
             updated together.
     """
     if cut is None:
-        accumulation = program.plan.accumulation
-        if accumulation is None:
-            cut = cut_step(program, always=True)
-        else:
-            cut = cut_step(program, "apply", always=True, sums=accumulation.sums)
-    if cut is None:
-        raise ArgumentError("no optimizer updates this program from gradients alone. Call minimize; it may read nothing fed.")
+        cut = cut_exchanged(program, "whole" if program.plan.accumulation is None else "apply")
     owned: list[list[Variable]] = [[] for _ in range(count)]
     load = [0] * count
     for part in sorted(cut.parts, key=lambda part: -sum(map(_bytes, part))):

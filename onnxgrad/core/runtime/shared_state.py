@@ -6,7 +6,7 @@ Tests: tests/distributed/test_sharded.py, tests/distributed/test_trainer_shares.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,9 +17,17 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.core.step.cut import is_small
 from onnxgrad.core.step.shards import Shards
-from onnxgrad.distributed.transport import Transport
 
 __all__ = ["FollowedRates", "SharedState", "copy_state", "own_array"]
+
+
+class Broadcasts(Protocol):
+    """What gives arrays of one rank to all, in place: a transport."""
+
+    rank: int
+    world_size: int
+
+    def broadcast_(self, buffer: Any, root: int = 0) -> None: ...
 
 
 class SharedState:
@@ -31,7 +39,7 @@ class SharedState:
         others: further state that a rank alone holds, by variable.
     """
 
-    def __init__(self, transport: Transport, shards: Shards, others: Mapping[Variable, int] | None = None) -> None:
+    def __init__(self, transport: Broadcasts, shards: Shards, others: Mapping[Variable, int] | None = None) -> None:
         self.transport, self.shards = transport, shards
         ranks = range(transport.world_size)
         self._spread = [(rank, v) for rank in ranks for v in shards.spread(rank)]
