@@ -19,8 +19,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, UnknownName
-from onnxgrad.training.activations import Activation
-from onnxgrad.training.surgery import insert_after
+from onnxgrad.training.surgery.activations import Activation
+from onnxgrad.training.surgery.heads import insert_after
 
 __all__ = ["Attribution", "grad_cam", "integrated_gradients", "saliency", "token_table"]
 

@@ -14,8 +14,8 @@ import onnxgrad as og
 from onnxgrad import fluid, static
 from onnxgrad.errors import FileError, MissingFile, ModelError, OnnxGradError, TrainingError
 from onnxgrad.files import is_file, make_folder, read_whole, write_whole, writing
-from onnxgrad.training.checkpoint import save_checkpoint
-from onnxgrad.training.curves import plot_history
+from onnxgrad.training.report.curves import plot_history
+from onnxgrad.training.run.checkpoint import save_checkpoint
 from onnxgrad.utils import draw_program
 
 resource = pytest.importorskip("resource", reason="a full disk is simulated by a limit of Unix systems")
@@ -171,7 +171,7 @@ import onnxgrad as og
 from onnxgrad import fluid, static
 from onnxgrad.core.state.values import value_of
 from onnxgrad.core.state.buffers import Buffer
-from onnxgrad.training.checkpoint import load_checkpoint, save_checkpoint
+from onnxgrad.training.run.checkpoint import load_checkpoint, save_checkpoint
 path = sys.argv[2]
 program = static.Program()
 for i in range(6):

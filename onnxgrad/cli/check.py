@@ -23,7 +23,7 @@ from onnxgrad.cli.progress import Working
 from onnxgrad.core.autodiff.explain import explain
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.selection import matching
+from onnxgrad.training.surgery.selection import matching
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.data import Rows, Stream
-from onnxgrad.training.sources import Images, Shuffled, Table, Texts, open_data
-from onnxgrad.training.sources.opening import source_at
-from onnxgrad.training.sources.tables import SEPARATORS
-from onnxgrad.training.sources.wanted import Wanted
-from onnxgrad.training.text import Text
+from onnxgrad.training.data import Images, Shuffled, Table, Texts, open_data
+from onnxgrad.training.data.opening import source_at
+from onnxgrad.training.data.rows import Rows, Stream
+from onnxgrad.training.data.tables import SEPARATORS
+from onnxgrad.training.data.text import Text
+from onnxgrad.training.data.wanted import Wanted
 
 __all__ = ["PATHS", "add_data", "data_named", "opened_inputs", "resolved"]
 

@@ -25,7 +25,7 @@ from onnxgrad.cli.common import add_model, load, print_json
 from onnxgrad.cli.progress import Working
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
 from onnxgrad.files import writing
-from onnxgrad.training.sources.preparing import Preparation, preparation_of
+from onnxgrad.training.data.preparing import Preparation, preparation_of
 
 Array = np.ndarray[Any, Any]
 

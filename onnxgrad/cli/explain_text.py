@@ -24,8 +24,8 @@ from onnxgrad.cli.progress import Working
 from onnxgrad.errors import ArgumentError
 from onnxgrad.files import write_whole
 from onnxgrad.pages.page import asset, page
-from onnxgrad.training.inputs import Following
-from onnxgrad.training.text import open_tokenizer
+from onnxgrad.training.data.derived_inputs import Following
+from onnxgrad.training.data.text import open_tokenizer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.activations import Activation
+from onnxgrad.training.surgery.activations import Activation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,10 +21,10 @@ from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.training.batch_norm import has_statistics
-from onnxgrad.training.fitting import fitting_losses
-from onnxgrad.training.inputs import read_by_loss
-from onnxgrad.training.ties import find_ties
+from onnxgrad.training.data.derived_inputs import read_by_loss
+from onnxgrad.training.losses.fitting import fitting_losses
+from onnxgrad.training.surgery.batch_norm import has_statistics
+from onnxgrad.training.surgery.ties import find_ties
 
 _MODES = ("BatchNormalization", "Dropout", "InstanceNormalization")
 _SHOWN = 20

@@ -26,8 +26,8 @@ from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
 from onnxgrad.files import write_whole, writing
+from onnxgrad.training.data.arranging import TARGETS
 from onnxgrad.training.evaluation import predicted
-from onnxgrad.training.sources.arranging import TARGETS
 
 _WIDEST = 10_000
 

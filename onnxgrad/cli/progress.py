@@ -1,6 +1,6 @@
 """What a command does for longer than two seconds is said: a bar on a terminal with tqdm, a line now and then, or JSON."""
 
-# Tests: tests/training/test_callbacks.py.
+# Tests: tests/training/run/test_callbacks.py.
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from onnxgrad.training.progress import Heartbeat
+from onnxgrad.training.run.progress import Heartbeat
 
 __all__ = ["Working"]
 

@@ -11,8 +11,8 @@ from typing import Any
 from onnxgrad.cli.settings import data_of, loss_terms, make_trainer
 from onnxgrad.errors import ArgumentError
 from onnxgrad.files import make_folder
-from onnxgrad.training.folder import BEST, LAST, write_atomically
-from onnxgrad.training.quantizing import agreement, quantize
+from onnxgrad.training.quantized.calibration import agreement, quantize
+from onnxgrad.training.run.folder import BEST, LAST, write_atomically
 from onnxgrad.training.trainer import Trainer
 
 __all__ = ["as_rows", "begin", "finish"]

@@ -21,15 +21,15 @@ from onnxgrad.core.runtime.openvino import place_named
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.files import read_whole
-from onnxgrad.training.batch_norm import MODES, has_statistics, insert_batch_norm
-from onnxgrad.training.data import Rows
-from onnxgrad.training.distillation import Distillation
-from onnxgrad.training.folder import BEST, LAST, RunFolder, write_atomically
-from onnxgrad.training.lora import add_lora
-from onnxgrad.training.losses import Term
-from onnxgrad.training.sources.spelling import KEY
-from onnxgrad.training.surgery import insert_dropout, replace_head
-from onnxgrad.training.ties import tie, untie
+from onnxgrad.training.data.rows import Rows
+from onnxgrad.training.data.spelling import KEY
+from onnxgrad.training.losses.distillation import Distillation
+from onnxgrad.training.losses.terms import Term
+from onnxgrad.training.run.folder import BEST, LAST, RunFolder, write_atomically
+from onnxgrad.training.surgery.batch_norm import MODES, has_statistics, insert_batch_norm
+from onnxgrad.training.surgery.heads import insert_dropout, replace_head
+from onnxgrad.training.surgery.lora import add_lora
+from onnxgrad.training.surgery.ties import tie, untie
 from onnxgrad.training.trainer import Trainer
 
 __all__ = ["LARGE", "MANY", "checkpoint_of", "data_of", "loss_terms", "make_trainer", "read_settings", "write_settings"]

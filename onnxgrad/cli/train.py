@@ -41,19 +41,19 @@ from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_setti
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
 from onnxgrad.distributed.strategy import COMPRESSIONS
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.epoch_metrics import EPOCH_METRICS
-from onnxgrad.training.folder import LAST
-from onnxgrad.training.loggers import LOGGERS, loggers
-from onnxgrad.training.loss_formulas import LAYOUTS, LOSSES
-from onnxgrad.training.metrics import METRICS
+from onnxgrad.training.data.text import Text
+from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES
+from onnxgrad.training.metrics.batch import METRICS
+from onnxgrad.training.metrics.epoch import EPOCH_METRICS
 from onnxgrad.training.optimizers import optimizer_names
-from onnxgrad.training.position import epochs_done
-from onnxgrad.training.quantization import MODES as QUANTIZED
-from onnxgrad.training.rate_finder import find_learning_rate
-from onnxgrad.training.report import Report
-from onnxgrad.training.run import check_course
-from onnxgrad.training.schedules import SHAPES
-from onnxgrad.training.text import Text
+from onnxgrad.training.quantized.learned import MODES as QUANTIZED
+from onnxgrad.training.report.report import Report
+from onnxgrad.training.run.folder import LAST
+from onnxgrad.training.run.loggers import LOGGERS, loggers
+from onnxgrad.training.run.plan import check_course
+from onnxgrad.training.run.position import epochs_done
+from onnxgrad.training.run.rate_finder import find_learning_rate
+from onnxgrad.training.run.schedules import SHAPES
 from onnxgrad.training.trainer import Trainer
 
 _STAGES = {"pipeline", "micro_batches", "cuts"}

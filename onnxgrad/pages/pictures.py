@@ -1,6 +1,6 @@
 """Arrays as pictures in a page: PNG (RFC 2083) of one image, as a data address.
 
-Tests: tests/training/test_report.py.
+Tests: tests/training/report/test_report.py.
 """
 
 from __future__ import annotations

@@ -1,23 +1,23 @@
 """Fine-tuning of model files: the Trainer, its losses, data, checkpoints and history, and choosing what trains."""
 
-from onnxgrad.training.adapters import load_adapters, save_adapters
-from onnxgrad.training.batch_norm import fold_batch_norm, insert_batch_norm
-from onnxgrad.training.callbacks import Callback
-from onnxgrad.training.checkpoint import load_checkpoint, save_checkpoint
-from onnxgrad.training.curves import plot_history
-from onnxgrad.training.distillation import Distillation
-from onnxgrad.training.loggers import MLflow, TensorBoard
-from onnxgrad.training.lora import add_lora, merge_lora
-from onnxgrad.training.losses import Term
-from onnxgrad.training.quantization import train_quantized
-from onnxgrad.training.quantizing import quantize
-from onnxgrad.training.rate_finder import find_learning_rate
-from onnxgrad.training.report import Report
-from onnxgrad.training.schedules import Planned
-from onnxgrad.training.sources import Images, Shuffled, Table, Texts
-from onnxgrad.training.surgery import cut_at, insert_dropout, replace_head
-from onnxgrad.training.text import Text
-from onnxgrad.training.ties import find_ties, tie, untie
+from onnxgrad.training.data import Images, Shuffled, Table, Texts
+from onnxgrad.training.data.text import Text
+from onnxgrad.training.losses.distillation import Distillation
+from onnxgrad.training.losses.terms import Term
+from onnxgrad.training.quantized.calibration import quantize
+from onnxgrad.training.quantized.learned import train_quantized
+from onnxgrad.training.report.curves import plot_history
+from onnxgrad.training.report.report import Report
+from onnxgrad.training.run.callbacks import Callback
+from onnxgrad.training.run.checkpoint import load_checkpoint, save_checkpoint
+from onnxgrad.training.run.loggers import MLflow, TensorBoard
+from onnxgrad.training.run.rate_finder import find_learning_rate
+from onnxgrad.training.run.schedules import Planned
+from onnxgrad.training.surgery.adapters import load_adapters, save_adapters
+from onnxgrad.training.surgery.batch_norm import fold_batch_norm, insert_batch_norm
+from onnxgrad.training.surgery.heads import cut_at, insert_dropout, replace_head
+from onnxgrad.training.surgery.lora import add_lora, merge_lora
+from onnxgrad.training.surgery.ties import find_ties, tie, untie
 from onnxgrad.training.trainer import Trainer
 
 __all__ = [

@@ -13,15 +13,15 @@ import numpy as np
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import DataError
-from onnxgrad.training.activations import activation_before
-from onnxgrad.training.data import Rows, Stream
-from onnxgrad.training.epoch_metrics import epoch_metric
-from onnxgrad.training.feed import checked_batch
-from onnxgrad.training.inputs import Following
-from onnxgrad.training.metrics import classes_second
-from onnxgrad.training.run import Means, Row
-from onnxgrad.training.sources.opening import open_data
-from onnxgrad.training.sources.wanted import Wanted
+from onnxgrad.training.data.derived_inputs import Following
+from onnxgrad.training.data.feed import checked_batch
+from onnxgrad.training.data.opening import open_data
+from onnxgrad.training.data.rows import Rows, Stream
+from onnxgrad.training.data.wanted import Wanted
+from onnxgrad.training.metrics.batch import classes_second
+from onnxgrad.training.metrics.epoch import epoch_metric
+from onnxgrad.training.run.plan import Means, Row
+from onnxgrad.training.surgery.activations import activation_before
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.ir.program import Program
-from onnxgrad.training.batch_norm import fold_added_batch_norm, fold_batch_norm
-from onnxgrad.training.data import Data
-from onnxgrad.training.integers import observe_scales, store_integers
-from onnxgrad.training.lora import merge_lora
-from onnxgrad.training.surgery import remove_added_dropout
+from onnxgrad.training.data.rows import Data
+from onnxgrad.training.quantized.integers import observe_scales, store_integers
+from onnxgrad.training.surgery.batch_norm import fold_added_batch_norm, fold_batch_norm
+from onnxgrad.training.surgery.heads import remove_added_dropout
+from onnxgrad.training.surgery.lora import merge_lora
 
 __all__ = ["save_inference"]
 

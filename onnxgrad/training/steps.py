@@ -13,7 +13,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.step.counted import counted
 from onnxgrad.core.step.export import save_training_step, to_training_step
 from onnxgrad.core.step.split import Split, save_split, split_step
-from onnxgrad.training.ranks import Ranks
+from onnxgrad.training.ranks.ranks import Ranks
 
 __all__ = ["TrainingSteps"]
 

@@ -27,38 +27,38 @@ from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
 from onnxgrad.tensor_file import damaged, read_tensors
 from onnxgrad.training.accumulation import add_up
-from onnxgrad.training.adapters import save_adapters
-from onnxgrad.training.batch_norm import prepare_batch_norm
-from onnxgrad.training.callbacks import Callback
-from onnxgrad.training.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
-from onnxgrad.training.data import Batch, Data, Rows, Stream
-from onnxgrad.training.diagnose import bad_loss, bad_value, bad_weight
-from onnxgrad.training.distillation import COLUMN, Teacher
+from onnxgrad.training.data.derived_inputs import Following, read_by_loss
+from onnxgrad.training.data.feed import check_labels, checked_batch, doubted_logits, output_shapes
+from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
+from onnxgrad.training.data.open_batch import open_batch
+from onnxgrad.training.data.opening import open_both, open_data
+from onnxgrad.training.data.rows import Batch, Data, Rows, Stream
+from onnxgrad.training.data.splitting import class_counts
+from onnxgrad.training.data.wanted import Wanted
 from onnxgrad.training.evaluation import evaluated, predicted
-from onnxgrad.training.feed import check_labels, checked_batch, doubted_logits, output_shapes
-from onnxgrad.training.fingerprints import Fingerprints, check_unchanged, fingerprints_of
-from onnxgrad.training.folder import RunFolder
-from onnxgrad.training.frozen import compute_in_integers
-from onnxgrad.training.gradient_norms import append_norms
 from onnxgrad.training.inference import save_inference
-from onnxgrad.training.inputs import Following, read_by_loss
-from onnxgrad.training.loop import Loop
-from onnxgrad.training.loss_scale import LossScale
-from onnxgrad.training.losses import Term, as_terms, attach
-from onnxgrad.training.metrics import check_metrics, classes_second, is_whole, metric_named
-from onnxgrad.training.open_batch import open_batch
+from onnxgrad.training.losses.distillation import COLUMN, Teacher
+from onnxgrad.training.losses.loss_scale import LossScale
+from onnxgrad.training.losses.terms import Term, as_terms, attach
+from onnxgrad.training.metrics.batch import check_metrics, classes_second, is_whole, metric_named
 from onnxgrad.training.optimizers import clipping, grouped, make_optimizer
-from onnxgrad.training.position import check_position, check_schedule, position_of, present_position
-from onnxgrad.training.quantization import prepare_quantized
-from onnxgrad.training.ranks import ranks_of
-from onnxgrad.training.run import Interrupt, Means, Plan, Row, check_course
-from onnxgrad.training.schedules import planned
-from onnxgrad.training.selection import choose_trainable, kept_tables
-from onnxgrad.training.sources.opening import open_both, open_data
-from onnxgrad.training.sources.splitting import class_counts
-from onnxgrad.training.sources.wanted import Wanted
+from onnxgrad.training.quantized.frozen import compute_in_integers
+from onnxgrad.training.quantized.learned import prepare_quantized
+from onnxgrad.training.ranks.ranks import ranks_of
+from onnxgrad.training.report.diagnose import bad_loss, bad_value, bad_weight
+from onnxgrad.training.report.gradient_norms import append_norms
+from onnxgrad.training.run.callbacks import Callback
+from onnxgrad.training.run.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
+from onnxgrad.training.run.folder import RunFolder
+from onnxgrad.training.run.loop import Loop
+from onnxgrad.training.run.plan import Interrupt, Means, Plan, Row, check_course
+from onnxgrad.training.run.position import check_position, check_schedule, position_of, present_position
+from onnxgrad.training.run.schedules import planned
 from onnxgrad.training.steps import TrainingSteps
-from onnxgrad.training.ties import find_ties
+from onnxgrad.training.surgery.adapters import save_adapters
+from onnxgrad.training.surgery.batch_norm import prepare_batch_norm
+from onnxgrad.training.surgery.selection import choose_trainable, kept_tables
+from onnxgrad.training.surgery.ties import find_ties
 
 __all__ = ["Trainer"]
 

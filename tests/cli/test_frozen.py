@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 from tests.cli.command import command
-from tests.training.test_frozen import data, model
+from tests.training.quantized.test_frozen import data, model
 
 
 def test_frozen_layers_in_integers_are_trained_resumed_and_exported(tmp_path):

@@ -10,8 +10,8 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed import PipelineStep, ShardedStep, run_local
 from onnxgrad.tensor_file import read_metadata
 from onnxgrad.training import load_checkpoint, save_checkpoint
-from onnxgrad.training.data import Columns
-from onnxgrad.training.position import Position, position_of
+from onnxgrad.training.data.rows import Columns
+from onnxgrad.training.run.position import Position, position_of
 
 RANDOM = np.random.default_rng(0)
 DATA = Columns({"x": RANDOM.normal(size=(60, 80)).astype(np.float32), "label": RANDOM.integers(0, 70, 60)})

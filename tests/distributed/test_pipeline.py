@@ -11,7 +11,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed import PipelineStep, run_local
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import ClipGradByGlobalNorm
-from onnxgrad.training.loss_scale import LossScale
+from onnxgrad.training.losses.loss_scale import LossScale
 
 RANDOM = np.random.default_rng(0)
 X, Y = RANDOM.normal(size=(12, 10)), RANDOM.integers(0, 9, 12)

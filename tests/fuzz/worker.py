@@ -29,8 +29,8 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import OnnxGradError, RuleError
 from onnxgrad.training import add_lora, merge_lora
-from onnxgrad.training.batch_norm import fold_added_batch_norm
-from onnxgrad.training.surgery import remove_added_dropout
+from onnxgrad.training.surgery.batch_norm import fold_added_batch_norm
+from onnxgrad.training.surgery.heads import remove_added_dropout
 from tests.fuzz.mutate import mutant
 from tests.fuzz.seeds import EXTERNAL, EXTERNAL_BYTES
 

@@ -8,7 +8,7 @@ import pytest
 import onnxgrad as og
 from onnxgrad.errors import ArgumentError, DataError, UnknownName
 from onnxgrad.training import Planned, Trainer
-from onnxgrad.training.epoch_metrics import EpochMetric
+from onnxgrad.training.metrics.epoch import EpochMetric
 from tests.training.small import assert_equal, data, line, model, weights
 
 sklearn = pytest.importorskip("sklearn.metrics")

@@ -16,9 +16,10 @@ import pytest
 from onnxgrad.cli.main import main
 from onnxgrad.errors import TrainingError
 from onnxgrad.tensor_file import read_metadata
-from onnxgrad.training import Trainer, lock
-from onnxgrad.training.folder import RunFolder
-from onnxgrad.training.position import position_of
+from onnxgrad.training import Trainer
+from onnxgrad.training.run import lock
+from onnxgrad.training.run.folder import RunFolder
+from onnxgrad.training.run.position import position_of
 from tests.training.small import assert_equal, data, model, weights
 
 ROOT = Path(__file__).parents[2]
@@ -97,7 +98,7 @@ class TestChangedData:
 
 HOLDING = """
 import sys
-from onnxgrad.training.folder import RunFolder
+from onnxgrad.training.run.folder import RunFolder
 with RunFolder(sys.argv[1]):
     print("holds", flush=True)
     sys.stdin.read()

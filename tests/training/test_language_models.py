@@ -15,9 +15,9 @@ import onnxgrad as og
 from onnxgrad.core.providers.losses import vocabulary
 from onnxgrad.testing import evaluate
 from onnxgrad.training import Term, Trainer, add_lora, merge_lora
-from onnxgrad.training.inputs import Following
-from onnxgrad.training.losses import attach
-from onnxgrad.training.packed_weights import float_weight, requantise
+from onnxgrad.training.data.derived_inputs import Following
+from onnxgrad.training.losses.terms import attach
+from onnxgrad.training.quantized.packed_weights import float_weight, requantise
 
 FOLDER = Path(__file__).parents[1] / "data" / "llm_models"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())

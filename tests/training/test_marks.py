@@ -10,8 +10,8 @@ from onnx.parser import parse_model
 import onnxgrad as og
 from onnxgrad.errors import ModelError, UnknownName
 from onnxgrad.training import add_lora, insert_batch_norm, insert_dropout, merge_lora
-from onnxgrad.training.batch_norm import fold_added_batch_norm
-from onnxgrad.training.surgery import remove_added_dropout
+from onnxgrad.training.surgery.batch_norm import fold_added_batch_norm
+from onnxgrad.training.surgery.heads import remove_added_dropout
 from tests.training.small import data, model
 
 X = {"x": data()["x"]}

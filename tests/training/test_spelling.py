@@ -11,7 +11,7 @@ import onnxgrad as og
 from onnxgrad.cli.main import main
 from onnxgrad.errors import DataError
 from onnxgrad.training import Table, Trainer
-from onnxgrad.training.sources import Images
+from onnxgrad.training.data import Images
 
 LETTERS = "a\nb\nc"
 

@@ -1,0 +1,190 @@
+"""Inputs of a language model that follow from its words: an empty cache, the mask, the positions, the labels.
+
+Exporters and generation libraries agree on the names: ``input_ids``, ``attention_mask``, ``position_ids``, ``past_key_values.*``.
+
+Tests: tests/training/test_trainer.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traverse import needed_operators
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import DataError
+from onnxgrad.training.data.rows import Batch
+
+__all__ = ["Following", "read_by_loss"]
+
+Array = np.ndarray[Any, Any]
+WORDS, MASK, POSITIONS, PAST = "input_ids", "attention_mask", "position_ids", "past"
+IGNORED = -100
+"""The label of what does not count."""
+
+
+class Following:
+    """Which inputs of a program need not be fed, and what stands for them then.
+
+    Args:
+        program: a program with its targets attached.
+        labels: the target columns of causal_lm, which follow from the words too.
+
+    Attributes:
+        names: of the inputs that follow from others.
+        read: names of columns that are looked at where the data has them.
+        remarks: a line on each kind of them.
+
+    Example:
+        >>> from onnx import parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> f (int64[N, S] input_ids, int64[N, S] attention_mask) => '
+        >>> program = onnxgrad.from_onnx(parser.parse_model(text + "(int64[N, S] y) { y = Mul(input_ids, attention_mask) }"))
+        >>> Following(program).complete({"input_ids": np.array([[7, 8]])})["attention_mask"]
+        array([[1, 1]])
+    """
+
+    def __init__(self, program: Program, labels: Sequence[Variable] = ()) -> None:
+        self._made: dict[str, Callable[[Batch], Array]] = {}
+        self._windowed = False
+        self.remarks: list[str] = []
+        inputs = {v.name: v for v in program.inputs}
+        words = inputs.get(WORDS)
+        if words is None or words.rank != 2 or not words.dtype.is_integer:
+            return
+        past = [v for v in inputs.values() if v.name.startswith(PAST) and v.is_float and v.dims and len(v.dims) > 1]
+        mask, positions = inputs.get(MASK), inputs.get(POSITIONS)
+        if past:
+            self.remarks.append(f"{_together([v.name for v in past])} are fed as an empty cache unless the data has them.")
+        self._made.update((v.name, _empty(v)) for v in past)
+        if mask is not None and mask.rank == 2:
+            self.remarks.append(f"{MASK} is 1 everywhere unless the data has it.")
+            self._made[MASK] = _ones
+        if positions is not None and positions.rank == 2:
+            self.remarks.append(f"{POSITIONS} count what {MASK} lets through unless the data has them.")
+            self._made[POSITIONS] = _positions
+        self._windowed = any(op.attrs.get("sliding_window_cache") for v in past for op in _readers(v))
+        if self._windowed:
+            self.remarks.append(f"{MASK} hides no padding on the right, which a window cache does not take and no word sees.")
+        for v in labels:
+            self.remarks.append(f"{v.name} are {WORDS}, without what {MASK} hides, unless the data has them.")
+            self._made[v.name] = _labels
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._made)
+
+    @property
+    def read(self) -> set[str]:
+        return {*self._made, MASK} if self._made else set()
+
+    def complete(self, batch: Batch) -> Batch:
+        """The batch with what it lacks of these inputs.
+
+        Raises:
+            DataError: if the size of a cache is not known, or the words have not two axes.
+        """
+        missing = [name for name in self._made if name not in batch]
+        if (not missing and not self._windowed) or WORDS not in batch:
+            return batch
+        found = {name: np.asarray(array) for name, array in batch.items()}
+        if found[WORDS].ndim != 2:
+            raise DataError(f"column {WORDS!r} has shape {list(found[WORDS].shape)}, the model takes [batch, steps]. Reshape it.")
+        for name in sorted(missing, key=lambda name: name.startswith(PAST)):  # a cache that is made here holds no words
+            found[name] = self._made[name](found)
+        if self._windowed and MASK in found and found[MASK].ndim == 2 and (np.diff(found[MASK], axis=1) <= 0).all():
+            found[MASK] = np.ones_like(found[MASK])
+        return found
+
+
+def read_by_loss(inputs: Sequence[Variable], loss: Variable) -> tuple[list[Variable], list[str]]:
+    """The inputs that a loss reads, and the names of the others."""
+    operators = needed_operators(list(loss.block.program.global_block().ops), [loss])
+    read = {v for op in operators for v in op.operands()} | {loss}
+    return [v for v in inputs if v in read], [v.name for v in inputs if v not in read]
+
+
+def _together(names: Sequence[str]) -> str:
+    """``past_key_values.* (4 inputs)``, or the name of a single one"""
+    return names[0] if len(names) == 1 else f"{names[0].partition('.')[0]}.* ({len(names)} inputs)"
+
+
+def _mask(batch: Batch) -> Array:
+    return batch[MASK] if MASK in batch else np.ones_like(batch[WORDS])
+
+
+def _past_steps(batch: Batch) -> int:
+    """How many words the cache holds that the data feeds"""
+    return max(0, int(_mask(batch).shape[1]) - int(batch[WORDS].shape[1]))
+
+
+def _ones(batch: Batch) -> Array:
+    """As many as there are words, and those that a cache in the data holds"""
+    held = [v.shape[2] for name, v in batch.items() if name.startswith(PAST) and v.ndim == 4]
+    rows, steps = batch[WORDS].shape
+    return np.ones((rows, steps + max(held, default=0)), np.int64)
+
+
+def _positions(batch: Batch) -> Array:
+    counted = np.cumsum(_mask(batch), axis=1) - 1
+    found: Array = np.maximum(counted, 0)[:, _past_steps(batch) :].astype(np.int64)
+    return found
+
+
+def _labels(batch: Batch) -> Array:
+    shown = _mask(batch)[:, _past_steps(batch) :]
+    return np.where(shown != 0, batch[WORDS], IGNORED).astype(np.int64)
+
+
+def _empty(v: Variable) -> Callable[[Batch], Array]:
+    """Zeros of the shape of a cache that holds nothing: [rows, heads, 0, size of a head]; a state or window is all zeros"""
+    assert v.dims is not None
+    dims: list[Any] = list(v.dims)
+    for axis in range(1, len(dims)):
+        free = not isinstance(dims[axis], int)
+        if free and len(dims) == 4 and axis == 2:
+            dims[axis] = _capacity(v)
+        elif free:
+            dims[axis] = _size_of_head(v) if len(dims) == 4 and axis == 3 else None
+
+    def make(batch: Batch) -> Array:
+        if None in dims[1:]:
+            raise DataError(f"the shape of {v.name!r}, {list(v.dims or ())}, does not say how large a cache is. Feed it by name.")
+        rows = len(batch[WORDS]) if not isinstance(dims[0], int) else dims[0]
+        return np.zeros((rows, *dims[1:]), v.dtype.numpy)
+
+    return make
+
+
+def _readers(cache: Variable) -> list[Operator]:
+    return [op for op in cache.block.ops if any(v is cache for v in op.inputs)]
+
+
+def _capacity(cache: Variable) -> int:
+    """Steps of an empty cache: 0, and of one that holds a window of them as many as the window has"""
+    for op in _readers(cache):
+        if op.attrs.get("sliding_window_cache"):
+            return max(0, int(op.attrs.get("local_window_size", 0)))
+    return 0
+
+
+def _size_of_head(cache: Variable) -> int | None:
+    """From the attention that reads the cache: files often leave it open"""
+    return next((size for size in map(_head_of, _readers(cache)) if size is not None), None)
+
+
+def _head_of(op: Operator) -> int | None:
+    together = op.outputs[0]
+    if op.type == "Concat" and together is not None and together.rank == 4 and together.dims is not None:
+        return together.dims[3] if isinstance(together.dims[3], int) else None
+    query, key = (op.inputs[i] if len(op.inputs) > i else None for i in (0, 1))
+    width = query.dims[-1] if query is not None and query.dims else None
+    heads = op.attrs.get("num_heads")
+    if not isinstance(width, int) or not isinstance(heads, int):
+        return None
+    if op.type == "GroupQueryAttention" and key is None:
+        heads += 2 * int(op.attrs.get("kv_num_heads", heads))
+    return width // heads

@@ -1,0 +1,165 @@
+"""Batches checked and converted to what the program takes.
+
+Tests: tests/training/test_trainer.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.training.data.rows import Batch
+from onnxgrad.training.losses.terms import Term
+
+__all__ = ["check_labels", "checked_batch", "doubted_logits", "output_shapes"]
+
+Array = np.ndarray[Any, Any]
+_CLASSES = ("causal_lm", "cross_entropy", "ctc")
+
+
+def checked_batch(batch: dict[str, Any], variables: Sequence[Variable]) -> Batch:
+    """The columns that the variables want, in their element types.
+
+    Raises:
+        DataError: if one is missing, misshapen, of another kind, or not finite.
+    """
+    feed: Batch = {}
+    for v in variables:
+        if v.name not in batch:
+            raise DataError(f"the batch has no column {v.name!r}; it has {sorted(batch)}. Rename or add it.")
+        array = _shaped(_typed(np.asarray(batch[v.name]), v), v)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            where = int(np.argmax(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))) if array.ndim else 0
+            raise DataError(f"column {v.name!r} holds a value that is not finite (example {where} of the batch). Clean the data.")
+        feed[v.name] = array
+    return feed
+
+
+def _typed(array: Array, v: Variable) -> Array:
+    wanted = v.dtype.numpy
+    if array.dtype == wanted:
+        return array
+    if array.dtype.kind not in "fiub" or (array.dtype.kind == "f" and not v.dtype.is_float):
+        raise DataError(f"column {v.name!r} is {array.dtype}, the model takes {v.dtype.name}. Convert it.")
+    return array.astype(wanted)
+
+
+def _shaped(array: Array, v: Variable) -> Array:
+    """The array without a last axis of length 1 where the model has none, and with one where the model alone has it"""
+    if v.dims is None:
+        return array
+    if array.ndim == len(v.dims) - 1 and v.dims and v.dims[-1] == 1:
+        array = array[..., None]
+    if array.ndim == len(v.dims) + 1 and array.shape[-1] == 1:
+        array = array[..., 0]
+    fits = array.ndim == len(v.dims) and all(
+        not isinstance(want, int) or want == have for want, have in zip(v.dims, array.shape, strict=True)
+    )
+    if fits:
+        return array
+    wanted = ", ".join(str(dim) if isinstance(dim, int) else "any" for dim in v.dims)
+    first = v.dims[0] if v.dims else None
+    fixed = array.ndim == len(v.dims) and array.shape[1:] == v.dims[1:] and isinstance(first, int)
+    last = "" if first == 1 else " and leave out the smaller last one (--drop-last)"
+    advice = f"Use batches of {first} (--batch-size {first}){last}." if fixed else "Reshape the column."
+    raise DataError(f"column {v.name!r} has shape {list(array.shape)}, the model takes [{wanted}]. {advice}")
+
+
+def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any, ...]]) -> None:
+    """Class numbers must be those of the output of this shape, label sequences must fit into its steps.
+
+    Raises:
+        DataError: naming the column.
+    """
+    for term, dims in zip(terms, shapes, strict=True):
+        name = term.target
+        if term.loss not in _CLASSES:
+            continue
+        last, labels = dims[-1], feed[name]
+        if term.loss == "causal_lm" and not (labels[:, 1:] != -100).any():
+            raise DataError(f"column {name!r} holds no word to predict: behind the first, all are -100. Leave such examples out.")
+        if isinstance(last, int):
+            negative = labels < 0 if term.loss != "ctc" else np.zeros_like(labels, bool)
+            wrong = labels[(labels != -100) & (negative | (labels >= last))]
+            if wrong.size:
+                said = (
+                    f"column {name!r} holds the label {int(wrong[0])}; {term.output or 'the output'} has classes 0 to {last - 1}."
+                )
+                raise DataError(f"{said} Number the classes from 0, or give the model another head.")
+        if term.loss == "ctc" and isinstance(dims[1], int):
+            _check_sequences(labels, dims[1], name)
+
+
+def output_shapes(
+    terms: Sequence[Term],
+    layouts: Sequence[str | None],
+    outputs: Sequence[Variable],
+    feed: Batch,
+    run: Callable[[str, Batch], Array],
+) -> list[tuple[Any, ...]]:
+    """Shapes of the outputs of the terms, batch first, classes last; this batch says how many there are where the model does not.
+
+    Raises:
+        ArgumentError: if this batch shows that a ctc term takes the steps of its output for the batch.
+    """
+    found = []
+    for term, layout, v in zip(terms, layouts, outputs, strict=True):
+        dims = list(v.dims or (None, None, None))
+        axis = 1 if term.loss == "cross_entropy" and layout != "NTC" else -1
+        if term.loss in _CLASSES and not isinstance(dims[axis], int):
+            dims[axis] = run(v.name, feed).shape[axis]
+        if axis == 1:
+            dims = [dims[0], *dims[2:], dims[1]]
+        if layout is not None and term.loss == "ctc":
+            if term.layout is None:
+                _check_layout(layout, v, feed, feed[term.target], run)
+            batch = layout.index("N")
+            dims = [dims[batch], dims[1 - batch], dims[2]]
+        found.append(tuple(dims))
+    return found
+
+
+def _check_layout(layout: str, v: Variable, feed: Batch, labels: Array, run: Callable[[str, Batch], Array]) -> None:
+    """Whether the axis that was taken for the batch is as long as the labels, and longer for a longer batch"""
+    at = layout.index("N")
+    shape = run(v.name, feed).shape
+    if shape[0] != shape[1]:
+        wrong = shape[at] != len(labels)
+    elif isinstance(v.dims[at] if v.dims else None, int):
+        return
+    else:
+        twice = run(v.name, {name: np.concatenate([array, array]) if array.ndim else array for name, array in feed.items()})
+        wrong = twice.shape[at] == shape[at]
+    if wrong:
+        other = "TNC" if layout == "NTC" else "NTC"
+        raise ArgumentError(
+            f"ctc: the output {v.name} has shape {list(shape)} for {len(labels)} examples, so axis {at} is not the batch. "
+            f"Say layout='{other}' (--layout {other}) if the other is."
+        )
+
+
+def doubted_logits(outputs: Sequence[Any], names: Sequence[str], as_logits: Sequence[bool]) -> list[str]:
+    """A sentence for each output that is taken for logits and holds what looks like probabilities; None is one of another rank."""
+    found = []
+    for value, name, taken in zip(outputs, names, as_logits, strict=True):
+        array = np.zeros(0) if value is None else np.asarray(value)
+        if taken and array.size and 0 <= array.min() < array.max() <= 1:
+            low, high = f"{array.min():.3g}", f"{array.max():.3g}"
+            found.append(
+                f"{name} is taken as logits, but all its values in the first batch lie between {low} and {high}. "
+                "If these are probabilities, name the tensor before the last activation as the output of the loss."
+            )
+    return found
+
+
+def _check_sequences(labels: Array, steps: int, name: str) -> None:
+    """Connectionist temporal classification needs a step for each label and one between equal ones"""
+    real = labels >= 0
+    needed = real.sum(axis=1) + ((labels[:, 1:] == labels[:, :-1]) & real[:, 1:]).sum(axis=1)
+    if needed.size and needed.max() > steps:
+        example = int(needed.argmax())
+        raise DataError(f"column {name!r}: example {example} of the batch needs {int(needed.max())} steps, the model has {steps}.")

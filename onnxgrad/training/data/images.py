@@ -1,0 +1,305 @@
+"""Folders and tables of image files, through Pillow."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
+from onnxgrad.training.data.arranging import TARGETS, Numbering, remarks_on
+from onnxgrad.training.data.preparing import Preparation, preparation_of
+from onnxgrad.training.data.rows import Batch, Rows
+from onnxgrad.training.data.wanted import Wanted
+
+__all__ = ["Images", "Pictures", "is_image_table"]
+
+Array = np.ndarray[Any, Any]
+Classes: TypeAlias = "Mapping[str, Sequence[str]]"
+_Listed: TypeAlias = "tuple[list[Path], dict[str, Array], Classes, list[str]]"
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
+_SAMPLES = 16
+_SMALLEST_CROP = 0.5
+
+
+class Images:
+    """A folder of images with a sub-folder for each class, or a .csv file with a column of paths and one of labels.
+
+    Size, axes, channels and values are those of the model as far as its file tells; ``remarks`` of what is opened say what was
+    found and what was guessed. Images are resized to the model's size; their aspect is not kept.
+
+    Args:
+        path: the folder or the .csv file; paths in that are relative to it. A folder may hold the .csv file.
+        size: height and width, where the model leaves them open.
+        mean, std: of the values from 0 to 1, for all channels or each.
+        order: ``"rgb"`` or ``"bgr"``.
+        flip: mirror half of the images, in training.
+        crop: resize a part of random place, half to all of the area, in training (Szegedy et al. 2015).
+        color: change brightness, contrast and saturation by a factor of up to 1 ± this, in training.
+
+    Raises:
+        ArgumentError: if ``color`` is not between 0 and 1.
+
+    Example:
+        >>> trainer.fit(Images("photos/", flip=True, crop=True), epochs=3, validation=0.1)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        size: Sequence[int] | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        order: str | None = None,
+        flip: bool = False,
+        crop: bool = False,
+        color: float = 0.0,
+    ) -> None:
+        if not 0 <= color < 1:
+            raise ArgumentError(f"color is the largest change of a factor, from 0 to less than 1, not {color}.")
+        self.path = Path(path)
+        self.size, self.mean, self.std, self.order = size, mean, std, order
+        self.changes = (flip, crop, color)
+
+    def opened(self, wanted: Wanted, classes: Classes | None = None) -> Pictures:
+        """The data for a program; ``classes`` by target column have numbers already.
+
+        Raises:
+            DataError: if the folder holds no images, a file is missing, or the model takes no images.
+            OnnxGradError: if Pillow is missing.
+        """
+        numbering = Numbering(classes or {}, wanted)
+        paths, columns, found, unused = self._listed(wanted, numbering)
+        made = opened_pictures(self, wanted, _Files(paths), columns, found, unused, self.path.name)
+        made.remarks = [*made.remarks, *numbering.remarks]
+        return made
+
+    def _listed(self, wanted: Wanted, numbering: Numbering) -> _Listed:
+        path = self.path
+        if path.is_dir():
+            tables = sorted(path.glob("*.csv"))
+            if len(tables) == 1 and not any(entry.is_dir() and _holds_images(entry) for entry in path.iterdir()):
+                path = tables[0]
+        if path.is_file():
+            return self._from_table(path, wanted, numbering)
+        if not path.is_dir():
+            raise DataError(f"there is no folder {str(path)!r}.")
+        return self._from_folder(path, wanted, numbering)
+
+    def _from_folder(self, path: Path, wanted: Wanted, numbering: Numbering) -> _Listed:
+        found = {entry.name: sorted(_images_in(entry)) for entry in sorted(path.iterdir()) if entry.is_dir()}
+        target = next((name for name in wanted.names if name in wanted.targets), None)
+        if target is None:
+            files = sorted(_images_in(path))
+            if not files:
+                raise DataError(f"the folder {str(path)!r} holds no images ({', '.join(SUFFIXES)}).")
+            return files, {}, {}, []
+        classes = numbering.classes.get(target) or [name for name, files in found.items() if files]
+        unknown = sorted(name for name, files in found.items() if files and name not in classes)
+        if unknown:
+            known = ", ".join(classes[:10])
+            raise DataError(f"the sub-folder {unknown[0]!r} of {str(path)!r} is none of the classes of the training data: {known}.")
+        listed = [(file, number) for number, name in enumerate(classes) for file in found.get(name, ())]
+        if not listed:
+            raise DataError(
+                f"{str(path)!r} holds no sub-folders with images. Make one for each class, or give a .csv of paths and labels."
+            )
+        if len(classes) == 1:
+            only = str(path / classes[0])
+            raise DataError(
+                f"{str(path)!r} holds one sub-folder with images, {only!r}, so one class. Name the folder of the classes."
+            )
+        labels = np.array([number for _, number in listed], np.int64)
+        return [file for file, _ in listed], {target: labels}, {target: classes}, []
+
+    def _from_table(self, path: Path, wanted: Wanted, numbering: Numbering) -> _Listed:
+        rows = _rows_of(path)
+        header = list(rows[0])
+        held = _path_column(rows[0], path.parent)
+        if held is None:
+            raise DataError(f"{str(path)!r} has no column of image files; it has {header}. Name it path, relative to the table.")
+        files = [path.parent / row[held] for row in rows]
+        for number, file in enumerate(files, 1):
+            if not file.is_file():
+                raise DataError(f"{path.name}, row {number}, column {held!r}: there is no file {str(file)!r}.")
+        columns: dict[str, Array] = {}
+        used = [held]
+        for name in [name for name in [*wanted.names, *wanted.optional] if name in wanted.targets]:
+            others = [other for other in header if other != held and other in TARGETS]
+            rest = [other for other in header if other != held]
+            source = name if name in header else others[0] if len(others) == 1 else rest[0] if len(rest) == 1 else None
+            if source is None:
+                raise DataError(f"{str(path)!r} has no column {name!r} for the labels; it has {header}. Rename or add it.")
+            used.append(source)
+            columns[name] = _labels([row[source] for row in rows], name, source, numbering, path.name)
+        return files, columns, numbering.classes, [name for name in header if name not in used]
+
+
+def opened_pictures(
+    given: Images,
+    wanted: Wanted,
+    images: _Files | Callable[[int], Any],
+    columns: dict[str, Array],
+    classes: Classes,
+    unused: Sequence[str],
+    where: str,
+) -> Pictures:
+    """Images by number, prepared as the model wants them."""
+    if wanted.program is None:
+        raise DataError(f"{where!r} holds images; nothing says here how the model takes them. Give arrays.")
+    count = len(next(iter(columns.values()))) if columns else len(images)  # type: ignore[arg-type]
+    chosen = sorted({round(i) for i in np.linspace(0, count - 1, min(count, _SAMPLES))})
+    samples = [images(int(i)) for i in chosen]
+    name, how, said = preparation_of(wanted.program, samples, given.size, given.mean, given.std, given.order)
+    missing = [other for other in wanted.names if other != name and other not in columns]
+    if missing:
+        raise DataError(
+            f"{where!r} gives the images for {name!r} and {sorted(columns)}, but the model takes {missing[0]!r} too. Give arrays."
+        )
+    found = Pictures(images, count, name, columns, how, given.changes)
+    found.classes, found.unused = classes, unused
+    changes = [what for what, on in zip(("mirrored", "cropped", "changed in colour"), given.changes, strict=True) if on]
+    found.remarks = [
+        said,
+        *remarks_on(classes),
+        *([f"images are {' and '.join(changes)} at random in training."] if changes else []),
+    ]
+    return found
+
+
+class Pictures(Rows):
+    """Images that are read when their batch is made, and columns of labels."""
+
+    def __init__(
+        self,
+        images: Callable[[int], Any],
+        length: int,
+        name: str,
+        columns: dict[str, Array],
+        how: Preparation,
+        changes: tuple[bool, bool, float],
+    ) -> None:
+        self.images, self.length, self.name, self.columns, self.how, self.changes = images, length, name, columns, how, changes
+        self._pool: ThreadPoolExecutor | None = None
+
+    def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), "onnxgrad-images")
+        arrays = list(self._pool.map(lambda row: self._prepared(int(row), epoch), rows))
+        return {self.name: np.stack(arrays), **{name: column[rows] for name, column in self.columns.items()}}
+
+    def _prepared(self, row: int, epoch: tuple[int, int] | None) -> Array:
+        image = self.images(row)
+        if epoch is not None and any(self.changes):
+            image = _changed(image, self.how.size, self.changes, np.random.default_rng([*epoch, row]))
+        if image.size != self.how.size[::-1]:
+            image = image.resize(self.how.size[::-1], 2)
+        return self.how.array(image)
+
+    def column(self, name: str) -> Array | None:
+        return self.columns.get(name)
+
+    def plain(self) -> Pictures:
+        found = copy.copy(self)
+        found.changes = (False, False, 0.0)
+        return found
+
+
+def _changed(image: Any, size: tuple[int, int], changes: tuple[bool, bool, float], rng: np.random.Generator) -> Any:
+    """Flipped, cropped and resized, and changed in colour; of Pillow's modes L and RGB"""
+    from PIL import ImageEnhance, ImageOps
+
+    flip, crop, color = changes
+    if crop:
+        share = np.sqrt(rng.uniform(_SMALLEST_CROP, 1.0))
+        width, height = image.size[0] * share, image.size[1] * share
+        left, top = rng.uniform(0, image.size[0] - width), rng.uniform(0, image.size[1] - height)
+        image = image.resize(size[::-1], 2, box=(left, top, left + width, top + height))
+    if flip and rng.random() < 0.5:
+        image = ImageOps.mirror(image)
+    if color:
+        for enhance in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
+            image = enhance(image).enhance(float(rng.uniform(1 - color, 1 + color)))
+    return image
+
+
+class _Files:
+    """Images of files, by number."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = list(paths)
+        try:
+            import PIL  # noqa: F401
+        except ImportError as error:
+            raise OnnxGradError("images need the package Pillow. Install onnxgrad[images].") from error
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __call__(self, number: int) -> Any:
+        from PIL import Image, ImageOps
+
+        path = self.paths[number]
+        try:
+            with Image.open(path) as image:
+                return ImageOps.exif_transpose(image).convert("L" if image.mode in ("1", "L", "I;16") else "RGB")
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            raise DataError(f"cannot read the image {str(path)!r}: {error}. Remove or replace it.") from error
+
+
+def _holds_images(path: Path) -> bool:
+    return next(iter(_images_in(path)), None) is not None
+
+
+def _images_in(path: Path) -> list[Path]:
+    return [
+        file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
+    ]
+
+
+def _rows_of(path: Path) -> list[dict[str, str]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file, restval="", restkey=""))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"cannot read {str(path)!r}: {error}.") from error
+    if not rows:
+        raise DataError(f"{str(path)!r} has no rows below its header.")
+    return rows
+
+
+def _path_column(row: dict[str, str], folder: Path) -> str | None:
+    """The column of the names of image files: one of the usual names, or the only one that looks so"""
+    looks = [name for name, cell in row.items() if cell and Path(cell).suffix.lower() in SUFFIXES]
+    named = [name for name in PATHS if name in row]
+    return next((name for name in named if name in looks), looks[0] if len(looks) == 1 else None)
+
+
+def is_image_table(path: Path) -> bool:
+    """Whether a .csv file lists image files."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            row = next(csv.DictReader(file, restval="", restkey=""), None)
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return False
+    return row is not None and _path_column(row, path.parent) is not None
+
+
+def _labels(cells: list[str], name: str, column: str, numbering: Numbering, where: str) -> Array:
+    """Numbers, or the numbers of words"""
+    for row, cell in enumerate(cells, 1):
+        if not (cell or "").strip():
+            raise DataError(f"{where}, row {row}, column {column!r} is empty. Fill it in, or leave the row out.")
+    for kind in (int, float) if name not in (*numbering.classes, *numbering.wanted.spelled) else ():
+        with suppress(ValueError):
+            return np.array([kind(cell) for cell in cells])
+    return numbering(name, cells, where)

@@ -1,0 +1,149 @@
+"""Opening whatever the user has as data.
+
+Tests: tests/training/data/test_tables.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentTypeError, DataError, FileError, ModelError
+from onnxgrad.files import read_arrays
+from onnxgrad.training.data.images import Images, is_image_table
+from onnxgrad.training.data.outside import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
+from onnxgrad.training.data.rows import Columns, Rows, Stream
+from onnxgrad.training.data.splitting import imbalance, split
+from onnxgrad.training.data.tables import SEPARATORS, Table, is_text, read_folder, read_npy
+from onnxgrad.training.data.texts import Texts
+from onnxgrad.training.data.wanted import Wanted
+
+__all__ = ["open_both", "open_data", "source_at"]
+
+_TEXT = "is text, which needs a tokenizer: give training.Text(path, tokenizer) (--tokenizer)"
+
+
+def open_data(data: Any, wanted: Wanted | Sequence[str], classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
+    """Columns, rows or a stream from whatever the user has.
+
+    Args:
+        data: a dict of arrays; a tuple of arrays in the order of the columns; the path of an .npz, .npy, .csv, .tsv, .parquet,
+            .jsonl or .py file or of a folder (of images, or of .npy files); ``Images``, ``Table``, ``Text``, ``Texts``; an iterable
+            of batches (dicts or tuples), or a function that gives one for an epoch number; a DataLoader of torch; a dataset of
+            Hugging Face.
+        wanted: the columns that the program wants.
+        classes: words by number, by target column, of the training data.
+
+    Raises:
+        DataError: if a file cannot be read or a column is missing.
+        ArgumentTypeError: if it is none of these.
+    """
+    wanted = wanted if isinstance(wanted, Wanted) else Wanted(wanted)
+    if isinstance(data, (Rows, Stream)):
+        return data
+    path = Path(data) if isinstance(data, (str, Path)) else getattr(data, "path", None)
+    if isinstance(data, (str, Path)):
+        data = _at(str(data), wanted)
+    found = _opened(data, wanted, classes)
+    if isinstance(path, Path):
+        found.path = path if path.exists() else Path(str(path).rpartition(":")[0])
+    return found
+
+
+def _opened(data: Any, wanted: Wanted, classes: Mapping[str, Sequence[str]] | None) -> Rows | Stream:
+    if isinstance(data, (Images, Table, Texts)):
+        return data.opened(wanted, classes)
+    if isinstance(data, (Rows, Stream)):
+        return data
+    if is_dataset(data):
+        return opened_dataset(data, wanted, classes)
+    if is_loader(data):
+        return LoaderStream(data, wanted.names)
+    if isinstance(data, Mapping):
+        return _columns(data, wanted)
+    if isinstance(data, tuple) and data and all(isinstance(item, np.ndarray) for item in data):
+        if len(data) != len(wanted.names):
+            raise DataError(f"{len(data)} arrays are given for the columns {list(wanted.names)}. Give one each, in this order.")
+        return Columns(dict(zip(wanted.names, data, strict=True)))
+    if callable(data) or hasattr(data, "__iter__"):
+        return Stream(data, wanted.names)
+    raise ArgumentTypeError(f"data is a dict of arrays, a path, an iterable or a function, not {type(data).__name__}.")
+
+
+def open_both(
+    data: Any, validation: Any, wanted: Wanted, target: str | None = None, seed: int = 0
+) -> tuple[Rows | Stream, Rows | Stream | None, list[str]]:
+    """Training and validation data, the latter also as a share of the former, and lines on both.
+
+    Raises:
+        DataError, ArgumentError: as ``open_data`` and ``split`` do.
+    """
+    source = open_data(data, wanted)
+    remarks = [] if source is data else list(source.remarks)
+    uneven = None if target is None or source is data else imbalance(source, target)
+    if uneven is not None:
+        remarks.append(uneven)
+    if validation is None:
+        return source, None, remarks
+    if isinstance(validation, float):
+        train, held_out, said = split(source, validation, target, seed)
+        train.unused = source.unused
+        return train, held_out, [*remarks, *said]
+    held_out = open_data(validation, wanted, source.classes)
+    return source, held_out, remarks + [said for said in held_out.remarks if held_out is not validation and said not in remarks]
+
+
+def _columns(data: Mapping[str, Any], wanted: Wanted) -> Columns:
+    missing = [name for name in wanted.names if name not in data]
+    if missing:
+        raise DataError(f"the data has no column {missing[0]!r}; it has {sorted(map(str, data))}. Rename or add it.")
+    taken = [*wanted.names, *(name for name in wanted.optional if name in data)]
+    columns = Columns({name: data[name] for name in taken})
+    columns.unused = sorted({str(name) for name in data} - set(taken))
+    return columns
+
+
+def source_at(text: str) -> Any:
+    """What a path names: ``Images``, ``Table``, a function, or the path itself where it holds arrays.
+
+    Raises:
+        DataError: if there is nothing there, or it is text.
+    """
+    path = Path(text)
+    if path.suffix == ".txt" or (path.suffix == ".jsonl" and is_text(path)):
+        raise DataError(f"{text!r} {_TEXT}.")
+    if path.is_dir():
+        return path if any(path.glob("*.npy")) else Images(path)
+    if path.suffix == ".py" or ".py:" in text:
+        return function_in(text)
+    if path.suffix == ".csv" and is_image_table(path):
+        return Images(path)
+    if path.suffix in SEPARATORS:
+        return Table(path)
+    return path
+
+
+def _at(text: str, wanted: Wanted) -> Any:
+    found = source_at(text)
+    if not isinstance(found, Path):
+        return found
+    if found.is_dir():
+        return read_folder(found, wanted)
+    if not found.is_file():
+        raise DataError(f"there is no file {text!r}.")
+    if found.suffix == ".npy":
+        array = read_npy(found)
+        if array.dtype.names:
+            return {name: array[name] for name in array.dtype.names}
+        if len(wanted.names) != 1:
+            raise DataError(
+                f"{text!r} holds one array, but the columns are {list(wanted.names)}. Give an .npz, or a folder of .npy files."
+            )
+        return {wanted.names[0]: array}
+    try:
+        return read_arrays(found)
+    except (FileError, ModelError) as error:
+        raise DataError(str(error)) from error

@@ -1,0 +1,233 @@
+"""Loaders of other libraries: DataLoader of torch, datasets of Hugging Face, functions in Python files."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
+from onnxgrad.training.data.arranging import Numbering, arranged, remarks_on, stacked
+from onnxgrad.training.data.images import Images, opened_pictures
+from onnxgrad.training.data.rows import Batch, Columns, Rows, Stream
+from onnxgrad.training.data.shuffled import Shuffled
+from onnxgrad.training.data.wanted import Wanted
+
+__all__ = ["DatasetRows", "LoaderStream", "function_in", "is_dataset", "is_loader", "opened_dataset"]
+
+_PIECE = 256
+_LARGE = 1_000_000_000
+
+
+def is_loader(data: Any) -> bool:
+    """Whether it is a DataLoader of torch."""
+    return any(cls.__module__.startswith("torch.utils.data") and cls.__name__ == "DataLoader" for cls in type(data).__mro__)
+
+
+def is_dataset(data: Any) -> bool:
+    """Whether it is a dataset of Hugging Face."""
+    return any(cls.__module__.startswith("datasets.") for cls in type(data).__mro__)
+
+
+class LoaderStream(Stream):
+    """Batches of a DataLoader; the order that it draws without a generator of its own follows from the seed and the epoch.
+
+    Torch's global generator is put back after each batch.
+    """
+
+    def __init__(self, loader: Any, names: Sequence[str]) -> None:
+        super().__init__(loader, names)
+        own = getattr(loader, "generator", None) is not None or getattr(loader.sampler, "generator", None) is not None
+        if own:
+            self.resumes = "the DataLoader draws from a generator of its own, whose state is not in the checkpoint"
+
+    def batches(
+        self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
+    ) -> Iterator[Batch]:
+        import torch
+
+        state = torch.Generator().manual_seed(int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])).get_state()
+        if hasattr(self.source.sampler, "set_epoch"):
+            self.source.sampler.set_epoch(epoch)
+        items: Any = None
+        number = 0
+        while True:
+            before = torch.random.get_rng_state()
+            torch.random.set_rng_state(state)
+            try:
+                items = iter(self.source) if items is None else items
+                item = next(items, None)
+                state = torch.random.get_rng_state()
+            finally:
+                torch.random.set_rng_state(before)
+            if item is None:
+                return
+            if number >= skip:
+                yield self._as_batch(_arrays(item))
+            number += 1
+
+
+def _arrays(item: Any) -> Any:
+    """Tensors as arrays"""
+    if isinstance(item, dict):
+        return {name: _arrays(value) for name, value in item.items()}
+    if isinstance(item, (list, tuple)) and any(hasattr(value, "detach") for value in item):
+        return [_arrays(value) for value in item]
+    return item.detach().cpu().numpy() if hasattr(item, "detach") else item
+
+
+def opened_dataset(data: Any, wanted: Wanted, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
+    """The data of a Hugging Face dataset for a program: its columns by name, images as the model takes them.
+
+    Raises:
+        DataError: if it is a dict of splits, or a column is missing or no number.
+    """
+    if isinstance(data, dict):
+        raise DataError(f"the data is a dict of the splits {sorted(data)}. Give one of them: data={sorted(data)[0]!r} ...")
+    features = dict(data.features or {})
+    kinds = {name: type(feature).__name__ for name, feature in features.items()}
+    pictures = [name for name, kind in kinds.items() if kind == "Image"]
+    where = "the dataset"
+    if pictures and hasattr(data, "__len__"):
+        return _dataset_pictures(data, wanted, pictures[0], features)
+    numeric = [name for name, feature in features.items() if _is_numeric(feature)]
+    header = list(features) or list(next(iter(data)))
+    plan = arranged(header, numeric, wanted, where)
+    numbering = Numbering(classes or {}, wanted)
+    found: Rows | Stream
+    if hasattr(data, "__len__"):
+        found = DatasetRows(data, plan, wanted, numbering)
+        if (data.data.nbytes or 0) < _LARGE:
+            found = Columns(found.take(np.arange(len(data))))
+    else:
+        found = Shuffled(_examples(data, plan, wanted, numbering))
+    named = {name: getattr(features.get(plan.parts[name][0]), "names", None) for name in wanted.targets if name in plan.parts}
+    found.classes = {**numbering.classes, **{name: names for name, names in named.items() if names}}
+    found.unused, found.remarks = plan.unused, [*plan.remarks, *remarks_on(found.classes)]
+    return found
+
+
+class DatasetRows(Rows):
+    """Examples of a dataset that stay on the disk."""
+
+    def __init__(self, data: Any, plan: Any, wanted: Wanted, numbering: Numbering) -> None:
+        self.data, self.plan, self.wanted, self.numbering, self.length = data.with_format(None), plan, wanted, numbering, len(data)
+
+    def take(self, rows: Any, epoch: tuple[int, int] | None = None) -> Batch:
+        held = self.data[[int(row) for row in rows]]
+        return stacked(self.plan, {name: held[name] for name in self.plan.read}, self.wanted, self.numbering, "the dataset")
+
+    def column(self, name: str) -> Any:
+        parts = self.plan.parts.get(name, [])
+        if name not in self.wanted.targets or len(parts) != 1:
+            return None
+        plan = self.plan._replace(parts={name: parts})
+        return stacked(plan, {parts[0]: list(self.data[parts[0]])}, self.wanted, self.numbering, "the dataset")[name]
+
+
+def _is_numeric(feature: Any) -> bool:
+    kind = str(getattr(feature, "dtype", ""))
+    return type(feature).__name__ == "Value" and kind.startswith(("int", "uint", "float", "bool"))
+
+
+def _dataset_pictures(data: Any, wanted: Wanted, column: str, features: dict[str, Any]) -> Rows:
+    plain = data.with_format(None)
+    targets = [name for name in wanted.names if name in wanted.targets]
+    others = [name for name in features if name != column]
+    columns: dict[str, Any] = {}
+    classes: dict[str, Sequence[str]] = {}
+    used = [column]
+    for name in targets:
+        source = (
+            name
+            if name in features
+            else next((other for other in ("label", "labels", "target", "class") if other in features), None)
+        )
+        source = others[0] if source is None and len(others) == 1 else source
+        if source is None:
+            raise DataError(f"the dataset has no column {name!r}; it has {list(features)}. Rename or add it.")
+        columns[name] = np.asarray(plain[source][:] if not isinstance(plain[source], list) else plain[source])
+        if getattr(features[source], "names", None):
+            classes[name] = features[source].names
+        used.append(source)
+
+    def image(number: int) -> Any:
+        found = plain[number][column]
+        return found.convert("L" if found.mode in ("1", "L", "I;16") else "RGB")
+
+    unused = [name for name in features if name not in used]
+    return opened_pictures(Images("."), wanted, _Counted(image, len(data)), columns, classes, unused, "the dataset")
+
+
+class _Counted:
+    """A function of numbers that are less than a length."""
+
+    def __init__(self, function: Callable[[int], Any], length: int) -> None:
+        self.function, self.length = function, length
+
+    def __call__(self, number: int) -> Any:
+        return self.function(number)
+
+    def __len__(self) -> int:
+        return self.length
+
+
+def _examples(data: Any, plan: Any, wanted: Wanted, numbering: Numbering) -> Callable[[int], Iterator[Batch]]:
+    """Pieces of an iterable dataset, for each epoch"""
+
+    def pieces(epoch: int) -> Iterator[Batch]:
+        if hasattr(data, "set_epoch"):
+            data.set_epoch(epoch)
+        held: list[dict[str, Any]] = []
+        first = 0
+        for example in data:
+            held.append(example)
+            if len(held) == _PIECE:
+                yield piece(held, first)
+                first, held = first + len(held), []
+        if held:
+            yield piece(held, first)
+
+    def piece(held: list[dict[str, Any]], first: int) -> Batch:
+        columns = {name: [example.get(name) for example in held] for name in plan.read}
+        return stacked(plan, columns, wanted, numbering, "the dataset", first)
+
+    return pieces
+
+
+def function_in(text: str) -> Callable[[int], Any]:
+    """The function that ``file.py`` (``batches``) or ``file.py:name`` names, as one of the epoch number.
+
+    Raises:
+        DataError: if there is no such file or function, or the file fails.
+        ArgumentError: if the function takes more than an epoch.
+    """
+    file, _, name = text.rpartition(":") if ".py:" in text else (text, "", "")
+    path, name = Path(file), name or "batches"
+    if not path.is_file():
+        raise DataError(f"there is no file {str(path)!r}.")
+    spec = importlib.util.spec_from_file_location(f"onnxgrad_data_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    except OnnxGradError:
+        raise
+    except Exception as error:
+        raise DataError(f"{str(path)!r} fails: {type(error).__name__}: {error}.") from error
+    finally:
+        sys.path.remove(str(path.parent.resolve()))
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise DataError(f"{str(path)!r} has no function {name!r} that yields batches. Add it, or name it: {path.name}:NAME.")
+    wanted = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    if len(wanted) > 1:
+        raise ArgumentError(f"{name} in {str(path)!r} takes {[p.name for p in wanted]}; it may take the number of the epoch alone.")
+    found: Callable[[int], Any] = function if wanted else lambda epoch: function()
+    return found

@@ -1,0 +1,239 @@
+"""How a model wants its images: size, axes, channels and values, read from the file as far as it says.
+
+Tests: tests/training/data/test_images.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.errors import ArgumentError, DataError
+
+__all__ = ["Preparation", "image_input", "preparation_of"]
+
+Array = np.ndarray[Any, Any]
+_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_PLAIN = {"0 to 1": (0.0, 1.0), "-1 to 1": (0.5, 0.5), "0 to 255": (0.0, 1 / 255)}
+_OPEN_SIZE = 224
+_MOVES = ("Cast", "Transpose", "Identity", "Pad", "Resize")
+"""What exporters write between an image and its first layer. Not all that moves elements: a Gather may reorder channels."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done with an image: resized, its values v / 255 less ``mean`` over ``std``, its axes in the order of ``layout``.
+
+    Attributes:
+        size: height and width.
+        layout: ``"CHW"`` or ``"HWC"``.
+        order: ``"RGB"``, ``"BGR"`` or ``"L"`` for one channel.
+        mean, std: of each channel in that order.
+        dtype: of the array; of integers the bytes are taken as they are.
+    """
+
+    size: tuple[int, int]
+    layout: str
+    order: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    dtype: Any = np.float32
+
+    def array(self, image: Any) -> Array:
+        """An image of Pillow as an array; it is not resized."""
+        pixels = np.asarray(image.convert("L" if self.order == "L" else "RGB"))
+        pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
+        if self.order == "BGR":
+            pixels = pixels[:, :, ::-1]
+        if np.dtype(self.dtype).kind == "f":
+            scale = np.asarray(self.std, np.float32) * 255
+            pixels = (pixels / scale - np.asarray(self.mean, np.float32) * 255 / scale).astype(self.dtype)
+        return np.ascontiguousarray(pixels.transpose(2, 0, 1) if self.layout == "CHW" else pixels.astype(self.dtype))
+
+    def values(self) -> str:
+        """``mean 0.485 0.456 0.406, std ...``"""
+        plain = next((name for name, (m, s) in _PLAIN.items() if set(self.mean) == {m} and np.allclose(self.std, s)), None)
+        if plain is not None:
+            return f"values from {plain}"
+        mean, std = (" ".join(f"{v:.4g}" for v in row) for row in (self.mean, self.std))
+        return f"mean {mean}, std {std} (of 0 to 1)"
+
+
+def image_input(inputs: Sequence[Variable]) -> tuple[Variable, str, int]:
+    """The input that takes images, its layout and its number of channels.
+
+    Raises:
+        DataError: if there is none, or several.
+    """
+    found = []
+    for v in inputs:
+        if v.dims is not None and len(v.dims) == 4:
+            for axis, layout in ((1, "CHW"), (3, "HWC")):
+                if v.dims[axis] in (1, 3):
+                    found.append((v, layout, int(v.dims[axis])))  # type: ignore[arg-type]
+                    break
+    if len(found) != 1:
+        what = "none" if not found else f"{len(found)}"
+        raise DataError(
+            f"images go into an input of rank 4 with 1 or 3 channels; the model has {what} of these: {list(inputs)}. Give arrays."
+        )
+    return found[0]
+
+
+def preparation_of(
+    program: Program,
+    samples: Sequence[Any],
+    size: Sequence[int] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    order: str | None = None,
+) -> tuple[str, Preparation, str]:
+    """The input for images, what is done with them, and a line that says it with the reasons.
+
+    What is not given is guessed: values from arithmetic at the beginning of the graph, or by which of the usual ways brings the
+    statistics of some images nearest to those that its BatchNormalization holds; without both they are those of ImageNet.
+
+    Raises:
+        ArgumentError: if what is given is no size, mean, std or order.
+        DataError: if no input takes images.
+    """
+    v, layout, channels = image_input(program.inputs)
+    assert v.dims is not None
+    declared = v.dims[1:3] if layout == "HWC" else v.dims[2:]
+    found_size, why_size = _size(declared, size, samples)
+    given_order = _order(order, channels)
+    base = Preparation(found_size, layout, given_order or ("L" if channels == 1 else "RGB"), (0.0,) * channels, (1.0,) * channels)
+    if not v.dtype.is_float:
+        return (
+            v.name,
+            replace(base, dtype=v.dtype.numpy),
+            _said(v, base, why_size, "bytes as they are, as the input is of integers"),
+        )
+    base = replace(base, dtype=v.dtype.numpy)
+    if mean is not None or std is not None:
+        base = replace(base, mean=_channels(mean, channels, "mean", 0.0), std=_channels(std, channels, "std", 1.0))
+        return v.name, base, _said(v, base, why_size, f"{base.values()}, as given")
+    known = _from_graph(v)
+    if known is not None:
+        base = replace(base, mean=(_PLAIN[known][0],) * channels, std=(_PLAIN[known][1],) * channels)
+        return v.name, base, _said(v, base, why_size, f"{base.values()}, which the graph itself goes on to normalise")
+    best = _by_statistics(program, v, base, samples, given_order)
+    if best is not None:
+        return v.name, best, _said(v, best, why_size, f"{best.values()}, which fits the statistics in the file best")
+    if channels == 3:
+        base = replace(base, mean=_IMAGENET[0], std=_IMAGENET[1])
+    why = f"{base.values()}, a guess, as the file does not say: see --image-mean, --image-std and --image-order"
+    return v.name, base, _said(v, base, why_size, why)
+
+
+def _said(v: Variable, made: Preparation, why_size: str, values: str) -> str:
+    height, width = made.size
+    channels = "grey" if made.order == "L" else made.order
+    return f"images go into {v.name!r} as {made.layout}, {channels}, {height} x {width} ({why_size}), {values}."
+
+
+def _size(declared: Sequence[Any], given: Sequence[int] | None, samples: Sequence[Any]) -> tuple[tuple[int, int], str]:
+    if given is not None:
+        height, width = (int(given[0]), int(given[-1]))
+        if min(height, width) < 1 or len(given) > 2:
+            raise ArgumentError(f"the size of images is a height and a width of at least 1, not {list(given)}.")
+        for want, have in zip(declared, (height, width), strict=True):
+            if isinstance(want, int) and want != have:
+                raise ArgumentError(f"the model takes images of {list(declared)}, not {height} x {width}. Leave the size out.")
+        return (height, width), "as given"
+    if all(isinstance(d, int) for d in declared):
+        return (int(declared[0]), int(declared[1])), "of the file"
+    sizes = {image.size for image in samples}
+    (width, height), why = (
+        (next(iter(sizes)), "that of the images") if len(sizes) == 1 else ((_OPEN_SIZE,) * 2, "a guess: see --image-size")
+    )
+    fixed = [d if isinstance(d, int) else have for d, have in zip(declared, (height, width), strict=True)]
+    return (int(fixed[0]), int(fixed[1])), why
+
+
+def _order(given: str | None, channels: int) -> str | None:
+    if given is None:
+        return "L" if channels == 1 else None
+    order = given.upper()
+    if order not in ("RGB", "BGR") or channels != 3:
+        raise ArgumentError(
+            f"the order of channels is rgb or bgr, for a model of 3 channels; this has {channels}, and {given!r} is given."
+        )
+    return order
+
+
+def _channels(given: Sequence[float] | None, channels: int, what: str, default: float) -> tuple[float, ...]:
+    values = [default] if given is None else [float(v) for v in given]
+    if len(values) not in (1, channels) or (what == "std" and min(values) <= 0):
+        raise ArgumentError(
+            f"{what} is one number or one for each of {channels} channels{', above 0' * (what == 'std')}, not {values}."
+        )
+    return tuple(values * channels if len(values) == 1 else values)
+
+
+def _from_graph(v: Variable) -> str | None:
+    """What the graph takes, if its first arithmetic is with constants: a factor of less than 1/20 is for bytes"""
+    factor, at, met = 1.0, v, False
+    while True:
+        readers = [op for op in at.block.ops if any(x is at for x in op.inputs)]
+        if len(readers) != 1:
+            break
+        op = readers[0]
+        result = op.outputs[0]
+        if (
+            op.type in ("Sub", "Add", "Mul", "Div")
+            and op.inputs[0] is at
+            and op.inputs[1] is not None
+            and op.inputs[1].value is not None
+        ):
+            constant = op.inputs[1].value.numpy().astype(np.float64)
+            met = True
+            if op.type in ("Mul", "Div") and constant.size and np.all(constant != 0):
+                factor *= float(np.mean(np.abs(constant))) ** (1 if op.type == "Mul" else -1)
+            elif constant.size and float(np.abs(constant).max()) > 3 * max(factor, 1e-9) and factor >= 1:
+                factor = min(factor, 1 / 58)  # the means of bytes are taken off before anything is divided
+        elif op.type not in _MOVES or op.inputs[0] is not at:
+            break
+        if result is None:
+            break
+        at = result
+    if not met:
+        return None
+    return "0 to 255" if factor < 0.05 else "0 to 1"
+
+
+def _by_statistics(
+    program: Program, v: Variable, base: Preparation, samples: Sequence[Any], order: str | None
+) -> Preparation | None:
+    """The candidate whose first normalised layer has, over some images, the mean and variance nearest to those of the file"""
+    norm = next((op for op in program.global_block().ops if op.type == "BatchNormalization"), None)
+    if norm is None or norm.inputs[0] is None or len(program.inputs) != 1 or not samples:
+        return None
+    mean, var = (None if x is None or x.value is None else x.value.numpy().astype(np.float64) for x in norm.inputs[3:5])
+    if mean is None or var is None or (not mean.any() and (var == 1).all()):
+        return None
+    channels = len(base.mean)
+    ways = [((m,) * channels, (s,) * channels) for m, s in _PLAIN.values()]
+    if channels == 3:
+        ways.insert(0, _IMAGENET)
+    orders = [order] if order else ["RGB", "BGR"] if channels == 3 else [base.order]
+    resized = [image.resize(base.size[::-1], 2) for image in samples]
+    executor = Executor()
+    scored = []
+    for place, (m, s) in enumerate(ways):
+        for turn, name in enumerate(orders):
+            made = replace(base, mean=m, std=s, order=name)
+            images = np.stack([made.array(image) for image in resized])
+            (found,) = executor.run(program, {v.name: images}, [norm.inputs[0].name])
+            x = np.asarray(found, np.float64)
+            axes = (0, *range(2, x.ndim))
+            spread = np.maximum(x.var(axis=axes), 1e-12) / np.maximum(var, 1e-12)
+            off = (x.mean(axis=axes) - mean) ** 2 / np.maximum(var, 1e-12)
+            scored.append((float(np.mean(np.minimum(off, 100) + np.minimum(np.log(spread) ** 2, 100))), place, turn, made))
+    return min(scored, key=lambda entry: entry[:3])[3]

@@ -1,0 +1,253 @@
+"""Text and chats as data for a language model, through the package ``tokenizers``.
+
+A ``.txt`` file is one text, cut into pieces. A ``.jsonl`` file has an object on each line: ``{"text": ...}``; ``{"prompt": ...,
+"completion": ...}``, of which the completion counts; or ``{"messages": [{"role": ..., "content": ...}, ...]}``, of which the turns
+of the assistant count.
+"""
+
+from __future__ import annotations
+
+import bisect
+import copy
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onnxgrad.errors import ArgumentError, DataError, FileError, OnnxGradError
+from onnxgrad.files import read_whole
+from onnxgrad.training.data.chat_template import ChatTemplate
+from onnxgrad.training.data.derived_inputs import IGNORED, MASK, WORDS
+from onnxgrad.training.data.rows import Batch, Stream
+
+__all__ = ["Text", "bucket", "decoder_of", "open_tokenizer"]
+
+Array = np.ndarray[Any, Any]
+SUFFIXES = (".jsonl", ".txt")
+_END = 2**62
+"""Behind every character."""
+
+
+class _Row(NamedTuple):
+    """Words and their labels, both int32"""
+
+    words: Array
+    labels: Array
+
+
+class _Passage(NamedTuple):
+    """A text, the stretches of characters that count, and whether the tokenizer adds its own marks"""
+
+    text: str
+    counted: Sequence[tuple[int, int]]
+    marked: bool = True
+
+
+class Text(Stream):
+    """Rows of words from a file, as batches of ``input_ids``, ``attention_mask`` and labels, all int64 [rows, steps].
+
+    Rows of similar length go into one batch. Each batch is padded on the right to one of a few lengths: 8, 12, 16, 24, 32, 48, ...
+
+    Args:
+        path: a ``.txt`` or ``.jsonl`` file.
+        tokenizer: path of a ``tokenizer.json``. A ``tokenizer_config.json`` beside it says which word ends a text, and how a chat
+            is written: by its template where the package jinja2 is installed, else by that of ChatML; ``remarks`` says which.
+        max_length: words in a row at most; longer examples are cut.
+        pack: put several short examples into one row. Words then see the examples before them in the row.
+        label: name of the column with the labels; -100 stands where nothing counts.
+
+    Attributes:
+        remarks: lines on how the file was read.
+
+    Raises:
+        DataError: if a file cannot be read, naming the line, or holds nothing to learn.
+        OnnxGradError: if the package tokenizers is not installed.
+        ArgumentError: if the path has another suffix, or ``max_length`` is less than 2.
+
+    Example:
+        >>> data = Text("chat.jsonl", "tokenizer.json", max_length=256)  # doctest: +SKIP
+        >>> trainer.fit(data, epochs=3)  # doctest: +SKIP
+    """
+
+    path: Path
+
+    def __init__(
+        self,
+        path: str | Path,
+        tokenizer: str | Path,
+        *,
+        max_length: int = 512,
+        pack: bool = False,
+        label: str = "labels",
+    ) -> None:
+        if max_length < 2:
+            raise ArgumentError(f"max_length is at least 2, a word and the next one, not {max_length}.")
+        self.path, self.max_length, self.label = Path(path), max_length, label
+        self.remarks: list[str] = []
+        self._tokenizer = open_tokenizer(Path(tokenizer))
+        self._template = ChatTemplate(Path(tokenizer), self._tokenizer.token_to_id)
+        if self.path.suffix not in SUFFIXES:
+            raise ArgumentError(f"text is read from {' or '.join(SUFFIXES)} files, not {str(path)!r}. Rename or convert it.")
+        rows = self._pieces() if self.path.suffix == ".txt" else self._examples()
+        self.rows = _packed(rows, max_length) if pack else rows
+        self.lengths = np.array([bucket(len(row.words), max_length) for row in self.rows])
+        super().__init__(self.rows, [WORDS, MASK, label])
+        self.decoders = dict.fromkeys((WORDS, label), decoder_of(self._tokenizer))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def count(self, batch_size: int, drop_last: bool = False) -> int:
+        """Batches in an epoch."""
+        return len(self) // batch_size if drop_last else -(-len(self) // batch_size)
+
+    def examples(self, batch_size: int, drop_last: bool = False) -> int:
+        """Rows in an epoch."""
+        return len(self) - len(self) % batch_size if drop_last else len(self)
+
+    def batches(
+        self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
+    ) -> Iterator[Batch]:
+        """The batches of one epoch, each of rows of similar length; ``skip`` leaves out the first ones."""
+        rng = np.random.default_rng([seed, epoch])
+        rows = rng.permutation(len(self)) if shuffle else np.arange(len(self))
+        rows = rows[np.argsort(self.lengths[rows], kind="stable")]
+        count = self.count(batch_size, drop_last)
+        for number in (rng.permutation(count) if shuffle else np.arange(count))[skip:]:
+            yield self._batch(rows[number * batch_size : (number + 1) * batch_size])
+
+    def select(self, rows: Array) -> Text:
+        """The rows of these numbers as data of its own."""
+        found = copy.copy(self)
+        found.rows, found.lengths = [self.rows[int(row)] for row in rows], self.lengths[rows]
+        return found
+
+    def _batch(self, chosen: Array) -> Batch:
+        steps = int(self.lengths[chosen].max())
+        words, mask = np.zeros((2, len(chosen), steps), np.int64)
+        labels = np.full((len(chosen), steps), IGNORED, np.int64)
+        for at, index in enumerate(chosen):
+            row = self.rows[index]
+            words[at, : len(row.words)] = row.words
+            labels[at, : len(row.words)] = row.labels
+            mask[at, : len(row.words)] = 1
+        return {WORDS: words, MASK: mask, self.label: labels}
+
+    # Reading -----------------------------------------------------------------------------------------------------------
+
+    def _pieces(self) -> list[_Row]:
+        (row,) = self._encoded([_Passage(_read(self.path), [(0, _END)])])
+        size = self.max_length
+        cuts = [at for at in range(0, len(row.words), size) if len(row.words) - at > 1]
+        if not cuts:
+            raise DataError(f"{str(self.path)!r} holds no word to learn: it has {len(row.words)} in all.")
+        return [_Row(row.words[at : at + size], row.labels[at : at + size]) for at in cuts]
+
+    def _examples(self) -> list[_Row]:
+        lines = [(number, line) for number, line in enumerate(_read(self.path).split("\n"), 1) if line.strip()]
+        rows = self._encoded([self._passage(line, f"line {number} of {str(self.path)!r}") for number, line in lines])
+        long = sum(len(row.words) > self.max_length for row in rows)
+        if long:
+            self.remarks.append(f"{long} of {len(rows)} examples of {self.path.name} are cut to {self.max_length} words.")
+        rows = [_Row(*(part[: self.max_length] for part in row)) for row in rows]
+        useful = [row for row in rows if (row.labels[1:] != IGNORED).any()]
+        if not useful:
+            raise DataError(f"{str(self.path)!r} holds no word to learn: {len(rows)} examples, none with words that count.")
+        if len(useful) < len(rows):
+            left = len(rows) - len(useful)
+            self.remarks.append(f"{left} of {len(rows)} examples of {self.path.name} have no word that counts, and are left out.")
+        return useful
+
+    def _passage(self, line: str, where: str) -> _Passage:
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where} is no JSON ({error}). Write one object on each line.") from error
+        if not isinstance(found, dict):
+            raise DataError(f"{where} is no object. Write {{...}} with text, prompt and completion, or messages.")
+        if "messages" in found:
+            text, counted = self._template.written(found["messages"], where)
+            if self._template.remark not in self.remarks:
+                self.remarks.append(self._template.remark)
+            return _Passage(text, counted, marked=False)
+        parts = [found.get(name) for name in (("text",) if "text" in found else ("prompt", "completion"))]
+        if not all(isinstance(part, str) for part in parts):
+            raise DataError(f"{where} has neither text, nor prompt and completion, nor messages; it has {sorted(map(str, found))}.")
+        text = "".join(part for part in parts if part is not None)
+        return _Passage(text + self._template.end, [(len(str(parts[0])) if len(parts) == 2 else 0, _END)])
+
+    def _encoded(self, passages: Sequence[_Passage]) -> list[_Row]:
+        found: dict[int, Any] = {}
+        for marked in (True, False):
+            chosen = [at for at, passage in enumerate(passages) if passage.marked is marked]
+            texts = [passages[at].text for at in chosen]
+            found.update(zip(chosen, self._tokenizer.encode_batch(texts, add_special_tokens=marked), strict=True))
+        return [_row(found[at], passage) for at, passage in enumerate(passages)]
+
+
+def _row(encoding: Any, passage: _Passage) -> _Row:
+    """The words of a passage; those that begin in a stretch that counts have their own number as label"""
+    words = np.array(encoding.ids, np.int32)
+    begin, end = np.array(encoding.offsets, np.int64).reshape(-1, 2).T
+    counts = np.zeros(len(words), bool)
+    for first, last in passage.counted:
+        counts |= (begin >= first) & (begin < last) & (end > begin)
+    return _Row(words, np.where(counts, words, np.int32(IGNORED)))
+
+
+def bucket(length: int, limit: int) -> int:
+    """The next of 8, 12, 16, 24, 32, 48, ... or the limit"""
+    size = 8
+    while size < length:
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+    return min(size, limit)
+
+
+def _packed(rows: Sequence[_Row], size: int) -> list[_Row]:
+    """The longest first, each into the fullest row that has room for it; the first word of an example follows from no other"""
+    free: list[tuple[int, int]] = []
+    bins: list[list[_Row]] = []
+    for row in sorted(rows, key=lambda row: -len(row.words)):
+        at = bisect.bisect_left(free, (len(row.words), -1))
+        room, into = free.pop(at) if at < len(free) else (size, len(bins))
+        if into == len(bins):
+            bins.append([])
+        bins[into].append(_Row(row.words, np.concatenate([[np.int32(IGNORED)], row.labels[1:]])))
+        bisect.insort(free, (room - len(row.words), into))
+    return [_Row(*(np.concatenate(parts) for parts in zip(*held, strict=True))) for held in bins]
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_whole(path).decode()
+    except FileError as error:
+        raise DataError(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{str(path)!r} is not written in UTF-8 ({error}). Convert it.") from error
+
+
+def open_tokenizer(path: Path) -> Any:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise OnnxGradError("text needs the package tokenizers. Install onnxgrad[text].") from error
+    content = _read(path)
+    try:
+        tokenizer = Tokenizer.from_str(content)
+    except Exception as error:
+        raise DataError(f"{str(path)!r} is no tokenizer ({error}). Name the tokenizer.json of the model.") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def decoder_of(tokenizer: Any) -> Callable[[Array], str]:
+    """A function from word numbers to text, without what fills up and what does not count (less than 0)"""
+
+    def decoded(ids: Array) -> str:
+        kept = [int(i) for i in np.asarray(ids).reshape(-1) if i >= 0]
+        return str(tokenizer.decode(kept, skip_special_tokens=True))
+
+    return decoded

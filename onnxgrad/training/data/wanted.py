@@ -1,0 +1,52 @@
+"""What a program wants of its data.
+
+Tests: tests/training/data/test_tables.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["Wanted"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Columns by name, and the variables that they become.
+
+    Attributes:
+        names: in the order in which tuples have them.
+        variables: by name, as far as they are known.
+        targets: names of those that only the loss reads.
+        optional: names of columns that are taken where the data has them.
+        beside: names of columns that are no inputs, and that the data may have.
+        spelled: names of targets whose words are sequences of characters.
+        program: the model for inference, which sources look at to learn how images are prepared; None where it does not matter.
+    """
+
+    names: Sequence[str]
+    variables: Mapping[str, Variable] = field(default_factory=dict)
+    targets: Sequence[str] = ()
+    optional: Sequence[str] = ()
+    program: Program | None = None
+    beside: Sequence[str] = ()
+    spelled: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls,
+        inputs: Sequence[Variable],
+        targets: Sequence[Variable] = (),
+        optional: Sequence[str] = (),
+        program: Program | None = None,
+        beside: Sequence[str] = (),
+        spelled: Sequence[str] = (),
+    ) -> Wanted:
+        """For these variables, without those that are optional."""
+        every = {v.name: v for v in [*inputs, *targets]}
+        names = [name for name in every if name not in optional]
+        return cls(names, every, [v.name for v in targets], optional, program, beside, spelled)

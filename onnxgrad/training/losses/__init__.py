@@ -1,0 +1,1 @@
+"""Losses: names and formulas, weights of classes, the scale of a loss, a teacher."""

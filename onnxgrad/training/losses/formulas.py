@@ -1,0 +1,218 @@
+"""Losses by name.
+
+Each takes the output and the target column, and returns one number, or one per example or element, whose mean is the loss.
+Remarks say how the output was understood. The formulas and their sources are in ``onnxgrad.losses``.
+
+Tests: tests/training/losses/test_terms.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.errors import ArgumentError
+from onnxgrad.losses import (
+    absolute_error,
+    bounded_logistic,
+    cosine_parts,
+    ctc,
+    hardest_triplets,
+    huber,
+    kl_divergence,
+    squared_error,
+)
+from onnxgrad.training.losses.weighing import Weighing
+from onnxgrad.training.surgery.activations import Activation, hidden_activation
+
+__all__ = ["LAYOUTS", "LOSSES", "alignment_loss", "class_loss", "takes_logits"]
+
+Remarks = list[str]
+
+
+def _cross_entropy(op: Builder, y: Variable, label: Variable, remarks: Remarks) -> Any:
+    return class_loss(op, y, label, remarks)
+
+
+def class_loss(
+    op: Builder,
+    y: Variable,
+    label: Variable,
+    remarks: Remarks,
+    loss: str = "cross_entropy",
+    axis: int = 1,
+    weighing: Weighing | None = None,
+    weight: Variable | None = None,
+    key: str = "",
+) -> Any:
+    """-log p of the label, p = softmax of the logits over an axis, 1 or the last; Softmax before it is seen; -100 does not count
+
+    Along the last axis every position is a row of a matrix, which moves no score.
+    """
+    if y.rank == 1:
+        raise ArgumentError(f"{loss} needs class scores of rank 2 or more; {y!r} has rank 1. Use bce_with_logits.")
+    made = _made_by(y, loss, axis)
+    scores, is_log = y, made.kind == "LogSoftmax"
+    if made.kind == "Softmax":
+        remarks.append(f"{y.name} holds probabilities (it comes from Softmax); the loss uses the logits before it.")
+        if made.runs_along(axis):
+            scores = made.logits(op)
+        else:
+            scores, is_log = made.log_probabilities(op, y.dtype), True
+    elif is_log:
+        remarks.append(f"{y.name} holds log-probabilities (it comes from LogSoftmax).")
+    else:
+        remarks.append(f"{y.name} is taken as logits: the loss applies softmax.")
+    if weight is not None and axis == -1 and y.rank is not None and y.rank > 2:
+        weight = op.Reshape(op.Expand(op.Reshape(weight, [-1, *[1] * (y.rank - 2)]), op.Shape(label)), [-1])
+    if axis == -1 and y.rank != 2:
+        classes = y.dims[-1] if y.dims else None
+        scores = op.Reshape(scores, [-1, classes]) if isinstance(classes, int) else op.Flatten(scores, axis=-1)
+        label = op.Reshape(label, [-1])
+    if scores.dtype.name in ("float16", "bfloat16"):
+        scores = op.Cast(scores, to=dtype_of("float32").number)
+    if weighing is not None and not weighing.is_plain:
+        return weighing.class_loss(op, scores, label, is_log, weight, key)
+    if is_log:
+        return op.NegativeLogLikelihoodLoss(scores, label, ignore_index=-100)
+    return op.SoftmaxCrossEntropyLoss(scores, label, ignore_index=-100)
+
+
+def _causal_lm(op: Builder, y: Variable, label: Variable, remarks: Remarks) -> Any:
+    """Mean of -log p of the next word, over the words that count: scores [batch, steps, words], labels [batch, steps]
+
+    The label of a position is the word that stands there, so the labels move by one step and the last position has none. Moving the
+    scores instead would copy them.
+    """
+    if y.rank not in (None, 3):
+        raise ArgumentError(f"causal_lm needs scores of shape [batch, steps, words], not {y!r}. Name the output that holds them.")
+    following = op.Pad(op.Slice(label, [1], [2**31 - 1], [1]), [0, 0, 0, 1], np.array(-100, label.dtype.numpy))
+    return class_loss(op, y, following, remarks, "causal_lm", -1)
+
+
+_WRONG = {
+    "bce_with_logits": ("the classes exclude each other", "Use cross_entropy"),
+    "causal_lm": ("each word has a probability of its own", "Use another loss"),
+    "cross_entropy": ("each class has a probability of its own", "Use bce_with_logits"),
+    "ctc": ("the probabilities do not add up to 1", "Use another loss"),
+    "kl": ("the probabilities do not add up to 1", "Use another loss"),
+}
+
+
+def takes_logits(loss: str, y: Variable) -> bool:
+    """Whether a loss of this name takes ``y`` for logits that might be something else, because no activation was found before it"""
+    return loss in _WRONG and loss != "causal_lm" and not Activation(y).kind
+
+
+def _made_by(y: Variable, loss: str, axis: int) -> Activation:
+    """The activation before ``y``.
+
+    Raises:
+        ArgumentError: if the loss does not fit it, or the probabilities do not lie along this axis.
+    """
+    made, hidden = Activation(y), hidden_activation(y)
+    if hidden is not None:
+        inside, kind = hidden
+        raise ArgumentError(
+            f"{y.name} holds what {kind} makes within the body of {inside.type}, and {loss} would take it for logits. "
+            f"Use the loss mse, or a file without that {inside.type}."
+        )
+    if not made.kind:
+        return made
+    name = f"or name the tensor before {made.kind}, {made.before.name!r}, as the output of the loss."
+    if (made.kind == "Sigmoid") != (loss == "bce_with_logits"):
+        why, advice = _WRONG[loss]
+        raise ArgumentError(f"{loss} does not fit {y.name}: it comes from {made.kind}, so {why}. {advice}, {name}")
+    if made.kind != "Sigmoid" and made.runs_along(axis) is False:
+        wanted = "the last axis" if axis == -1 else f"axis {axis}"
+        raise ArgumentError(
+            f"{loss} reads the classes along {wanted} of {y!r}, but {made.kind} normalises along another. "
+            f"Transpose or reshape it in the model, {name}"
+        )
+    return made
+
+
+def _log_probabilities(op: Builder, y: Variable, made: Activation, dtype: DType) -> tuple[str, Any]:
+    """What ``y`` holds, and log p over the last axis, in an element type"""
+    if made.kind:
+        kind = "log-probabilities" if made.kind == "LogSoftmax" else "probabilities"
+        return kind, made.log_probabilities(op, dtype)
+    return "logits", op.LogSoftmax(y if y.dtype == dtype else op.Cast(y, to=dtype.number), axis=-1)
+
+
+def _bce_with_logits(op: Builder, y: Variable, target: Variable, remarks: Remarks) -> Any:
+    made = _made_by(y, "bce_with_logits", -1)
+    if made.kind:
+        remarks.append(f"{y.name} holds probabilities (it comes from Sigmoid); the loss uses the logits before it.")
+        y = made.logits(op)
+    else:
+        remarks.append(f"{y.name} is taken as logits: the loss applies sigmoid.")
+    return bounded_logistic(op, y, target)
+
+
+def _mse(op: Builder, y: Variable, target: Variable, remarks: Remarks) -> Any:
+    return squared_error(op, y, target)
+
+
+def _l1(op: Builder, y: Variable, target: Variable, remarks: Remarks) -> Any:
+    return absolute_error(op, y, target)
+
+
+def _smooth_l1(op: Builder, y: Variable, target: Variable, remarks: Remarks) -> Any:
+    return huber(op, op.Sub(y, target))
+
+
+def _kl(op: Builder, y: Variable, target: Variable, remarks: Remarks) -> Any:
+    """Divergence of the target distribution from softmax of the output over the last axis"""
+    kind, log = _log_probabilities(op, y, _made_by(y, "kl", -1), y.dtype)
+    remarks.append(f"{y.name} is taken as {kind}.")
+    return kl_divergence(op, log, target)
+
+
+def _cosine(op: Builder, y: Variable, target: Variable, remarks: Remarks) -> Any:
+    """1 - cosine of the angle between output and target along the last axis; a shorter vector counts as of length 1e-6"""
+    product, square, wanted = cosine_parts(op, y, target, -1)
+    return op.Sub(1.0, op.Div(product, op.Sqrt(op.Mul(op.Max(square, 1e-12), op.Max(wanted, 1e-12)))))
+
+
+def _triplet(op: Builder, y: Variable, label: Variable, remarks: Remarks) -> Any:
+    if y.rank != 2:
+        raise ArgumentError(f"triplet needs embeddings of shape [batch, size], not {y!r}.")
+    return hardest_triplets(op, y, label)
+
+
+def _ctc(op: Builder, y: Variable, labels: Variable, remarks: Remarks) -> Any:
+    return alignment_loss(op, y, labels, remarks, LAYOUTS[0])
+
+
+LAYOUTS = ("NTC", "TNC", "NCT")
+"""Axes of an output: N batch, T steps, C classes; the first two for ``ctc``, the first and the last for ``cross_entropy``."""
+
+
+def alignment_loss(op: Builder, y: Variable, labels: Variable, remarks: Remarks, layout: str) -> Any:
+    """``ctc`` of an output in one of the layouts"""
+    dtype = dtype_of("float32") if y.dtype.name in ("float16", "bfloat16") else y.dtype
+    kind, scores = _log_probabilities(op, y, _made_by(y, "ctc", -1), dtype)
+    axes = "[batch, steps, classes]" if layout == LAYOUTS[0] else "[steps, batch, classes]"
+    remarks.append(f"{y.name} is taken as {kind} of shape {axes}; class 0 is the blank.")
+    return ctc(op, scores if layout == LAYOUTS[0] else op.Transpose(scores, perm=[1, 0, 2]), labels)
+
+
+LOSSES: dict[str, Callable[[Builder, Variable, Variable, Remarks], Any]] = {
+    "bce_with_logits": _bce_with_logits,
+    "causal_lm": _causal_lm,
+    "cosine": _cosine,
+    "cross_entropy": _cross_entropy,
+    "ctc": _ctc,
+    "huber": _smooth_l1,
+    "kl": _kl,
+    "l1": _l1,
+    "mse": _mse,
+    "smooth_l1": _smooth_l1,
+    "triplet": _triplet,
+}

@@ -1,0 +1,261 @@
+"""Attaching a loss to the outputs of a program that has none: terms, targets, and what was found out about the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.transaction import all_or_nothing
+from onnxgrad.core.ir.types import Dim, TensorType, same_dim
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.lift import lift
+from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.errors import ArgumentError
+from onnxgrad.training.losses.expressions import bent
+from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, alignment_loss, class_loss, takes_logits
+from onnxgrad.training.losses.weighing import Weighing
+from onnxgrad.training.surgery.activations import Activation
+
+__all__ = ["Attached", "Term", "as_terms", "attach", "output_of"]
+
+
+class Term:
+    """One term of a loss.
+
+    Args:
+        loss: a name in ``LOSSES``, or a function ``(output, target) -> Variable`` that uses the static API.
+        output: name of the program's output or of another tensor in it, which may be bent: ``"logits.transpose(1, 0, 2)[:, 0]"``,
+            with ``transpose``, ``reshape``, ``squeeze``, ``softmax``, ``argmax`` and slices; what is exported stays as it was. None
+            for its only or first output that is not part of a cache (``present.*``).
+        target: name of the data column; None for ``target``, of ``causal_lm`` for ``labels``.
+        weight: factor of this term in the sum.
+        dtype, shape: of the target column, for a function; None for those of the output.
+        label_smoothing: share of a label that is spread over all classes; ``cross_entropy`` and ``bce_with_logits``.
+        class_weights: of these losses, a number for each class (of ``bce_with_logits`` for 0 and 1), or ``"balanced"`` for
+            n / (classes * count) in the training data. The loss is the weighted mean, of validation data too.
+        sample_weight: name of a column with a weight for each example.
+        layout: of the output, for ``ctc``: ``"NTC"`` for [batch, steps, classes], ``"TNC"`` for [steps, batch, classes]; None to
+            find it out: the batch is the axis that the inputs have first, or the free one, and the first batch must agree.
+            For ``cross_entropy`` of three axes: ``"NCT"`` for classes along axis 1, as ONNX has them, ``"NTC"`` for the last axis;
+            None for the one that Softmax runs along or that alone has a known length, otherwise axis 1.
+    """
+
+    def __init__(
+        self,
+        loss: str | Callable[..., Variable],
+        output: str | None = None,
+        target: str | None = None,
+        weight: float = 1.0,
+        *,
+        dtype: Any = None,
+        shape: Sequence[int | str | None] | None = None,
+        layout: str | None = None,
+        label_smoothing: float = 0.0,
+        class_weights: Sequence[float] | str | None = None,
+        sample_weight: str | None = None,
+    ) -> None:
+        if isinstance(loss, str) and loss not in LOSSES:
+            raise ArgumentError(f"there is no loss {loss!r}. Use one of {sorted(LOSSES)}, or a function.")
+        known = {"ctc": LAYOUTS[:2], "cross_entropy": ("NTC", "NCT")}.get(loss if isinstance(loss, str) else "", ())
+        if layout is not None and layout not in known:
+            said = "layout is 'NTC' or 'TNC' for the loss ctc, 'NTC' or 'NCT' for cross_entropy, and for these only"
+            raise ArgumentError(f"{said}; not {layout!r} for {loss!r}.")
+        self.loss = loss
+        self.output = output
+        self.target = target or ("labels" if loss == "causal_lm" else "target")
+        self.layout = layout
+        self.weight = float(weight)
+        self.weighing = Weighing(loss, label_smoothing, class_weights, sample_weight)
+        self.dtype = None if dtype is None else dtype_of(dtype)
+        self.dims: tuple[Dim, ...] | None = None if shape is None else tuple(None if d == -1 else d for d in shape)
+
+    def target_type(self, output: Variable, layout: str | None) -> TensorType:
+        """Type of the target column for this output"""
+        if not callable(self.loss):
+            return TensorType(*_target_type(self.loss, output, layout))
+        return TensorType(self.dtype or output.dtype, output.dims if self.dims is None else self.dims)
+
+
+def as_terms(loss: Any, target: str | None) -> list[Term]:
+    """A loss as the user gave it, as terms.
+
+    Raises:
+        ArgumentError: if it is neither a name, a function, a Term nor a list of Terms.
+    """
+    if isinstance(loss, Term):
+        return [loss]
+    if isinstance(loss, str) or callable(loss):
+        return [Term(loss, target=target)]
+    terms = list(loss) if isinstance(loss, (list, tuple)) else []
+    if not terms or not all(isinstance(term, Term) for term in terms):
+        raise ArgumentError("a loss is a name, a function, a Term, or a list of Terms.")
+    return terms
+
+
+class Attached:
+    """What was attached: the loss, the target inputs and remarks for people; and for each term its output, the layout of that if
+    the loss has one, and whether it is taken for logits."""
+
+    def __init__(self, loss: Variable, targets: list[Variable], terms: Sequence[_Understood], remarks: list[str]) -> None:
+        self.loss = loss
+        self.targets = targets
+        self.outputs = [term.output for term in terms]
+        self.layouts = [term.layout for term in terms]
+        self.as_logits = [term.as_logits for term in terms]
+        self.remarks = remarks
+
+
+class _Understood(NamedTuple):
+    """What was found out about the output of one term"""
+
+    output: Variable
+    layout: str | None
+    as_logits: bool
+
+
+@all_or_nothing
+def attach(program: Program, terms: Sequence[Term]) -> Attached:
+    """Append a weighted sum of losses to a program, with one input per target column.
+
+    Raises:
+        UnknownName: if the program has no such output.
+        ArgumentError: if a loss does not fit the output.
+    """
+    from onnxgrad.core.ir.defaults import program_guard
+
+    lift(program)
+    inputs = list(program.inputs)
+    remarks: list[str] = []
+    targets: dict[str, Variable] = {}
+    total: Variable | None = None
+    understood = []
+    with program_guard(program):
+        op = Builder(program.global_block(), key="loss")
+        for term in terms:
+            output = output_of(program, term.output, remarks)
+            as_logits = isinstance(term.loss, str) and takes_logits(term.loss, output)
+            understood.append(_Understood(output, _layout(term, output, inputs, remarks), as_logits))
+            value = _value(op, term, understood[-1], targets, remarks)
+            total = value if total is None else op.Add(total, value)
+    if total is None:
+        raise ArgumentError("a loss has at least one term.")
+    return Attached(total, list(targets.values()), understood, remarks)
+
+
+def _value(op: Builder, term: Term, found: _Understood, targets: dict[str, Variable], remarks: list[str]) -> Variable:
+    """The weighted mean of one term; a target column that is new becomes an input"""
+    name, output = term.target, found.output
+    if name not in targets:
+        targets[name] = _new_target(op.block.program, name, term.target_type(output, found.layout))
+    weighing, weight = term.weighing, None
+    if weighing.sample_weight is not None:
+        column = weighing.sample_weight
+        if column not in targets:
+            targets[column] = _new_target(op.block.program, column, TensorType(dtype_of("float32"), (None,)))
+        weight = targets[column]
+    key = f"{term.target}.{output.name}"
+    if callable(term.loss):
+        value = term.loss(output, targets[name])
+        if not isinstance(value, Variable):
+            raise ArgumentError(f"the loss function returned {type(value).__name__}. Return a Variable of the program.")
+    elif term.loss == "cross_entropy":
+        axis = -1 if found.layout == "NTC" else 1
+        value = class_loss(op, output, targets[name], remarks, axis=axis, weighing=weighing, weight=weight, key=key)
+        weight = None
+    elif term.loss == "bce_with_logits" and not weighing.is_plain:
+        target = targets[name]
+        value = LOSSES[term.loss](op, output, weighing.smoothed(op, target), remarks)
+        value, weight = weighing.binary(op, value, target, weight, key), None
+    elif term.loss == "ctc":
+        assert found.layout is not None
+        value = alignment_loss(op, output, targets[name], remarks, found.layout)
+    else:
+        value = LOSSES[term.loss](op, output, targets[name], remarks)
+    value = weighing.mean(op, value, weight)
+    return value if term.weight == 1.0 else op.Mul(value, term.weight)
+
+
+def _layout(term: Term, output: Variable, inputs: Sequence[Variable], remarks: list[str]) -> str | None:
+    """Which axis of the output of a ctc term is the batch: that which inputs have first, or the only one that is free
+
+    Raises:
+        ArgumentError: if the output has not three axes, or they cannot be told apart.
+    """
+    if term.loss == "cross_entropy":
+        return _class_layout(term, output, remarks)
+    if term.loss != "ctc":
+        return "NTC" if term.loss == "causal_lm" else None
+    if output.dims is None or len(output.dims) != 3:
+        raise ArgumentError(f"ctc needs scores of shape [batch, steps, classes] or [steps, batch, classes], not {output!r}.")
+    if term.layout is not None:
+        return term.layout
+    ends = output.dims[:2]
+    first = [any(v.dims and same_dim(v.dims[0], dim) for v in inputs) for dim in ends]
+    free = [not isinstance(dim, int) for dim in ends]
+    signs = first if first[0] != first[1] else free
+    if ends[0] == ends[1] and not any(free):
+        raise ArgumentError(
+            f"ctc: which axis of {output!r} is the batch and which the steps cannot be told. "
+            "Say it by layout='NTC' or layout='TNC' (--layout)."
+        )
+    return LAYOUTS[1] if signs[1] and not signs[0] else LAYOUTS[0]
+
+
+def _class_layout(term: Term, output: Variable, remarks: list[str]) -> str | None:
+    """Where the classes of a cross_entropy term are
+
+    Raises:
+        ArgumentError: if a layout is given for an output that has not three axes.
+    """
+    if output.rank != 3:
+        if term.layout is not None:
+            raise ArgumentError(f"a layout of cross_entropy is for scores of three axes, not {output!r}. Leave it out.")
+        return None
+    assert output.dims is not None
+    made = Activation(output)
+    along = [made.kind in ("Softmax", "LogSoftmax") and made.runs_along(axis) is True for axis in (1, 2)]
+    known = [isinstance(dim, int) for dim in output.dims[1:]]
+    if term.layout is not None or along[0] != along[1]:
+        return term.layout or ("NTC" if along[1] else "NCT")
+    found, other, where = ("NTC", "NCT", "the last axis") if known == [False, True] else ("NCT", "NTC", "axis 1")
+    remarks.append(f"the classes of {output.name} lie along {where}; if not, say layout='{other}' (--layout {other}).")
+    return found
+
+
+def output_of(program: Program, name: str | None, remarks: list[str]) -> Variable:
+    """The tensor that a term reads: the one it names, or the first output that is no part of a cache."""
+    if name is None:
+        if not program.outputs:
+            raise ArgumentError("the program has no outputs to attach a loss to. Name one.")
+        own = [v for v in program.outputs if not v.name.startswith("present")]
+        chosen = next((v for v in own if v.name == "logits"), (own or program.outputs)[0])
+        if len(own) < len(program.outputs):
+            remarks.append(f"the loss reads {chosen.name}; the other {len(program.outputs) - 1} outputs are parts of a cache.")
+        return chosen
+    return bent(program, name)
+
+
+def _target_type(loss: str, output: Variable, layout: str | None) -> tuple[DType, tuple[Dim, ...] | None]:
+    """Element type and dimensions of the target column of a loss"""
+    dims = output.dims
+    if loss == "cross_entropy" and layout != "NTC":
+        return dtype_of("int64"), None if dims is None else (*dims[:1], *dims[2:])
+    if loss in ("cross_entropy", "causal_lm"):
+        return dtype_of("int64"), None if dims is None else dims[:-1]
+    if loss == "ctc":
+        return dtype_of("int64"), None if dims is None or layout is None else (dims[layout.index("N")], None)
+    if loss == "triplet":
+        return dtype_of("int64"), None if dims is None else dims[:1]
+    return output.dtype, dims
+
+
+def _new_target(program: Program, name: str, type: TensorType) -> Variable:
+    block = program.global_block()
+    if name in block.vars:
+        raise ArgumentError(f"the target column {name!r} has the name of another tensor of the program. Choose another name.")
+    v = Variable(block, name, type)
+    v.is_data = True
+    block.inputs.append(block.register(v))
+    return v

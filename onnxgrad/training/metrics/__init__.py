@@ -1,0 +1,1 @@
+"""Metrics: means over batches, and those of all examples together."""

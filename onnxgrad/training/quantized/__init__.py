@@ -1,0 +1,1 @@
+"""Models with quantized weights: learning them, calibration, integers, frozen layers."""

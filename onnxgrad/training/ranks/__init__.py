@@ -1,0 +1,1 @@
+"""A Trainer on several ranks."""

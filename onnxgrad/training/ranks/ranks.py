@@ -1,0 +1,280 @@
+"""What a Trainer does where several ranks train one model: each has its part of every batch, and one of them writes files.
+
+Tests: tests/distributed/test_trainer.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import take_parts
+from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.distributed.environment import current, init, share_of_cores
+from onnxgrad.distributed.exchange import Part, gathered_part
+from onnxgrad.distributed.strategy import Strategy, check_together
+from onnxgrad.distributed.transport import Alone, Transport
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError
+from onnxgrad.optimizer.average import ExponentialMovingAverage
+from onnxgrad.training.data.rows import Batch, Rows, Stream
+from onnxgrad.training.ranks.rank_step import PipelinedStep, RankStep
+from onnxgrad.training.run.folder import RunFolder
+from onnxgrad.training.run.plan import Interrupt, Means, Row
+
+__all__ = ["PartBatch", "Ranks", "part_of", "ranks_of"]
+
+
+class _Row(NamedTuple):
+    """A row of stages among the others: the number of the part of the batch, and how many parts there are."""
+
+    rank: int
+    world_size: int
+
+
+class PartBatch(dict[str, Any]):
+    """A rank's part of a batch.
+
+    Attributes:
+        whole: examples of the whole batch.
+        part: which of them these are.
+    """
+
+    whole: int
+    part: Part
+
+
+def part_of(batch: Batch, transport: Transport | _Row) -> PartBatch:
+    """A rank's part: sizes differ by one example at most. A rank that gets none has the first one, which does not count there.
+
+    Raises:
+        DataError: if the first axis of an array does not count the examples.
+    """
+    sizes = {name: array.shape[0] if array.ndim else 0 for name, array in batch.items()}
+    whole = next(iter(sizes.values()))
+    for name, size in sizes.items():
+        if size != whole:
+            raise DataError(f"ranks cut a batch along its first axis, of which column {name!r} has {size} and others {whole}.")
+    rows, part = _rows(whole, transport)
+    found = PartBatch({name: array[rows] for name, array in batch.items()})
+    found.whole, found.part = whole, part
+    return found
+
+
+def _rows(whole: int, transport: Transport | _Row) -> tuple[slice, Part]:
+    size, more = divmod(whole, transport.world_size)
+    first = transport.rank * size + min(transport.rank, more)
+    count = size + (transport.rank < more)
+    return (slice(first, first + count), Part(first, count)) if count else (slice(0, 1), Part(0, 1, counts=False))
+
+
+class _Parts(Stream):
+    """A rank's parts of the batches of a source."""
+
+    def __init__(self, source: Rows | Stream, transport: Transport | _Row) -> None:
+        self.source, self.transport, self.unused = source, transport, source.unused
+
+    def count(self, batch_size: int, drop_last: bool = False) -> int | None:
+        found: int | None = self.source.count(batch_size, drop_last)
+        return found
+
+    def examples(self, batch_size: int, drop_last: bool = False) -> int | None:
+        found: int | None = self.source.examples(batch_size, drop_last)
+        return found
+
+    def batches(
+        self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
+    ) -> Iterator[Batch]:
+        order: dict[str, Any] = {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "epoch": epoch, "skip": skip}
+        if isinstance(self.source, Stream):
+            yield from (part_of(batch, self.transport) for batch in self.source.batches(batch_size, **order))
+            return
+        for chosen in self.source.numbers(batch_size, **order):
+            rows, part = _rows(len(chosen), self.transport)
+            found = PartBatch(self.source.take(chosen[rows], (seed, epoch)))
+            found.whole, found.part = len(chosen), part
+            yield found
+
+
+class _Unwritten(RunFolder):
+    """The folder of a run, for a rank that does not write."""
+
+    def __enter__(self) -> _Unwritten:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def check_new(self) -> None:
+        pass
+
+    def publish(self, path: Path, name: str) -> None:
+        pass
+
+    def drop_old(self) -> None:
+        pass
+
+    def write_history(self, rows: list[dict[str, Any]]) -> None:
+        pass
+
+
+class Ranks:
+    """The ranks that a Trainer belongs to; of one rank it does nothing.
+
+    Args:
+        transport: between them.
+        strategy: how gradients travel.
+    """
+
+    def __init__(self, transport: Transport, strategy: Strategy) -> None:
+        self.transport, self.strategy = transport, strategy
+        self.are_many = transport.world_size > 1
+        self.is_first = transport.rank == 0
+        self.step: RankStep
+        self._row = _Row(transport.rank // strategy.pipeline, transport.world_size // strategy.pipeline)
+        self.part: Part | None = None
+
+    # The programs ----------------------------------------------------------------------------------------------------
+
+    def prepare(self, program: Program, **options: Any) -> None:
+        """Before training forms are attached.
+
+        Args:
+            program: to be trained.
+            options: of the Trainer, that a pipeline has no place for.
+
+        Raises:
+            ArgumentError: naming the option, or if the number of ranks is no multiple of that of the stages.
+        """
+        if not self.are_many:
+            return
+        stages = self.strategy.pipeline
+        if stages > 1:
+            check_together(pipeline=stages, **options)
+        if self.transport.world_size % stages:
+            raise ArgumentError(f"{self.transport.world_size} ranks are no rows of {stages} stages. Start a multiple of {stages}.")
+        take_parts(program)
+
+    def attach(
+        self,
+        program: Program,
+        loss: Variable,
+        is_scaled: bool,
+        average: ExponentialMovingAverage | None,
+    ) -> None:
+        """Let the step exchange gradients; where they are added up, let each run weigh them, and their sums be exchanged.
+
+        Raises:
+            ArgumentError: if the strategy does not fit the program.
+        """
+        kind: type[RankStep] = RankStep
+        if self.are_many and self.strategy.pipeline > 1:
+            kind = PipelinedStep
+        self.step = kind(self.transport, self.strategy, program, loss, is_scaled, average)
+
+    def threads(self, wanted: int | None) -> int | None:
+        """Threads of an operator: ranks of one machine share its cores."""
+        return share_of_cores() if wanted is None and self.are_many else wanted
+
+    # A step ----------------------------------------------------------------------------------------------------------
+
+    def source(self, source: Rows | Stream) -> Rows | Stream:
+        """This rank's parts of what is trained on."""
+        return _Parts(source, self._row) if self.are_many else source
+
+    def feed(self, batch: Batch) -> None:
+        """Say which part of the whole batch is fed next. Where the user cuts batches, ranks tell each other their sizes."""
+        if not self.are_many:
+            return
+        if isinstance(batch, PartBatch):
+            self.part = batch.part
+        else:
+            self.part = self._gathered(len(next(iter(batch.values()))))
+
+    def _gathered(self, count: int) -> Part:
+        """The part of a row whose ranks were each given the same examples, of this number"""
+        stage = self.transport.rank % self.strategy.pipeline
+        before = gathered_part(self.transport, 0 if stage else count).first
+        return Part(before - (count if stage else 0), count)
+
+    def run(self, executor: Executor, feed: Batch, fetches: list[Variable]) -> list[Any]:
+        """A step, or the gradients of one that ``step.apply`` ends."""
+        return self.step.compute(executor, feed, fetches, self.part)
+
+    def means(self, values: dict[str, Any], interrupt: Interrupt) -> Row:
+        """Means of metrics over the whole batch; ranks also agree here whether the run is to be interrupted."""
+        arrays = {name: np.asarray(value) for name, value in values.items()}
+        if not self.are_many:
+            return {name: float(np.mean(array)) for name, array in arrays.items()}
+        counts = self.part is None or self.part.counts
+        sums = [[np.sum(array, dtype=np.float64), array.size] if counts else [0.0, 0] for array in arrays.values()]
+        table = np.array([*sums, [interrupt.requested, 0.0]], np.float64)
+        self.transport.all_reduce_(table.reshape(-1))
+        interrupt.agreed = bool(table[-1, 0])
+        return {name: float(total / count) for name, (total, count) in zip(arrays, table, strict=False)}
+
+    def any(self, answer: bool) -> bool:
+        """Whether one rank says so."""
+        if not self.are_many:
+            return answer
+        found = np.array([answer], np.uint8)
+        self.transport.all_reduce_(found, "max")
+        return bool(found[0])
+
+    # Evaluation and files --------------------------------------------------------------------------------------------
+
+    def own(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Every so many-th batch, as a whole, so that its means are what one process finds."""
+        return (batch for number, batch in enumerate(batches) if number % self.transport.world_size == self.transport.rank)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While this rank does something that others do not."""
+        self.step.is_alone = True
+        try:
+            yield
+        finally:
+            self.step.is_alone = False
+
+    @contextmanager
+    def everything(self) -> Iterator[None]:
+        """With the state of all ranks on each."""
+        self.step.gather(everywhere=True)
+        yield
+        self.step.forget()
+
+    def together(self, means: Means, names: list[str]) -> Means:
+        """Means over what all ranks have seen."""
+        if not self.are_many:
+            return means
+        table = np.array([*(means.totals.get(name, 0.0) for name in names), means.count], np.float64)
+        self.transport.all_reduce_(table)
+        *totals, count = table.tolist()
+        return Means(dict(zip(names, totals, strict=True)), round(count))
+
+    def folder(self, out: str | Path | RunFolder | None, keep: int) -> AbstractContextManager[RunFolder | None]:
+        """The folder of a run, which rank 0 alone writes to."""
+        if out is None or isinstance(out, RunFolder):
+            return nullcontext(out)
+        return RunFolder(out, keep) if self.is_first else _Unwritten(out, keep)
+
+
+def ranks_of(distributed: bool | Strategy | None) -> Ranks:
+    """The ranks that ``Trainer(distributed=)`` asks for.
+
+    Raises:
+        ArgumentTypeError: if it is neither a truth value nor a Strategy.
+    """
+    if distributed is not None and not isinstance(distributed, (bool, Strategy)):
+        raise ArgumentTypeError(f"distributed is True, False or a Strategy, not {type(distributed).__name__}.")
+    if not distributed:
+        return Ranks(Alone(), Strategy())
+    transport = current()
+    if transport.world_size == 1:
+        transport = init()
+    return Ranks(transport, distributed if isinstance(distributed, Strategy) else Strategy())

@@ -1,0 +1,1 @@
+"""The report of a run, and what it is made of."""

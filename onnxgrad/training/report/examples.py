@@ -1,0 +1,187 @@
+"""The validation examples of a report: confusion or residuals, and the worst and the best of them as pictures or rows.
+
+Tests: tests/training/report/test_report.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxgrad.errors import OnnxGradError
+from onnxgrad.pages.pictures import as_picture
+from onnxgrad.training.metrics.batch import classes_second
+
+if TYPE_CHECKING:
+    from onnxgrad.training.trainer import Trainer
+
+__all__ = ["judge_examples"]
+
+Array = np.ndarray[Any, Any]
+
+_EXAMPLES, _ONE_BY_ONE, _SHOWN, _CLASSES, _COLUMNS, _POINTS, _LETTERS = 2000, 200, 12, 40, 12, 600, 300
+
+
+def judge_examples(trainer: Trainer, data: Any, batch_size: int) -> dict[str, Any]:
+    """What a report says of the first 2,000 examples: counts, ``confusion`` or ``residuals``, ``worst`` and ``best``."""
+    inputs, targets, outputs, losses = _collect(trainer, data, batch_size)
+    found: dict[str, Any] = {"count": len(losses)}
+    term = trainer.terms[0]
+    y, target = classes_second(outputs, targets, term.loss, trainer._layouts[0])
+    names = getattr(data, "classes", {}).get(term.target)
+    classes = term.loss in ("cross_entropy", "causal_lm") and y.ndim == target.ndim + 1
+    if classes:
+        found["confusion"] = _confusion(y.argmax(axis=1), target, y.shape[1], names)
+    elif term.loss == "bce_with_logits" and y.size == target.size and y.size == len(losses):
+        found["confusion"] = _confusion((y.reshape(-1) > 0).astype(np.int64), target.reshape(-1).astype(np.int64), 2)
+    elif y.shape == target.shape:
+        found["residuals"] = _residuals(y, target)
+    order = np.argsort(losses, kind="stable")
+    ends = {"worst": order[::-1][:_SHOWN], "best": order[:_SHOWN]}
+    for name, chosen in ends.items():
+        found[name] = [_example(int(i), inputs, y, target, float(losses[i]), classes, names) for i in chosen]
+        for shown, i in zip(found[name], chosen, strict=True):
+            _decode(shown, data.decoders, inputs, target[i], y[i], term.target)
+    return found
+
+
+def _decode(
+    shown: dict[str, Any],
+    decoders: Mapping[str, Callable[[Array], str]],
+    inputs: dict[str, Array],
+    target: Array,
+    y: Array,
+    name: str,
+) -> None:
+    """Word numbers of an example as text, and no masks beside it"""
+    at = shown["number"]
+    masks = [array for n, array in inputs.items() if "mask" in n.lower()]
+    read = [array[at] != 0 for array in masks[:1]]
+    texts = []
+    for column in inputs.keys() & decoders.keys():
+        words = inputs[column][at]
+        texts.append([column, _cut(decoders[column](words[read[0]] if read and read[0].shape == words.shape else words))])
+    if not texts:
+        return
+    shown["row"] = texts
+    if name in decoders and y.ndim == target.ndim + 1:
+        counts = target >= 0
+        shown["target"] = _cut(decoders[name](target[counts]))
+        shown["predicted"] = _cut(decoders[name](y.argmax(axis=0)[counts]))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LETTERS else text[:_LETTERS] + "…"
+
+
+def _collect(trainer: Trainer, data: Any, batch_size: int) -> tuple[dict[str, Array], Array, Array, Array]:
+    """Inputs, targets of the first term, its outputs, and the loss of each example"""
+    fetch = [trainer.loss.name, trainer.outputs[0].name]
+    parts: list[tuple[dict[str, Array], Array, Array, Array]] = []
+    count = 0
+    with trainer._averaged():
+        for batch in data.batches(batch_size, shuffle=False):
+            feed = trainer._checked(batch)
+            size = len(next(iter(feed.values())))
+            _, output = trainer.executor.run(trainer.evaluation, feed, fetch)
+            target = feed[trainer.terms[0].target]
+            losses = _losses(trainer, feed, output, target, size, alone=count < _ONE_BY_ONE)
+            if losses is None:
+                break
+            parts.append(({v.name: np.asarray(feed[v.name]) for v in trainer.inputs}, target, output, losses))
+            count += size
+            if count >= _EXAMPLES:
+                break
+    if not parts:
+        raise OnnxGradError("there are no examples to judge one by one.")
+    # Texts have batches of several lengths: those like the first one are judged.
+    alike = [part for part in parts if _lengths(part) == _lengths(parts[0])]
+    inputs = {n: np.concatenate([p[0][n] for p in alike]) for n, first in parts[0][0].items() if first.ndim}
+    target, output, losses = (np.concatenate([part[i] for part in alike]) for i in (1, 2, 3))
+    return inputs, target, output, losses
+
+
+def _lengths(part: tuple[dict[str, Array], Array, Array, Array]) -> list[tuple[int, ...]]:
+    """Sizes of all axes but the batch"""
+    return [a.shape[1:] for a in (*part[0].values(), *part[1:])]
+
+
+def _losses(trainer: Trainer, feed: dict[str, Any], output: Array, target: Array, size: int, alone: bool) -> Array | None:
+    """The loss of each example: by its formula where that is simple, else by running it alone"""
+    term = trainer.terms[0]
+    loss, single = term.loss, len(trainer.terms) == 1 and term.weight == 1.0 and term.weighing.is_plain
+    if single and loss in ("mse", "l1") and output.shape == target.shape:
+        difference = np.abs(np.asarray(output, np.float64) - target).reshape(size, -1)
+        return np.asarray((difference**2 if loss == "mse" else difference).mean(axis=1))
+    if single and loss == "cross_entropy" and output.ndim == 2:
+        scores = np.asarray(output, np.float64)
+        if (scores >= 0).all() and np.allclose(scores.sum(axis=1), 1, atol=1e-3):
+            scores = np.log(np.maximum(scores, 1e-30))
+        top = scores.max(axis=1, keepdims=True)
+        log = scores - top - np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
+        counted = np.where(target < 0, 0, target)
+        return np.where(target < 0, 0.0, -log[np.arange(size), counted])
+    if not alone:
+        return None
+    try:
+        rows = [{n: a[i : i + 1] if np.ndim(a) and len(a) == size else a for n, a in feed.items()} for i in range(size)]
+        return np.array([float(trainer.executor.run(trainer.evaluation, row, [trainer.loss.name])[0]) for row in rows])
+    except OnnxGradError:
+        return None  # the model takes whole batches only
+
+
+def _confusion(predicted: Array, target: Array, classes: int, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Counts [target, predicted] of the most frequent classes"""
+    predicted, target = predicted.reshape(-1), target.reshape(-1)
+    counted = target >= 0
+    predicted, target = predicted[counted], target[counted]
+    frequent = np.argsort(-np.bincount(target, minlength=classes), kind="stable")[:_CLASSES]
+    shown = np.sort(frequent)
+    place = np.full(classes, -1)
+    place[shown] = np.arange(len(shown))
+    rows, columns = place[target], place[predicted]
+    inside = (rows >= 0) & (columns >= 0)
+    counts = np.zeros((len(shown), len(shown)), np.int64)
+    np.add.at(counts, (rows[inside], columns[inside]), 1)
+    labels = [_named(k, names or ()) for k in shown.tolist()]
+    return {"classes": labels, "counts": counts.tolist(), "right": int((predicted == target).sum()), "of": len(target)}
+
+
+def _residuals(y: Array, target: Array) -> dict[str, Any]:
+    """Some pairs of target and prediction, and a histogram of all differences"""
+    a, b = (np.asarray(x, np.float64).reshape(-1) for x in (target, y))
+    step = max(1, len(a) // _POINTS)
+    difference = b - a
+    counts, edges = np.histogram(difference, 30)
+    spread = float(((a - a.mean()) ** 2).sum())
+    r2 = 1.0 - float((difference**2).sum()) / spread if spread > 0 else math.nan
+    return {"pairs": np.stack([a, b], 1)[::step].tolist(), "counts": counts.tolist(), "edges": edges.tolist(), "r2": r2}
+
+
+def _example(
+    i: int, inputs: dict[str, Array], y: Array, target: Array, loss: float, classes: bool, names: Sequence[str] | None
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"number": i, "loss": loss, "target": _few(target[i])}
+    found["predicted"] = _few(y[i].argmax(axis=0)) if classes else _few(y[i])
+    if classes and names is not None and target.ndim == 1:
+        found["target"], found["predicted"] = (_named(int(k), names) for k in (target[i], y[i].argmax()))
+    pictures = [address for array in inputs.values() if (address := as_picture(array[i])) is not None]
+    if pictures:
+        found["picture"] = pictures[0]
+    else:
+        found["row"] = [[name, _few(array[i], _COLUMNS)] for name, array in inputs.items()]
+    return found
+
+
+def _named(k: int, names: Sequence[str]) -> str:
+    return str(names[k]) if 0 <= k < len(names) else str(k)
+
+
+def _few(value: Any, most: int = 4) -> str:
+    """The first elements as text"""
+    flat = np.asarray(value).reshape(-1)
+    shown = [f"{e:.4g}" if isinstance(e, float) else str(e) for e in flat[:most].tolist()]
+    return ", ".join(shown) + (", …" if len(flat) > most else "")

@@ -1,0 +1,1 @@
+"""A run: its plan, loop and folder, position and checkpoints, callbacks, schedules, progress."""

@@ -1,0 +1,78 @@
+"""What a run tells others while it goes on: after steps, epochs and evaluations, and when a checkpoint is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnxgrad.training.run.plan import Row
+
+if TYPE_CHECKING:
+    from onnxgrad.training.trainer import Trainer
+
+__all__ = ["Callback", "Callbacks"]
+
+
+class Callback:
+    """What ``Trainer.fit(callbacks=[...])`` calls; override what is wanted. True from the first three ends the run.
+
+    A function is called as ``on_epoch``. Of several ranks all are given the same callbacks, and the first one calls them.
+
+    Attributes:
+        watches_gradients: whether it reads ``trainer.gradient_norms``.
+
+    Example:
+        >>> class Stop(Callback):
+        ...     def on_step(self, trainer, row):
+        ...         return row["step"] >= 100
+    """
+
+    watches_gradients = False
+
+    def on_begin(self, trainer: Trainer, plan: dict[str, Any]) -> Any:
+        """Before the first step of a call of ``fit``: ``epochs`` in all, ``batch_size``, ``out`` (a path or None), and the
+        ``validation`` data as it was opened, or None."""
+
+    def on_step(self, trainer: Trainer, row: Row) -> Any:
+        """After a step on a batch: ``step``, ``epoch``, ``learning_rate``, ``examples`` of the batch, its loss and metrics."""
+
+    def on_evaluate(self, trainer: Trainer, row: Row) -> Any:
+        """After an evaluation on the validation data: ``step``, ``epoch`` and the means, whose names begin with ``val_``."""
+
+    def on_epoch(self, trainer: Trainer, row: Row) -> Any:
+        """After an epoch: its row of the history."""
+
+    def on_checkpoint(self, trainer: Trainer, path: Path) -> Any:
+        """A checkpoint was written."""
+
+    def on_end(self, trainer: Trainer) -> Any:
+        """The call of ``fit`` ends, also by an error."""
+
+
+class Callbacks:
+    """Several callbacks as one."""
+
+    def __init__(self, given: Sequence[Callback | Callable[..., Any]]) -> None:
+        self._given = list(given)
+
+    def hear(self, event: str) -> bool:
+        """Whether anybody wants to know of it."""
+        own = getattr(Callback, event)
+        return any(self._method(one, event) is not None and getattr(type(one), event, None) is not own for one in self._given)
+
+    def tell(self, event: str, *what: Any) -> bool:
+        """Tell all of them; True if one of them ends the run."""
+        methods = [self._method(one, event) for one in self._given]
+        answers = [method(*what) for method in methods if method is not None]
+        return any(answer is True for answer in answers)
+
+    @staticmethod
+    def _method(one: Any, event: str) -> Callable[..., Any] | None:
+        if any(hasattr(one, name) for name in _EVENTS):
+            found: Callable[..., Any] | None = getattr(one, event, None)
+            return found
+        return one if event == "on_epoch" else None
+
+
+_EVENTS = ("on_begin", "on_step", "on_evaluate", "on_epoch", "on_checkpoint", "on_end")

@@ -1,0 +1,156 @@
+"""Checkpoints as safetensors files: weights, optimizer state, running statistics and counters of a program.
+
+Tests: tests/training/test_checkpoints.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.errors import UnknownName
+from onnxgrad.tensor_file import TensorFile, read_tensors, write_tensors
+from onnxgrad.training.surgery.lora_targets import KEY
+
+__all__ = ["check_tensors", "graph_hash", "load_checkpoint", "save_checkpoint", "set_tensors"]
+
+Programs: TypeAlias = "Program | Sequence[Program]"
+
+_REST = "rest of "
+"""In front of the name of a gradient: what an exchange between ranks has kept of it."""
+
+
+def save_checkpoint(
+    program: Programs, path: str | Path, scope: Scope | None = None, metadata: dict[str, str] | None = None
+) -> None:
+    """Write every persistable variable of a program to a safetensors file, under a temporary name first.
+
+    Of a program with LoRA branches the frozen weights are left out: they are those of the model, which belongs to the checkpoint.
+
+    Args:
+        program: its parameters, optimizer state and statistics are saved by name; several share what has the same name.
+        path: file to write.
+        scope: where the values are; default the program's.
+        metadata: further strings to store. ``checksums`` is taken.
+
+    Raises:
+        NotInitialized: if a variable has no value yet.
+        TrainingError: if the file cannot be written; an old file of that name is then untouched.
+    """
+    write_tensors(path, _Values(program, scope), metadata)
+
+
+class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
+    """The values of a program's state as they are now, each read when it is asked for, and not kept."""
+
+    def __init__(self, program: Programs, scope: Scope | None) -> None:
+        self._state = {v.name: v for v in _state(program)}
+        self._rests = {_REST + name: rest for one in _exchanges(program) for name, rest in one.rests().items()}
+        self._now = (scope or _as_list(program)[0].active_scope()).copy()
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        return self._rests[name] if name in self._rests else np.asarray(self._state[name].get_value(self._now))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._state, *self._rests])
+
+    def __len__(self) -> int:
+        return len(self._state) + len(self._rests)
+
+
+def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = None) -> None:
+    """Set the persistable variables of a program from a file that ``save_checkpoint`` wrote.
+
+    Raises:
+        ModelError: if the file cannot be read, or is damaged.
+        UnknownName: if it does not hold exactly the variables of this program. Nothing is changed in either case.
+    """
+    found = read_tensors(path)
+    check_tensors(program, found)
+    set_tensors(program, found, scope)
+
+
+def check_tensors(program: Programs, found: TensorFile) -> None:
+    """Raise UnknownName unless a file holds exactly the variables of a program, in their shapes and dtypes."""
+    variables = {v.name: v for v in _state(program)}
+    foreign = sorted({name for name in found.arrays if not name.startswith(_REST)} ^ set(variables))
+    if foreign:
+        raise UnknownName(f"{found.path!r} belongs to another program: {foreign[0]!r} is only on one side.")
+    for name, v in variables.items():
+        array = found.arrays[name]
+        if tuple(array.shape) != v.static_shape:
+            raise UnknownName(f"{found.path!r}: {name!r} has shape {list(array.shape)}, the program's is {v.static_shape}.")
+        if array.dtype != v.dtype.numpy:
+            raise UnknownName(f"{found.path!r}: {name!r} is {array.dtype.name}, the program's is {v.dtype.name}.")
+
+
+def set_tensors(program: Programs, found: TensorFile, scope: Scope | None = None) -> None:
+    """Set the variables of a program to what ``check_tensors`` has seen."""
+    for v in _state(program):
+        v.set_value(found.arrays[v.name], scope)
+    for exchange in _exchanges(program):
+        rests = {name.removeprefix(_REST): array for name, array in found.arrays.items() if name.startswith(_REST)}
+        exchange.set_rests(rests)
+
+
+def graph_hash(program: Programs) -> str:
+    """A hash of the forward operators, the state's shapes and what a checkpoint leaves out: equal where one can be shared."""
+    digest = hashlib.sha256()
+    for op in _as_list(program)[0].global_block().ops:
+        if op.role is Role.FORWARD and op.replaces is None:
+            parts = [op.domain, op.type, *(v.name if v is not None else "" for v in [*op.inputs, *op.outputs])]
+            digest.update("\0".join(parts).encode() + b"\n")
+    for v in sorted(_state(program), key=lambda v: v.name):
+        digest.update(f"{v.name} {v.dtype.name} {v.static_shape}\n".encode())
+    for v in _left_out(program):
+        digest.update(f"{v.name} {_contents(v)}\n".encode())
+    return digest.hexdigest()
+
+
+def _as_list(program: Programs) -> list[Program]:
+    return [program] if isinstance(program, Program) else list(program)
+
+
+def _exchanges(program: Programs) -> list[Any]:
+    found = [one.plan.exchange_of(turn) for one in _as_list(program) for turn in ("run", "apply")]
+    return [exchange for exchange in found if hasattr(exchange, "rests")]
+
+
+def _state(program: Programs) -> list[Any]:
+    left_out = {v.name for v in _left_out(program)}
+    found = {v.name: v for one in reversed(_as_list(program)) for v in [*one.list_vars(), *one.parameters] if v.persistable}
+    return [v for name, v in found.items() if name not in left_out]
+
+
+def _left_out(program: Programs) -> list[Any]:
+    """The weights that nothing changes, beside LoRA branches"""
+    first = _as_list(program)[0]
+    if KEY not in first.metadata:
+        return []
+    updated = {v.name for one in _as_list(program) for v in one.updates}
+    return [p for p in first.parameters if p.stop_gradient and not p.trainable and p.name not in updated]
+
+
+_DIGESTS: WeakKeyDictionary[Program, dict[str, tuple[Any, str]]] = WeakKeyDictionary()
+"""By program and name, what was hashed and its hash. A weak reference to a variable would compare it, which appends an operator."""
+
+
+def _contents(v: Any) -> str:
+    """A hash of the value of a weight, taken again when another value was set"""
+    held = v.block.program.active_scope().present(v.name)
+    held = v.value if held is None else held
+    digests = _DIGESTS.setdefault(v.block.program, {})
+    known = digests.get(v.name)
+    if known is not None and known[0] is held:
+        return known[1]
+    found = hashlib.sha256(np.ascontiguousarray(v.get_value()).view(np.uint8).data).hexdigest()
+    digests[v.name] = (held, found)
+    return found

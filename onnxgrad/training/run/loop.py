@@ -1,0 +1,199 @@
+"""The epochs of one call of ``Trainer.fit``: batches, rows of history, checkpoints, and when to end.
+
+Tests: tests/training/test_trainer.py.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from onnxgrad.errors import DataError
+from onnxgrad.optimizer.lr import ReduceOnPlateau
+from onnxgrad.training.data.rows import Batch, Rows, Stream, prefetched
+from onnxgrad.training.ranks.ranks import PartBatch
+from onnxgrad.training.report.curves import plot_history
+from onnxgrad.training.run.callbacks import Callbacks
+from onnxgrad.training.run.folder import BEST, LAST, RunFolder
+from onnxgrad.training.run.plan import Means, Plan, Row, judged, out_of_patience
+from onnxgrad.training.run.progress import Progress
+from onnxgrad.training.run.schedules import Planned
+
+if TYPE_CHECKING:
+    from onnxgrad.training.trainer import Trainer
+
+__all__ = ["Loop"]
+
+
+class Loop:
+    """Trains on data by a plan, and leaves what it did in a folder if there is one.
+
+    Args:
+        trainer: whose step, history and position in the run are used and moved on.
+        source, held_out: training and validation data, opened.
+        folder: for history and checkpoints.
+        plan: how to run.
+    """
+
+    def __init__(
+        self, trainer: Trainer, source: Rows | Stream, held_out: Rows | Stream | None, folder: RunFolder | None, plan: Plan
+    ) -> None:
+        self.trainer, self.source, self.held_out, self.folder, self.plan = trainer, source, held_out, folder, plan
+        self._stopped = False
+        self._heard = Callbacks(plan.callbacks).hear("on_step")
+        self.callbacks = Callbacks(plan.callbacks if trainer.ranks.is_first else ())
+
+    def run(self) -> None:
+        """Epochs until the plan is done, patience ends, a callback says so or Ctrl-C is pressed."""
+        out = None if self.folder is None else self.folder.path
+        told = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "validation": self.held_out}
+        if any(getattr(callback, "watches_gradients", False) for callback in self.plan.callbacks):
+            self.trainer.watch_gradients()  # on all ranks, whose programs are alike
+        try:
+            self._tell("on_begin", told)
+            if self.trainer.ranks.any(self.trainer._norms is not None):
+                self.trainer.watch_gradients()  # the callbacks of rank 0 ask for it, and all ranks run one program
+            self._epochs()
+            self.trainer.ranks.step.collect()
+        finally:
+            self._tell("on_end")
+
+    def _epochs(self) -> None:
+        trainer, plan = self.trainer, self.plan
+        if isinstance(trainer.schedule, Planned):
+            count = self.source.count(plan.batch_size, plan.drop_last)
+            steps = None if count is None else count * plan.epochs
+            if plan.max_steps is not None:
+                steps = plan.max_steps if steps is None else min(steps, plan.max_steps)
+            trainer.schedule.plan(None if steps is None else steps // trainer.accumulate)
+        with trainer._interrupt as interrupt:
+            ended = out_of_patience(trainer.history[trainer._begun :], plan.patience, plan.monitor)
+            if ended:
+                said = f"nothing is trained: no epoch was better for {plan.patience} epochs"
+                warnings.warn(f"{said}. Give another patience.", stacklevel=3)
+            while trainer.epoch < plan.epochs and not ended and not interrupt.stops and not self._at_end():
+                ended = not self._epoch()
+            if (interrupt.stops or self._stopped) and self.folder is not None:
+                self._write(self.folder)
+
+    def _epoch(self) -> bool:
+        """The rest of an epoch and what follows it; False if the run ends here."""
+        trainer, plan = self.trainer, self.plan
+        order: dict[str, Any] = {"shuffle": plan.shuffle, "drop_last": plan.drop_last, "seed": trainer.seed}
+        rest = self.source.batches(plan.batch_size, epoch=trainer.epoch, skip=trainer.batch, **order)
+        examples = self.source.examples(plan.batch_size, plan.drop_last)
+        note = f"opening {len(trainer.program.global_block().ops):,} operators and the first gradient"
+        title = f"epoch {trainer.epoch + 1}/{plan.epochs}"
+        later = None if examples is None else examples * (plan.epochs - trainer.epoch - 1)
+        shown = trainer.ranks.is_first and plan.verbose
+        with Progress(title, examples, trainer._means.count, shown, note, later) as progress:
+            if not self._train_on(prefetched(rest, plan.prefetch), progress):
+                return False
+            progress.say("evaluating")
+            row = self._row()
+            trainer.history.append(row)
+            trainer.epoch, trainer.batch, trainer._means = trainer.epoch + 1, 0, Means()
+            better = self._is_better(row)
+            if isinstance(trainer.schedule, ReduceOnPlateau):
+                named = plan.monitor or ("val_loss" if "val_loss" in row else "loss")
+                trainer.schedule.step(row[named] if trainer.schedule.mode == "max" else judged(row, plan.monitor))
+            progress.finish(row)
+            progress.say("writing a checkpoint and what callbacks keep")
+            if self.folder is not None:
+                self._write(self.folder, better, ends_epoch=True)
+                if plan.curves and trainer.ranks.is_first:
+                    plot_history(trainer.history, self.folder.path / "curves.png")
+            trainer.ranks.step.collect()
+            ended = trainer.ranks.any(self._tell("on_epoch", row) or self._stopped)
+        return not ended and not out_of_patience(trainer.history[trainer._begun :], plan.patience, plan.monitor)
+
+    def _train_on(self, batches: Iterator[Batch], progress: Progress) -> bool:
+        """Train on these batches; False if interrupted"""
+        trainer, every = self.trainer, self.plan.checkpoint_every
+        for batch in batches:
+            try:
+                values = trainer.step(batch)
+            except DataError as error:
+                raise DataError(f"epoch {trainer.epoch + 1}, batch {trainer.batch + 1}: {error}") from error
+            size = batch.whole if isinstance(batch, PartBatch) else len(next(iter(batch.values())))
+            trainer.batch += 1
+            trainer._means.add(values, size)
+            progress.update(size, trainer._means.now())
+            if self._heard:
+                self._stopped = trainer.ranks.any(self._tell("on_step", self._step_row(size, values)))
+            if self._at_end():
+                self._stopped = True
+            if self._evaluates(trainer.step_number):
+                progress.say("evaluating")
+                self._evaluate()
+            if trainer._interrupt.stops or self._stopped:
+                return False
+            if self.folder is not None and every is not None and trainer.step_number % every == 0:
+                progress.say("writing a checkpoint")
+                self._write(self.folder)
+        if trainer._means.count == 0:
+            raise DataError("the data has no batch in this epoch. Is the iterable used up? Give a list or a function.")
+        return True
+
+    def _tell(self, event: str, *what: Any) -> bool:
+        with self.trainer.ranks.alone():
+            return self.callbacks.tell(event, self.trainer, *what)
+
+    def _at_end(self) -> bool:
+        return self.plan.max_steps is not None and self.trainer.step_number >= self.plan.max_steps
+
+    def _evaluates(self, step: int) -> bool:
+        """Whether the model is evaluated now, within an epoch: every so many steps, and where the run ends"""
+        every = self.plan.evaluate_every
+        return self.held_out is not None and (self._at_end() or (every is not None and step % every == 0))
+
+    def _evaluate(self) -> None:
+        row = {"step": self.trainer.step_number, "epoch": self.trainer.epoch + 1, **self._judged_by()}
+        self.trainer.evaluations.append(row)
+        better = (self.plan.monitor or "val_loss") in row and self._is_better(row)
+        if self.folder is not None:
+            self.folder.write_evaluations(self.trainer.evaluations)
+            if better:
+                self._write(self.folder, better)
+
+    def _judged_by(self) -> Row:
+        assert self.held_out is not None
+        trainer = self.trainer
+        found = trainer.evaluate(self.held_out, batch_size=self.plan.batch_size)
+        judged_by = {f"val_{name}": value for name, value in found.items()}
+        told = {"step": trainer.step_number, "epoch": trainer.epoch + 1, **judged_by}
+        self._stopped = self._tell("on_evaluate", told) or self._stopped
+        return judged_by
+
+    def _step_row(self, examples: int, values: Row) -> Row:
+        trainer = self.trainer
+        position = {"step": trainer.step_number, "epoch": trainer.epoch + 1, "learning_rate": trainer.optimizer.get_lr()}
+        return {**position, "examples": examples, **values}
+
+    def _row(self) -> Row:
+        trainer = self.trainer
+        position = {"epoch": trainer.epoch + 1, "step": trainer.step_number, "learning_rate": trainer.optimizer.get_lr()}
+        row: Row = {**position, **trainer._means.now()}
+        if self.held_out is not None:
+            row.update(self._judged_by())
+        return row
+
+    def _is_better(self, row: Row) -> bool:
+        better = self.trainer.best is None or judged(row, self.plan.monitor) < self.trainer.best
+        if better:
+            self.trainer.best = judged(row, self.plan.monitor)
+        return better
+
+    def _write(self, folder: RunFolder, better: bool = False, ends_epoch: bool = False) -> None:
+        """Write a checkpoint. ``last`` is published last: a process that is killed before does this epoch again, with the same
+        result, and one that is killed after has lost neither the best checkpoint nor a row."""
+        path = folder.checkpoint(self.trainer.step_number)
+        self.trainer.save(path)
+        if better:
+            folder.publish(path, BEST)
+        if ends_epoch:
+            folder.write_history(self.trainer.history)
+        folder.publish(path, LAST)
+        self._tell("on_checkpoint", path)
+        folder.drop_old()

@@ -1,0 +1,130 @@
+"""Small parts of a run: its plan, means over examples, and what Ctrl-C does.
+
+Tests: tests/training/test_trainer.py.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from onnxgrad.errors import ArgumentError
+from onnxgrad.training.metrics.epoch import FALLING
+
+if TYPE_CHECKING:
+    from onnxgrad.training.trainer import Trainer
+
+__all__ = ["Interrupt", "Means", "Plan", "Row", "check_course", "judged", "out_of_patience"]
+
+Row: TypeAlias = "dict[str, Any]"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to run; see ``Trainer.fit``. ``epochs`` is how many there will be in all."""
+
+    epochs: int
+    batch_size: int
+    shuffle: bool
+    drop_last: bool
+    patience: int | None
+    checkpoint_every: int | None
+    callbacks: Sequence[Any]
+    prefetch: int
+    verbose: bool | str
+    curves: bool
+    monitor: str | None = None
+    max_steps: int | None = None
+    evaluate_every: int | None = None
+
+
+def judged(row: Row, monitor: str | None = None) -> float:
+    """What decides whether an epoch was better: the smaller, the better."""
+    name = monitor or ("val_loss" if "val_loss" in row else "loss")
+    return float(row[name]) * (1 if FALLING.fullmatch(name) else -1)
+
+
+def out_of_patience(rows: Sequence[Row], patience: int | None, monitor: str | None = None) -> bool:
+    """Whether so many epochs have passed since the best one."""
+    if patience is None or len(rows) <= patience:
+        return False
+    values = [judged(row, monitor) for row in rows]
+    return len(values) - 1 - values.index(min(values)) >= patience
+
+
+_LEAST = {
+    "batch_size": 1,
+    "epochs": 0,
+    "patience": 1,
+    "checkpoint_every": 1,
+    "keep": 0,
+    "max_steps": 1,
+    "evaluate_every": 1,
+    "prefetch": 0,
+}
+
+
+def check_course(trainer: Trainer, validation: Any, monitor: str | None = None, **counts: int | None) -> None:
+    """Raise ArgumentError if a run cannot go on by these."""
+    for name, value in counts.items():
+        least = _LEAST.get(name, 1)
+        if value is not None and value < least:
+            raise ArgumentError(f"{name} is at least {least}, not {value}.")
+    evaluate_every = counts.get("evaluate_every")
+    if evaluate_every is not None and validation is None:
+        raise ArgumentError("evaluate_every needs validation data. Give validation= (--val).")
+    own = ["loss", *(label for label, _ in trainer.metrics)]
+    held_out = [] if validation is None else [f"val_{name}" for name in [*own, *trainer.whole]]
+    if monitor is not None and monitor not in (*own, *held_out):
+        raise ArgumentError(f"there is nothing named {monitor!r} to monitor; this run has {[*own, *held_out]}. Add it to metrics=.")
+
+
+class Means:
+    """Means over the examples seen so far."""
+
+    def __init__(self, totals: dict[str, float] | None = None, count: int = 0) -> None:
+        self.totals = dict(totals or {})
+        self.count = count
+
+    def add(self, values: Row, examples: int) -> None:
+        for name, value in values.items():
+            self.totals[name] = self.totals.get(name, 0.0) + value * examples
+        self.count += examples
+
+    def now(self) -> Row:
+        return {name: total / self.count for name, total in self.totals.items()}
+
+
+class Interrupt:
+    """While it is active, Ctrl-C sets ``requested``, for the run to end after the present step; a second one ends it at once.
+
+    Attributes:
+        agreed: with ``shared``, what all ranks know of each other's requests.
+    """
+
+    def __init__(self, shared: bool = False) -> None:
+        self.requested, self.shared, self.agreed = False, shared, False
+
+    @property
+    def stops(self) -> bool:
+        """Whether the run ends here."""
+        return self.agreed if self.shared else self.requested
+
+    def __enter__(self) -> Interrupt:
+        self.requested = self.agreed = False
+        self.active = threading.current_thread() is threading.main_thread()
+        if self.active:
+            self.previous = signal.signal(signal.SIGINT, self._stop)
+        return self
+
+    def _stop(self, number: int, frame: Any) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+    def __exit__(self, *error: Any) -> None:
+        if self.active:
+            signal.signal(signal.SIGINT, self.previous)

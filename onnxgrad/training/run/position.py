@@ -1,0 +1,203 @@
+"""Where a run stands: kept as JSON in a checkpoint, and believed only if a run can have come there.
+
+Tests: tests/training/test_checkpoints.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from onnxgrad.errors import ModelError, TrainingError
+from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.tensor_file import damaged, read_metadata
+from onnxgrad.training.data.fingerprints import Fingerprints
+from onnxgrad.training.run.plan import Row
+
+__all__ = ["Position", "check_position", "check_schedule", "epochs_done", "position_of", "present_position"]
+
+ENTRIES = {"graph", "position"}
+"""What a Trainer stores in the metadata of a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """What a checkpoint holds besides tensors."""
+
+    epoch: int
+    batch: int
+    step: int
+    seed: int
+    accumulate: int
+    examples: int
+    totals: dict[str, float]
+    history: list[Row]
+    best: float | None = None
+    schedule: dict[str, Any] | None = None
+    begun: int = 0
+    files: Fingerprints = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+_COUNTS = ("epoch", "batch", "step", "accumulate", "examples", "begun")
+_REQUIRED = ("epoch", "batch", "step", "seed", "accumulate", "examples", "totals", "history", "best", "schedule")
+
+
+def present_position(trainer: Any) -> Position:
+    """Where a Trainer is."""
+    return Position(
+        epoch=trainer.epoch,
+        begun=trainer._begun,
+        batch=trainer.batch,
+        step=trainer.step_number,
+        seed=trainer.seed,
+        accumulate=trainer.accumulate,
+        schedule=None if trainer.schedule is None else trainer.schedule.state_dict(),
+        best=trainer.best,
+        history=trainer.history,
+        totals=trainer._means.totals,
+        examples=trainer._means.count,
+        files=trainer._files,
+    )
+
+
+def position_of(metadata: Mapping[str, str], path: str | Path) -> Position:
+    """The position in the metadata of a checkpoint.
+
+    Raises:
+        ModelError: if there is none, a field is missing or of another kind, or no run can stand there.
+    """
+    for name in sorted(metadata.keys() - ENTRIES):
+        raise damaged(path, f"its metadata has an entry {name!r}, which no Trainer writes")
+    if "position" not in metadata:
+        raise ModelError(f"{str(path)!r} is no checkpoint of a Trainer: its metadata holds no position. Name one that fit wrote.")
+    try:
+        found = json.loads(metadata["position"])
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, f"its metadata entry 'position' is not JSON ({error})") from error
+    wrong = _wrong(found)
+    if wrong is not None:
+        raise damaged(path, f"its position {wrong}")
+    return Position(**found)
+
+
+def check_position(position: Position, path: str | Path, batches: int | None, **settings: int) -> None:
+    """Raise TrainingError unless a run with these settings, whose epochs have so many batches, can go on from there."""
+    for name, now in settings.items():
+        was = getattr(position, name)
+        if was != now:
+            raise TrainingError(f"{str(path)!r} was written with {name}={was}, this is {name}={now}.")
+    if batches is not None and position.batch > batches:
+        said = f"{str(path)!r} stands at batch {position.batch} of epoch {position.epoch + 1}, which has {batches} batches"
+        raise TrainingError(f"{said}. Use the data and the batch size of the run.")
+
+
+def check_schedule(schedule: LRScheduler | None, position: Position, path: str | Path) -> None:
+    """Raise ModelError unless the state of a schedule has the fields that the Trainer's has, of the same kinds."""
+    if schedule is None or position.schedule is None:
+        return
+    wrong = _unlike(schedule.state_dict(), position.schedule)
+    if wrong is not None:
+        raise damaged(path, f"its position lacks a proper {wrong!r} of the schedule {type(schedule).__name__}")
+
+
+def _unlike(own: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
+    """The first field that the given state lacks, or has as another kind of value"""
+    for name, value in own.items():
+        other = given.get(name)
+        if isinstance(value, dict):
+            inner = _unlike(value, other) if isinstance(other, dict) else ""
+            if inner is not None:
+                return f"{name}.{inner}".removesuffix(".")
+        elif name not in given or not (_is_number(other) or (other is None and name not in LRScheduler._keys)):
+            return name
+    return None
+
+
+def epochs_done(path: str | Path) -> int:
+    """How many epochs a run had finished when its Trainer wrote this checkpoint.
+
+    Raises:
+        ModelError: if the file cannot be read, or no Trainer wrote it.
+    """
+    return position_of(read_metadata(path), path).epoch
+
+
+def _wrong(found: Any) -> str | None:
+    """What is wrong with the fields of a position, if anything"""
+    if not isinstance(found, dict):
+        return "is not an object with fields"
+    missing = [name for name in _REQUIRED if name not in found]
+    if missing:
+        return f"lacks the field {missing[0]!r}"
+    unknown = sorted(found.keys() - {known.name for known in fields(Position)})
+    if unknown:
+        return f"has a field {unknown[0]!r}, which no Trainer writes"
+    for name, value in found.items():
+        if not _fits(name, value):
+            return f"has {name}={_short(value)}, which is not {_KINDS.get(name, 'a whole number of at least 0')}"
+    return _unreachable(found)
+
+
+_KINDS = {
+    "seed": "a whole number",
+    "totals": "a sum by name",
+    "history": "a list of rows",
+    "best": "a number",
+    "schedule": "the state of a schedule",
+    "files": "the size and sha256 of files",
+}
+
+
+def _fits(name: str, value: Any) -> bool:
+    if name in _COUNTS:
+        return _is_whole(value) and value >= (name == "accumulate")
+    if name == "seed":
+        return _is_whole(value)
+    if name == "totals":
+        return isinstance(value, dict) and all(map(_is_number, value.values()))
+    if name == "history":
+        return isinstance(value, list) and all(isinstance(row, dict) for row in value)
+    if name == "best":
+        return value is None or _is_number(value)
+    if name == "files":
+        return isinstance(value, dict) and all(
+            isinstance(file, dict) and {"size", "sha256"} <= file.keys() for file in value.values()
+        )
+    return value is None or isinstance(value, dict)
+
+
+def _is_fingerprint(file: Any) -> bool:
+    return isinstance(file, dict) and _is_whole(file.get("size")) and isinstance(file.get("sha256"), str)
+
+
+def _unreachable(found: dict[str, Any]) -> str | None:
+    """Each epoch has a batch, and each batch is a step"""
+    epoch, batch, step, begun = found["epoch"], found["batch"], found["step"], found.get("begun", 0)
+    if step < epoch + batch:
+        return f"has batch={batch} of epoch={epoch} after step={step}, which no run can reach"
+    if begun > epoch:
+        return f"has begun={begun}, later than epoch={epoch}"
+    if len(found["history"]) != epoch:
+        return f"has a history of {len(found['history'])} rows after epoch={epoch}"
+    if not batch and (found["examples"] or found["totals"]):
+        return f"has examples={found['examples']} in an epoch that has not begun"
+    return None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

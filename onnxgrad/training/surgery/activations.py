@@ -1,0 +1,176 @@
+"""What an output holds: the activation that made it, found through operators that move elements and compute nothing.
+
+Tests: tests/training/losses/test_terms.py, tests/training/test_hidden_activations.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.known import known_ints
+from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.traits import VIEWS
+from onnxgrad.core.ir.types import Dim, same_dim
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DType
+from onnxgrad.errors import ArgumentError
+
+__all__ = ["Activation", "activation_before", "hidden_activation"]
+
+_ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid")
+_MOVES = VIEWS | {"Cast", "Transpose", "Dropout"}
+
+
+def activation_before(y: Variable, kinds: Collection[str]) -> tuple[Operator | None, list[Operator]]:
+    """The operator of one of these types that made ``y``, if one did, and what has moved its elements since."""
+    at, moves = _before_moves(y)
+    return at if at is not None and at.domain == "" and at.type in kinds else None, moves
+
+
+def _before_moves(y: Variable) -> tuple[Operator | None, list[Operator]]:
+    moves: list[Operator] = []
+    at = _unrounded(y.op)
+    while at is not None and at.domain == "" and at.type in _MOVES and _real(at.inputs[0]) and _real(at.outputs[0]):
+        moves.insert(0, at)
+        at = None if at.inputs[0] is None else _unrounded(at.inputs[0].op)
+    return at, moves
+
+
+def hidden_activation(y: Variable) -> tuple[Operator, str] | None:
+    """An If, Loop or Scan that made ``y``, and the type of the activation that makes it inside; None if there is none."""
+    at, moves = _before_moves(y)
+    made = moves[0].inputs[0] if moves else y
+    if at is None or made is None:
+        return None
+    place = next((i for i, v in enumerate(reversed(at.outputs)) if v is made), 0)
+    for body in at.blocks():
+        inner = body.outputs[-1 - place]
+        kind = Activation(inner).kind
+        if kind:
+            return at, kind
+        deeper = hidden_activation(inner)
+        if deeper is not None:
+            return at, deeper[1]
+    return None
+
+
+def _unrounded(at: Operator | None) -> Operator | None:
+    """What made the real numbers that QuantizeLinear and DequantizeLinear round"""
+    if at is None or at.domain != "" or at.type != "DequantizeLinear" or at.inputs[0] is None:
+        return at
+    before = at.inputs[0].op
+    if before is None or before.domain != "" or before.type != "QuantizeLinear" or before.inputs[0] is None:
+        return at
+    return _unrounded(before.inputs[0].op)
+
+
+class Activation:
+    """The Softmax, LogSoftmax or Sigmoid that made a tensor.
+
+    Args:
+        y: an output of a model.
+
+    Attributes:
+        kind: type of the operator; empty if there is none, and ``y`` is taken as logits.
+    """
+
+    def __init__(self, y: Variable) -> None:
+        self.y = y
+        self.operator, self.moves = activation_before(y, _ACTIVATIONS)
+        if self.operator is not None:
+            self._refuse_dropout()
+        self.kind = "" if self.operator is None else self.operator.type
+
+    def _refuse_dropout(self) -> None:
+        for move in self.moves:
+            switched_on = len(move.inputs) > 2 and move.inputs[2] is not None
+            if move.type == "Dropout" and (move.expansion is not None or switched_on):
+                assert self.operator is not None
+                raise ArgumentError(
+                    f"{self.y.name} comes from {self.operator.type} through {move}, which drops probabilities while the model is "
+                    f"trained. Give the loss the tensor before {self.operator.type}, {self.before.name!r}."
+                )
+
+    @property
+    def before(self) -> Variable:
+        """What the activation reads"""
+        assert self.operator is not None and self.operator.inputs[0] is not None
+        return self.operator.inputs[0]
+
+    def logits(self, op: Builder) -> Variable:
+        """What the activation reads, moved to where ``y`` has it, in the element type of ``y``"""
+        return self._moved(op, self._cast(op, self.y.dtype))
+
+    def log_probabilities(self, op: Builder, dtype: DType) -> Variable:
+        """The logarithm of ``y`` in an element type, computed from what Softmax reads"""
+        assert self.operator is not None
+        return self._moved(op, op.LogSoftmax(self._cast(op, dtype), axis=int(self.operator.attr("axis"))))
+
+    def _cast(self, op: Builder, dtype: DType) -> Variable:
+        x: Variable = self.before if self.before.dtype == dtype else op.Cast(self.before, to=dtype.number)
+        return x
+
+    def _moved(self, op: Builder, x: Variable) -> Variable:
+        for move in self.moves:
+            if move.type not in ("Identity", "Dropout", "Cast"):
+                x = op.emit(move.type, [x, *move.inputs[1:]], dict(move.attrs))
+        return x
+
+    def runs_along(self, axis: int) -> bool | None:
+        """Whether the probabilities of one example lie along this axis of ``y``; None if that is not known"""
+        assert self.operator is not None
+        rank, last = self.before.rank, self.y.rank
+        given = int(self.operator.attr("axis"))
+        if not self.moves and given == axis:
+            return True
+        at = None if rank is None else given % rank
+        length = None if at is None or self.before.dims is None else self.before.dims[at]
+        for move in self.moves:
+            at = None if at is None else _axis_after(move, at)
+        if at is not None and last is not None:
+            return at == axis % last
+        mine = self.y.dims[axis] if self.y.dims is not None else None
+        return False if isinstance(length, int) and isinstance(mine, int) and length != mine else None
+
+
+def _real(v: Variable | None) -> bool:
+    return v is not None and v.is_float
+
+
+def _axis_after(move: Operator, axis: int) -> int | None:
+    """Where an operator that only moves elements puts an axis; None if it does not stay one, or that is not known"""
+    x, y = move.inputs[0], move.outputs[0]
+    if x is None or y is None or x.dims is None or y.dims is None:
+        return None
+    if move.type in ("Identity", "Cast", "Dropout"):
+        return axis
+    if move.type == "Transpose":
+        perm = move.attrs.get("perm") or list(range(len(x.dims)))[::-1]
+        return int(list(perm).index(axis))
+    axes = known_ints(move.inputs[1]) if move.type in ("Squeeze", "Unsqueeze") and len(move.inputs) > 1 else None
+    if axes and move.type == "Unsqueeze":
+        return [i for i in range(len(y.dims)) if i not in {a % len(y.dims) for a in axes}][axis]
+    if axes:
+        kept = [i for i in range(len(x.dims)) if i not in {a % len(x.dims) for a in axes}]
+        return kept.index(axis) if axis in kept else None
+    for place, dim in enumerate(y.dims):
+        if same_dim(x.dims[axis], dim) and (
+            _as_many(x.dims[:axis], y.dims[:place]) or _as_many(x.dims[axis + 1 :], y.dims[place + 1 :])
+        ):
+            return place
+    return None
+
+
+def _as_many(some: tuple[Dim, ...], others: tuple[Dim, ...]) -> bool:
+    """Whether as many elements lie in these dimensions as in the others, for certain"""
+
+    def rest(dims: tuple[Dim, ...]) -> tuple[int, list[Any]]:
+        return math.prod(d for d in dims if isinstance(d, int)), [d for d in dims if not isinstance(d, int)]
+
+    (a, unknown), (b, others_unknown) = rest(some), rest(others)
+    if a != b or len(unknown) != len(others_unknown):
+        return False
+    return all(same_dim(x, y) for x, y in zip(unknown, others_unknown, strict=True))
