@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from onnxgrad import late
-from onnxgrad.reasons import absent
+from onnxgrad.internal import late
+from onnxgrad.internal.reasons import absent
 from onnxgrad.version import __version__ as __version__
 
 
@@ -29,6 +29,8 @@ def _read_homes() -> dict[str, tuple[str, str]]:
 
 
 _HOMES = _read_homes()
+_ROOMS = ("onnxgrad", "onnxgrad.core", "onnxgrad.internal")
+"""Whose names are modules."""
 late.add_loader(lambda: import_module("onnxgrad.tensor.methods"))
 
 
@@ -37,7 +39,7 @@ def __getattr__(name: str) -> Any:
         return sorted({*_HOMES, *import_module("onnxgrad.tensor").__all__})
     if name in _HOMES:
         home, there = _HOMES[name]
-        found = import_module(f"{home}.{there}") if home in ("onnxgrad", "onnxgrad.core") else getattr(import_module(home), there)
+        found = import_module(f"{home}.{there}") if home in _ROOMS else getattr(import_module(home), there)
     elif not name.startswith("_") and name in import_module("onnxgrad.tensor").__all__:
         found = getattr(import_module("onnxgrad.tensor"), name)
     else:

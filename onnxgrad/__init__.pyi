@@ -19,7 +19,6 @@ from onnxgrad import (
     onnx as onnx,
     optimizer as optimizer,
     regularizer as regularizer,
-    state as state,
     static as static,
     tensor as tensor,
     testing as testing,
@@ -87,15 +86,16 @@ from onnxgrad.dtypes import (
 from onnxgrad.eager.creation import is_tensor as is_tensor, to_tensor as to_tensor
 from onnxgrad.eager.tensor import Tensor as Tensor
 from onnxgrad.func import value_and_grad as value_and_grad
-from onnxgrad.nn.summary import summary as summary
-from onnxgrad.saving import load as load, save as save
-from onnxgrad.state import (
+from onnxgrad.internal import state as state
+from onnxgrad.internal.saving import load as load, save as save
+from onnxgrad.internal.state import (
     disable_static as disable_static,
     enable_static as enable_static,
     in_dynamic_mode as in_dynamic_mode,
     seed as seed,
     straight_through as straight_through,
 )
+from onnxgrad.nn.summary import summary as summary
 from onnxgrad.tensor import *  # noqa: F403
 from onnxgrad.tensor.param_attr import ParamAttr as ParamAttr
 from onnxgrad.tensor.parameter import create_parameter as create_parameter

@@ -11,8 +11,8 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.reasons import REFUSED
-from onnxgrad.refusals import refusals
+from onnxgrad.internal.reasons import REFUSED
+from onnxgrad.internal.refusals import refusals
 from onnxgrad.tensor.common import Axes, axes_of, known_dim
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.manipulation import roll

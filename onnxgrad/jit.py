@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from onnxgrad import state
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.defaults import program_guard
@@ -26,6 +25,7 @@ from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.record import Fragment, record_call, wrap
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal import state
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.summary import tensors_in
 from onnxgrad.static.input import InputSpec, data

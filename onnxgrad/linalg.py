@@ -1,7 +1,7 @@
 """paddle.linalg: linear algebra under the names it has there."""
 
-from onnxgrad.reasons import REFUSED
-from onnxgrad.refusals import refusals
+from onnxgrad.internal.reasons import REFUSED
+from onnxgrad.internal.refusals import refusals
 from onnxgrad.tensor.creation import diagonal
 from onnxgrad.tensor.linalg import (
     cdist,

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from onnxgrad import state
+from onnxgrad.internal import state
 from tests import oracle, reach
 from tests.cli.command import IN_PROCESSES
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import onnxgrad as paddle
-from onnxgrad import state, static
+from onnxgrad import static
+from onnxgrad.internal import state
 
 FOLDER = Path(__file__).parent / "data" / "paddle_cases"
 # Relative and absolute; Paddle's own versions agree to 3e-4 and 3e-5. Several steps of training carry errors along.

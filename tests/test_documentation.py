@@ -62,7 +62,7 @@ def test_examples_run(path, tmp_path, monkeypatch):
     assert examples
     for found in examples:
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-        with onnxgrad.state.isolated():
+        with onnxgrad.internal.state.isolated():
             runner.run(found)
         for key in set(TABLE) - declared:
             del TABLE[key]

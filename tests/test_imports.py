@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,9 @@ PACKAGE = ROOT / "onnxgrad"
 
 # Packages and modules, each allowed to use what stands before it. Those of one line may not use each other.
 FLOORS = """
-    errors  late  version
-    dtypes  reasons  refusals  signatures  state  files
-    tensor_file
+    errors  internal  internal.late  version
+    dtypes  internal.reasons  internal.refusals  internal.signatures  internal.state  internal.files
+    internal.tensor_file
     core.costs  core.state
     core.ir
     core.graph
@@ -29,7 +30,7 @@ FLOORS = """
     core.step
     core.runtime
     core
-    losses
+    internal.losses
     eager
     autograd
     tensor
@@ -37,7 +38,7 @@ FLOORS = """
     optimizer
     distributed
     regularizer  nn
-    saving
+    internal.saving
     static
     utils
     amp  fluid  incubate  io  jit  metric  device
@@ -62,7 +63,7 @@ def place_of(module):
     parts = module.split(".")[1:]
     if not parts:
         return "__init__"
-    return ".".join(parts[:2]) if parts[0] == "core" and len(parts) > 1 else parts[0]
+    return ".".join(parts[:2]) if parts[0] in ("core", "internal") and len(parts) > 1 else parts[0]
 
 
 def annotations(tree):
@@ -81,7 +82,7 @@ def imports_of(path):
             continue
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
-            if node.module in ("onnxgrad", "onnxgrad.core"):
+            if node.module in ("onnxgrad", "onnxgrad.core", "onnxgrad.internal"):
                 yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
             elif node.module is not None and node.module.startswith("onnxgrad."):
                 yield node.module, node.lineno
@@ -146,6 +147,24 @@ def test_one_module_opens_sessions_of_onnxruntime():
 def test_every_package_has_a_floor():
     present = {place_of(own_name(path)) for path in MODULES if path.stem != "__init__" or path.parent != PACKAGE}
     assert present | {"__init__"} == set(FLOOR_OF)
+
+
+def order_of_packages():
+    """The floors as docs/architecture.md shows them; ``python -m tests.test_imports`` writes them there."""
+    lines = [", ".join(line.split()) for line in FLOORS.strip().splitlines()]
+    return textwrap.fill(" | ".join(line for line in lines if not line.startswith("__")), 138)
+
+
+def written(text):
+    """A page with the order of packages between its marks."""
+    before, rest = text.split("<!-- order of packages -->\n")
+    after = rest.split("<!-- end of order -->")[1]
+    return f"{before}<!-- order of packages -->\n```text\n{order_of_packages()}\n```\n<!-- end of order -->{after}"
+
+
+def test_the_order_in_the_documents_is_the_one_that_is_checked():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert written(page) == page, "run python -m tests.test_imports"
 
 
 def test_the_wall_sees_imports_in_functions_and_strings(tmp_path):
@@ -230,3 +249,8 @@ def test_steps_are_cut_and_state_is_gathered_in_the_engine_alone():
         if not name.startswith(inner) and cutters.search(path.read_text()):
             found.append(name)
     assert found == []
+
+
+if __name__ == "__main__":
+    architecture = ROOT / "docs" / "architecture.md"
+    architecture.write_text(written(architecture.read_text()))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from onnxgrad import state
+from onnxgrad.internal import state
 from onnxgrad.testing import GradientMismatch, Sample, check_gradient
 from tests import oracle
 from tests.oracle import Entries, OracleMismatch, Recorded, read_entries, write_entries

@@ -70,7 +70,7 @@ def missing_paths(page):
 
 
 def missing_tests(page):
-    """Tests that a page names, as ``tests/test_files.py::TestDamagedState``, and that do not exist."""
+    """Tests that a page names, as ``tests/internal/test_files.py::TestDamagedState``, and that do not exist."""
     for path, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text()):
         if not re.search(rf"^ *(class|def) {name}\b", (ROOT / path).read_text(), re.MULTILINE):
             yield f"{path}::{name}"

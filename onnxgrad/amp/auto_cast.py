@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxgrad import state
 from onnxgrad.autograd.modes import _Switch
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, NotOffered, ProviderError
-from onnxgrad.signatures import Taken
+from onnxgrad.internal import state
+from onnxgrad.internal.signatures import Taken
 
 __all__ = ["amp_guard", "auto_cast", "autocast", "decorate", "is_bfloat16_supported", "is_float16_supported"]
 

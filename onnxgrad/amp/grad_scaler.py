@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxgrad.eager.tensor import leaf
 from onnxgrad.errors import ArgumentError, Mismatch, NotAVariable
-from onnxgrad.signatures import Taken
+from onnxgrad.internal.signatures import Taken
 
 __all__ = ["AmpScaler", "GradScaler"]
 

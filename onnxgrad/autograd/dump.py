@@ -14,7 +14,7 @@ from onnxgrad.eager.node import Call, Node
 from onnxgrad.eager.tape import PYTHON, Backward
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import FileError
-from onnxgrad.files import make_folder, write_whole
+from onnxgrad.internal.files import make_folder, write_whole
 
 __all__ = ["dump"]
 

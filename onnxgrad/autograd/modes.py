@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any
 
-from onnxgrad import state
+from onnxgrad.internal import state
 
 __all__ = ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
-from onnxgrad import state
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import Call, Node, Signature
 from onnxgrad.eager.record import wrap
 from onnxgrad.eager.tape import PYTHON
 from onnxgrad.eager.tensor import Tensor, filled
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal import state
 
 __all__ = ["PyLayer", "PyLayerContext", "saved_tensors_hooks"]
 

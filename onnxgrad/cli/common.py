@@ -19,7 +19,7 @@ from onnxgrad.core.ir.types import is_nameless
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.registry import PROVIDERS
 from onnxgrad.errors import ArgumentError, DataError, FileError, ModelError
-from onnxgrad.files import read_arrays
+from onnxgrad.internal.files import read_arrays
 
 __all__ = [
     "add_lowering",

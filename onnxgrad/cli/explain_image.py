@@ -24,7 +24,7 @@ from onnxgrad.attribution import Attribution, grad_cam, integrated_gradients, sa
 from onnxgrad.cli.common import add_model, load, print_json
 from onnxgrad.cli.progress import Working
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
-from onnxgrad.files import writing
+from onnxgrad.internal.files import writing
 from onnxgrad.training.data.preparing import Preparation, preparation_of
 
 Array = np.ndarray[Any, Any]

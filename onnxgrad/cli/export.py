@@ -27,7 +27,7 @@ from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.core.interop.required_operators import required_operators
 from onnxgrad.core.step.split import files_of
 from onnxgrad.errors import ArgumentError
-from onnxgrad.files import write_whole
+from onnxgrad.internal.files import write_whole
 from onnxgrad.training.surgery.adapters import ADAPTER
 from onnxgrad.training.trainer import Trainer
 

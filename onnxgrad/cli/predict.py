@@ -25,7 +25,7 @@ from onnxgrad.cli.evaluate import asked, run_of
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
-from onnxgrad.files import write_whole, writing
+from onnxgrad.internal.files import write_whole, writing
 from onnxgrad.training.data.arranging import TARGETS
 from onnxgrad.training.evaluation import predicted
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from onnxgrad.cli.settings import data_of, loss_terms, make_trainer
 from onnxgrad.errors import ArgumentError
-from onnxgrad.files import make_folder
+from onnxgrad.internal.files import make_folder
 from onnxgrad.training.quantized.calibration import agreement, quantize
 from onnxgrad.training.run.folder import BEST, LAST, write_atomically
 from onnxgrad.training.trainer import Trainer

@@ -20,7 +20,7 @@ from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.runtime.openvino import place_named
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ModelError, TrainingError
-from onnxgrad.files import read_whole
+from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.rows import Rows
 from onnxgrad.training.data.spelling import KEY
 from onnxgrad.training.losses.distillation import Distillation

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, UnknownName
-from onnxgrad.files import read_whole
+from onnxgrad.internal.files import read_whole
 
 __all__ = ["COSTS", "VARIABLE", "Costs", "read_overruled"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from onnxgrad import state
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal import state
 
 __all__ = ["EagerParameter"]
 

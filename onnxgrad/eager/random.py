@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.dtypes import DType, dtype_of, from_onnx_number
 from onnxgrad.eager.tensor import leaf
+from onnxgrad.internal import state
 
 __all__ = ["SAMPLERS", "generator"]
 

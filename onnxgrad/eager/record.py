@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
@@ -26,6 +25,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.integers import carries
 from onnxgrad.eager.node import Call, Kind, Node, Signature, constant_node, kind_of, kind_of_array, signature_of, user_stack
 from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.internal import state
 
 if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor

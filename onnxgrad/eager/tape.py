@@ -13,7 +13,6 @@ from itertools import count
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from onnxgrad import state
 from onnxgrad.core.autodiff.api import gradients
 from onnxgrad.core.graph.plan import make_plan
 from onnxgrad.core.ir.operator import Operator
@@ -26,6 +25,7 @@ from onnxgrad.eager.node import FREED, Call, Kind, Meta, Node, Signature, calls_
 from onnxgrad.eager.record import Fragment, added, record_call, wrap
 from onnxgrad.eager.tensor import Tensor, filled
 from onnxgrad.errors import ArgumentTypeError, FreedGraph
+from onnxgrad.internal import state
 
 __all__ = ["Backward", "backward"]
 

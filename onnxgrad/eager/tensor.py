@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import Tensor as Array
 from onnxgrad.core.ir.types import Entries, TensorType
@@ -23,6 +22,7 @@ from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import HookHandle, Meta, Node, kind_of_array
 from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError, UnsupportedGradient
+from onnxgrad.internal import state
 
 __all__ = ["Shape", "Tensor", "filled", "leaf"]
 

@@ -1,11 +1,11 @@
 """fluid.clip: gradient clipping."""
 
+from onnxgrad.internal.refusals import refused
 from onnxgrad.optimizer.clip import (
     ClipGradByGlobalNorm as GradientClipByGlobalNorm,
     ClipGradByNorm as GradientClipByNorm,
     ClipGradByValue as GradientClipByValue,
 )
-from onnxgrad.refusals import refused
 
 __all__ = ["ErrorClipByValue", "GradientClipByGlobalNorm", "GradientClipByNorm", "GradientClipByValue", "set_gradient_clip"]
 

@@ -17,7 +17,7 @@ from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.files import make_folder, read_arrays, writing
+from onnxgrad.internal.files import make_folder, read_arrays, writing
 from onnxgrad.static.io import load, load_program_state, save, set_program_state
 
 __all__ = [

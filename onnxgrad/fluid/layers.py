@@ -14,8 +14,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, NotOffered
 from onnxgrad.fluid import rates
 from onnxgrad.fluid.renamed import renamed
-from onnxgrad.losses import huber, logistic_of_scores
-from onnxgrad.refusals import refusals
+from onnxgrad.internal.losses import huber, logistic_of_scores
+from onnxgrad.internal.refusals import refusals
 from onnxgrad.static.nn import refused
 from onnxgrad.static.nn.norm import spectral_norm
 from onnxgrad.tensor import creation, elementwise, joining, linalg, logic, manipulation, math, search

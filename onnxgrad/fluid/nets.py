@@ -12,7 +12,7 @@ import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.fluid.layers import dropout, pool2d, reshape
-from onnxgrad.refusals import refused
+from onnxgrad.internal.refusals import refused
 
 __all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "sequence_conv_pool", "simple_img_conv_pool"]
 

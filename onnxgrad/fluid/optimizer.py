@@ -15,9 +15,9 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.fluid.renamed import renamed
+from onnxgrad.internal.refusals import refusals
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.optimizer import Optimizer
-from onnxgrad.refusals import refusals
 
 _SHARED = "parameter_list=None, regularization=None, grad_clip=None, name=None"
 _ARGUMENTS = {

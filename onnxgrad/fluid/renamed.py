@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from onnxgrad.signatures import bound, signature_of
+from onnxgrad.internal.signatures import bound, signature_of
 
 __all__ = ["renamed"]
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from onnxgrad.internal.reasons import absent
 from onnxgrad.nn import functional, initializer, utils
 from onnxgrad.nn.container import LayerDict, LayerList, ParameterDict, ParameterList, Sequential
 from onnxgrad.nn.layer import Layer
@@ -14,7 +15,6 @@ from onnxgrad.nn.transformer import __all__ as _transformer
 from onnxgrad.nn.weighted import *  # noqa: F403
 from onnxgrad.nn.weighted import __all__ as _weighted
 from onnxgrad.optimizer.clip import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
-from onnxgrad.reasons import absent
 from onnxgrad.tensor.param_attr import ParamAttr, WeightNormParamAttr
 
 __all__ = [

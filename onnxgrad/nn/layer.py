@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.node import HookHandle
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentTypeError, ProviderError
-from onnxgrad.signatures import Taken
+from onnxgrad.internal import state
+from onnxgrad.internal.signatures import Taken
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.param_attr import ParamAttr
 from onnxgrad.tensor.parameter import eager_parameter

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
@@ -14,6 +13,7 @@ from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal import state
 
 __all__ = ["EagerSteps"]
 

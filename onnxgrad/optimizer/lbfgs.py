@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal import state
 from onnxgrad.optimizer.optimizer import Optimizer
 
 __all__ = ["LBFGS"]

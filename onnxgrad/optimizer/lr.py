@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.signatures import Taken
+from onnxgrad.internal.signatures import Taken
 
 __all__ = [
     "CosineAnnealingDecay", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialDecay", "InverseTimeDecay", "LRScheduler",

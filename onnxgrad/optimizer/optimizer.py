@@ -21,13 +21,13 @@ from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
+from onnxgrad.internal.signatures import Taken, signature_of
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.eager import EagerSteps
 from onnxgrad.optimizer.groups import Group, own_group, read_groups
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.master import MASTER, Master, is_narrow, master_of, master_value, widened
 from onnxgrad.optimizer.regularizer import as_decay
-from onnxgrad.signatures import Taken, signature_of
 
 __all__ = ["Optimizer", "Parameters"]
 

@@ -17,7 +17,7 @@ from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.printing import type_text
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.files import write_whole
+from onnxgrad.internal.files import write_whole
 from onnxgrad.pages.page import asset, page
 from onnxgrad.pages.repeats import Repeat, repeats_in
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.defaults import create_global_var, default_main_program
 from onnxgrad.core.ir.types import Dim, TensorType, shown_type
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DuplicateName
+from onnxgrad.internal import state
 from onnxgrad.tensor import parameter
 
 __all__ = ["InputSpec", "create_global_var", "create_parameter", "data"]

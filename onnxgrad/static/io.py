@@ -25,7 +25,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError, NotAVariable
-from onnxgrad.files import make_folder, read_whole, reading, write_whole, writing
+from onnxgrad.internal.files import make_folder, read_whole, reading, write_whole, writing
 
 __all__ = [
     "deserialize_persistables", "deserialize_program", "load", "load_from_file", "load_inference_model", "load_program_state",

@@ -12,7 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, IllTyped
-from onnxgrad.refusals import refused
+from onnxgrad.internal.refusals import refused
 from onnxgrad.static.input import create_global_var
 from onnxgrad.tensor.layer import LayerHelper
 

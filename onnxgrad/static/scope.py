@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from onnxgrad import state
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.internal import state
 
 __all__ = ["global_scope", "scope_guard"]
 

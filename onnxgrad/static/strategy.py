@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.refusals import refused
+from onnxgrad.internal.refusals import refused
 
 __all__ = [
     "BuildStrategy", "CompiledProgram", "ExecutionStrategy", "IpuCompiledProgram", "IpuStrategy", "cpu_places", "cuda_places",

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.arithmetic import promote
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, IllTyped
+from onnxgrad.internal import state
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
 __all__ = [

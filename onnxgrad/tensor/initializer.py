@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
-from onnxgrad.signatures import Taken
+from onnxgrad.internal import state
+from onnxgrad.internal.signatures import Taken
 from onnxgrad.tensor.random import next_seed, sampled
 from onnxgrad.tensor.special import inverse_erf
 

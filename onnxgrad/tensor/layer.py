@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
-from onnxgrad import state
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import default_main_program, default_startup_program
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
@@ -25,6 +24,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import DType
 from onnxgrad.eager.record import BLOCK, EAGER
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped, NotAVariable
+from onnxgrad.internal import state
 from onnxgrad.tensor.accepted import check_operands
 
 if TYPE_CHECKING:

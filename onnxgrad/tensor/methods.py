@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.late import provides
+from onnxgrad.internal.late import provides
 from onnxgrad.tensor import indexing
 
 __all__ = ["METHODS", "MODULES"]

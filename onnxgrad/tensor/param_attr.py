@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onnxgrad import state
 from onnxgrad.errors import ArgumentTypeError
-from onnxgrad.signatures import Taken
+from onnxgrad.internal import state
+from onnxgrad.internal.signatures import Taken
 from onnxgrad.tensor.initializer import Initializer
 
 __all__ = ["ParamAttr", "WeightNormParamAttr"]

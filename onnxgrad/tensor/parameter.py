@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.record import EAGER
 from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.internal import state
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.layer import LayerHelper, program_of
 from onnxgrad.tensor.param_attr import ParamAttr

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped
+from onnxgrad.internal import state
 from onnxgrad.tensor.common import Shape, as_dtype, float_dtype, index_dtype, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 

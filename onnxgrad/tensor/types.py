@@ -9,9 +9,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.internal import state
 
 __all__ = ["finfo", "get_default_dtype", "iinfo", "set_default_dtype", "set_printoptions"]
 

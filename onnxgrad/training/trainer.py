@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.defaults import program_guard
@@ -23,9 +22,10 @@ from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, TrainingError
+from onnxgrad.internal import state
+from onnxgrad.internal.tensor_file import damaged, read_tensors
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
-from onnxgrad.tensor_file import damaged, read_tensors
 from onnxgrad.training.accumulation import add_up
 from onnxgrad.training.data.derived_inputs import Following, read_by_loss
 from onnxgrad.training.data.feed import check_labels, checked_batch, doubted_logits, output_shapes

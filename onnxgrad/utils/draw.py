@@ -13,7 +13,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.printing import type_text
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.files import write_whole
+from onnxgrad.internal.files import write_whole
 
 __all__ = ["draw_program"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 
-from onnxgrad import state
 from onnxgrad.core.ir.defaults import program_guard
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place, cuda_is_available
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import TrainingError
+from onnxgrad.internal import state
 from onnxgrad.nn.functional import mse_loss
 from onnxgrad.optimizer import SGD
 from onnxgrad.static.input import data

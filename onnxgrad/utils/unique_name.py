@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from onnxgrad import state
 from onnxgrad.errors import ArgumentTypeError
-from onnxgrad.state import NameCounters, fresh_names
+from onnxgrad.internal import state
+from onnxgrad.internal.state import NameCounters, fresh_names
 
 __all__ = ["generate", "guard", "switch"]
 

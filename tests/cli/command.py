@@ -8,8 +8,8 @@ import sys
 import warnings
 from pathlib import Path
 
-from onnxgrad import state
 from onnxgrad.cli.main import main
+from onnxgrad.internal import state
 
 ROOT = Path(__file__).parents[2]
 IN_PROCESSES = os.environ.get("ONNXGRAD_TEST_COMMANDS") == "processes"

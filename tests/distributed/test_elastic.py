@@ -8,7 +8,7 @@ import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed import PipelineStep, ShardedStep, run_local
-from onnxgrad.tensor_file import read_metadata
+from onnxgrad.internal.tensor_file import read_metadata
 from onnxgrad.training import load_checkpoint, save_checkpoint
 from onnxgrad.training.data.rows import Columns
 from onnxgrad.training.run.position import Position, position_of

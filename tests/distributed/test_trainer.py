@@ -9,7 +9,7 @@ from onnxgrad.core.step import cut, make as making
 from onnxgrad.distributed import Strategy, run_local
 from onnxgrad.distributed.environment import using
 from onnxgrad.errors import ArgumentError, TrainingError
-from onnxgrad.tensor_file import read_tensors
+from onnxgrad.internal.tensor_file import read_tensors
 from onnxgrad.training import Report, Trainer
 from onnxgrad.training.optimizers import optimizer_names
 from tests.training.small import assert_equal, data, line, model, weights

@@ -11,7 +11,7 @@ from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.core.step import cut
 from onnxgrad.distributed import Strategy
 from onnxgrad.errors import ArgumentError, TrainingError
-from onnxgrad.tensor_file import read_tensors
+from onnxgrad.internal.tensor_file import read_tensors
 from onnxgrad.training import Callback
 from tests.distributed.test_trainer import assert_close, assert_same_run, on_ranks, once, trainer
 from tests.training.small import assert_equal, data, line, weights

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad import state, static
+from onnxgrad import static
 from onnxgrad.core.ir.bodies import write_body
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.types import BOOL_SCALAR, INDEX, TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
+from onnxgrad.internal import state
 from onnxgrad.static.nn.control_flow import _inside
 
 __all__ = ["Case", "Value", "case"]

@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, parser
 
 import onnxgrad as og
-from onnxgrad import state
+from onnxgrad.internal import state
 from onnxgrad.training import add_lora, fold_batch_norm, insert_batch_norm, insert_dropout
 from tests.real_models import ALL
 

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 import onnxgrad as og
-from onnxgrad import state
 from onnxgrad.cli.info import describe
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import OnnxGradError, RuleError
+from onnxgrad.internal import state
 from onnxgrad.training import add_lora, merge_lora
 from onnxgrad.training.surgery.batch_norm import fold_added_batch_norm
 from onnxgrad.training.surgery.heads import remove_added_dropout

@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from onnxgrad.errors import ArgumentError, ModelError, TrainingError
-from onnxgrad.tensor_file import read_metadata
+from onnxgrad.internal.tensor_file import read_metadata
 from onnxgrad.training import Trainer
 from onnxgrad.training.run import folder
 from tests.training.small import assert_equal, data, line, model, weights

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from onnxgrad.errors import ArgumentError, ModelError, OnnxGradError, TrainingError, UnknownName
-from onnxgrad.tensor_file import read_metadata, read_tensors, write_tensors
+from onnxgrad.internal.tensor_file import read_metadata, read_tensors, write_tensors
 from onnxgrad.training import Trainer, add_lora, load_adapters, load_checkpoint, save_adapters, save_checkpoint
 from onnxgrad.training.run.position import epochs_done
 from tests.training.small import assert_equal, data, model, weights

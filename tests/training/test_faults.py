@@ -15,7 +15,7 @@ import pytest
 
 from onnxgrad.cli.main import main
 from onnxgrad.errors import TrainingError
-from onnxgrad.tensor_file import read_metadata
+from onnxgrad.internal.tensor_file import read_metadata
 from onnxgrad.training import Trainer
 from onnxgrad.training.run import lock
 from onnxgrad.training.run.folder import RunFolder

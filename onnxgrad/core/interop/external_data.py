@@ -17,7 +17,7 @@ from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.dtypes import from_onnx_number
 from onnxgrad.errors import ExternalDataError, ModelError
-from onnxgrad.files import is_file
+from onnxgrad.internal.files import is_file
 
 __all__ = ["embed", "is_external", "sparse_tensor", "stored_tensor"]
 

@@ -15,7 +15,7 @@ from onnxgrad.core.interop.messages import bodies_of
 from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.dtypes import from_onnx_number
 from onnxgrad.errors import ExternalDataError
-from onnxgrad.files import writing
+from onnxgrad.internal.files import writing
 
 __all__ = ["Stored", "bytes_of_array", "write_model_file"]
 

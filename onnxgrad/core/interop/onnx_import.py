@@ -30,7 +30,7 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.domains import EXPANSIONS
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
-from onnxgrad.files import is_file, read_whole
+from onnxgrad.internal.files import is_file, read_whole
 
 __all__ = ["Imported", "checked", "from_onnx", "read_model", "read_program"]
 

@@ -11,7 +11,7 @@ import onnx
 
 from onnxgrad.core.graph.order import order_of_file
 from onnxgrad.core.interop.messages import names_read
-from onnxgrad.files import write_whole
+from onnxgrad.internal.files import write_whole
 
 __all__ = ["restore_order"]
 

@@ -17,7 +17,7 @@ from onnxgrad.core.ir.traverse import substitute
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ModelError
-from onnxgrad.late import provides
+from onnxgrad.internal.late import provides
 
 __all__ = ["parse_program", "write_program"]
 

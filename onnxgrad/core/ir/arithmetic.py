@@ -12,8 +12,8 @@ import numpy as np
 
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentTypeError, NotOffered
-from onnxgrad.late import late, load_methods
-from onnxgrad.reasons import reason
+from onnxgrad.internal.late import late, load_methods
+from onnxgrad.internal.reasons import reason
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.builder import Builder

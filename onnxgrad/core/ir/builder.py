@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.infer import check_and_infer
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.simplify import SIMPLER
@@ -15,6 +14,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
+from onnxgrad.internal import state
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.internal import state
 
 __all__ = ["create_global_var", "default_main_program", "default_startup_program", "program_guard"]
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.copying import Copy
 from onnxgrad.core.ir.known import entries_of_constant
@@ -25,7 +24,8 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, UnknownName
-from onnxgrad.late import late
+from onnxgrad.internal import state
+from onnxgrad.internal.late import late
 
 __all__ = ["Function", "Program"]
 

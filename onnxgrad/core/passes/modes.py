@@ -27,7 +27,7 @@ from onnxgrad.core.passes.masks import column_numbers
 from onnxgrad.core.passes.training_forms import BodyWriter, draws, nested, train_batch_normalization, train_dropout
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError
-from onnxgrad.late import provides
+from onnxgrad.internal.late import provides
 
 __all__ = ["ADDED", "PART", "attach_in_bodies", "attach_training", "is_added", "set_training", "split_statistics", "take_parts"]
 

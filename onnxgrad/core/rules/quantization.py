@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxgrad import state
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import add_rows, all_but, cast_like, masked, size_along
 from onnxgrad.core.rules.registry import gradient
 from onnxgrad.errors import UnsupportedGradient
+from onnxgrad.internal import state
 
 _LARGEST = {
     "float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0, "float8_e5m2fnuz": 57344.0, "float4e2m1": 6.0,

@@ -12,9 +12,9 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-from onnxgrad import state
 from onnxgrad.core.state.values import room_of, value_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
+from onnxgrad.internal import state
 
 __all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "get_device", "is_compiled_with_cuda", "place_of", "set_device"]
 

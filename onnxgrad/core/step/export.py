@@ -23,7 +23,7 @@ from onnxgrad.core.step.counted import counted
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
-from onnxgrad.files import make_folder, write_whole, writing
+from onnxgrad.internal.files import make_folder, write_whole, writing
 
 __all__ = ["save_training_step", "to_training_step"]
 

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import Any
 
+from onnxgrad.internal.reasons import REFUSED, absent
+from onnxgrad.internal.refusals import refusals
 from onnxgrad.nn.functional.activation import *  # noqa: F403
 from onnxgrad.nn.functional.attention import *  # noqa: F403
 from onnxgrad.nn.functional.common import *  # noqa: F403
@@ -12,8 +14,6 @@ from onnxgrad.nn.functional.loss import *  # noqa: F403
 from onnxgrad.nn.functional.norm import *  # noqa: F403
 from onnxgrad.nn.functional.pooling import *  # noqa: F403
 from onnxgrad.nn.functional.vision import *  # noqa: F403
-from onnxgrad.reasons import REFUSED, absent
-from onnxgrad.refusals import refusals
 from onnxgrad.tensor.creation import diag_embed
 from onnxgrad.tensor.inplace import in_place
 

@@ -16,9 +16,9 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.losses import absolute_error, cosine_parts, ctc, huber, kl_of_positive, logistic, squared_error
+from onnxgrad.internal.losses import absolute_error, cosine_parts, ctc, huber, kl_of_positive, logistic, squared_error
+from onnxgrad.internal.signatures import bound
 from onnxgrad.nn.functional.common import pairwise_distance
-from onnxgrad.signatures import bound
 from onnxgrad.tensor.common import as_dtype, known, known_dim
 from onnxgrad.tensor.layer import LayerHelper, given, open_layer
 from onnxgrad.tensor.tables import described

@@ -14,8 +14,8 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, Mismatch
+from onnxgrad.internal.signatures import bound
 from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
-from onnxgrad.signatures import bound
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.tables import described
 

@@ -12,7 +12,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.passes.mixed_precision import precision_guard, to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.refusals import refused
+from onnxgrad.internal.refusals import refused
 
 __all__ = ["cast_model_to_fp16", "cast_parameters_to_fp16", "fp16_guard"]
 

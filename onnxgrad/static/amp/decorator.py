@@ -20,9 +20,9 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
+from onnxgrad.internal.signatures import bound, signature_of
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.optimizer.scaling import ScalePolicy, keep_state, overflow, scaled_loss, update_scale
-from onnxgrad.signatures import bound, signature_of
 
 __all__ = ["OptimizerWithMixedPrecision", "decorate"]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import state
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import as_tuple, finish_body
 from onnxgrad.core.ir.builder import Builder
@@ -21,6 +20,7 @@ from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.passes.modes import attach_in_bodies
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal import state
 
 __all__ = ["case", "cond", "switch_case", "while_loop"]
 

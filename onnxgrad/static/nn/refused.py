@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxgrad.refusals import refused
+from onnxgrad.internal.refusals import refused
 
 __all__ = [
     "nce", "py_func", "sequence_conv", "sequence_expand", "sequence_first_step", "sequence_last_step", "sequence_pool",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, FileError, OnnxGradError
-from onnxgrad.files import read_whole
+from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.arranging import Arrangement, Numbering, arranged, remarks_on, stacked
 from onnxgrad.training.data.rows import Batch, Columns, Rows, Stream
 from onnxgrad.training.data.shuffled import Shuffled

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, FileError, OnnxGradError
-from onnxgrad.files import read_whole
+from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.chat_template import ChatTemplate
 from onnxgrad.training.data.derived_inputs import IGNORED, MASK, WORDS
 from onnxgrad.training.data.rows import Batch, Stream

@@ -13,7 +13,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, DataError
-from onnxgrad.losses import bounded_logistic
+from onnxgrad.internal.losses import bounded_logistic
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.losses.terms import Term, output_of
 from onnxgrad.training.surgery.activations import Activation

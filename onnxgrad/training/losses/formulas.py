@@ -1,7 +1,7 @@
 """Losses by name.
 
 Each takes the output and the target column, and returns one number, or one per example or element, whose mean is the loss.
-Remarks say how the output was understood. The formulas and their sources are in ``onnxgrad.losses``.
+Remarks say how the output was understood. The formulas and their sources are in ``onnxgrad.internal.losses``.
 
 Tests: tests/training/losses/test_terms.py.
 """
@@ -17,7 +17,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError
-from onnxgrad.losses import (
+from onnxgrad.internal.losses import (
     absolute_error,
     bounded_logistic,
     cosine_parts,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.errors import FileError, OnnxGradError, TrainingError
-from onnxgrad.files import writing
+from onnxgrad.internal.files import writing
 
 __all__ = ["plot_history"]
 

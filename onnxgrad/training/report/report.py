@@ -19,7 +19,7 @@ import numpy as np
 
 from onnxgrad.core.interop.weights import is_table
 from onnxgrad.errors import OnnxGradError
-from onnxgrad.files import read_whole
+from onnxgrad.internal.files import read_whole
 from onnxgrad.pages.page import asset, page
 from onnxgrad.training.report.examples import judge_examples
 from onnxgrad.training.run.callbacks import Callback

@@ -17,7 +17,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import UnknownName
-from onnxgrad.tensor_file import TensorFile, read_tensors, write_tensors
+from onnxgrad.internal.tensor_file import TensorFile, read_tensors, write_tensors
 from onnxgrad.training.surgery.lora_targets import KEY
 
 __all__ = ["check_tensors", "graph_hash", "load_checkpoint", "save_checkpoint", "set_tensors"]

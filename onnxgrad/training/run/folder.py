@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.errors import FileError, TrainingError
-from onnxgrad.files import is_file, write_whole
+from onnxgrad.internal.files import is_file, write_whole
 from onnxgrad.training.run.lock import lock, release
 
 __all__ = ["RunFolder", "write_atomically"]

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.errors import ModelError, TrainingError
+from onnxgrad.internal.tensor_file import damaged, read_metadata
 from onnxgrad.optimizer.lr import LRScheduler
-from onnxgrad.tensor_file import damaged, read_metadata
 from onnxgrad.training.data.fingerprints import Fingerprints
 from onnxgrad.training.run.plan import Row
 

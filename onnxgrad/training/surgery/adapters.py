@@ -18,8 +18,8 @@ from onnxgrad.core.ir.tensor import Tensor
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError, UnknownName
-from onnxgrad.files import write_whole, writing
-from onnxgrad.tensor_file import read_tensors, write_tensors
+from onnxgrad.internal.files import write_whole, writing
+from onnxgrad.internal.tensor_file import read_tensors, write_tensors
 from onnxgrad.training.surgery.batch_norm import fold_added_batch_norm
 from onnxgrad.training.surgery.heads import remove_added_dropout
 from onnxgrad.training.surgery.lora import branches_of

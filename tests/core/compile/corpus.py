@@ -23,7 +23,7 @@ import onnx.parser
 import onnxruntime
 
 import onnxgrad as paddle
-from onnxgrad import state, static
+from onnxgrad import static
 from onnxgrad.core.autodiff.api import gradients
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.compile.door import GENERAL_PASSES
@@ -34,6 +34,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.registry import PROVIDERS
 from onnxgrad.errors import OnnxGradError
+from onnxgrad.internal import state
 from onnxgrad.testing import Reference, _Case, evaluate, opset_with
 from tests.core.compile.rounding import UNDECIDED, Exact, evaluated
 from tests.core.rules.samples import all_samples

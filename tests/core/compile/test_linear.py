@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import onnxgrad as paddle
-from onnxgrad import state, static
+from onnxgrad import static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.compile.door import GENERAL_PASSES
 from onnxgrad.core.graph.contract import Target
 from onnxgrad.core.graph.manager import in_order_of_passes, run_passes
 from onnxgrad.core.providers.registry import PROVIDERS
+from onnxgrad.internal import state
 from tests.calls import count_calls
 
 

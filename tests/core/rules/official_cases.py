@@ -24,7 +24,6 @@ import onnx
 import onnx.backend.test.case.node as node_cases
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from onnxgrad import state
 from onnxgrad.core.autodiff.api import BackwardPass
 from onnxgrad.core.interop.onnx_export import to_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
@@ -34,6 +33,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.registry import find_entry
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import UnsupportedGradient
+from onnxgrad.internal import state
 from tests.core.rules.official_oracle import (
     Oracle,
     find_oracle,

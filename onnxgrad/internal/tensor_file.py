@@ -1,6 +1,6 @@
 """Safetensors files with checksums: what is read is what was written, or a ModelError says what is damaged.
 
-Tests: tests/test_files.py, tests/training/test_damaged_checkpoints.py.
+Tests: tests/internal/test_files.py, tests/training/test_damaged_checkpoints.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, FileError, ModelError, OnnxGradError, TrainingError
-from onnxgrad.files import writing
+from onnxgrad.internal.files import writing
 
 __all__ = ["TensorFile", "damaged", "read_metadata", "read_tensors", "write_tensors"]
 

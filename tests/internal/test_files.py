@@ -13,7 +13,7 @@ from onnx import TensorProto, parser
 import onnxgrad as og
 from onnxgrad import fluid, static
 from onnxgrad.errors import FileError, MissingFile, ModelError, OnnxGradError, TrainingError
-from onnxgrad.files import is_file, make_folder, read_whole, write_whole, writing
+from onnxgrad.internal.files import is_file, make_folder, read_whole, write_whole, writing
 from onnxgrad.training.report.curves import plot_history
 from onnxgrad.training.run.checkpoint import save_checkpoint
 from onnxgrad.utils import draw_program

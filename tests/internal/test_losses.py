@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import onnxgrad as paddle
-from onnxgrad import losses, static
+from onnxgrad import static
+from onnxgrad.internal import losses
 
 
 def computed(formula, *arrays):

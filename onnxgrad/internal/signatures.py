@@ -48,7 +48,7 @@ class Taken:
     They are given, as attributes of one object, to the method ``_begin``.
 
     Example:
-        >>> from onnxgrad.signatures import Taken
+        >>> from onnxgrad.internal.signatures import Taken
         >>> class Line(Taken):
         ...     takes = "slope, offset=0.0"
         ...     def _begin(self, given):

@@ -54,7 +54,7 @@ class _Layer(NamedTuple):
     values: dict[str, Any]
 
 
-_INNERMOST: ContextVar[_Layer | None] = ContextVar("onnxgrad.state", default=None)
+_INNERMOST: ContextVar[_Layer | None] = ContextVar("onnxgrad.internal.state", default=None)
 
 
 class _Defaults:
@@ -195,7 +195,7 @@ def straight_through(enabled: bool = True) -> Iterator[None]:
     Example:
         >>> import onnxgrad
         >>> with onnxgrad.straight_through(False):
-        ...     onnxgrad.state.current.straight_through
+        ...     onnxgrad.internal.state.current.straight_through
         False
     """
     with guard(straight_through=enabled):

@@ -16,8 +16,8 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import leaf
 from onnxgrad.errors import ArgumentTypeError, ModelError
-from onnxgrad.files import make_folder
-from onnxgrad.tensor_file import read_tensors, write_tensors
+from onnxgrad.internal.files import make_folder
+from onnxgrad.internal.tensor_file import read_tensors, write_tensors
 
 __all__ = ["load", "save"]
 
