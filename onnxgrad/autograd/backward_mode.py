@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnxgrad.autograd.dump import dump
-from onnxgrad.eager.node import Node
+from onnxgrad.eager.node import TapeNode
 from onnxgrad.eager.tape import Backward, backward as run_backward
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, BadBackward, NotAVariable, RepeatedTensor
@@ -113,7 +113,7 @@ def grad(
     blocked = [] if no_grad_vars is None or no_grad_vars == [] else _tensors(no_grad_vars, "no_grad_vars", "grad")
     engine = Backward(create_graph, [tensor._node for tensor in blocked])
     found = engine.run([tensor._node for tensor in targets], seeds, [tensor._node for tensor in sources])
-    by_node: dict[Node, Tensor] = dict(found)
+    by_node: dict[TapeNode, Tensor] = dict(found)
     results = [by_node.get(tensor._node) for tensor in sources]
     for tensor, gradient in zip(sources, results, strict=True):
         if gradient is None and not allow_unused:

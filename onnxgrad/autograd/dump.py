@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.core.ir.types import TensorType
-from onnxgrad.eager.node import Call, Node
+from onnxgrad.eager.node import Call, TapeNode
 from onnxgrad.eager.tape import PYTHON, Backward
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import FileError
@@ -47,12 +47,12 @@ def _name(call: Call) -> str:
     return str(call.signature.attrs["name"]) if call.signature.type == PYTHON else call.signature.type
 
 
-def _described(node: Node) -> str:
+def _described(node: TapeNode) -> str:
     type = node.kind.type
     return f"{type.dtype.name}{list(type.dims or ())}" if isinstance(type, TensorType) else "sequence"
 
 
-def _edges(calls: list[Call], leaves: list[Node]) -> list[tuple[int, Any, Node]]:
+def _edges(calls: list[Call], leaves: list[TapeNode]) -> list[tuple[int, Any, TapeNode]]:
     """(number of the call that reads, number of the call or leaf that is read, the value)."""
     numbers: dict[Any, int] = {call: at for at, call in enumerate(calls)}
     numbers.update({node: len(calls) + at for at, node in enumerate(leaves)})
@@ -71,7 +71,7 @@ def _lines_of(call: Call) -> str:
     return f"\\n{Path(lines[0].split(':')[0]).name}:{lines[0].split(':', 1)[1]}" if lines else ""
 
 
-def _graph(calls: list[Call], leaves: list[Node], title: str) -> str:
+def _graph(calls: list[Call], leaves: list[TapeNode], title: str) -> str:
     """Gradients flow from node_0, the last operator, to the leaves; forward, values flow from these to it."""
     backward = title == "backward"
     hooked = {node.call for call in calls for node in call.inputs if node is not None and node.meta is not None and node.meta.hooks}
@@ -92,7 +92,7 @@ def _graph(calls: list[Call], leaves: list[Node], title: str) -> str:
 def _call_stacks(calls: list[Call]) -> str:
     lines = ["Where each forward operator was called, innermost line first, in the order of the backward pass.", ""]
     for at, call in enumerate(calls):
-        kinds = ", ".join(_described(Node(kind, None)) for kind in call.signature.kinds if kind is not None)
+        kinds = ", ".join(_described(TapeNode(kind, None)) for kind in call.signature.kinds if kind is not None)
         lines += [
             f"node_{at}: {_name(call)} -> {kinds}",
             *(f"    {line}" for line in call.source_lines() or ["(no line known)"]),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from onnxgrad.eager.evaluate import evaluate
-from onnxgrad.eager.node import Call, Node, Signature
+from onnxgrad.eager.node import Call, Signature, TapeNode
 from onnxgrad.eager.record import wrap
 from onnxgrad.eager.tape import PYTHON
 from onnxgrad.eager.tensor import Tensor, filled
@@ -131,7 +131,9 @@ class PyLayer:
         taken = [item for item in [*args, *kwargs.values()] if isinstance(item, Tensor)]
         if state.current.gradients and any(not item.stop_gradient for item in taken):
             call = _recorded(cls, ctx, taken, made)
-            nodes = [Node(item._node.kind, item._node.array, call, at, _is_in(ctx._fixed, item)) for at, item in enumerate(made)]
+            nodes = [
+                TapeNode(item._node.kind, item._node.array, call, at, _is_in(ctx._fixed, item)) for at, item in enumerate(made)
+            ]
             results = [wrap(node) for node in nodes]
             kept = [_is_in(taken, item) and not _is_in(ctx._apart, item) for item in made]
             replaced = iter([old.become(new) if same else new for old, new, same in zip(made, results, kept, strict=True)])
@@ -147,7 +149,7 @@ def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], made
     evaluate([item._node for item in made])
     kinds = [item._node.kind for item in made]
 
-    def backward(call: Call, arrived: dict[int, Tensor]) -> list[tuple[Node, Tensor | None]]:
+    def backward(call: Call, arrived: dict[int, Tensor]) -> list[tuple[TapeNode, Tensor | None]]:
         gradients = [arrived.get(at) for at in range(len(kinds))]
         if ctx.materialize_grads:
             gradients = [g if g is not None else filled(kind.type, 0) for g, kind in zip(gradients, kinds, strict=True)]
@@ -161,7 +163,7 @@ def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], made
     return Call(signature, tuple([item._node for item in taken]))
 
 
-def _checked(cls: type[PyLayer], node: Node, gradient: Any) -> Tensor:
+def _checked(cls: type[PyLayer], node: TapeNode, gradient: Any) -> Tensor:
     if not isinstance(gradient, Tensor):
         raise ArgumentError(f"{cls.__name__}.backward returns {type(gradient).__name__}; a gradient is a Tensor or None.")
     taken: Any = node.kind.type

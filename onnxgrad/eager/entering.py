@@ -13,9 +13,9 @@ import numpy as np
 
 from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor as Array
+from onnxgrad.core.ir.tensor import TensorValue as Array
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.eager.node import Meta, Node, calls_behind
+from onnxgrad.eager.node import Meta, TapeNode, calls_behind
 from onnxgrad.errors import ArgumentTypeError, DuplicateName
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def enter(tensor: Tensor, program: Program) -> Variable:
     return _entered_node(tensor._node, program, known)
 
 
-def _entered_node(node: Node, program: Program, known: _Entered) -> Variable:
+def _entered_node(node: TapeNode, program: Program, known: _Entered) -> Variable:
     if node.call is not None and not node.stop:
         return known.results[node.call, node.index]
     tensor: Any = None if node.handle is None else node.handle()
@@ -67,7 +67,7 @@ def _entered_node(node: Node, program: Program, known: _Entered) -> Variable:
     return program.current_block().build.constant(array)
 
 
-def _parameter(node: Node, meta: Meta, tensor: Any, array: Any, program: Program, known: _Entered) -> Variable:
+def _parameter(node: TapeNode, meta: Meta, tensor: Any, array: Any, program: Program, known: _Entered) -> Variable:
     block, name = program.global_block(), meta.name or tensor.name
     if known.parameters.setdefault(name, meta) is not meta:
         raise DuplicateName(f"two eager parameters named {name!r} meet in one program. Give one of them another name.")

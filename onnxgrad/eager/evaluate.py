@@ -19,13 +19,13 @@ from onnxgrad.core.compile import compile
 from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor as Array
+from onnxgrad.core.ir.tensor import TensorValue as Array
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace
 from onnxgrad.core.runtime.session import open_graph
-from onnxgrad.eager.node import Call, Kind, Node
+from onnxgrad.eager.node import Call, Kind, TapeNode
 from onnxgrad.errors import ExecutionError
 
 __all__ = ["Writer", "counts", "evaluate"]
@@ -60,7 +60,7 @@ class Structures(Generic[Built]):
         self._built: OrderedDict[Any, Built] = OrderedDict()
         self._variants: dict[Any, int] = {}
 
-    def get(self, key: tuple[Any, ...], leaves: list[Node], build: Callable[[set[Node]], Built]) -> Built:
+    def get(self, key: tuple[Any, ...], leaves: list[TapeNode], build: Callable[[set[TapeNode]], Built]) -> Built:
         """What was built for this structure, or is built now, where ``build`` is given the leaves that are inputs after all."""
         found = self._built.get(key)
         if found is None:
@@ -72,7 +72,7 @@ class Structures(Generic[Built]):
         self._built.move_to_end(key)
         return found
 
-    def _loosened(self, key: tuple[Any, ...], leaves: list[Node]) -> tuple[tuple[Any, ...], set[Node]]:
+    def _loosened(self, key: tuple[Any, ...], leaves: list[TapeNode]) -> tuple[tuple[Any, ...], set[TapeNode]]:
         """The key under which a structure is kept, and the constants that are inputs, as they were seen to vary."""
         constants = [node for node in leaves if node.kind.array is not None and node.kind.is_float]
         if not constants:
@@ -96,11 +96,11 @@ class Chain:
 
     __slots__ = ("calls", "key", "leaves", "wanted")
 
-    def __init__(self, targets: list[Node]) -> None:
+    def __init__(self, targets: list[TapeNode]) -> None:
         mark = next(_marks)
         self.calls = calls = _pending(targets, mark)
-        self.leaves: list[Node] = []
-        self.wanted: dict[int, list[Node]] = {}
+        self.leaves: list[TapeNode] = []
+        self.wanted: dict[int, list[TapeNode]] = {}
         key: list[Any] = []
         add = key.append
         for at, call in enumerate(calls):
@@ -130,7 +130,7 @@ class Chain:
         key.extend(self.wanted)
         self.key = tuple(key)
 
-    def _want(self, node: Node) -> None:
+    def _want(self, node: TapeNode) -> None:
         assert node.call is not None
         self.wanted.setdefault(node.call.offset + node.index, []).append(node)
 
@@ -153,7 +153,7 @@ _OUTPUTS = 4096
 """More outputs than any operator has: a call's offset is so many times its position."""
 
 
-def _pending(targets: list[Node], mark: int) -> list[Call]:
+def _pending(targets: list[TapeNode], mark: int) -> list[Call]:
     found: list[Call] = []
     stack: list[Any] = [node.call for node in targets]
     while stack:
@@ -171,7 +171,7 @@ def _pending(targets: list[Node], mark: int) -> list[Call]:
     return found
 
 
-def evaluate(nodes: Iterable[Node], forget: bool = True) -> None:
+def evaluate(nodes: Iterable[TapeNode], forget: bool = True) -> None:
     """Compute these nodes, and every node on the way whose tensor the user still holds.
 
     Raises:
@@ -184,7 +184,7 @@ def evaluate(nodes: Iterable[Node], forget: bool = True) -> None:
         _evaluate(targets, forget)
 
 
-def _evaluate(targets: list[Node], forget: bool) -> None:
+def _evaluate(targets: list[TapeNode], forget: bool) -> None:
     chain = Chain(targets)
     leaves = chain.leaves
     compiled = sessions.get(chain.key, leaves, lambda fed: _session(chain, fed))
@@ -205,7 +205,7 @@ def _evaluate(targets: list[Node], forget: bool) -> None:
                 node.call = None
 
 
-def _session(chain: Chain, fed: set[Node]) -> _Compiled:
+def _session(chain: Chain, fed: set[TapeNode]) -> _Compiled:
     writer = Writer()
     feeds: list[tuple[str, int]] = []
     for at, node in enumerate(chain.leaves):
@@ -258,7 +258,7 @@ class Writer:
         v.entries = kind.entries
         return v
 
-    def feed(self, node: Node, as_it_is: bool = False) -> Variable:
+    def feed(self, node: TapeNode, as_it_is: bool = False) -> Variable:
         """An input for a leaf; types that numpy lacks come in as float32, unless ``as_it_is``."""
         v: Variable = self._new("x", node.kind)
         v.entries = None
@@ -272,11 +272,11 @@ class Writer:
             self.variables[node] = self.block.build.Cast(v, to=dtype.number)
         return v
 
-    def constant(self, node: Node) -> Variable:
+    def constant(self, node: TapeNode) -> Variable:
         found = self.variables[node] = self.program.constant(node.kind.array)  # type: ignore[arg-type]
         return found
 
-    def read(self, node: Node | None) -> Variable | None:
+    def read(self, node: TapeNode | None) -> Variable | None:
         if node is None:
             return None
         found = self.variables.get(node)

@@ -19,7 +19,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.registry import TABLE
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.eager.evaluate import Writer
-from onnxgrad.eager.node import Call, Kind, Node, Signature, kind_of
+from onnxgrad.eager.node import Call, Kind, Signature, TapeNode, kind_of
 from onnxgrad.errors import UnsupportedGradient
 
 __all__ = ["OpenWriter", "carries", "is_open", "returned"]
@@ -28,12 +28,12 @@ _ROUND = ("Div", "Mod")
 _DOUBLE = dtype_of("float64")
 
 
-def is_open(node: Node | None) -> bool:
+def is_open(node: TapeNode | None) -> bool:
     """Whether gradients are sought of these integers or Booleans."""
     return node is not None and not node.stop and not node.kind.is_float and isinstance(node.kind.type, TensorType)
 
 
-def carries(signature: Signature, index: int, inputs: Sequence[Node | None]) -> bool:
+def carries(signature: Signature, index: int, inputs: Sequence[TapeNode | None]) -> bool:
     """Whether output ``index``, of integers or Booleans, passes gradients on to an operand that is open."""
     if not any(is_open(node) for node in inputs) or not isinstance(signature.kinds[index].type, TensorType):  # type: ignore[union-attr]
         return False
@@ -77,12 +77,12 @@ def returned(build: Builder, gradient: Variable, dtype: DType) -> Variable:
 class OpenWriter(Writer):
     """Writes calls with a twin in float64 beside each value of integers that gradients go through."""
 
-    def __init__(self, nodes: Iterable[Node | None]) -> None:
+    def __init__(self, nodes: Iterable[TapeNode | None]) -> None:
         super().__init__()
         self._open = {(node.call, node.index) for node in nodes if node is not None and is_open(node)}
         self._twins: dict[Any, Variable] = {}
 
-    def differentiable(self, node: Node, v: Variable) -> Variable:
+    def differentiable(self, node: TapeNode, v: Variable) -> Variable:
         """What stands for a value where it is differentiated: itself, or for integers their twin."""
         if not is_open(node):
             return v
@@ -133,7 +133,7 @@ class OpenWriter(Writer):
             # The value that the cast rounds to, with the gradient of x.
             self._twins[call, 0] = self.block.build.Add(x, self._double(self.variables[call, 0]) - held)
 
-    def _operand(self, node: Node | None, in_double: bool) -> Variable | None:
+    def _operand(self, node: TapeNode | None, in_double: bool) -> Variable | None:
         v = self.read(node)
         if node is None or v is None or not in_double:
             return v

@@ -21,7 +21,17 @@ from onnxgrad.core.ir.types import Entries, TensorType, Type
 from onnxgrad.dtypes import dtype_of
 
 __all__ = [
-    "FREED", "Call", "HookHandle", "Kind", "Meta", "Node", "Signature", "calls_behind", "constant_node", "kind_of", "kind_of_array",
+    "FREED",
+    "Call",
+    "HookHandle",
+    "Kind",
+    "Meta",
+    "Signature",
+    "TapeNode",
+    "calls_behind",
+    "constant_node",
+    "kind_of",
+    "kind_of_array",
     "signature_of",
 ]  # fmt: skip
 
@@ -47,7 +57,7 @@ class Kind:
 
 _kinds: dict[Any, Kind] = {}
 _kinds_of_arrays: dict[Any, Kind] = {}
-_constants: dict[Any, Node] = {}
+_constants: dict[Any, TapeNode] = {}
 _signatures: dict[Any, Signature] = {}
 _numbers, _serials = count(), count()
 _CONSTANT_LIMIT = 20_000
@@ -116,7 +126,7 @@ class Call:
 
     __slots__ = ("freed", "inputs", "mark", "offset", "others", "serial", "signature", "stack")
 
-    def __init__(self, signature: Signature, inputs: tuple[Node | None, ...]) -> None:
+    def __init__(self, signature: Signature, inputs: tuple[TapeNode | None, ...]) -> None:
         self.signature = signature
         self.inputs = inputs
         self.serial = next(_serials)
@@ -182,7 +192,7 @@ class HookHandle:
         return self._hooks.pop(self._key, None) is not None
 
 
-class Node:
+class TapeNode:
     """One value: an array, or output ``index`` of a call that has not been computed yet, or both while gradients may flow.
 
     ``depth`` is the length of the longest chain of calls to compute before it.
@@ -211,7 +221,7 @@ class Node:
         self.meta: Meta | None = None
 
 
-def calls_behind(nodes: Iterable[Node], enters: Callable[[Node], bool]) -> list[Call]:
+def calls_behind(nodes: Iterable[TapeNode], enters: Callable[[TapeNode], bool]) -> list[Call]:
     """The calls that compute these nodes and what they were computed from, as far as ``enters`` admits, in recording order."""
     found: set[Call] = set()
     stack = list(nodes)
@@ -223,10 +233,10 @@ def calls_behind(nodes: Iterable[Node], enters: Callable[[Node], bool]) -> list[
     return sorted(found, key=attrgetter("serial"))
 
 
-def constant_node(array: np.ndarray[Any, Any]) -> Node:
+def constant_node(array: np.ndarray[Any, Any]) -> TapeNode:
     """A value that is written into the graph. Large arrays are fed instead, so that no graph depends on them."""
     if array.size > _SMALL or array.dtype.kind not in "biufc":
-        return Node(kind_of_array(array), np.array(array, order="C"))
+        return TapeNode(kind_of_array(array), np.array(array, order="C"))
     key = (array.dtype, array.shape, array.tobytes())
     found = _constants.get(key)
     if found is None:
@@ -235,5 +245,5 @@ def constant_node(array: np.ndarray[Any, Any]) -> Node:
         array = np.array(array, order="C")
         type = TensorType(dtype_of(array.dtype), array.shape)
         entries = tuple(array.reshape(-1).tolist()) if array.dtype.kind in "iu" and array.ndim < 2 else None
-        found = _constants[key] = Node(Kind(type, entries, array, next(_numbers)), array)
+        found = _constants[key] = TapeNode(Kind(type, entries, array, next(_numbers)), array)
     return found

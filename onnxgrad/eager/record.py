@@ -18,12 +18,12 @@ from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor as Array
+from onnxgrad.core.ir.tensor import TensorValue as Array
 from onnxgrad.core.ir.traverse import captured
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.integers import carries
-from onnxgrad.eager.node import Call, Kind, Node, Signature, constant_node, kind_of, kind_of_array, signature_of, user_stack
+from onnxgrad.eager.node import Call, Kind, Signature, TapeNode, constant_node, kind_of, kind_of_array, signature_of, user_stack
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
 
@@ -52,7 +52,7 @@ class _Recipe:
 
     __slots__ = ("direct", "folded", "is_plain", "signature", "sources")
 
-    def __init__(self, signature: Signature, sources: tuple[Any, ...], folded: Node | None = None) -> None:
+    def __init__(self, signature: Signature, sources: tuple[Any, ...], folded: TapeNode | None = None) -> None:
         self.signature = signature
         self.sources = sources
         self.folded = folded
@@ -108,7 +108,7 @@ def set_tensor_class(made: Any) -> None:
     _tensor_class = made
 
 
-def wrap(node: Node) -> Tensor:
+def wrap(node: TapeNode) -> Tensor:
     """The tensor that the user holds for a node; as long as it lives, a run that computes the node keeps its value."""
     tensor: Tensor = _tensor_class.__new__(_tensor_class)
     tensor._node = node
@@ -143,7 +143,7 @@ def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, do
     """Record an operator and return its output, or a tuple of them."""
     if state.current.autocast is not None and domain == "":
         args, kwargs = state.current.autocast(op_type, args, kwargs)
-    nodes: list[Node] = []
+    nodes: list[TapeNode] = []
     count_of = outputs if outputs.__class__ is int else len(outputs)
     key: list[Any] = [op_type, domain, count_of, len(args), *kwargs]
     try:
@@ -165,7 +165,7 @@ def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, do
             return SAMPLERS[op_type](args, kwargs)
         recipe = _learn(op_type, args, kwargs, count_of, domain, frozen)
     if recipe.folded is not None:
-        return wrap(Node(recipe.folded.kind, recipe.folded.array))
+        return wrap(TapeNode(recipe.folded.kind, recipe.folded.array))
     inputs = tuple(nodes) if recipe.direct else tuple([nodes[s] if s.__class__ is int else s for s in recipe.sources])
     if recipe.is_plain and outputs.__class__ is int:
         return record_one(recipe.signature, inputs)
@@ -175,7 +175,7 @@ def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, do
     return tuple([wrap(node) for node in made])
 
 
-def record_call(signature: Signature, inputs: tuple[Node | None, ...]) -> list[Any]:
+def record_call(signature: Signature, inputs: tuple[TapeNode | None, ...]) -> list[Any]:
     """Record a call whose kinds are known; one node per output."""
     stop, depth = True, 0
     for node in inputs:
@@ -194,7 +194,7 @@ def record_call(signature: Signature, inputs: tuple[Node | None, ...]) -> list[A
     for index, kind in enumerate(signature.kinds):
         if kind is not None:
             ends = stop or not (kind.is_float or carries(signature, index, inputs))
-            made[index] = Node(kind, None, call, index, ends, depth + 1)
+            made[index] = TapeNode(kind, None, call, index, ends, depth + 1)
     if len(made) > 1:
         call.others = [_ref(node) for node in made if node is not None]
     if not all(kind is None or kind.is_known for kind in signature.kinds):
@@ -217,7 +217,7 @@ def record_one(signature: Signature, inputs: tuple[Any, ...]) -> Any:
         depth = _shorten(inputs)
     call = Call(signature, inputs)
     call.stack = () if stop else user_stack()
-    node = Node(kind, None, call, 0, stop or not (kind.is_float or carries(signature, 0, inputs)), depth + 1)
+    node = TapeNode(kind, None, call, 0, stop or not (kind.is_float or carries(signature, 0, inputs)), depth + 1)
     tensor = _new(_tensor_class)
     tensor._node = node
     node.handle = _ref(tensor)
@@ -227,7 +227,7 @@ def record_one(signature: Signature, inputs: tuple[Any, ...]) -> Any:
 _new, _ref = object.__new__, weakref.ref
 
 
-def _shorten(inputs: tuple[Node | None, ...]) -> int:
+def _shorten(inputs: tuple[TapeNode | None, ...]) -> int:
     """Compute the operands when the chain before them has become long; nothing pending is left."""
     from onnxgrad.eager.evaluate import evaluate
 
@@ -288,7 +288,7 @@ def _compute_now(call: Call, made: list[Any]) -> None:
             node.call = None
 
 
-def _placeholder(node: Node) -> Variable:
+def _placeholder(node: TapeNode) -> Variable:
     """A static variable that inference treats as it would the node's value."""
     kind = node.kind
     v = Variable(_SCRATCH, "x", kind.type)
@@ -303,13 +303,13 @@ _SCRATCH = Program().global_block()
 
 def _built(
     op_type: str, args: Any, kwargs: dict[str, Any], count_of: int, domain: str
-) -> tuple[Operator, dict[Variable, int], list[Node]]:
+) -> tuple[Operator, dict[Variable, int], list[TapeNode]]:
     """The operator as the Builder makes it on placeholders, where its tensor arguments went, and their nodes."""
     stage: list[Operator] = []
     builder = Builder(Program().global_block(), stage)
     builder.simplify = False
     position: dict[Variable, int] = {}
-    nodes: list[Node] = []
+    nodes: list[TapeNode] = []
 
     def stand_in(item: Any) -> Any:
         if not isinstance(item, _tensor_class):
@@ -341,7 +341,7 @@ def _learn(op_type: str, args: Any, kwargs: dict[str, Any], count_of: int, domai
     return found
 
 
-def _folded(kinds: tuple[Kind | None, ...]) -> Node | None:
+def _folded(kinds: tuple[Kind | None, ...]) -> TapeNode | None:
     kind = kinds[0] if len(kinds) == 1 else None
     if kind is None or kind.entries is None or not isinstance(kind.type, TensorType) or not kind.is_known:
         return None
@@ -387,7 +387,7 @@ def _record_anew(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any, 
     return made[0] if outputs == 1 else made
 
 
-def _with_bodies(op_type: str, args: Any, kwargs: Any, count_of: int, domain: str) -> tuple[Signature, tuple[Node, ...]]:
+def _with_bodies(op_type: str, args: Any, kwargs: Any, count_of: int, domain: str) -> tuple[Signature, tuple[TapeNode, ...]]:
     """An operator with bodies as a fragment, whose operands include the tensors that the bodies read."""
     operator, position, nodes = _built(op_type, args, kwargs, count_of, domain)
     outer = [v for v in captured(operator) if isinstance(v, _tensor_class)]

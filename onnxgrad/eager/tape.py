@@ -21,7 +21,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.evaluate import Structures, Writer, counts, evaluate
 from onnxgrad.eager.integers import OpenWriter, returned
-from onnxgrad.eager.node import FREED, Call, Kind, Meta, Node, Signature, calls_behind, kind_of
+from onnxgrad.eager.node import FREED, Call, Kind, Meta, Signature, TapeNode, calls_behind, kind_of
 from onnxgrad.eager.record import Fragment, added, record_call, wrap
 from onnxgrad.eager.tensor import Tensor, filled
 from onnxgrad.errors import ArgumentTypeError, FreedGraph
@@ -49,7 +49,7 @@ def backward(tensors: Sequence[Tensor], seeds: Sequence[Tensor | None] | None, r
     return engine
 
 
-def _accumulate(node: Node, gradient: Tensor) -> Tensor:
+def _accumulate(node: TapeNode, gradient: Tensor) -> Tensor:
     meta = node.meta
     if meta is None:
         meta = node.meta = Meta()
@@ -58,7 +58,7 @@ def _accumulate(node: Node, gradient: Tensor) -> Tensor:
     return found
 
 
-def _key(node: Node) -> Any:
+def _key(node: TapeNode) -> Any:
     """What identifies a value: the output of a call, or the leaf itself."""
     return node if node.call is None or node.stop else (node.call, node.index)
 
@@ -70,19 +70,21 @@ class Backward:
         calls: the forward calls it went through.
     """
 
-    def __init__(self, create_graph: bool, blocked: Sequence[Node] = ()) -> None:
+    def __init__(self, create_graph: bool, blocked: Sequence[TapeNode] = ()) -> None:
         self.create_graph = create_graph
         self.calls: list[Call] = []
-        self.leaves: list[Node] = []
+        self.leaves: list[TapeNode] = []
         self._blocked = {_key(node) for node in blocked}
-        self._found: dict[Any, tuple[Node, Tensor]] = {}
-        self._arrived: dict[Any, tuple[Node, Tensor]] = {}
-        self._cuts: dict[Any, Node] = {}
+        self._found: dict[Any, tuple[TapeNode, Tensor]] = {}
+        self._arrived: dict[Any, tuple[TapeNode, Tensor]] = {}
+        self._cuts: dict[Any, TapeNode] = {}
         self._absent: set[Any] = set()
         self._stores = False
         """Whether gradients are stored in tensors, and not returned."""
 
-    def run(self, targets: list[Node], seeds: list[Tensor | None], wanted: list[Node] | None) -> list[tuple[Node, Tensor]]:
+    def run(
+        self, targets: list[TapeNode], seeds: list[Tensor | None], wanted: list[TapeNode] | None
+    ) -> list[tuple[TapeNode, Tensor]]:
         """Gradients of ``wanted``, or of all leaves and retaining tensors; those that receive nothing are left out."""
         self.calls, inner, self.leaves = self._collect(targets)
         self._cuts = {_key(n): n for n in inner if _is_cut(n)}
@@ -92,7 +94,7 @@ class Backward:
         sought = {_key(node): node for node in wanted}
         sought.update(self._cuts)
         with state.guard(gradients=self.create_graph):
-            plain: list[tuple[Node, Tensor | None]] = []
+            plain: list[tuple[TapeNode, Tensor | None]] = []
             for node, seed in zip(targets, seeds, strict=True):
                 if _key(node) in self._cuts:
                     self._arrive(node, seed if seed is not None else filled(node.kind.type, 1.0))
@@ -102,7 +104,7 @@ class Backward:
             while self._arrived:
                 self._pass_cut(sought)
             reached = {_key(node) for node in [*inner, *self.leaves]}
-            reached -= {key for key in self._absent if key not in self._found and isinstance(key, Node)}
+            reached -= {key for key in self._absent if key not in self._found and isinstance(key, TapeNode)}
             return [(node, self._gradient(node)) for node in wanted if _key(node) in reached]
 
     def free(self) -> None:
@@ -113,12 +115,12 @@ class Backward:
                 if node is not None and node.array is not None and node.call is not None and node.call.freed:
                     node.call = FREED
 
-    def _collect(self, targets: list[Node]) -> tuple[list[Call], list[Node], list[Node]]:
+    def _collect(self, targets: list[TapeNode]) -> tuple[list[Call], list[TapeNode], list[TapeNode]]:
         """Calls, inner nodes and leaves that gradients can reach."""
         mark = next(_marks)
         calls: list[Call] = []
-        inner: dict[Any, Node] = {}
-        leaves: list[Node] = []
+        inner: dict[Any, TapeNode] = {}
+        leaves: list[TapeNode] = []
         stack = [node for node in targets if not node.stop]
         while stack:
             node = stack.pop()
@@ -144,20 +146,20 @@ class Backward:
         calls.sort(key=attrgetter("serial"))
         return calls, list(inner.values()), leaves
 
-    def _arrive(self, node: Node, gradient: Tensor) -> None:
+    def _arrive(self, node: TapeNode, gradient: Tensor) -> None:
         store = self._arrived if _key(node) in self._cuts else self._found
         present = store.get(_key(node))
         total = gradient if present is None else added(present[1], gradient)
         store[_key(node)] = (node, total)
 
-    def _gradient(self, node: Node) -> Tensor:
+    def _gradient(self, node: TapeNode) -> Tensor:
         """What arrived, after its hooks; zeros where operators on every path, such as Floor, are constant almost everywhere."""
         # The hooks of inner tensors were called on the way.
         found = self._found.get(_key(node))
         gradient = filled(node.kind.type, 0) if found is None else found[1]
         return gradient if _key(node) in self._cuts else _call_hooks(node, gradient)[1]
 
-    def _pass_cut(self, sought: dict[Any, Node]) -> None:
+    def _pass_cut(self, sought: dict[Any, TapeNode]) -> None:
         """Let hooks or a PyLayer see the gradient that is complete, which is that of the latest call, and go on from there."""
         call = max((node.call for node, _ in self._arrived.values() if node.call is not None), key=attrgetter("serial"))
         outputs: dict[int, Tensor] = {}
@@ -169,7 +171,7 @@ class Backward:
             if call.signature.type != PYTHON:
                 self._stage([(node, gradient)], sought)
         if call.signature.type == PYTHON:
-            onward: list[tuple[Node, Tensor | None]] = []
+            onward: list[tuple[TapeNode, Tensor | None]] = []
             for node, gradient in call.signature.attrs["backward"](call, outputs):
                 if gradient is None:
                     self._absent.add(_key(node))
@@ -179,9 +181,9 @@ class Backward:
                     onward.append((node, gradient))
             self._stage(onward, sought)
 
-    def _stage(self, seeds: list[tuple[Node, Tensor | None]], sought: dict[Any, Node]) -> None:
+    def _stage(self, seeds: list[tuple[TapeNode, Tensor | None]], sought: dict[Any, TapeNode]) -> None:
         """The gradients that reach ``sought`` from ``seeds`` without passing a cut."""
-        inner: list[tuple[Node, Tensor | None]] = []
+        inner: list[tuple[TapeNode, Tensor | None]] = []
         for node, seed in seeds:
             if node.stop or _key(node) in self._blocked:
                 continue
@@ -203,12 +205,12 @@ class Backward:
 _marks = count(1 << 40)
 
 
-def _is_cut(node: Node) -> bool:
+def _is_cut(node: TapeNode) -> bool:
     """Whether Python has a say in the gradient."""
     return bool(node.meta is not None and node.meta.hooks) or (node.call is not None and node.call.signature.type == PYTHON)
 
 
-def _call_hooks(node: Node, gradient: Tensor) -> tuple[Tensor, Tensor]:
+def _call_hooks(node: TapeNode, gradient: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient that the tensor retains, and the one that flows on: later hooks change the latter alone."""
     kept, meta = gradient, node.meta
     for number, hook in list(meta.hooks.items()) if meta is not None else ():
@@ -236,15 +238,15 @@ templates: Structures[_Template] = Structures(_PASSES)
 class _Path:
     """The calls between seeds and what is sought, numbered for a structural key."""
 
-    def __init__(self, seeds: list[tuple[Node, Tensor | None]], sought: dict[Any, Node], ends: set[Any]) -> None:
+    def __init__(self, seeds: list[tuple[TapeNode, Tensor | None]], sought: dict[Any, TapeNode], ends: set[Any]) -> None:
         self.seeds = seeds
         self.ends = ends
-        self.nodes: dict[Any, Node] | None = None
+        self.nodes: dict[Any, TapeNode] | None = None
         self.calls = calls_behind([node for node, _ in seeds], self._is_passed)
         self.positions = {call: at for at, call in enumerate(self.calls)}
-        self.leaves: list[Node] = []
-        numbers: dict[Node, int] = {}
-        found: dict[Any, tuple[Node, int, int]] = {}
+        self.leaves: list[TapeNode] = []
+        numbers: dict[TapeNode, int] = {}
+        found: dict[Any, tuple[TapeNode, int, int]] = {}
         key: list[Any] = []
         for call in self.calls:
             key.append(call.signature.number)
@@ -276,14 +278,14 @@ class _Path:
             key.append((self.positions[node.call], node.index, None if seed is None else seed._node.kind.type))  # type: ignore[index]
         self.key = tuple(key)
 
-    def _is_passed(self, node: Node) -> bool:
+    def _is_passed(self, node: TapeNode) -> bool:
         call: Any = node.call
         return not node.stop and call.signature.type != PYTHON and _key(node) not in self.ends
 
-    def _is_inner(self, node: Node) -> bool:
+    def _is_inner(self, node: TapeNode) -> bool:
         return not node.stop and node.call in self.positions and _key(node) not in self.ends
 
-    def differentiate(self) -> list[tuple[Node, Tensor]]:
+    def differentiate(self) -> list[tuple[TapeNode, Tensor]]:
         """Record the backward pass; the gradients of ``wanted`` that there are."""
         if not self.wanted:
             return []
@@ -296,11 +298,11 @@ class _Path:
         made = record_call(template.signature, tuple([self._source(*source) for source in template.sources]))
         return [(self.wanted[at][0], wrap(node)) for at, node in zip(template.given, made, strict=True)]
 
-    def _source(self, sort: str, at: int, index: int) -> Node:
+    def _source(self, sort: str, at: int, index: int) -> TapeNode:
         if sort == "leaf":
             return self.leaves[index]
         if sort == "seed":
-            found: Node = self.seeds[index][1]._node  # type: ignore[union-attr]
+            found: TapeNode = self.seeds[index][1]._node  # type: ignore[union-attr]
             return found
         call = self.calls[at]
         kind = call.signature.kinds[index]
@@ -308,11 +310,11 @@ class _Path:
         if self.nodes is None:
             self.nodes = {(n.call, n.index): n for c in self.calls for n in c.inputs if n is not None}
             self.nodes.update({(n.call, n.index): n for n, _ in self.seeds})
-        return self.nodes.get((call, index)) or Node(kind, None, call, index, depth=1)
+        return self.nodes.get((call, index)) or TapeNode(kind, None, call, index, depth=1)
 
     # Building ------------------------------------------------------------------------------------------------------
 
-    def _template(self, fed: set[Node]) -> _Template:
+    def _template(self, fed: set[TapeNode]) -> _Template:
         counts["backward"] += 1
         writer = OpenWriter([node for call in self.calls for node in call.inputs] + [node for node, _ in self.seeds])
         for node in self.leaves:
@@ -330,7 +332,7 @@ class _Path:
             if v.is_leaf:
                 v._stop = False
         targets = [writer.differentiable(node, writer.variables[node.call, node.index]) for node, _ in self.seeds]
-        given = [None if seed is None else writer.feed(Node(kind_of(seed.type), None), as_it_is=True) for _, seed in self.seeds]
+        given = [None if seed is None else writer.feed(TapeNode(kind_of(seed.type), None), as_it_is=True) for _, seed in self.seeds]
         cotangents = [None if g is None else returned(writer.block.build, g, v.dtype) for g, v in zip(given, targets, strict=True)]
         with state.fresh_names():  # Names made while differentiating do not count in the user's name counters.
             found = gradients(targets, variables, cotangents)

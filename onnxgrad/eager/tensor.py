@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor as Array
+from onnxgrad.core.ir.tensor import TensorValue as Array
 from onnxgrad.core.ir.types import Entries, TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.eager.entering import enter
 from onnxgrad.eager.evaluate import evaluate
-from onnxgrad.eager.node import HookHandle, Meta, Node, kind_of_array
+from onnxgrad.eager.node import HookHandle, Meta, TapeNode, kind_of_array
 from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError, UnsupportedGradient
 from onnxgrad.internal import state
@@ -66,7 +66,7 @@ class Tensor(Variable):
     """
 
     __slots__ = ("_node",)
-    _node: Node
+    _node: TapeNode
     is_eager = True
     block = BLOCK
     op = None
@@ -148,11 +148,11 @@ class Tensor(Variable):
         meta = self._node.meta
         if meta is None:
             if self._node.kind.array is not None:
-                self._replace(Node(kind_of_array(self._node.kind.array), self._node.array, stop=self._node.stop))
+                self._replace(TapeNode(kind_of_array(self._node.kind.array), self._node.array, stop=self._node.stop))
             meta = self._node.meta = Meta()
         return meta
 
-    def _replace(self, node: Node) -> None:
+    def _replace(self, node: TapeNode) -> None:
         """Let this tensor stand for another value; what was recorded before keeps the old one."""
         if self._node.meta is None and not self._node.stop:
             self._node.meta = Meta()
@@ -180,9 +180,9 @@ class Tensor(Variable):
             node.stop = True
         elif node.stop and node.call is not None and not (node.meta is not None and node.meta.cut):
             array = self._array()
-            self._replace(Node(kind_of_array(array), array, stop=False))
+            self._replace(TapeNode(kind_of_array(array), array, stop=False))
         elif node.kind.array is not None:
-            self._replace(Node(kind_of_array(node.kind.array), node.array, stop=False))
+            self._replace(TapeNode(kind_of_array(node.kind.array), node.array, stop=False))
         else:
             node.stop = False
 
@@ -273,8 +273,8 @@ class Tensor(Variable):
         """The same value, through which no gradient flows."""
         node = self._node
         if node.array is not None:
-            return wrap(Node(node.kind, node.array))
-        twin = Node(node.kind, None, node.call, node.index, depth=node.depth)
+            return wrap(TapeNode(node.kind, node.array))
+        twin = TapeNode(node.kind, None, node.call, node.index, depth=node.depth)
         if node.call is not None and node.call.others is not None:
             node.call.others.append(weakref.ref(twin))
         return wrap(twin)
@@ -380,7 +380,7 @@ class Tensor(Variable):
         if not self.is_leaf:
             raise ArgumentError("only leaves can be copied deeply; use clone() or detach() on a computed tensor.")
         copy = type(self).__new__(type(self))
-        copy._node = Node(kind_of_array(self._array()), self.numpy(), stop=self.stop_gradient)
+        copy._node = TapeNode(kind_of_array(self._array()), self.numpy(), stop=self.stop_gradient)
         copy._own()
         return copy
 
@@ -431,7 +431,7 @@ class Tensor(Variable):
 
     def hold(self, array: np.ndarray[Any, Any]) -> None:
         """Take a value of any shape and element type."""
-        self._replace(Node(kind_of_array(array), np.array(array, order="C"), stop=self.stop_gradient))
+        self._replace(TapeNode(kind_of_array(array), np.array(array, order="C"), stop=self.stop_gradient))
 
     def copy_(self, other: Tensor, blocking: bool = True) -> Tensor:
         """Take the value of another tensor."""
@@ -551,7 +551,7 @@ def _plain_index(item: Any) -> Any:
     return item
 
 
-def _leaf_node(value: Any, dtype: Any) -> Node:
+def _leaf_node(value: Any, dtype: Any) -> TapeNode:
     wanted = None if dtype is None else dtype_of(dtype).numpy
     if isinstance(value, Tensor):
         value = value._array()
@@ -562,7 +562,7 @@ def _leaf_node(value: Any, dtype: Any) -> Node:
         elif wanted is None and value.dtype == np.complex128:
             wanted = np.dtype(np.complex64)
     array = np.array(value, wanted, order="C")
-    return Node(kind_of_array(array), array)
+    return TapeNode(kind_of_array(array), array)
 
 
 def leaf(value: Any, dtype: Any = None, stop_gradient: bool = True) -> Tensor:

@@ -11,7 +11,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.optimizer.optimizer import Optimizer
-from onnxgrad.optimizer.rows import ALL, Rows, looked_up
+from onnxgrad.optimizer.rows import ALL, SparseRows, looked_up
 
 __all__ = ["Adam", "AdamW", "Adamax", "Lamb", "NAdam", "RAdam"]
 
@@ -33,7 +33,7 @@ class _Moments(Optimizer):
             if not number >= 0 or (number >= 1 and label != "epsilon"):
                 raise ArgumentError(f"{label} must lie in [0, 1), not {number}.")
 
-    def _averages(self, op: Builder, m: Variable, v: Variable, g: Variable, rows: Rows = ALL) -> tuple[Variable, Variable]:
+    def _averages(self, op: Builder, m: Variable, v: Variable, g: Variable, rows: SparseRows = ALL) -> tuple[Variable, Variable]:
         """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2, by the square of (1 - b1) g, which a product can give as it is"""
         part = op.Mul(g, 1.0 - self._beta1)
         new_m = op.Add(op.Mul(rows.take(op, m), self._beta1), part)

@@ -9,13 +9,13 @@ from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import add_rows
 
-__all__ = ["ALL", "Rows", "looked_up", "with_sparse_gradient"]
+__all__ = ["ALL", "SparseRows", "looked_up", "with_sparse_gradient"]
 
 _SPARSE = "onnxgrad.sparse"
 
 
 @dataclass(frozen=True)
-class Rows:
+class SparseRows:
     """Some rows of a parameter, and their gradient; all of them if no ``index`` says which."""
 
     index: Variable | None = None
@@ -30,7 +30,7 @@ class Rows:
         return new if self.index is None else op.ScatterND(whole, op.Unsqueeze(self.index, [1]), new)
 
 
-ALL = Rows()
+ALL = SparseRows()
 
 
 def with_sparse_gradient(rows: Variable, sparse: bool) -> Variable:
@@ -40,7 +40,7 @@ def with_sparse_gradient(rows: Variable, sparse: bool) -> Variable:
     return rows
 
 
-def looked_up(op: Builder, p: Variable, value: Variable, g: Variable) -> Rows:
+def looked_up(op: Builder, p: Variable, value: Variable, g: Variable) -> SparseRows:
     """The rows of ``p`` that ``g`` adds to, or all if ``p`` is read otherwise than by lookups with a sparse gradient.
 
     In a loaded file every lookup counts as such.
@@ -51,7 +51,7 @@ def looked_up(op: Builder, p: Variable, value: Variable, g: Variable) -> Rows:
     if flat is None or added is None or p.dims is None or not all(_is_sparse(reader) for reader in readers):
         return ALL
     index, _, inverse = op.Unique(op.Mod(op.Cast(flat, to=7), p.dims[0]), outputs=3)
-    return Rows(index, add_rows(op, op.Gather(value, index), inverse, added, 0))
+    return SparseRows(index, add_rows(op, op.Gather(value, index), inverse, added, 0))
 
 
 def _is_sparse(reader: Operator) -> bool:

@@ -14,7 +14,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import default_main_program, default_startup_program
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.lift import has_form_of_21, lift
@@ -201,7 +201,7 @@ def _initialise(program: Program, parameter: Parameter, initializer: Initializer
     if program.scope is not None:
         scope = Scope()
         Executor(CPUPlace()).run(startup, scope=scope)
-        parameter.value = Tensor.of(scope.get(parameter.name))
+        parameter.value = TensorValue.of(scope.get(parameter.name))
 
 
 # Paddle's names of operators; those of ONNX are written in capitals instead: leaky_relu is LeakyRelu.

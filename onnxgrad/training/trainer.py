@@ -50,8 +50,8 @@ from onnxgrad.training.report.gradient_norms import append_norms
 from onnxgrad.training.run.callbacks import Callback
 from onnxgrad.training.run.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
 from onnxgrad.training.run.folder import RunFolder
-from onnxgrad.training.run.loop import Loop
-from onnxgrad.training.run.plan import Interrupt, Means, Plan, Row, check_course
+from onnxgrad.training.run.loop import TrainingLoop
+from onnxgrad.training.run.plan import FitPlan, Interrupt, Means, Row, check_course
 from onnxgrad.training.run.position import check_position, check_schedule, position_of, present_position
 from onnxgrad.training.run.schedules import planned
 from onnxgrad.training.steps import TrainingSteps
@@ -470,12 +470,12 @@ class Trainer(TrainingSteps):
                     folder.check_new()
             self._files = files
             goal = count if total_epochs is not None else self._begun + count
-            plan = Plan(goal, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
+            plan = FitPlan(goal, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
             plan = replace(plan, monitor=monitor, max_steps=max_steps, evaluate_every=evaluate_every)
             if count and self.epoch >= goal:
                 said = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
                 warnings.warn(f"{said}. Give a larger total_epochs (--epochs).", stacklevel=2)
-            Loop(self, self.ranks.source(source), held_out, folder, plan).run()
+            TrainingLoop(self, self.ranks.source(source), held_out, folder, plan).run()
         return self.history
 
     # Using the model ---------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxgrad import static
 from onnxgrad.core.ir.bodies import write_body
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import BOOL_SCALAR, INDEX, TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
@@ -134,7 +134,9 @@ class _Writer:
         shape = (self.sizes[2], self.draw.choice((1, 2, 3))) if weight else self.shape()
         array = self.array(shape)
         if weight:
-            v: Variable = self.program.global_block().create_parameter(self.name("w"), shape, self.dtype, value=Tensor.of(array))
+            v: Variable = self.program.global_block().create_parameter(
+                self.name("w"), shape, self.dtype, value=TensorValue.of(array)
+            )
         else:
             v = static.data(self.name("x"), [None if self.draw.random() < 0.3 else d for d in shape], self.dtype.name)
             v.stop_gradient = False

@@ -21,7 +21,7 @@ from onnxgrad.core.ir.bodies import reads_of
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import Sizes, SizesGiven, know_sizes
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.transaction import Snapshot, transaction
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.types import TensorType, merge_types
@@ -380,7 +380,7 @@ class BackwardPass:
         if shape is None or prod(shape) > _LARGEST_SEED:
             return ones_like(walk.builder(target.grad_name), target)
         seed = Variable(self.program.global_block(), "", TensorType(target.dtype, shape))
-        seed.value = Tensor.of(np.ones(shape, target.dtype.numpy))
+        seed.value = TensorValue.of(np.ones(shape, target.dtype.numpy))
         return seed
 
     # Committing ------------------------------------------------------------------------------------------------------

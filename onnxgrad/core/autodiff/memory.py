@@ -23,7 +23,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, MemoryBudgetError
 
-__all__ = ["Costs", "MemoryPlan", "choose_cuts", "measure", "plan_memory", "smallest_peak"]
+__all__ = ["MemoryPlan", "OperatorCosts", "choose_cuts", "measure", "plan_memory", "smallest_peak"]
 
 Array = np.ndarray[Any, Any]
 
@@ -45,7 +45,7 @@ class MemoryPlan(NamedTuple):
     operators: int
 
 
-class Costs(NamedTuple):
+class OperatorCosts(NamedTuple):
     """Bytes by forward operator, in the order of the program."""
 
     saved: Array
@@ -73,7 +73,7 @@ def measure(
     targets: Iterable[Variable],
     results: Iterable[Variable],
     counted: bool = True,
-) -> Costs:
+) -> OperatorCosts:
     """The costs of a forward pass and the backward pass staged for it.
 
     Args:
@@ -112,7 +112,9 @@ def measure(
                 odd[end + 1] -= 1
     backward, arriving = _backward(operators, staged, spans, set(results), counted)
     moving = np.cumsum(alive)[:count]
-    return Costs(saved[:count], fixed[:count], moving, backward, arriving, np.array(crossing), np.cumsum(odd)[: count + 1] > 0)
+    return OperatorCosts(
+        saved[:count], fixed[:count], moving, backward, arriving, np.array(crossing), np.cumsum(odd)[: count + 1] > 0
+    )
 
 
 def _backward(
@@ -174,7 +176,7 @@ class _Table(NamedTuple):
     """[i]: bytes, beside what is held, while the operators from i on are run and differentiated without recomputation."""
 
 
-def choose_cuts(costs: Costs, budget: float | None = None) -> MemoryPlan | None:
+def choose_cuts(costs: OperatorCosts, budget: float | None = None) -> MemoryPlan | None:
     """The cuts that recompute the least within the budget; None where nothing fits.
 
     Without a budget: within a twentieth of the smallest peak, and none where that would save less than a tenth.
@@ -193,7 +195,7 @@ def choose_cuts(costs: Costs, budget: float | None = None) -> MemoryPlan | None:
     return MemoryPlan(cuts, round(peak), round(without), cuts[-1] if cuts else 0, len(costs.saved))
 
 
-def smallest_peak(costs: Costs) -> int:
+def smallest_peak(costs: OperatorCosts) -> int:
     """The smallest peak that any choice of cuts reaches, to the hundredth."""
     return math.ceil(_smallest_peak(_tabulate(costs)))
 
@@ -208,7 +210,7 @@ def _smallest_peak(table: _Table) -> float:
     return high
 
 
-def plan_memory(costs: Costs, budget: int | None, sizes: Sizes) -> MemoryPlan:
+def plan_memory(costs: OperatorCosts, budget: int | None, sizes: Sizes) -> MemoryPlan:
     """``choose_cuts``, with errors for the user.
 
     Raises:
@@ -230,7 +232,7 @@ def plan_memory(costs: Costs, budget: int | None, sizes: Sizes) -> MemoryPlan:
     return plan
 
 
-def _candidates(costs: Costs) -> tuple[Array, Array]:
+def _candidates(costs: OperatorCosts) -> tuple[Array, Array]:
     """Cut points and the bytes that cross them: for each part of what is saved, the point where least does"""
     count = len(costs.saved)
     change = np.zeros(count + 2)
@@ -251,7 +253,7 @@ def _candidates(costs: Costs) -> tuple[Array, Array]:
     return points, across[points]
 
 
-def _tabulate(costs: Costs) -> _Table:
+def _tabulate(costs: OperatorCosts) -> _Table:
     points, across = _candidates(costs)
     many, count = len(points), len(costs.saved)
     ends = np.append(points, count)

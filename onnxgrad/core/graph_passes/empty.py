@@ -8,7 +8,7 @@ from onnxgrad.core.graph.contract import Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.known import known_ints
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.traverse import all_operators_of
 
 __all__ = ["EMPTY", "write_empty"]
@@ -42,7 +42,7 @@ def _write(op: Operator) -> bool:
     constant = op.block.program.constant(np.array(shape, np.int64))
     if op.type == "Expand" and 0 in known:
         op.type, op.inputs = "ConstantOfShape", [constant]
-        op.attrs = {"value": Tensor.of(np.zeros(1, x.dtype.numpy))}
+        op.attrs = {"value": TensorValue.of(np.zeros(1, x.dtype.numpy))}
         return True
     if op.type == "Reshape" and -1 in known and (op.block.program.opset_version() or 1) >= _ALLOWS_ZERO:
         op.inputs, op.attrs = [x, constant], {"allowzero": 1}

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import SparseTensorProto, TensorProto, numpy_helper
 
 from onnxgrad.core.ir.limits import bytes_needed
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.dtypes import from_onnx_number
 from onnxgrad.errors import ExternalDataError, ModelError
 from onnxgrad.internal.files import is_file
@@ -26,7 +26,7 @@ def is_external(proto: TensorProto) -> bool:
     return proto.data_location == TensorProto.EXTERNAL
 
 
-def embed(proto: TensorProto, tensor: Tensor) -> None:
+def embed(proto: TensorProto, tensor: TensorValue) -> None:
     """Put the content of an external file, which the tensor reads, into the message."""
     array = tensor.numpy()
     del proto.external_data[:]
@@ -34,7 +34,7 @@ def embed(proto: TensorProto, tensor: Tensor) -> None:
     proto.raw_data = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape)).raw_data
 
 
-def stored_tensor(proto: TensorProto, folder: Path | None) -> Tensor:
+def stored_tensor(proto: TensorProto, folder: Path | None) -> TensorValue:
     """A tensor backed by its message; external data is checked now and read later.
 
     Raises:
@@ -47,10 +47,10 @@ def stored_tensor(proto: TensorProto, folder: Path | None) -> Tensor:
         raise ModelError(f"tensor {proto.name!r}: {error}") from error
     shape = tuple(proto.dims)
     load = _external_loader(proto, folder) if is_external(proto) else _inline_loader(proto)
-    return Tensor(dtype, shape, None, load, origin=proto)
+    return TensorValue(dtype, shape, None, load, origin=proto)
 
 
-def sparse_tensor(proto: SparseTensorProto, folder: Path | None) -> Tensor:
+def sparse_tensor(proto: SparseTensorProto, folder: Path | None) -> TensorValue:
     """The dense form of a sparse tensor, backed by its message.
 
     Raises:
@@ -70,7 +70,7 @@ def sparse_tensor(proto: SparseTensorProto, folder: Path | None) -> Tensor:
     bounds = np.array(shape if where.ndim == 2 else math.prod(shape), dtype=np.int64)
     if (where < 0).any() or (where >= bounds).any():
         raise ModelError(f"sparse tensor {proto.values.name!r}: its positions do not fit its shape {list(shape)}.")
-    return Tensor(values.dtype, shape, None, load, origin=proto)
+    return TensorValue(values.dtype, shape, None, load, origin=proto)
 
 
 def _inline_loader(proto: TensorProto) -> Callable[[], np.ndarray[Any, Any]]:

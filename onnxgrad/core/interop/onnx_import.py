@@ -24,7 +24,7 @@ from onnxgrad.core.ir.limits import bytes_needed, largest_tensor, size_text
 from onnxgrad.core.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.core.ir.origin import Origin
 from onnxgrad.core.ir.program import Function, Program
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.domains import EXPANSIONS
@@ -192,7 +192,7 @@ class _Reader:
             variable.type = read_type(info.type)
         return _register(block, variable)
 
-    def _read_initializer(self, block: Block, name: str, tensor: Tensor) -> None:
+    def _read_initializer(self, block: Block, name: str, tensor: TensorValue) -> None:
         variable = block.vars.get(name)
         if variable is None:
             variable = _register(block, Variable(block, name))
@@ -200,7 +200,7 @@ class _Reader:
         self._hold(variable, tensor)
         block.initializers.append(variable)
 
-    def _hold(self, variable: Variable, tensor: Tensor) -> None:
+    def _hold(self, variable: Variable, tensor: TensorValue) -> None:
         variable.value = tensor
         entries_of(variable)
         self.constants.append(variable)
@@ -298,19 +298,19 @@ def _text(value: bytes) -> str | bytes:
         return value
 
 
-def constant_value(operator: Operator) -> Tensor | None:
+def constant_value(operator: Operator) -> TensorValue | None:
     """The tensor of a Constant node, whichever attribute holds it."""
     for name, value in operator.attrs.items():
         if isinstance(value, AttributeReference):
             continue
-        if isinstance(value, Tensor):
+        if isinstance(value, TensorValue):
             return value
         if isinstance(value, SparseTensorProto):
-            return Tensor.of(sparse_tensor(value, None).numpy())
+            return TensorValue.of(sparse_tensor(value, None).numpy())
         if name in ("value_float", "value_floats"):
-            return Tensor.of(np.asarray(value, "float32"))
+            return TensorValue.of(np.asarray(value, "float32"))
         if name in ("value_int", "value_ints"):
-            return Tensor.of(np.asarray(value, "int64"))
+            return TensorValue.of(np.asarray(value, "int64"))
     return None
 
 

@@ -12,7 +12,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.infer import check_and_infer
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.printing import block_text
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import Dim, TensorType, Type, shown_type
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.dtypes import dtype_of
@@ -233,7 +233,7 @@ class Block:
         return self.register(variable)
 
     def create_parameter(
-        self, name: str, shape: Iterable[int], dtype: Any = "float32", trainable: bool = True, value: Tensor | None = None
+        self, name: str, shape: Iterable[int], dtype: Any = "float32", trainable: bool = True, value: TensorValue | None = None
     ) -> Parameter:
         """A new weight; its value comes from ``value`` or from running the startup program.
 

@@ -13,7 +13,7 @@ import numpy as np
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.origin import Origin
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import Type
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
@@ -325,7 +325,7 @@ class Builder:
         self,
         *,
         sparse_value: Any | None = None,
-        value: Tensor | np.ndarray[Any, Any] | None = None,
+        value: TensorValue | np.ndarray[Any, Any] | None = None,
         value_float: float | None = None,
         value_floats: Sequence[float] | None = None,
         value_int: int | None = None,
@@ -333,7 +333,7 @@ class Builder:
         value_string: str | None = None,
         value_strings: Sequence[str] | None = None,
     ) -> Variable: ...
-    def ConstantOfShape(self, input: Operand, *, value: Tensor | np.ndarray[Any, Any] | None = None) -> Variable: ...
+    def ConstantOfShape(self, input: Operand, *, value: TensorValue | np.ndarray[Any, Any] | None = None) -> Variable: ...
     def Conv(
         self,
         X: Operand,

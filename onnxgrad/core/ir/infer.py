@@ -19,7 +19,7 @@ from onnxgrad.core.ir.known import READS_NUMBERS, numbers_of, propagate_entries
 from onnxgrad.core.ir.operator import AttributeReference, Operator, resolve_reference
 from onnxgrad.core.ir.opset import Schema
 from onnxgrad.core.ir.shapes import FROM_ENTRIES, OVERRULES
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import (
     BOOL_SCALAR,
     INDEX,
@@ -545,7 +545,7 @@ def attribute_kind(operator: Operator, name: str, value: Any) -> int:
     if isinstance(value, AttributeReference):
         return value.kind
     sample = value[0] if isinstance(value, list) and value else value
-    kinds: dict[type, int] = {int: 2, float: 1, str: 3, bytes: 3, Tensor: 4}
+    kinds: dict[type, int] = {int: 2, float: 1, str: 3, bytes: 3, TensorValue: 4}
     kind = kinds.get(type(sample), 5 if hasattr(sample, "ops") else 2)
     return kind + 5 if isinstance(value, list) else kind
 
@@ -578,7 +578,7 @@ def fill_attribute(proto: AttributeProto, name: str, value: Any, kind: int) -> N
         raise IllTyped(f"attribute {name!r} has a kind ({kind}) that cannot be written.")
 
 
-def _tensor_proto(tensor: Tensor) -> TensorProto:
+def _tensor_proto(tensor: TensorValue) -> TensorProto:
     return tensor.origin if tensor.origin is not None else numpy_helper.from_array(tensor.numpy())
 
 

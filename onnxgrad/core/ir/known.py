@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import Dim, Dims, Entries, TensorType, Type
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
@@ -44,7 +44,7 @@ def _is_followed(dtype: DType) -> bool:
     return dtype.is_integer or dtype.name == "bool"
 
 
-def entries_of_constant(value: Tensor) -> Entries | None:
+def entries_of_constant(value: TensorValue) -> Entries | None:
     """The elements of a small constant of integers or booleans."""
     if not _is_followed(value.dtype) or value.size > _LONGEST:
         return None

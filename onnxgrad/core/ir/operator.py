@@ -13,7 +13,7 @@ import numpy as np
 from onnx import AttributeProto, SparseTensorProto, TypeProto
 
 from onnxgrad.core.ir.opset import Schema, find_schema
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.traverse import captured
 from onnxgrad.errors import IllTyped, UnknownName
 
@@ -47,7 +47,7 @@ _KINDS: dict[int, Any] = {
     AttributeProto.FLOAT: (int, float),
     AttributeProto.INT: int,
     AttributeProto.STRING: (str, bytes),
-    AttributeProto.TENSOR: Tensor,
+    AttributeProto.TENSOR: TensorValue,
     AttributeProto.SPARSE_TENSOR: SparseTensorProto,
     AttributeProto.TYPE_PROTO: TypeProto,
 }

@@ -18,7 +18,7 @@ from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.plan import RunPlan
 from onnxgrad.core.ir.printing import program_text
 from onnxgrad.core.ir.summary import Summary, headline, summarize
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.state.scope import Scope
@@ -219,7 +219,7 @@ class Program:
         found = self._constants.get(key)
         if found is None:
             block = self.global_block()
-            tensor = Tensor.of(array.copy())
+            tensor = TensorValue.of(array.copy())
             found = Variable(block, self.fresh_name(_constant_name(array)), TensorType(tensor.dtype, array.shape))
             found.value = tensor
             found.entries = entries_of_constant(tensor)
@@ -231,7 +231,7 @@ class Program:
     def create_global_var(self, name: str, value: np.ndarray[Any, Any]) -> Variable:
         """A persistable variable with an initial value: optimizer state, a learning rate, a counter."""
         block = self.global_block()
-        tensor = Tensor.of(value)
+        tensor = TensorValue.of(value)
         variable = Variable(block, self.fresh_name(name), TensorType(tensor.dtype, tensor.shape))
         variable.persistable = True
         variable.value = tensor

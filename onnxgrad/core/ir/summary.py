@@ -16,12 +16,12 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 if TYPE_CHECKING:
     from onnxgrad.core.ir.program import Program
 
-__all__ = ["Layer", "Summary", "headline", "summarize"]
+__all__ = ["LayerRow", "Summary", "headline", "summarize"]
 
 _SHOWN = 40
 
 
-class Layer(NamedTuple):
+class LayerRow(NamedTuple):
     """An operator that reads weights."""
 
     name: str
@@ -42,7 +42,9 @@ class Summary:
         memory: (what, bytes) pairs; unknown dimensions count as 1.
     """
 
-    def __init__(self, title: str, layers: list[Layer], others: int, parameters: Collection[Parameter], trained: set[str]) -> None:
+    def __init__(
+        self, title: str, layers: list[LayerRow], others: int, parameters: Collection[Parameter], trained: set[str]
+    ) -> None:
         self.title, self.layers, self.others = title, layers, others
         self.elements = sum(_size(p) for p in parameters)
         self.trainable = sum(_size(p) for p in parameters if p.name in trained)
@@ -57,7 +59,7 @@ class Summary:
         ]
 
     def __str__(self) -> str:
-        head = Layer("layer", "type", "output", "elements", "trainable")  # type: ignore[arg-type]
+        head = LayerRow("layer", "type", "output", "elements", "trainable")  # type: ignore[arg-type]
         shown = self.layers if len(self.layers) <= _SHOWN else self.layers[: _SHOWN - 5] + self.layers[-5:]
         rows = [head, *shown]
         text = [[row.name[-40:], row.type, row.output, *(f"{n:,}" if isinstance(n, int) else n for n in row[3:])] for row in rows]
@@ -77,7 +79,7 @@ class Summary:
     def _repr_html_(self) -> str:
         cells = [[row.name, row.type, row.output, f"{row.elements:,}", f"{row.trainable:,}"] for row in self.layers]
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
-        head = "".join(f"<th>{name}</th>" for name in Layer._fields)
+        head = "".join(f"<th>{name}</th>" for name in LayerRow._fields)
         facts = "<br>".join(html.escape(fact) for fact in self._facts())
         return f"<b>{html.escape(self.title)}</b><table><tr>{head}</tr>{body}</table>{facts}"
 
@@ -100,7 +102,7 @@ def summarize(program: Program, title: str = "", trained: Iterable[str] | None =
         seen.update(new)
         if new:
             trainable = sum(_size(p) for p in new if p.name in chosen)
-            layers.append(Layer(_name(op, new), op.type, _output(op), sum(map(_size, new)), trainable))
+            layers.append(LayerRow(_name(op, new), op.type, _output(op), sum(map(_size, new)), trainable))
     parameters = [p for p in program.parameters if p in seen]
     found = Summary(title or headline(program), layers, len(operators) - len(layers), parameters, chosen)
     moving = sum(bytes_of(p) for p in parameters if p.name in chosen)

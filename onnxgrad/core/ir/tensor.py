@@ -13,10 +13,10 @@ import numpy as np
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import OutOfMemory
 
-__all__ = ["Tensor"]
+__all__ = ["TensorValue"]
 
 
-class Tensor:
+class TensorValue:
     """A constant array.
 
     ``origin`` is the message it was read from. The exporter writes that message back unchanged, which keeps the storage
@@ -40,7 +40,7 @@ class Tensor:
         self._load = load
 
     @classmethod
-    def of(cls, value: Any, dtype: DType | None = None) -> Tensor:
+    def of(cls, value: Any, dtype: DType | None = None) -> TensorValue:
         """Wrap an array, or what numpy makes one from; Python floats become float32."""
         if dtype is None and not isinstance(value, (np.ndarray, np.generic)):
             array = np.asarray(value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from onnxgrad.core.ir.arithmetic import Arithmetic
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import Dims, Entries, TensorType, Type, shown_type
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import NotInitialized, ProgramError
@@ -54,7 +54,7 @@ class Variable(Arithmetic):
         self._name = name
         self.type = type
         self.op = op
-        self.value: Tensor | None = None
+        self.value: TensorValue | None = None
         self.entries: Entries | None = None
         self._stop: bool | None = None
         self._persistable = False

@@ -15,7 +15,7 @@ from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.infer import infer_leniently
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import OptionalType, SequenceType, TensorType, Type
 from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.core.state.scope import Scope
@@ -82,7 +82,7 @@ class _Rewrite:
         self.before[v] = inner.dtype
         v.type, v.declared = wide, None
         if v.value is not None:
-            v.value = Tensor.of(v.value.numpy().astype(np.float64))
+            v.value = TensorValue.of(v.value.numpy().astype(np.float64))
 
     def block(self, block: Block) -> None:
         ops, block.ops = block.ops, []
@@ -158,16 +158,16 @@ def _widen_attributes(op: Operator) -> None:
     if op.domain != "":
         return
     for name, value in list(op.attrs.items()):
-        if isinstance(value, Tensor) and value.dtype in _NARROW:
-            op.attrs[name] = Tensor.of(value.numpy().astype(np.float64))
+        if isinstance(value, TensorValue) and value.dtype in _NARROW:
+            op.attrs[name] = TensorValue.of(value.numpy().astype(np.float64))
         elif name in ("to", "dtype", "output_datatype") and value in [dtype.number for dtype in _NARROW]:
             op.attrs[name] = _DOUBLE.number
     if op.type == "Constant":
         for name in ("value_float", "value_floats"):
             if name in op.attrs:
-                op.attrs["value"] = Tensor.of(np.asarray(op.attrs.pop(name), np.float64))
+                op.attrs["value"] = TensorValue.of(np.asarray(op.attrs.pop(name), np.float64))
     elif op.type == "ConstantOfShape":
-        op.attrs.setdefault("value", Tensor.of(np.zeros(1)))
+        op.attrs.setdefault("value", TensorValue.of(np.zeros(1)))
     elif op.type in _FLOAT_BY_DEFAULT:
         op.attrs.setdefault(_FLOAT_BY_DEFAULT[op.type], _DOUBLE.number)
     elif op.type in _WINDOWS:

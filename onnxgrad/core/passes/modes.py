@@ -19,7 +19,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Expansion, Operator, Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
@@ -310,6 +310,6 @@ def _dropout_seed(program: Program) -> Variable:
     if present is None:
         return program.create_global_var(name, np.array(program.random_seed, np.int64))
     if present.value is not None and int(present.value.numpy()) != program.random_seed:
-        present.value = Tensor.of(np.array(program.random_seed, np.int64))
+        present.value = TensorValue.of(np.array(program.random_seed, np.int64))
         present.set_value(present.value.numpy())
     return present

@@ -30,10 +30,10 @@ from onnxgrad.core.step.make import Applying
 from onnxgrad.core.step.step import Pieces
 from onnxgrad.errors import ExecutionError
 
-__all__ = ["Application", "Part", "Rooms", "open_parts"]
+__all__ = ["Application", "Rooms", "StatePart", "open_parts"]
 
 
-class Part(NamedTuple):
+class StatePart(NamedTuple):
     """How one part of the state is replaced.
 
     Attributes:
@@ -69,7 +69,7 @@ class Part(NamedTuple):
         return 1 if self.runs is None else self.runs.number
 
 
-def open_parts(applying: Applying, opened: Callable[..., Any]) -> list[Part]:
+def open_parts(applying: Applying, opened: Callable[..., Any]) -> list[StatePart]:
     """The parts of a step, with a session for each kind.
 
     Args:
@@ -91,7 +91,7 @@ def open_parts(applying: Applying, opened: Callable[..., Any]) -> list[Part]:
             sessions[key] = opened(message, graph, in_pieces=in_pieces)
         places = {name: place for place, (name, _) in enumerate(graph.outputs)}
         parts.append(
-            Part(
+            StatePart(
                 sessions[key],
                 [(names[name], name) for name in phase.reads],
                 [(names[name], v) for name, v in takes.items()],
@@ -173,16 +173,16 @@ class _Desk:
     def __init__(self) -> None:
         self._bindings: dict[int, Any] = {}
         self._rooms: dict[tuple[int, int], _Arrays] = {}
-        self.bound: Part | None = None
+        self.bound: StatePart | None = None
         """The part whose whole inputs are bound."""
 
-    def binding(self, part: Part) -> Any:
+    def binding(self, part: StatePart) -> Any:
         found = self._bindings.get(id(part.session))
         if found is None:
             found = self._bindings[id(part.session)] = part.session.io_binding()
         return found
 
-    def outputs(self, part: Part, length: int) -> _Arrays:
+    def outputs(self, part: StatePart, length: int) -> _Arrays:
         """Where the new values of a piece are computed."""
         key = (id(part.session), length)
         if key not in self._rooms:
@@ -209,7 +209,7 @@ class _Unit(NamedTuple):
     """What is computed at a time: a piece of a part, or all of it."""
 
     number: int
-    part: Part
+    part: StatePart
     piece: int
 
 
@@ -232,7 +232,7 @@ class Application:
 
     def __init__(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[StatePart],
         buffers: dict[str, Buffer],
         values: Mapping[Variable, Any],
         others: list[tuple[str, Buffer]],

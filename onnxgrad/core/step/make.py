@@ -30,8 +30,8 @@ from onnxgrad.core.step.step import (
     Phase,
     Pieces,
     Reduce,
-    State,
     Step,
+    StepState,
     Then,
     bytes_of_all,
     phase_of,
@@ -331,7 +331,7 @@ def step_of(
         assert shards is not None
         owners.update((v.name, rank) for v in shards.held(rank))
     written = {name for phase in phases for name in phase.writes}
-    state: dict[str, State] = {}
+    state: dict[str, StepState] = {}
     for phase in phases:
         for v in phase.graph.inputs:
             if v.persistable:

@@ -27,8 +27,8 @@ __all__ = [
     "Pieces",
     "Reduce",
     "Send",
-    "State",
     "Step",
+    "StepState",
     "Then",
     "phase_of",
     "state_of",
@@ -121,7 +121,7 @@ Owner: TypeAlias = 'Literal["all"] | int'
 """Whose state is: of all ranks alike, or of one."""
 
 
-class State(NamedTuple):
+class StepState(NamedTuple):
     """A value that lives between runs.
 
     Attributes:
@@ -204,7 +204,7 @@ class Step:
 
     phases: tuple[Phase, ...]
     fetches: tuple[tuple[str, str], ...]
-    state: Mapping[str, State]
+    state: Mapping[str, StepState]
     graph: Graph
     ahead: int = 0
 
@@ -283,9 +283,9 @@ def phase_of(
     )
 
 
-def state_of(v: Variable, is_replaced: bool, owner: Owner = "all") -> State:
+def state_of(v: Variable, is_replaced: bool, owner: Owner = "all") -> StepState:
     """A variable as state of a step."""
-    return State(v.dims, v.dtype.name, owner, bytes_of_all([v]), is_replaced)
+    return StepState(v.dims, v.dtype.name, owner, bytes_of_all([v]), is_replaced)
 
 
 def bytes_of_all(variables: Iterable[Variable]) -> int | None:

@@ -15,7 +15,7 @@ from onnxgrad.core.interop.onnx_import import checked, read_model, read_program
 from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.infer import infer_leniently
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import LEARNING_RATE, Variable
 from onnxgrad.core.step.export import Fetch, to_training_step
@@ -220,7 +220,7 @@ def _tell_inference(program: Program, model: ModelProto, info: TrainingInfoProto
     for tensor in info.algorithm.initializer:
         v = block.vars[tensor.name]
         assert v.value is not None  # as of every initializer
-        v.value = Tensor.of(v.value.numpy())  # one that is not from the file is written only where it is used
+        v.value = TensorValue.of(v.value.numpy())  # one that is not from the file is written only where it is used
     block.outputs = block.outputs[: len(model.graph.output)]
 
 

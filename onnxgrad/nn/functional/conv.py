@@ -9,7 +9,7 @@ from typing import Any
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.nn.functional.windows import Numbers, Padding, Window, numbers, over_axes, window_pads
+from onnxgrad.nn.functional.windows import Numbers, Padding, PoolWindow, numbers, over_axes, window_pads
 from onnxgrad.tensor.common import positive
 
 __all__ = ["conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]
@@ -49,7 +49,7 @@ def _conv_nd(
         (-1, 4, 4, 4)
     """
     kind = f"conv{axes}d"
-    window = Window(kind, axes, x, data_format, weight, bias, name=name)
+    window = PoolWindow(kind, axes, x, data_format, weight, bias, name=name)
     strides, dilations = numbers(stride, axes, f"{kind}: stride"), numbers(dilation, axes, f"{kind}: dilation")
     attrs: dict[str, Any] = {"strides": strides, "group": _groups(kind, weight.shape[0], groups)}
     pads = window.pads(padding)
@@ -113,7 +113,7 @@ def _conv_nd_transpose(
         (-1, 2, 8, 8)
     """
     kind = f"conv{axes}d_transpose"
-    window = Window(kind, axes, x, data_format, weight, bias, name=name)
+    window = PoolWindow(kind, axes, x, data_format, weight, bias, name=name)
     x = window.x
     kernel, strides, dilations = _kernel(kind, weight), numbers(stride, axes), numbers(dilation, axes)
     extra, pads = numbers(output_padding, axes), window.pads(padding)

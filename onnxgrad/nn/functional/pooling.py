@@ -12,7 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, NotOffered
 from onnxgrad.nn.functional.layout import channels_last
-from onnxgrad.nn.functional.windows import Numbers, Padding, Window, numbers, over_axes, pads_of
+from onnxgrad.nn.functional.windows import Numbers, Padding, PoolWindow, numbers, over_axes, pads_of
 from onnxgrad.tensor.common import known_dim, shape_of
 from onnxgrad.tensor.layer import LayerHelper, open_layer
 
@@ -57,7 +57,7 @@ def _max_pool_nd(
     """
     if return_mask and channels_last(data_format, axes):
         raise ArgumentError(f"max_pool{axes}d: return_mask needs channels first. Transpose before.")
-    window = Window("max_pool2d_with_index" if return_mask else f"pool{axes}d", axes, x, data_format, name=name)
+    window = PoolWindow("max_pool2d_with_index" if return_mask else f"pool{axes}d", axes, x, data_format, name=name)
     attrs = window.pool(kernel_size, stride, padding, ceil_mode)
     if not return_mask:
         return window.result("MaxPool", window.x, **attrs)
@@ -159,7 +159,7 @@ def _avg_pool_nd(
         >>> F.avg_pool2d(static.data("x", [None, 3, 8, 8]), 2).shape
         (-1, 3, 4, 4)
     """
-    window = Window(f"pool{axes}d", axes, x, data_format, name=name)
+    window = PoolWindow(f"pool{axes}d", axes, x, data_format, name=name)
     attrs = window.pool(kernel_size, stride, padding, ceil_mode)
     if divisor_override is None:
         return window.result("AveragePool", window.x, count_include_pad=int(not exclusive), **attrs)
@@ -195,7 +195,7 @@ def _lp_pool_nd(
         return found
     if ceil_mode:
         raise NotOffered(f"lp_pool{axes}d with ceil_mode is not offered. Pad the input instead.")
-    window = Window(f"lp_pool{axes}d", axes, x, data_format, name=name)
+    window = PoolWindow(f"lp_pool{axes}d", axes, x, data_format, name=name)
     op, attrs = window.layer.op, window.pool(kernel_size, stride, padding, ceil_mode)
     power = op.Pow(window.x, op.constant(float(p), x.dtype))
     total = op.Mul(op.AveragePool(power, count_include_pad=1, **attrs), float(math.prod(attrs["kernel_shape"])))
@@ -226,7 +226,7 @@ def _adaptive_avg_pool_nd(axes: int, x: Variable, output_size: Any, data_format:
         >>> F.adaptive_avg_pool2d(static.data("x", [None, 3, 5, 6]), [3, None]).shape
         (-1, 3, 3, 6)
     """
-    window = Window("adaptive_pool2d", axes, x, data_format, name=name)
+    window = PoolWindow("adaptive_pool2d", axes, x, data_format, name=name)
     y = window.x
     wanted = _sizes(output_size, axes)
     if all(size == 1 for size in wanted):

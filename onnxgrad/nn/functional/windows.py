@@ -19,7 +19,7 @@ from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.tables import described
 
-__all__ = ["Numbers", "Padding", "Window", "numbers", "over_axes", "pads_of", "window_pads"]
+__all__ = ["Numbers", "Padding", "PoolWindow", "numbers", "over_axes", "pads_of", "window_pads"]
 
 Numbers = int | Sequence[int]
 Padding = int | str | Sequence[Any]
@@ -86,7 +86,7 @@ def window_pads(x: Variable, pads: list[int] | str, kernel: list[int], strides: 
     return {"pads": [t // 2 for t in total] + [t - t // 2 for t in total]}
 
 
-class Window:
+class PoolWindow:
     """One use of a convolution or a pool: its input with channels first, and its results in the layout that was asked for.
 
     Args:

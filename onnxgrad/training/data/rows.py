@@ -55,7 +55,7 @@ class Rows:
 
     def select(self, rows: Array) -> Rows:
         """The examples of these numbers as data of its own."""
-        return Subset(self, rows)
+        return RowSubset(self, rows)
 
     def plain(self) -> Rows:
         """The same without random changes of examples, as evaluation takes it."""
@@ -89,7 +89,7 @@ class Rows:
             yield order[number * batch_size : (number + 1) * batch_size]
 
 
-class Subset(Rows):
+class RowSubset(Rows):
     """Some examples of others."""
 
     def __init__(self, base: Rows, rows: Array) -> None:
@@ -104,7 +104,7 @@ class Subset(Rows):
         return None if found is None else found[self.rows]
 
     def plain(self) -> Rows:
-        return Subset(self.base.plain(), self.rows)
+        return RowSubset(self.base.plain(), self.rows)
 
 
 class Columns(Rows):

@@ -11,7 +11,7 @@ import numpy as np
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.traverse import all_operators_of, substitute
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
@@ -150,13 +150,13 @@ _STORE = {"scale": _store_scale, "weight": _store_weight, "bias": _store_bias}
 
 def _set_constant(program: Program, v: Variable, value: Array) -> None:
     program._constants = {key: other for key, other in program._constants.items() if other is not v}
-    v.value = Tensor.of(value.astype(v.dtype.numpy))
+    v.value = TensorValue.of(value.astype(v.dtype.numpy))
     program.version += 1
 
 
 def _new_constant(program: Program, wanted: str, value: Array) -> Variable:
     block = program.global_block()
-    tensor = Tensor.of(value)
+    tensor = TensorValue.of(value)
     name = wanted if wanted and block.find(wanted) is None else program.fresh_name(wanted or "integers")
     made = Variable(block, name, TensorType(tensor.dtype, tensor.shape))
     made.value = tensor

@@ -21,7 +21,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN, OLDEST_WITH_RULES
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
@@ -256,7 +256,7 @@ def _learn_scales(program: Program, ops: list[Operator], chosen: list[Variable])
             continue
         shape = scale.value.shape
         name = program.fresh_name(f"{scale.name}.log")
-        log = block.create_parameter(name, shape, scale.dtype, value=Tensor.of(np.zeros(shape, scale.dtype.numpy)))
+        log = block.create_parameter(name, shape, scale.dtype, value=TensorValue.of(np.zeros(shape, scale.dtype.numpy)))
         program.decisions[name] = "weight: logarithm of what a scale is multiplied by"
         build = Builder(block, key=name)
         found[scale] = product = build.Mul(scale, build.Exp(log))
@@ -283,7 +283,7 @@ def _with_master(program: Program, v: Variable, sites: list[_Site], learned: dic
     level = level - spread(shift.astype(np.float64), level.shape, first.axis, first.block)
     real = level * spread(width.astype(np.float64), level.shape, first.axis, first.block)
     name = program.fresh_name(f"{v.name}.float")
-    master = block.create_parameter(name, real.shape, dtype, value=Tensor.of(real.astype(dtype.numpy)))
+    master = block.create_parameter(name, real.shape, dtype, value=TensorValue.of(real.astype(dtype.numpy)))
     program.decisions[name] = f"weight: stored as {v.dtype.name}"
     what = {"name": v.name, "levels": float(np.abs(level).max())}
     if v.dtype.bits == 32:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ModelError
@@ -140,7 +140,7 @@ def _replace(op: Operator, index: int, value: Array) -> None:
     assert old is not None and old.static_shape is not None
     block = op.block.program.global_block()
     new = Variable(block, block.program.fresh_name(f"{old.name}.merged"), old.type)
-    new.value = Tensor.of(value.reshape(old.static_shape))
+    new.value = TensorValue.of(value.reshape(old.static_shape))
     block.register(new)
     block.initializers.append(new)
     op.inputs = [*op.inputs]

@@ -16,17 +16,17 @@ from onnxgrad.training.ranks.ranks import PartBatch
 from onnxgrad.training.report.curves import plot_history
 from onnxgrad.training.run.callbacks import Callbacks
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder
-from onnxgrad.training.run.plan import Means, Plan, Row, judged, out_of_patience
+from onnxgrad.training.run.plan import FitPlan, Means, Row, judged, out_of_patience
 from onnxgrad.training.run.progress import Progress
 from onnxgrad.training.run.schedules import Planned
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
 
-__all__ = ["Loop"]
+__all__ = ["TrainingLoop"]
 
 
-class Loop:
+class TrainingLoop:
     """Trains on data by a plan, and leaves what it did in a folder if there is one.
 
     Args:
@@ -37,7 +37,7 @@ class Loop:
     """
 
     def __init__(
-        self, trainer: Trainer, source: Rows | Stream, held_out: Rows | Stream | None, folder: RunFolder | None, plan: Plan
+        self, trainer: Trainer, source: Rows | Stream, held_out: Rows | Stream | None, folder: RunFolder | None, plan: FitPlan
     ) -> None:
         self.trainer, self.source, self.held_out, self.folder, self.plan = trainer, source, held_out, folder, plan
         self._stopped = False

@@ -17,13 +17,13 @@ from onnxgrad.training.metrics.epoch import FALLING
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
 
-__all__ = ["Interrupt", "Means", "Plan", "Row", "check_course", "judged", "out_of_patience"]
+__all__ = ["FitPlan", "Interrupt", "Means", "Row", "check_course", "judged", "out_of_patience"]
 
 Row: TypeAlias = "dict[str, Any]"
 
 
 @dataclass(frozen=True)
-class Plan:
+class FitPlan:
     """How to run; see ``Trainer.fit``. ``epochs`` is how many there will be in all."""
 
     epochs: int

@@ -14,7 +14,7 @@ import onnxruntime
 
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError, UnknownName
@@ -104,7 +104,7 @@ def _empty(program: Program, name: str, axis: int, value: Array) -> None:
     assert isinstance(old, Parameter)
     shape = tuple(0 if at == axis else size for at, size in enumerate(value.shape))
     new = Variable(block, name, TensorType(old.dtype, shape))
-    new.value = Tensor.of(np.zeros(shape, value.dtype))
+    new.value = TensorValue.of(np.zeros(shape, value.dtype))
     block.vars[name] = new
     block.initializers = [new if v is old else v for v in block.initializers]
     program.parameters = [p for p in program.parameters if p is not old]

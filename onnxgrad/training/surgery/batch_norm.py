@@ -15,7 +15,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of, substitute
 from onnxgrad.core.ir.variable import Parameter, Variable
@@ -255,7 +255,7 @@ def _normalise(v: Variable, mean: Array, var: Array, momentum: float, epsilon: f
     def weight(label: str, value: Array) -> Parameter:
         name = program.fresh_name(f"{v.name}.norm.{label}")
         program.decisions[name] = "weight: added"
-        return block.create_parameter(name, value.shape, dtype, value=Tensor.of(value.astype(dtype.numpy)))
+        return block.create_parameter(name, value.shape, dtype, value=TensorValue.of(value.astype(dtype.numpy)))
 
     held = [program.create_global_var(f"{v.name}.norm.{n}", a.astype(dtype.numpy)) for n, a in (("mean", mean), ("var", var))]
     operands = [v, weight("scale", np.sqrt(var + epsilon)), weight("shift", mean), *held]
@@ -411,6 +411,6 @@ def _store(fold: _Fold, old: Variable | None, name: str, value: Array, reads: Co
     block = fold.layer.block
     if old is not None:
         reads[old] -= 1
-    made = block.create_parameter(block.program.fresh_name(name), stored.shape, dtype, value=Tensor.of(stored))
+    made = block.create_parameter(block.program.fresh_name(name), stored.shape, dtype, value=TensorValue.of(stored))
     reads[made] = 1
     return made

@@ -11,7 +11,7 @@ from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of, needed_operators, substitute
@@ -121,7 +121,7 @@ def replace_head(program: Program, at: str | None = None, classes: int = 2, *, n
 
 def _new_parameter(block: Block, name: str, value: np.ndarray[Any, Any]) -> Parameter:
     free = name if name not in block.program.names else block.program.fresh_name(name)
-    found = block.create_parameter(free, value.shape, value.dtype, value=Tensor.of(value))
+    found = block.create_parameter(free, value.shape, value.dtype, value=TensorValue.of(value))
     block.program.decisions[free] = "weight: added"
     return found
 

@@ -17,14 +17,14 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.training.quantized.packed_weights import Rounding, float_weight, is_packed, requantise
 from onnxgrad.training.surgery.heads import insert_after, remove_unread_constants
-from onnxgrad.training.surgery.lora_targets import KEY, Target, chosen_targets, matrix_of
+from onnxgrad.training.surgery.lora_targets import KEY, LoraTarget, chosen_targets, matrix_of
 
 __all__ = ["Branch", "add_lora", "branches_of", "merge_lora"]
 
@@ -68,7 +68,7 @@ def add_lora(
     return names
 
 
-def _adapt(target: Target, rank: int, scale: float, rng: np.random.Generator) -> list[str]:
+def _adapt(target: LoraTarget, rank: int, scale: float, rng: np.random.Generator) -> list[str]:
     op, block = target.op, target.op.block.program.global_block()
     shape = target.shape
     if op.type == "Conv":
@@ -81,13 +81,13 @@ def _adapt(target: Target, rank: int, scale: float, rng: np.random.Generator) ->
     pair = []
     for label, value in zip("AB", values, strict=True):
         name = block.program.fresh_name(f"{target.name}.lora_{label}")
-        stored = Tensor.of(value.astype(target.dtype.numpy))
+        stored = TensorValue.of(value.astype(target.dtype.numpy))
         pair.append(block.create_parameter(name, value.shape, target.dtype, value=stored))
     _branch(target, pair[0], pair[1], scale)
     return [p.name for p in pair]
 
 
-def _branch(target: Target, a: Parameter, b: Parameter, scale: float) -> None:
+def _branch(target: LoraTarget, a: Parameter, b: Parameter, scale: float) -> None:
     """y = base + scale (x A) B, where y keeps its name and base is what the layer gave"""
     op = target.op
     x, y = op.inputs[0], op.outputs[0]
@@ -292,7 +292,7 @@ def _merge_quantised(branch: Branch, again: bool) -> tuple[Variable | None, list
         return None, [requantise(base, value, weight.name, change)]
     dtype = x.dtype
     name = block.program.fresh_name(f"{weight.name}.merged")
-    stored = Tensor.of(value.astype(dtype.numpy))
+    stored = TensorValue.of(value.astype(dtype.numpy))
     bias = base.inputs[5] if packed and len(base.inputs) > 5 else None
     merged = block.program.global_block().create_parameter(name, value.shape, dtype, value=stored)
     base.inputs = [x, merged] if packed else [x, merged, *base.inputs[2:]]
@@ -368,7 +368,7 @@ def _is_read_once(weight: Variable | None, reads: Counter[Variable]) -> bool:
 def _twin(weight: Variable, value: Array) -> Parameter:
     program = weight.block.program
     name = program.fresh_name(f"{weight.name}.merged")
-    return program.global_block().create_parameter(name, value.shape, weight.dtype, value=Tensor.of(value))
+    return program.global_block().create_parameter(name, value.shape, weight.dtype, value=TensorValue.of(value))
 
 
 def _change(branch: Branch) -> Array:

@@ -18,7 +18,7 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import UnknownName
 
-__all__ = ["KEY", "KINDS", "Target", "chosen_targets", "matrix_of"]
+__all__ = ["KEY", "KINDS", "LoraTarget", "chosen_targets", "matrix_of"]
 
 KEY = "onnxgrad.lora"
 """Marks the operators of a branch."""
@@ -30,7 +30,7 @@ _BEHIND_HEAD = VIEWS | {"Add", "Cast", "Div", "LogSoftmax", "Mul", "Sigmoid", "S
 """What files compute of the scores of a head: scales, caps and probabilities; behind any other operator lies a further layer."""
 
 
-class Target(NamedTuple):
+class LoraTarget(NamedTuple):
     """A layer to adapt: its operator, the shape of its weight as the operator reads it, its element type, and its names."""
 
     op: Operator
@@ -58,14 +58,14 @@ class Target(NamedTuple):
         return attention if kind == "attention" else not attention and any(word in names for word in _MLP)
 
 
-def chosen_targets(program: Program, layers: str | Sequence[str]) -> list[Target]:
+def chosen_targets(program: Program, layers: str | Sequence[str]) -> list[LoraTarget]:
     """The layers that patterns or kinds name, each once.
 
     Raises:
         UnknownName: if one of them fits no layer.
     """
     targets = _targets(program)
-    chosen: dict[Operator, Target] = {}
+    chosen: dict[Operator, LoraTarget] = {}
     for pattern in [layers] if isinstance(layers, str) else layers:
         fitting = _of_kind(targets, pattern) if pattern in KINDS else [t for t in targets if t.fits(pattern)]
         packed = [] if fitting or pattern in KINDS else [t for t in targets if t.holds(pattern)]
@@ -81,7 +81,7 @@ def chosen_targets(program: Program, layers: str | Sequence[str]) -> list[Target
     return list(chosen.values())
 
 
-def _of_kind(targets: Sequence[Target], kind: str) -> list[Target]:
+def _of_kind(targets: Sequence[LoraTarget], kind: str) -> list[LoraTarget]:
     return [t for t in targets if (not _is_head(t.op) if kind == "all" else t.is_for(kind))]
 
 
@@ -97,7 +97,7 @@ def _is_head(op: Operator) -> bool:
     return False
 
 
-def _targets(program: Program) -> list[Target]:
+def _targets(program: Program) -> list[LoraTarget]:
     found = []
     for op in all_operators_of(program.global_block()):
         if not (op.metadata and KEY in op.metadata):
@@ -107,20 +107,20 @@ def _targets(program: Program) -> list[Target]:
     return found
 
 
-def _target(op: Operator) -> Target | None:
+def _target(op: Operator) -> LoraTarget | None:
     weight = op.inputs[1] if len(op.inputs) > 1 else None
     name = None if weight is None else _stored_name(weight)
     if weight is None or name is None:
         return None
     if op.type == "MatMulNBits" and op.domain == "com.microsoft":
         shape, x = matrix_of(op), op.inputs[0]
-        return None if shape is None or x is None or not x.is_float else Target(op, shape, x.dtype, name)
+        return None if shape is None or x is None or not x.is_float else LoraTarget(op, shape, x.dtype, name)
     if op.type not in ("MatMul", "Gemm", "Conv") or op.domain:
         return None
     found = weight.static_shape
     if found is None or not weight.is_float or 0 in found or (op.type == "Gemm" and not op.attr("alpha")):
         return None
-    return Target(op, found, weight.dtype, name) if _is_matrix(op, found) else None
+    return LoraTarget(op, found, weight.dtype, name) if _is_matrix(op, found) else None
 
 
 def matrix_of(op: Operator) -> tuple[int, ...] | None:

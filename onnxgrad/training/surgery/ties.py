@@ -16,7 +16,7 @@ import numpy as np
 
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter
@@ -108,7 +108,7 @@ def untie(program: Program, name: str) -> list[str]:
     for op in readers[1:]:
         shape = p.static_shape
         assert shape is not None
-        value = Tensor.of(np.array(p.get_value()))
+        value = TensorValue.of(np.array(p.get_value()))
         twin = block.create_parameter(program.fresh_name(name), shape, p.dtype, p.trainable, value)
         twin.reason = p.reason
         op.inputs = [twin if v is p else v for v in op.inputs]

@@ -9,7 +9,7 @@ from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.origin import Origin
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.dtypes import dtype_of
@@ -30,7 +30,7 @@ def marked(thing, cls):
     """Set each slot to something that no new object has."""
     values = {
         "type": TensorType(dtype_of("float64"), (7,)) if cls is not Operator else "Relu",
-        "value": Tensor.of(np.ones(7)),
+        "value": TensorValue.of(np.ones(7)),
         "entries": (1, 2),
         "optimize_attr": {"learning_rate": 0.25},
         "domain": "some.domain",

@@ -6,7 +6,7 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad.core.ir.operator import Expansion, Role
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.transaction import Snapshot, all_or_nothing, transaction
 
 TEXT = """<ir_version: 9, opset_import: ["": 18, "own": 1]>
@@ -116,7 +116,7 @@ def add_a_body(program):
 
 
 def add_a_weight(program):
-    program.global_block().create_parameter("more", [2], value=Tensor.of([1.0, 2.0]))
+    program.global_block().create_parameter("more", [2], value=TensorValue.of([1.0, 2.0]))
 
 
 def add_a_constant(program):

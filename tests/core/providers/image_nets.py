@@ -7,7 +7,7 @@ import onnxruntime
 import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 
 
 class ImageNet:
@@ -27,7 +27,7 @@ class ImageNet:
         value = self.draw.normal(size=shape) * (deviation or self.deviation) + around
         value = value.astype("float32").astype(self.dtype)
         name = f"w{len(self.parameters)}"
-        self.parameters.append(self.x.block.create_parameter(name, shape, self.dtype, value=Tensor.of(value)))
+        self.parameters.append(self.x.block.create_parameter(name, shape, self.dtype, value=TensorValue.of(value)))
         return self.parameters[-1]
 
     def filters(self, *shape):

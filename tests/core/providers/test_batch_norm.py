@@ -9,7 +9,7 @@ from onnxgrad import static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.contract import Target
 from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.providers.layouts.batch_norm import lean_batch_norm
 
 CHANNELS = 3
@@ -27,7 +27,7 @@ def _program(declared, shapes_again=1, momentum=0.75):
         for i in range(shapes_again):
             scale, shift = (
                 block.create_parameter(
-                    f"{n}{i}", [CHANNELS], "float32", value=Tensor.of(draw.normal(1, 0.3, CHANNELS).astype("f4"))
+                    f"{n}{i}", [CHANNELS], "float32", value=TensorValue.of(draw.normal(1, 0.3, CHANNELS).astype("f4"))
                 )
                 for n in ("scale", "shift")
             )

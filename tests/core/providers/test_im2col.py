@@ -11,14 +11,14 @@ from onnxgrad import static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.rewriting import rewrite_operators
 from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.providers.layouts.im2col import convolution, transposed_convolution
 
 DRAW = np.random.default_rng(0)
 
 
 def weight(block, name, *shape):
-    return block.create_parameter(name, shape, "float32", value=Tensor.of(DRAW.normal(size=shape).astype(np.float32)))
+    return block.create_parameter(name, shape, "float32", value=TensorValue.of(DRAW.normal(size=shape).astype(np.float32)))
 
 
 def results(size, filters, *, bias=True, batch=9, declared=9, **attrs):

@@ -10,7 +10,7 @@ import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.ir.tensor import Tensor
+from onnxgrad.core.ir.tensor import TensorValue
 
 DRAW = np.random.default_rng(0)
 
@@ -36,7 +36,7 @@ def embedding_gradient(rows, width, ids):
     def build():
         index = static.data("ids", list(ids.shape), "int64")
         array = DRAW.normal(size=(rows, width)).astype(np.float32)
-        weight = index.block.create_parameter("weight", array.shape, "float32", value=Tensor.of(array))
+        weight = index.block.create_parameter("weight", array.shape, "float32", value=TensorValue.of(array))
         factor = static.data("factor", [*ids.shape, width])
         return static.gradients([paddle.sum(index.block.build.Gather(weight, index) * factor)], [weight])
 
@@ -133,7 +133,7 @@ def tied(rows=300, width=16, ids=(4, 5)):
     def build():
         index = static.data("ids", list(ids), "int64")
         array = DRAW.normal(size=(rows, width)).astype(np.float32)
-        table = index.block.create_parameter("table", array.shape, "float32", value=Tensor.of(array))
+        table = index.block.create_parameter("table", array.shape, "float32", value=TensorValue.of(array))
         op = index.block.build
         found = op.Gather(table, index)
         loss = paddle.sum(op.MatMul(op.Tanh(found), op.Transpose(table, perm=[1, 0])) * static.data("factor", [*ids, rows]))

@@ -24,7 +24,7 @@ from onnxgrad.core.graph.matching import SWAPPED, im2col_indices_of_image
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.layouts import filter_products
-from onnxgrad.core.providers.layouts.feature_maps import Window, filter_operands, is_float32, shape_of, usual_pads
+from onnxgrad.core.providers.layouts.feature_maps import MapWindow, filter_operands, is_float32, shape_of, usual_pads
 from onnxgrad.core.providers.layouts.forms import filter_gradient
 from onnxgrad.core.providers.layouts.layout import LayoutPass
 
@@ -48,7 +48,7 @@ def _applies(op: Operator, image: Variable | None, filters: Variable | None, res
     return usual_pads(op) and is_batch(image) and is_float32(filters) and is_batch(result)
 
 
-def _attributes(window: Window, batch: int) -> dict[str, Any]:
+def _attributes(window: MapWindow, batch: int) -> dict[str, Any]:
     """Those of the convolution of one image of width W * batch, without the stride along the width"""
     top, left, bottom, right = window.pads
     pads, dilations = [top, left * batch, bottom, right * batch], [window.dilations[0], window.dilations[1] * batch]
@@ -77,7 +77,7 @@ def convolution(pass_: LayoutPass, op: Operator) -> bool:
     if not _applies(op, x, w, y) or x is None or w is None or y is None:
         return False
     build, (batch, channels, height, width), (_, out, rows, columns) = pass_.build, shape_of(x), shape_of(y)
-    window, image = Window(op, shape_of(w)[2:]), pass_.image(x)
+    window, image = MapWindow(op, shape_of(w)[2:]), pass_.image(x)
     if window.kernel == (1, 1) and max(window.strides) > 1 and not any(window.pads):
         image = build.Slice(_chwn(pass_, x), [0, 0], [height, width], [1, 2], window.strides)
         image, window.strides = build.Reshape(image, [1, channels, rows, columns * batch]), [1, 1]
@@ -93,7 +93,7 @@ def convolution(pass_: LayoutPass, op: Operator) -> bool:
     return _give(pass_, y, covered)
 
 
-def _im2col(pass_: LayoutPass, x: Variable, window: Window, rows: int, columns: int) -> Any:
+def _im2col(pass_: LayoutPass, x: Variable, window: MapWindow, rows: int, columns: int) -> Any:
     """The im2col matrix of x, [C * taps, positions * N]"""
     build, (batch, channels, *_), (top, left, bottom, right) = pass_.build, shape_of(x), window.pads
     image = _chwn(pass_, x)
@@ -116,7 +116,7 @@ def transposed_convolution(pass_: LayoutPass, op: Operator) -> bool:
     if not _applies(op, g, w, x) or op.attr("output_shape") or g is None or w is None or x is None:
         return False
     build, (batch, out, rows, columns), (_, wide, height, width) = pass_.build, shape_of(g), shape_of(x)
-    window, image = Window(op, shape_of(w)[2:]), pass_.image(g)
+    window, image = MapWindow(op, shape_of(w)[2:]), pass_.image(g)
     bias = op.inputs[2] if len(op.inputs) > 2 else None
     extra, is_reached = op.attr("output_padding") or [0, 0], all(map(le, window.pads, window.reach))
     if window.group == out == wide and bias is None and is_reached:
@@ -141,7 +141,7 @@ def transposed_convolution(pass_: LayoutPass, op: Operator) -> bool:
     return _give(pass_, x, build.ConvTranspose(spread, w, bias, output_padding=[extra[0], 0], **_attributes(window, batch)))
 
 
-def _backwards(window: Window) -> Window:
+def _backwards(window: MapWindow) -> MapWindow:
     """The window of the convolution with the filter flipped, over a gradient that is spread"""
     window.pads, window.strides = [far - pad for far, pad in zip(window.reach, window.pads, strict=True)], [1, 1]
     return window
@@ -180,7 +180,7 @@ def _filter_gradient(pass_: LayoutPass, op: Operator) -> bool:
     return _applies(op, x, gy, x) and filter_gradient(pass_, op, x, gy, _filter_product)
 
 
-def _filter_product(pass_: LayoutPass, x: Variable, gy: Variable, window: Window) -> Any:
+def _filter_product(pass_: LayoutPass, x: Variable, gy: Variable, window: MapWindow) -> Any:
     """The gradient [O, C, *kernel] of a filter, dense or depthwise; None of one in groups."""
     build, (_, channels, *sizes), (_, out, *positions) = pass_.build, shape_of(x), shape_of(gy)
     if window.group == 1:

@@ -12,7 +12,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.origin import FILTER_GRADIENT, is_piece
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["Window", "filter_operands", "is_float32", "is_image", "shape_of", "usual_pads"]
+__all__ = ["MapWindow", "filter_operands", "is_float32", "is_image", "shape_of", "usual_pads"]
 
 
 def shape_of(v: Variable | None) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ def usual_pads(op: Operator) -> bool:
     return op.attr("auto_pad") in (None, "NOTSET") and min(op.attr("pads") or [0]) >= 0
 
 
-class Window:
+class MapWindow:
     """Kernel, strides, dilations and pads of a convolution of images."""
 
     def __init__(self, op: Operator, kernel: Sequence[int]) -> None:
@@ -47,7 +47,7 @@ class Window:
         self.group = op.attr("group") or 1
 
     @classmethod
-    def of_filter(cls, op: Operator, kernel: Sequence[int]) -> Window:
+    def of_filter(cls, op: Operator, kernel: Sequence[int]) -> MapWindow:
         """That of the convolution whose filter's gradient is written as Conv: there strides and dilations have changed roles."""
         window = cls(op, kernel)
         window.strides, window.dilations = window.dilations, window.strides

@@ -11,7 +11,7 @@ from onnxgrad.core.graph.contract import CPU_FORMS, Pass
 from onnxgrad.core.graph.matching import SWAPPED
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.layouts.feature_maps import Window, filter_operands
+from onnxgrad.core.providers.layouts.feature_maps import MapWindow, filter_operands
 from onnxgrad.core.providers.layouts.filter_products import depthwise_filter_product, filter_product
 
 __all__ = ["FILTER_GRADIENT", "filter_gradient"]
@@ -28,7 +28,7 @@ def filter_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
     image, given, found = (_inner_shape(v) for v in (x, gy, result))
     if image is None or given is None or found is None or result.static_shape is None or x.static_shape is not None:
         return None
-    window = Window.of_filter(op, result.static_shape[2:])
+    window = MapWindow.of_filter(op, result.static_shape[2:])
     is_dense = window.group == 1
     if min(window.pads) < 0 or x.dtype.name != "float32" or not (is_dense or window.group == image[0] == given[0]):
         return None

@@ -13,7 +13,7 @@ from onnxgrad.core.ir import traits
 from onnxgrad.core.ir.bodies import as_tuple
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.layouts.feature_maps import Window, is_image, shape_of
+from onnxgrad.core.providers.layouts.feature_maps import MapWindow, is_image, shape_of
 from onnxgrad.core.providers.layouts.layout import C, Form, H, LayoutPass, N, W
 
 __all__ = ["ELEMENTWISE", "FORMS", "REDUCTIONS", "expand", "filter_gradient", "has_form", "swap_back"]
@@ -124,7 +124,7 @@ def filter_gradient(pass_: LayoutPass, op: Operator, x: Variable, gy: Variable, 
     """
     result = op.outputs[0]
     assert result is not None
-    gradient = product(pass_, x, gy, Window.of_filter(op, shape_of(pass_.cropped(result) or result)[2:]))
+    gradient = product(pass_, x, gy, MapWindow.of_filter(op, shape_of(pass_.cropped(result) or result)[2:]))
     return gradient is not None and pass_.give_filter(result, gradient)
 
 

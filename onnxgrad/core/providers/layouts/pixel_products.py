@@ -16,7 +16,7 @@ import numpy as np
 
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.layouts.feature_maps import Window, filter_operands, shape_of
+from onnxgrad.core.providers.layouts.feature_maps import MapWindow, filter_operands, shape_of
 from onnxgrad.core.providers.layouts.forms import filter_gradient
 from onnxgrad.core.providers.layouts.layout import LayoutPass
 from onnxgrad.core.providers.layouts.plan import best_tile
@@ -32,7 +32,7 @@ def convolution(pass_: LayoutPass, op: Operator) -> bool:
         return filter_gradient(pass_, op, *operands, _filter_product)
     build, (x, w, *more), y = pass_.build, op.inputs, op.outputs[0]
     assert x is not None and w is not None and y is not None
-    (batch, channels, *_), (_, out, *result), window = shape_of(x), shape_of(y), Window(op, shape_of(w)[2:])
+    (batch, channels, *_), (_, out, *result), window = shape_of(x), shape_of(y), MapWindow(op, shape_of(w)[2:])
     if window.kernel == (1, 1):
         flat = build.Gemm(_read_positions(pass_, x, window, result), build.Reshape(w, [out, channels]), transB=1)
         image = build.Reshape(flat, [*result, batch, out])
@@ -46,7 +46,7 @@ def transposed_convolution(pass_: LayoutPass, op: Operator) -> bool:
     """Transpose a convolution, by products with channels."""
     build, (g, w, *more), x = pass_.build, op.inputs, op.outputs[0]
     assert g is not None and w is not None and x is not None
-    (batch, out, *result), (_, channels, *size), window = shape_of(g), shape_of(x), Window(op, shape_of(w)[2:])
+    (batch, out, *result), (_, channels, *size), window = shape_of(g), shape_of(x), MapWindow(op, shape_of(w)[2:])
     if window.kernel == (1, 1):
         flat = build.MatMul(_positions(pass_, g), build.Reshape(w, [out, channels]))
         pixels = _spread_pixels(build, build.Reshape(flat, [-1, batch * channels]), window, result, size)
@@ -57,7 +57,7 @@ def transposed_convolution(pass_: LayoutPass, op: Operator) -> bool:
     return _give_with_bias(pass_, x, image, more)
 
 
-def _filter_product(pass_: LayoutPass, x: Variable, gy: Variable, window: Window) -> Any:
+def _filter_product(pass_: LayoutPass, x: Variable, gy: Variable, window: MapWindow) -> Any:
     """The gradient [O, C, *kernel] of a filter."""
     build, channels, (_, out, *result) = pass_.build, shape_of(x)[1], shape_of(gy)
     if window.kernel == (1, 1):
@@ -67,7 +67,7 @@ def _filter_product(pass_: LayoutPass, x: Variable, gy: Variable, window: Window
     return tiles.filter_of(build, pass_.image(x), pass_.image(gy))
 
 
-def _tiles(pass_: LayoutPass, make: Any, kind: str, x: Variable, y: Variable, window: Window) -> Tiles:
+def _tiles(pass_: LayoutPass, make: Any, kind: str, x: Variable, y: Variable, window: MapWindow) -> Tiles:
     (batch, *image), (_, *result), stride = shape_of(x), shape_of(y), window.strides[0]
     tile, _ = best_tile(kind, batch, tuple(image), tuple(result), stride, pass_.target.fast)
     tiles: Tiles = make(tuple(image[1:]), tuple(result[1:]), tuple(window.pads[:2]), stride, tile == 4)
@@ -88,7 +88,7 @@ def _positions(pass_: LayoutPass, v: Variable) -> Any:
     return pass_.build.Reshape(pass_.image(v), [-1, shape_of(v)[1]])
 
 
-def _read_positions(pass_: LayoutPass, x: Variable, window: Window, result: Sequence[int]) -> Any:
+def _read_positions(pass_: LayoutPass, x: Variable, window: MapWindow, result: Sequence[int]) -> Any:
     """The positions of an image that a filter of one tap reads, [positions * N, C]"""
     if window.strides == [1, 1]:
         return _positions(pass_, x)
@@ -98,7 +98,7 @@ def _read_positions(pass_: LayoutPass, x: Variable, window: Window, result: Sequ
     return pass_.build.Reshape(read, [-1, channels])
 
 
-def _spread_pixels(build: Any, pixels: Any, window: Window, result: Sequence[int], image: Sequence[int]) -> Any:
+def _spread_pixels(build: Any, pixels: Any, window: MapWindow, result: Sequence[int], image: Sequence[int]) -> Any:
     """Rows of N * C numbers at the pixels that a stride reads, zeros at the others"""
     if window.strides == [1, 1]:
         return pixels
@@ -108,6 +108,6 @@ def _spread_pixels(build: Any, pixels: Any, window: Window, result: Sequence[int
     return build.Gather(build.Concat(pixels, zeros, axis=0), source, axis=0)
 
 
-def _pixels_read(window: Window, result: Sequence[int], width: int) -> Any:
+def _pixels_read(window: MapWindow, result: Sequence[int], width: int) -> Any:
     down, across = (np.arange(n) * s for n, s in zip(result, window.strides, strict=True))
     return (down[:, None] * width + across).reshape(-1)

@@ -21,7 +21,7 @@ from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.layouts.feature_maps import Window, filter_operands, is_float32, is_image, shape_of, usual_pads
+from onnxgrad.core.providers.layouts.feature_maps import MapWindow, filter_operands, is_float32, is_image, shape_of, usual_pads
 from onnxgrad.core.providers.layouts.forms import REDUCTIONS, has_form
 
 __all__ = ["best_tile", "minimum_cut", "operators_by_pixels"]
@@ -143,7 +143,7 @@ def _gain_of_convolution(op: Operator, read: list[Variable], y: Variable, is_fas
         return None
     x, gy = read if is_filter else (read[0], y) if op.type == "Conv" else (y, read[0])
     kernel = shape_of(y if is_filter else w)[2:]
-    window = Window.of_filter(op, kernel) if is_filter else Window(op, kernel)
+    window = MapWindow.of_filter(op, kernel) if is_filter else MapWindow(op, kernel)
     strides, dilations = window.strides, window.dilations
     if is_filter and max(kernel) <= max(strides) and strides != [1, 1] and not any(window.pads):
         # The taps beyond the first are cut away.
