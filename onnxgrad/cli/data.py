@@ -10,9 +10,9 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data import Images, Shuffled, Table, Texts, open_data
 from onnxgrad.training.data.opening import source_at
 from onnxgrad.training.data.rows import Rows, Stream
+from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS
 from onnxgrad.training.data.text import Text
-from onnxgrad.training.data.wanted import Wanted
 
 __all__ = ["PATHS", "add_data", "data_named", "opened_inputs", "resolved"]
 
@@ -119,5 +119,5 @@ def _share(text: str) -> float | None:
 
 def opened_inputs(settings: dict[str, Any], program: Program, targets: list[str]) -> Rows | Stream:
     """The inputs alone of the training data, for statistics."""
-    wanted = Wanted([v.name for v in program.inputs], {v.name: v for v in program.inputs}, program=program, beside=targets)
+    wanted = DataSpec([v.name for v in program.inputs], {v.name: v for v in program.inputs}, program=program, beside=targets)
     return open_data(data_named(settings, "data"), wanted).plain()

@@ -24,7 +24,7 @@ from onnxgrad.cli.progress import Working
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import write_whole
 from onnxgrad.pages.page import asset, page
-from onnxgrad.training.data.derived_inputs import Following
+from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.text import open_tokenizer
 
 
@@ -82,7 +82,7 @@ def _feeds(program: Any, encoding: Any) -> dict[str, Any]:
     feeds = {"input_ids": np.array([encoding.ids], inputs["input_ids"].dtype.numpy)}
     if "token_type_ids" in inputs:
         feeds["token_type_ids"] = np.array([encoding.type_ids], inputs["token_type_ids"].dtype.numpy)
-    feeds = Following(program).complete(feeds)
+    feeds = DerivedInputs(program).complete(feeds)
     missing = [name for name in inputs if name not in feeds]
     if missing:
         raise ArgumentError(

@@ -13,11 +13,11 @@ import numpy as np
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import DataError
-from onnxgrad.training.data.derived_inputs import Following
+from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.opening import open_data
 from onnxgrad.training.data.rows import Rows, Stream
-from onnxgrad.training.data.wanted import Wanted
+from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.metrics.batch import classes_second
 from onnxgrad.training.metrics.epoch import epoch_metric
 from onnxgrad.training.run.plan import Means, Row
@@ -40,7 +40,7 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int) -> Row:
     whole = {name: epoch_metric(name, "" if made is None else made.type, steps_first) for name in trainer.whole}
     batches = opened.batches(batch_size, shuffle=False)
     # Metrics of all examples together need all outputs, so every rank computes them.
-    for batch in batches if whole else trainer.ranks.own(batches):
+    for batch in batches if whole else trainer.ranks.shard(batches):
         feed = trainer._checked(batch)
         loss, *outputs = trainer.executor.run(trainer.evaluation, feed, fetch)
         measured = {label: float(np.mean(value)) for label, value in trainer._measure(outputs, feed).items()}
@@ -51,7 +51,7 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int) -> Row:
             for metric in whole.values():
                 metric.add(y, target)
     if not whole:
-        means = trainer.ranks.together(means, ["loss", *(label for label, _ in trainer.metrics)])
+        means = trainer.ranks.reduce_means(means, ["loss", *(label for label, _ in trainer.metrics)])
     if means.count == 0:
         raise DataError("there is nothing to evaluate: the data has no batch.")
     return {**means.now(), **{name: metric.value() for name, metric in whole.items()}}
@@ -62,7 +62,7 @@ def predicted(
     program: Program,
     data: Any,
     batch_size: int,
-    following: Following | None = None,
+    following: DerivedInputs | None = None,
     beside: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Outputs of a program by name, for all examples; ``beside`` are columns that the data may have, and that are not read.
@@ -71,9 +71,9 @@ def predicted(
         DataError: if the data does not fit the model.
     """
     found: dict[str, list[Any]] = {v.name: [] for v in program.outputs}
-    following = following or Following(program)
+    following = following or DerivedInputs(program)
     inputs = [v for v in program.inputs if v.name not in beside]
-    wanted = Wanted.of(inputs, (), following.names, program, beside)
+    wanted = DataSpec.of(inputs, (), following.names, program, beside)
     for batch in open_data(data, wanted).plain().batches(batch_size, shuffle=False):
         feed = checked_batch(following.complete(batch), inputs)
         for name, value in zip(found, executor.run(program, feed, list(found)), strict=True):

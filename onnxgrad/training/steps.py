@@ -37,7 +37,7 @@ class TrainingSteps:
         Args:
             lowering: "cpu" or "cuda" for the forms that run faster there; None for the plain ones.
         """
-        with self.ranks.everything():
+        with self.ranks.gathered():
             return to_training_step(self._step(), self._fetch(), lowering=lowering)
 
     def save_training_step(
@@ -57,7 +57,7 @@ class TrainingSteps:
             ArgumentError: if the step cannot be split so.
             OSError: if a file cannot be written.
         """
-        with self.ranks.everything():
+        with self.ranks.gathered():
             if split:
                 return save_split(self._split(lowering, batch_norm), path)
             return save_training_step(self._step(), path, self._fetch(), lowering=lowering)

@@ -27,14 +27,14 @@ from onnxgrad.internal.tensor_file import damaged, read_tensors
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
 from onnxgrad.training.accumulation import add_up
-from onnxgrad.training.data.derived_inputs import Following, read_by_loss
+from onnxgrad.training.data.derived_inputs import DerivedInputs, read_by_loss
 from onnxgrad.training.data.feed import check_labels, checked_batch, doubted_logits, output_shapes
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.data.open_batch import open_batch
 from onnxgrad.training.data.opening import open_both, open_data
 from onnxgrad.training.data.rows import Batch, Data, Rows, Stream
+from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import class_counts
-from onnxgrad.training.data.wanted import Wanted
 from onnxgrad.training.evaluation import evaluated, predicted
 from onnxgrad.training.inference import save_inference
 from onnxgrad.training.losses.distillation import COLUMN, Teacher
@@ -201,7 +201,7 @@ class Trainer(TrainingSteps):
         self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics if not is_whole(metric)]
         self._reads = self.outputs if metrics or any(self._doubts) else []
         words = {term.target for term in self.terms if term.loss == "causal_lm"}
-        self._following = Following(self.program, [v for v in self.targets if v.name in words])
+        self._following = DerivedInputs(self.program, [v for v in self.targets if v.name in words])
         self.remarks += [*opened, *rounded, *said, *kept_tables(self.program), *self._following.remarks]
         self.executor = Executor(place, threads=self.ranks.threads(threads), memory=memory, precision=precision)
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
@@ -306,7 +306,7 @@ class Trainer(TrainingSteps):
         """
         feed = self._checked(batch)
         self.ranks.feed(batch)
-        with self.program.active_scope().held() as put_back:
+        with self.program.active_scope().transaction() as put_back:
             watched = [] if self._norms is None else [self._norms]
             loss, *outputs = self.ranks.run(self.executor, feed, [self.loss, *self._reads, *watched])
             self.gradient_norms = outputs.pop() if watched else None
@@ -358,9 +358,9 @@ class Trainer(TrainingSteps):
         return feed
 
     @property
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> DataSpec:
         spelled = [term.target for term in self.terms if term.loss == "ctc"]
-        return Wanted.of(self.inputs, self._labels, self._following.names, self.inference, spelled=spelled)
+        return DataSpec.of(self.inputs, self._labels, self._following.names, self.inference, spelled=spelled)
 
     def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
         """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.

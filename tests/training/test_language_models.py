@@ -15,7 +15,7 @@ import onnxgrad as og
 from onnxgrad.core.providers.losses import vocabulary
 from onnxgrad.testing import evaluate
 from onnxgrad.training import Term, Trainer, add_lora, merge_lora
-from onnxgrad.training.data.derived_inputs import Following
+from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.losses.terms import attach
 from onnxgrad.training.quantized.packed_weights import float_weight, requantise
 
@@ -249,7 +249,7 @@ class TestFollowingInputs:
             "axes": np.array([1, 2, 3]),
         }
         made.graph.initializer.extend(numpy_helper.from_array(value, key) for key, value in arrays.items())
-        found = Following(og.from_onnx(made)).complete({"input_ids": np.ones((3, 5), np.int64)})
+        found = DerivedInputs(og.from_onnx(made)).complete({"input_ids": np.ones((3, 5), np.int64)})
         assert found["past_key_values.0.key"].shape == (3, 2, 0, 2)
         assert found["past_key_values.0.state"].tolist() == [[0, 0]] * 3
 
@@ -261,7 +261,7 @@ class TestFollowingInputs:
                 next(a for a in node.attribute if a.name == "local_window_size").i = 64
         words = batch_of("llama-fp32")["input_ids"]
         mask = (np.arange(words.shape[1])[None] < np.arange(len(words))[:, None] % 4 + 4).astype(np.int64)
-        found = Following(og.from_onnx(made)).complete({"input_ids": words, "attention_mask": mask})
+        found = DerivedInputs(og.from_onnx(made)).complete({"input_ids": words, "attention_mask": mask})
         assert found["past_key_values.0.key"].shape == (len(words), 2, 64, 16) and (found["attention_mask"] == 1).all()
         labels = np.where(mask == 1, words, -100)
         losses = [

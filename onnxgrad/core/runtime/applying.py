@@ -111,7 +111,7 @@ class OpenApplying:
         applied = None if self.exchange is None else partial(self.exchange.applied, scope)
         application = Application(self.parts, buffers, values, others, scope, rooms, applied)
         application.bindings = bindings
-        scope.leave(application)
+        scope.defer(application)
 
     @staticmethod
     def _run(

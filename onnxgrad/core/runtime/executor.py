@@ -282,7 +282,7 @@ class Executor:
         return_numpy: bool,
     ) -> tuple[dict[str, Any], dict[str, Buffer]]:
         """Compute gradients, exchange them where ranks do, then leave their application to the scope."""
-        scope.settle()
+        scope.finish()
         exchange = applying.exchange
         if exchange is not None:
             exchange.begin(program, applying.cut.gradients, scope)

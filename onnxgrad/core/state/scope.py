@@ -14,7 +14,7 @@ from onnxgrad.core.state.values import array_of, view_of
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["Rest", "Scope", "ScopeTensor", "ScopeVariable"]
+__all__ = ["PendingUpdates", "Scope", "ScopeTensor", "ScopeVariable"]
 
 
 class Like(Protocol):
@@ -27,7 +27,7 @@ class Like(Protocol):
     def dtype(self) -> DType: ...
 
 
-class Rest(Protocol):
+class PendingUpdates(Protocol):
     """What is left of a step whose new values are put in place one after another."""
 
     has_begun: bool
@@ -49,8 +49,8 @@ class Scope:
         self.lock = RLock()
         self._present: dict[str, np.ndarray[Any, Any] | Buffer] = {}
         self._spare: dict[str, Buffer] = {}
-        self._rest: Rest | None = None
-        self._waits = 0
+        self._pending: PendingUpdates | None = None
+        self._transactions = 0
 
     def get(self, name: str) -> Any:
         """The value as a numpy array, or None when there is none."""
@@ -110,23 +110,23 @@ class Scope:
         """Another scope with the same values; no memory is copied."""
         other = Scope()
         with self.lock:
-            self.settle()
+            self.finish()
             for name, value in self._present.items():
                 other.put(name, value)
         return other
 
     @contextmanager
-    def held(self) -> Iterator[Callable[[], None]]:
+    def transaction(self) -> Iterator[Callable[[], None]]:
         """Keep the present values as they are inside a ``with`` block; yields a function that puts them back.
 
-        What a run leaves to be applied is applied when the block ends, so that nothing need be copied to be put back.
+        Updates that runs queue are applied when the block ends, so that nothing need be copied to be put back.
         """
         kept = self.copy()
-        self._waits += 1
+        self._transactions += 1
 
         def restore() -> None:
             with self.lock:
-                self._rest = None
+                self._pending = None
                 for name in set(self._present) - set(kept._present):
                     del self.values[name]
                 for name, value in kept._present.items():
@@ -135,14 +135,14 @@ class Scope:
         try:
             yield restore
         finally:
-            self._waits -= 1
+            self._transactions -= 1
             kept.clear()
-        self.settle()
+        self.finish()
 
     def clear(self) -> None:
         """Forget all values."""
         with self.lock:
-            present, self._present, self._spare, self._rest = self._present, {}, {}, None
+            present, self._present, self._spare, self._pending = self._present, {}, {}, None
             for value in present.values():
                 if isinstance(value, Buffer):
                     value.release()
@@ -150,32 +150,32 @@ class Scope:
     # What runs do ----------------------------------------------------------------------------------------------------
 
     def present(self, name: str) -> np.ndarray[Any, Any] | Buffer | None:
-        """The value as it is stored, after what was left of a step."""
-        if self._rest is not None:
-            self.settle()
+        """The value as it is stored, once the queued updates are applied."""
+        if self._pending is not None:
+            self.finish()
         return self._present.get(name)
 
     def stored(self, name: str) -> np.ndarray[Any, Any] | Buffer | None:
         """The value as it is stored now."""
         return self._present.get(name)
 
-    def leave(self, rest: Rest) -> None:
-        """Have what is left of a step finished: now, or inside ``held`` when that ends; at the latest before a value is read."""
+    def defer(self, updates: PendingUpdates) -> None:
+        """Queue the updates of a step. They are applied now or at the end of a ``transaction``, and before any value is read."""
         with self.lock:
-            self._rest = rest
-            if not self._waits:
-                self.settle()
+            self._pending = updates
+            if not self._transactions:
+                self.finish()
 
-    def settle(self) -> None:
-        """Finish what was left of a step. If that fails, what has not begun is forgotten, and what has is left once more."""
+    def finish(self) -> None:
+        """Apply the queued updates. Where that fails, they stay queued if some are in place already, and are dropped otherwise."""
         with self.lock:
-            rest, self._rest = self._rest, None
-            if rest is None:
+            updates, self._pending = self._pending, None
+            if updates is None:
                 return
             try:
-                rest.finish()
+                updates.finish()
             except BaseException:
-                self._rest = rest if rest.has_begun else None
+                self._pending = updates if updates.has_begun else None
                 raise
 
     def drop_spare(self, name: str) -> None:
@@ -220,7 +220,7 @@ class _Values(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         with self._scope.lock:
-            self._scope.settle()
+            self._scope.finish()
             value = self._scope._present[name]
             return value.lend() if isinstance(value, Buffer) else value
 

@@ -14,8 +14,8 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import DataError
 from onnxgrad.training.data.rows import Batch
+from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.spelling import PADDING, spelled
-from onnxgrad.training.data.wanted import Wanted
 
 __all__ = ["Arrangement", "Numbering", "arranged", "remarks_on", "stacked"]
 
@@ -39,7 +39,7 @@ class Arrangement(NamedTuple):
 def arranged(
     header: Sequence[str],
     numeric: Sequence[str],
-    wanted: Wanted,
+    wanted: DataSpec,
     where: str,
 ) -> Arrangement:
     """Find the columns of a table for those of the data.
@@ -110,8 +110,8 @@ def _width(v: Variable | None) -> int | None:
 class Numbering:
     """Numbers for labels that are words, by target column: in the order of the alphabet, unless the classes are given."""
 
-    def __init__(self, classes: Mapping[str, Sequence[str]], wanted: Wanted | None = None) -> None:
-        self.wanted = wanted or Wanted(())
+    def __init__(self, classes: Mapping[str, Sequence[str]], wanted: DataSpec | None = None) -> None:
+        self.wanted = wanted or DataSpec(())
         self.classes = {name: list(words) for name, words in classes.items() if name not in self.wanted.spelled}
         self.remarks: list[str] = []
 
@@ -141,7 +141,7 @@ def shown(classes: Sequence[str]) -> str:
 def stacked(
     plan: Arrangement,
     columns: Mapping[str, Sequence[Any] | Array],
-    wanted: Wanted,
+    wanted: DataSpec,
     numbering: Numbering,
     where: str,
     first: int = 0,

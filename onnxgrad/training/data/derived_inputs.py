@@ -19,15 +19,15 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import DataError
 from onnxgrad.training.data.rows import Batch
 
-__all__ = ["Following", "read_by_loss"]
+__all__ = ["DerivedInputs", "read_by_loss"]
 
 Array = np.ndarray[Any, Any]
-WORDS, MASK, POSITIONS, PAST = "input_ids", "attention_mask", "position_ids", "past"
+TOKENS, MASK, POSITIONS, PAST = "input_ids", "attention_mask", "position_ids", "past"
 IGNORED = -100
 """The label of what does not count."""
 
 
-class Following:
+class DerivedInputs:
     """Which inputs of a program need not be fed, and what stands for them then.
 
     Args:
@@ -43,7 +43,7 @@ class Following:
         >>> from onnx import parser
         >>> text = '<ir_version: 8, opset_import: ["": 17]> f (int64[N, S] input_ids, int64[N, S] attention_mask) => '
         >>> program = onnxgrad.from_onnx(parser.parse_model(text + "(int64[N, S] y) { y = Mul(input_ids, attention_mask) }"))
-        >>> Following(program).complete({"input_ids": np.array([[7, 8]])})["attention_mask"]
+        >>> DerivedInputs(program).complete({"input_ids": np.array([[7, 8]])})["attention_mask"]
         array([[1, 1]])
     """
 
@@ -52,7 +52,7 @@ class Following:
         self._windowed = False
         self.remarks: list[str] = []
         inputs = {v.name: v for v in program.inputs}
-        words = inputs.get(WORDS)
+        words = inputs.get(TOKENS)
         if words is None or words.rank != 2 or not words.dtype.is_integer:
             return
         past = [v for v in inputs.values() if v.name.startswith(PAST) and v.is_float and v.dims and len(v.dims) > 1]
@@ -70,7 +70,7 @@ class Following:
         if self._windowed:
             self.remarks.append(f"{MASK} hides no padding on the right, which a window cache does not take and no word sees.")
         for v in labels:
-            self.remarks.append(f"{v.name} are {WORDS}, without what {MASK} hides, unless the data has them.")
+            self.remarks.append(f"{v.name} are {TOKENS}, without what {MASK} hides, unless the data has them.")
             self._made[v.name] = _labels
 
     @property
@@ -88,11 +88,11 @@ class Following:
             DataError: if the size of a cache is not known, or the words have not two axes.
         """
         missing = [name for name in self._made if name not in batch]
-        if (not missing and not self._windowed) or WORDS not in batch:
+        if (not missing and not self._windowed) or TOKENS not in batch:
             return batch
         found = {name: np.asarray(array) for name, array in batch.items()}
-        if found[WORDS].ndim != 2:
-            raise DataError(f"column {WORDS!r} has shape {list(found[WORDS].shape)}, the model takes [batch, steps]. Reshape it.")
+        if found[TOKENS].ndim != 2:
+            raise DataError(f"column {TOKENS!r} has shape {list(found[TOKENS].shape)}, the model takes [batch, steps]. Reshape it.")
         for name in sorted(missing, key=lambda name: name.startswith(PAST)):  # a cache that is made here holds no words
             found[name] = self._made[name](found)
         if self._windowed and MASK in found and found[MASK].ndim == 2 and (np.diff(found[MASK], axis=1) <= 0).all():
@@ -113,18 +113,18 @@ def _together(names: Sequence[str]) -> str:
 
 
 def _mask(batch: Batch) -> Array:
-    return batch[MASK] if MASK in batch else np.ones_like(batch[WORDS])
+    return batch[MASK] if MASK in batch else np.ones_like(batch[TOKENS])
 
 
 def _past_steps(batch: Batch) -> int:
     """How many words the cache holds that the data feeds"""
-    return max(0, int(_mask(batch).shape[1]) - int(batch[WORDS].shape[1]))
+    return max(0, int(_mask(batch).shape[1]) - int(batch[TOKENS].shape[1]))
 
 
 def _ones(batch: Batch) -> Array:
     """As many as there are words, and those that a cache in the data holds"""
     held = [v.shape[2] for name, v in batch.items() if name.startswith(PAST) and v.ndim == 4]
-    rows, steps = batch[WORDS].shape
+    rows, steps = batch[TOKENS].shape
     return np.ones((rows, steps + max(held, default=0)), np.int64)
 
 
@@ -136,7 +136,7 @@ def _positions(batch: Batch) -> Array:
 
 def _labels(batch: Batch) -> Array:
     shown = _mask(batch)[:, _past_steps(batch) :]
-    return np.where(shown != 0, batch[WORDS], IGNORED).astype(np.int64)
+    return np.where(shown != 0, batch[TOKENS], IGNORED).astype(np.int64)
 
 
 def _empty(v: Variable) -> Callable[[Batch], Array]:
@@ -153,7 +153,7 @@ def _empty(v: Variable) -> Callable[[Batch], Array]:
     def make(batch: Batch) -> Array:
         if None in dims[1:]:
             raise DataError(f"the shape of {v.name!r}, {list(v.dims or ())}, does not say how large a cache is. Feed it by name.")
-        rows = len(batch[WORDS]) if not isinstance(dims[0], int) else dims[0]
+        rows = len(batch[TOKENS]) if not isinstance(dims[0], int) else dims[0]
         return np.zeros((rows, *dims[1:]), v.dtype.numpy)
 
     return make

@@ -17,7 +17,7 @@ from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
 from onnxgrad.training.data.arranging import TARGETS, Numbering, remarks_on
 from onnxgrad.training.data.preparing import Preparation, preparation_of
 from onnxgrad.training.data.rows import Batch, Rows
-from onnxgrad.training.data.wanted import Wanted
+from onnxgrad.training.data.spec import DataSpec
 
 __all__ = ["Images", "Pictures", "is_image_table"]
 
@@ -70,7 +70,7 @@ class Images:
         self.size, self.mean, self.std, self.order = size, mean, std, order
         self.changes = (flip, crop, color)
 
-    def opened(self, wanted: Wanted, classes: Classes | None = None) -> Pictures:
+    def opened(self, wanted: DataSpec, classes: Classes | None = None) -> Pictures:
         """The data for a program; ``classes`` by target column have numbers already.
 
         Raises:
@@ -83,7 +83,7 @@ class Images:
         made.remarks = [*made.remarks, *numbering.remarks]
         return made
 
-    def _listed(self, wanted: Wanted, numbering: Numbering) -> _Listed:
+    def _listed(self, wanted: DataSpec, numbering: Numbering) -> _Listed:
         path = self.path
         if path.is_dir():
             tables = sorted(path.glob("*.csv"))
@@ -95,7 +95,7 @@ class Images:
             raise DataError(f"there is no folder {str(path)!r}.")
         return self._from_folder(path, wanted, numbering)
 
-    def _from_folder(self, path: Path, wanted: Wanted, numbering: Numbering) -> _Listed:
+    def _from_folder(self, path: Path, wanted: DataSpec, numbering: Numbering) -> _Listed:
         found = {entry.name: sorted(_images_in(entry)) for entry in sorted(path.iterdir()) if entry.is_dir()}
         target = next((name for name in wanted.names if name in wanted.targets), None)
         if target is None:
@@ -121,7 +121,7 @@ class Images:
         labels = np.array([number for _, number in listed], np.int64)
         return [file for file, _ in listed], {target: labels}, {target: classes}, []
 
-    def _from_table(self, path: Path, wanted: Wanted, numbering: Numbering) -> _Listed:
+    def _from_table(self, path: Path, wanted: DataSpec, numbering: Numbering) -> _Listed:
         rows = _rows_of(path)
         header = list(rows[0])
         held = _path_column(rows[0], path.parent)
@@ -146,7 +146,7 @@ class Images:
 
 def opened_pictures(
     given: Images,
-    wanted: Wanted,
+    wanted: DataSpec,
     images: _Files | Callable[[int], Any],
     columns: dict[str, Array],
     classes: Classes,

@@ -16,17 +16,17 @@ from onnxgrad.internal.files import read_arrays
 from onnxgrad.training.data.images import Images, is_image_table
 from onnxgrad.training.data.outside import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
 from onnxgrad.training.data.rows import Columns, Rows, Stream
+from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import imbalance, split
 from onnxgrad.training.data.tables import SEPARATORS, Table, is_text, read_folder, read_npy
 from onnxgrad.training.data.texts import Texts
-from onnxgrad.training.data.wanted import Wanted
 
 __all__ = ["open_both", "open_data", "source_at"]
 
 _TEXT = "is text, which needs a tokenizer: give training.Text(path, tokenizer) (--tokenizer)"
 
 
-def open_data(data: Any, wanted: Wanted | Sequence[str], classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
+def open_data(data: Any, wanted: DataSpec | Sequence[str], classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
     """Columns, rows or a stream from whatever the user has.
 
     Args:
@@ -41,7 +41,7 @@ def open_data(data: Any, wanted: Wanted | Sequence[str], classes: Mapping[str, S
         DataError: if a file cannot be read or a column is missing.
         ArgumentTypeError: if it is none of these.
     """
-    wanted = wanted if isinstance(wanted, Wanted) else Wanted(wanted)
+    wanted = wanted if isinstance(wanted, DataSpec) else DataSpec(wanted)
     if isinstance(data, (Rows, Stream)):
         return data
     path = Path(data) if isinstance(data, (str, Path)) else getattr(data, "path", None)
@@ -53,7 +53,7 @@ def open_data(data: Any, wanted: Wanted | Sequence[str], classes: Mapping[str, S
     return found
 
 
-def _opened(data: Any, wanted: Wanted, classes: Mapping[str, Sequence[str]] | None) -> Rows | Stream:
+def _opened(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None) -> Rows | Stream:
     if isinstance(data, (Images, Table, Texts)):
         return data.opened(wanted, classes)
     if isinstance(data, (Rows, Stream)):
@@ -74,7 +74,7 @@ def _opened(data: Any, wanted: Wanted, classes: Mapping[str, Sequence[str]] | No
 
 
 def open_both(
-    data: Any, validation: Any, wanted: Wanted, target: str | None = None, seed: int = 0
+    data: Any, validation: Any, wanted: DataSpec, target: str | None = None, seed: int = 0
 ) -> tuple[Rows | Stream, Rows | Stream | None, list[str]]:
     """Training and validation data, the latter also as a share of the former, and lines on both.
 
@@ -96,7 +96,7 @@ def open_both(
     return source, held_out, remarks + [said for said in held_out.remarks if held_out is not validation and said not in remarks]
 
 
-def _columns(data: Mapping[str, Any], wanted: Wanted) -> Columns:
+def _columns(data: Mapping[str, Any], wanted: DataSpec) -> Columns:
     missing = [name for name in wanted.names if name not in data]
     if missing:
         raise DataError(f"the data has no column {missing[0]!r}; it has {sorted(map(str, data))}. Rename or add it.")
@@ -126,7 +126,7 @@ def source_at(text: str) -> Any:
     return path
 
 
-def _at(text: str, wanted: Wanted) -> Any:
+def _at(text: str, wanted: DataSpec) -> Any:
     found = source_at(text)
     if not isinstance(found, Path):
         return found

@@ -16,7 +16,7 @@ from onnxgrad.training.data.arranging import Numbering, arranged, remarks_on, st
 from onnxgrad.training.data.images import Images, opened_pictures
 from onnxgrad.training.data.rows import Batch, Columns, Rows, Stream
 from onnxgrad.training.data.shuffled import Shuffled
-from onnxgrad.training.data.wanted import Wanted
+from onnxgrad.training.data.spec import DataSpec
 
 __all__ = ["DatasetRows", "LoaderStream", "function_in", "is_dataset", "is_loader", "opened_dataset"]
 
@@ -81,7 +81,7 @@ def _arrays(item: Any) -> Any:
     return item.detach().cpu().numpy() if hasattr(item, "detach") else item
 
 
-def opened_dataset(data: Any, wanted: Wanted, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
+def opened_dataset(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
     """The data of a Hugging Face dataset for a program: its columns by name, images as the model takes them.
 
     Raises:
@@ -115,7 +115,7 @@ def opened_dataset(data: Any, wanted: Wanted, classes: Mapping[str, Sequence[str
 class DatasetRows(Rows):
     """Examples of a dataset that stay on the disk."""
 
-    def __init__(self, data: Any, plan: Any, wanted: Wanted, numbering: Numbering) -> None:
+    def __init__(self, data: Any, plan: Any, wanted: DataSpec, numbering: Numbering) -> None:
         self.data, self.plan, self.wanted, self.numbering, self.length = data.with_format(None), plan, wanted, numbering, len(data)
 
     def take(self, rows: Any, epoch: tuple[int, int] | None = None) -> Batch:
@@ -135,7 +135,7 @@ def _is_numeric(feature: Any) -> bool:
     return type(feature).__name__ == "Value" and kind.startswith(("int", "uint", "float", "bool"))
 
 
-def _dataset_pictures(data: Any, wanted: Wanted, column: str, features: dict[str, Any]) -> Rows:
+def _dataset_pictures(data: Any, wanted: DataSpec, column: str, features: dict[str, Any]) -> Rows:
     plain = data.with_format(None)
     targets = [name for name in wanted.names if name in wanted.targets]
     others = [name for name in features if name != column]
@@ -177,7 +177,7 @@ class _Counted:
         return self.length
 
 
-def _examples(data: Any, plan: Any, wanted: Wanted, numbering: Numbering) -> Callable[[int], Iterator[Batch]]:
+def _examples(data: Any, plan: Any, wanted: DataSpec, numbering: Numbering) -> Callable[[int], Iterator[Batch]]:
     """Pieces of an iterable dataset, for each epoch"""
 
     def pieces(epoch: int) -> Iterator[Batch]:

@@ -15,7 +15,7 @@ from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.arranging import Arrangement, Numbering, arranged, remarks_on, stacked
 from onnxgrad.training.data.rows import Batch, Columns, Rows, Stream
 from onnxgrad.training.data.shuffled import Shuffled
-from onnxgrad.training.data.wanted import Wanted
+from onnxgrad.training.data.spec import DataSpec
 
 __all__ = ["Table", "reader_of"]
 
@@ -49,7 +49,7 @@ class Table:
             raise ArgumentError(f"a table is one of {', '.join(SEPARATORS)}, not {str(path)!r}. Convert it.")
         self.stream, self.buffer = stream, buffer
 
-    def opened(self, wanted: Wanted, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
+    def opened(self, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
         """The data for a program; ``classes`` by target column have numbers already.
 
         Raises:
@@ -74,7 +74,7 @@ class Table:
         found.remarks = [*plan.remarks, *remarks_on(numbering.classes), *numbering.remarks]
         return found
 
-    def _learn(self, reader: _Arrow | _Lines, plan: Arrangement, wanted: Wanted, numbering: Numbering) -> None:
+    def _learn(self, reader: _Arrow | _Lines, plan: Arrangement, wanted: DataSpec, numbering: Numbering) -> None:
         """Look through the target columns for the words in them"""
         names = [name for name in wanted.targets if len(plan.parts.get(name, ())) == 1 and name not in numbering.classes]
         words: dict[str, set[str]] = {name: set() for name in names}
@@ -107,7 +107,7 @@ def reader_of(path: Path) -> _Arrow | _Lines:
 class _Pieces:
     """The pieces of a table for each epoch anew."""
 
-    def __init__(self, reader: _Arrow | _Lines, plan: Arrangement, wanted: Wanted, numbering: Numbering, where: str) -> None:
+    def __init__(self, reader: _Arrow | _Lines, plan: Arrangement, wanted: DataSpec, numbering: Numbering, where: str) -> None:
         self.reader, self.plan, self.wanted, self.numbering, self.where = reader, plan, wanted, numbering, where
 
     def __iter__(self) -> Iterator[Batch]:
@@ -333,7 +333,7 @@ class _typed:  # noqa: N801 (it reads like a function)
         raise DataError(f"cannot read {str(self.path)!r}: {said[:300]}") from error
 
 
-def read_folder(path: Path, wanted: Wanted) -> Columns:
+def read_folder(path: Path, wanted: DataSpec) -> Columns:
     """The .npy files of a folder as columns by their names, read from the disk as they are needed."""
     files = {file.stem: file for file in sorted(path.glob("*.npy"))}
     missing = [name for name in wanted.names if name not in files]

@@ -19,7 +19,7 @@ import numpy as np
 from onnxgrad.errors import ArgumentError, DataError, FileError, OnnxGradError
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.chat_template import ChatTemplate
-from onnxgrad.training.data.derived_inputs import IGNORED, MASK, WORDS
+from onnxgrad.training.data.derived_inputs import IGNORED, MASK, TOKENS
 from onnxgrad.training.data.rows import Batch, Stream
 
 __all__ = ["Text", "bucket", "decoder_of", "open_tokenizer"]
@@ -93,8 +93,8 @@ class Text(Stream):
         rows = self._pieces() if self.path.suffix == ".txt" else self._examples()
         self.rows = _packed(rows, max_length) if pack else rows
         self.lengths = np.array([bucket(len(row.words), max_length) for row in self.rows])
-        super().__init__(self.rows, [WORDS, MASK, label])
-        self.decoders = dict.fromkeys((WORDS, label), decoder_of(self._tokenizer))
+        super().__init__(self.rows, [TOKENS, MASK, label])
+        self.decoders = dict.fromkeys((TOKENS, label), decoder_of(self._tokenizer))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -133,7 +133,7 @@ class Text(Stream):
             words[at, : len(row.words)] = row.words
             labels[at, : len(row.words)] = row.labels
             mask[at, : len(row.words)] = 1
-        return {WORDS: words, MASK: mask, self.label: labels}
+        return {TOKENS: words, MASK: mask, self.label: labels}
 
     # Reading -----------------------------------------------------------------------------------------------------------
 

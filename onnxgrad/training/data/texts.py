@@ -11,11 +11,11 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.training.data.arranging import Numbering, arranged, remarks_on, stacked
-from onnxgrad.training.data.derived_inputs import MASK, WORDS
+from onnxgrad.training.data.derived_inputs import MASK, TOKENS
 from onnxgrad.training.data.rows import Batch, Columns
+from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS, reader_of
 from onnxgrad.training.data.text import bucket, decoder_of, open_tokenizer
-from onnxgrad.training.data.wanted import Wanted
 
 __all__ = ["Texts"]
 
@@ -52,7 +52,7 @@ class Texts:
             raise ArgumentError(f"max_length is at least 1, not {max_length}.")
         self._tokenizer = open_tokenizer(Path(tokenizer))
 
-    def opened(self, wanted: Wanted, classes: Mapping[str, Sequence[str]] | None = None) -> Columns:
+    def opened(self, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None = None) -> Columns:
         """The data for a program; ``classes`` by target column have numbers already.
 
         Raises:
@@ -68,7 +68,7 @@ class Texts:
         optional = [name for name in wanted.optional if name not in made]
         text = _text_column(reader.header, reader.numeric, (*names, *wanted.beside), where)
         header = [name for name in reader.header if name != text]
-        rest = Wanted(names, wanted.variables, wanted.targets, optional, wanted.program, wanted.beside)
+        rest = DataSpec(names, wanted.variables, wanted.targets, optional, wanted.program, wanted.beside)
         plan = arranged(header, reader.numeric, rest, where)
         columns = reader.columns([text, *plan.read])
         encodings = self._tokenizer.encode_batch([_written(cell, i, text, where) for i, cell in enumerate(columns[text])])
@@ -107,7 +107,7 @@ class Texts:
         return found, cut
 
 
-def _inputs(wanted: Wanted) -> tuple[str, str | None, str | None]:
+def _inputs(wanted: DataSpec) -> tuple[str, str | None, str | None]:
     """Names of the inputs for words, mask and types"""
     every = [*wanted.names, *wanted.optional]
     variables = {name: wanted.variables.get(name) for name in every if name not in wanted.targets}
@@ -115,7 +115,7 @@ def _inputs(wanted: Wanted) -> tuple[str, str | None, str | None]:
     mask = next((name for name in integers if "mask" in name.lower()), MASK if MASK in every else None)
     types = next((name for name in integers if "type" in name.lower() or "segment" in name.lower()), None)
     left = [name for name in integers if name not in (mask, types) and "position" not in name.lower()]
-    found = WORDS if WORDS in left else left[0] if len(left) == 1 else None
+    found = TOKENS if TOKENS in left else left[0] if len(left) == 1 else None
     if found is None:
         raise DataError(
             f"no input is found that takes words, an integer [batch, steps]: the inputs are {list(variables)}. Feed arrays by name."

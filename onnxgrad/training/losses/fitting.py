@@ -8,7 +8,7 @@ from __future__ import annotations
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import OnnxGradError
-from onnxgrad.training.data.derived_inputs import WORDS
+from onnxgrad.training.data.derived_inputs import TOKENS
 from onnxgrad.training.surgery.activations import Activation
 
 __all__ = ["fitting_losses"]
@@ -33,7 +33,7 @@ def fitting_losses(y: Variable, program: Program) -> list[str]:
     except OnnxGradError:
         return []
     last = y.dims[-1] if y.dims else None
-    words = any(v.name == WORDS for v in program.inputs)
+    words = any(v.name == TOKENS for v in program.inputs)
     if kind == "Sigmoid":
         return ["bce_with_logits"]
     if kind:

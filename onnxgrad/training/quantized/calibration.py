@@ -14,11 +14,11 @@ from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError, DataError, ModelError
-from onnxgrad.training.data.derived_inputs import Following
+from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.open_batch import open_batch
 from onnxgrad.training.data.opening import open_data
-from onnxgrad.training.data.wanted import Wanted
+from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.surgery.batch_norm import fold_batch_norm
 
 __all__ = ["quantize"]
@@ -56,8 +56,8 @@ def quantize(model: Any, path: str | Path, data: Any, *, examples: int = 256, be
     program: Program = model.clone(for_test=True) if isinstance(model, Program) else from_onnx(model)
     open_batch(program)
     fold_batch_norm(program)
-    following = Following(program)
-    opened = open_data(data, Wanted.of(program.inputs, (), following.names, program, beside)).plain()
+    following = DerivedInputs(program)
+    opened = open_data(data, DataSpec.of(program.inputs, (), following.names, program, beside)).plain()
 
     def feeds() -> Iterator[dict[str, Any]]:
         seen = 0

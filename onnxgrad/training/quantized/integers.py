@@ -20,7 +20,7 @@ from onnxgrad.errors import DataError, ModelError
 from onnxgrad.training.data import open_data
 from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.rows import Data
-from onnxgrad.training.data.wanted import Wanted
+from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.quantized.learned import KEY, drop_unread, spread
 from onnxgrad.training.surgery.heads import insert_after
 
@@ -245,7 +245,7 @@ def _ranges(program: Program, ops: list[Operator], data: Data, batch_size: int) 
     names = [quantizers[block.vars[op.outputs[0].name]] for op in ops if op.outputs[0] is not None]
     found: dict[Variable, list[tuple[Array, Array]]] = defaultdict(list)
     executor, inputs = Executor(), program.inputs
-    for batch in open_data(data, Wanted.of(inputs, program=program)).plain().batches(batch_size, shuffle=False):
+    for batch in open_data(data, DataSpec.of(inputs, program=program)).plain().batches(batch_size, shuffle=False):
         feed = checked_batch(batch, inputs)
         for op, value in zip(ops, executor.run(plain, feed, names) if ops else [], strict=True):
             assert op.inputs[1] is not None

@@ -228,12 +228,12 @@ class Ranks:
 
     # Evaluation and files --------------------------------------------------------------------------------------------
 
-    def own(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def shard(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Every so many-th batch, as a whole, so that its means are what one process finds."""
         return (batch for number, batch in enumerate(batches) if number % self.transport.world_size == self.transport.rank)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def rank0_only(self) -> Iterator[None]:
         """While this rank does something that others do not."""
         self.step.is_alone = True
         try:
@@ -242,13 +242,13 @@ class Ranks:
             self.step.is_alone = False
 
     @contextmanager
-    def everything(self) -> Iterator[None]:
+    def gathered(self) -> Iterator[None]:
         """With the state of all ranks on each."""
         self.step.gather(everywhere=True)
         yield
         self.step.forget()
 
-    def together(self, means: Means, names: list[str]) -> Means:
+    def reduce_means(self, means: Means, names: list[str]) -> Means:
         """Means over what all ranks have seen."""
         if not self.are_many:
             return means

@@ -137,7 +137,7 @@ class TrainingLoop:
         return True
 
     def _tell(self, event: str, *what: Any) -> bool:
-        with self.trainer.ranks.alone():
+        with self.trainer.ranks.rank0_only():
             return self.callbacks.tell(event, self.trainer, *what)
 
     def _at_end(self) -> bool:

@@ -25,7 +25,7 @@ from onnxgrad.errors import ArgumentError, NotInitialized, UnknownName
 from onnxgrad.training.data import open_data
 from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.rows import Data
-from onnxgrad.training.data.wanted import Wanted
+from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.surgery.heads import insert_after
 from onnxgrad.training.surgery.lora_targets import KEY as LORA
 
@@ -236,7 +236,7 @@ def _statistics(program: Program, points: Sequence[Variable], data: Data, batch_
     count = {v.name: 0 for v in points}
     totals = {v.name: np.zeros((2, _channels(v))) for v in points}
     inputs = program.inputs
-    for batch in open_data(data, Wanted.of(inputs, program=plain)).plain().batches(batch_size, shuffle=False):
+    for batch in open_data(data, DataSpec.of(inputs, program=plain)).plain().batches(batch_size, shuffle=False):
         for name, value in zip(count, executor.run(plain, checked_batch(batch, inputs), list(count)), strict=True):
             rows = np.moveaxis(value.astype(np.float64), 1, 0).reshape(value.shape[1], -1)
             count[name] += rows.shape[1]

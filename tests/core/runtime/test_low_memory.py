@@ -350,11 +350,11 @@ class TestFailures:
     def test_a_scope_that_is_put_back_forgets_the_step(self, trained):
         program, loss, executor = trained
         before = state_of(program)
-        with program.active_scope().held() as put_back:
+        with program.active_scope().transaction() as put_back:
             run(program, loss, executor, X[2:3])
             put_back()
         assert_same(state_of(program), before)
-        with program.active_scope().held():
+        with program.active_scope().transaction():
             run(program, loss, executor, X[2:3])
         assert_same(state_of(program), self.undisturbed(3))
 

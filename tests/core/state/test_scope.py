@@ -242,21 +242,21 @@ OLD, NEW = {"a": [1], "b": [1]}, {"a": [2], "b": [2]}
 
 
 def test_a_step_is_finished_at_once(stepped):
-    stepped.leave(Step(stepped))
+    stepped.defer(Step(stepped))
     assert {name: stepped.stored(name).tolist() for name in "ab"} == NEW
 
 
 @pytest.mark.parametrize("failure", [ValueError("full"), KeyboardInterrupt()])
 def test_a_step_that_fails_before_it_began_is_forgotten(stepped, failure):
     with pytest.raises(type(failure)):
-        stepped.leave(Step(stepped, ("a", failure)))
+        stepped.defer(Step(stepped, ("a", failure)))
     assert values(stepped) == OLD
 
 
 @pytest.mark.parametrize("failure", [ValueError("full"), KeyboardInterrupt()])
 def test_a_step_that_fails_halfway_is_finished_before_a_value_is_read(stepped, failure):
     with pytest.raises(type(failure)):
-        stepped.leave(Step(stepped, ("b", failure)))
+        stepped.defer(Step(stepped, ("b", failure)))
     assert stepped.stored("b").tolist() == [1]
     assert values(stepped) == NEW
 
@@ -274,22 +274,22 @@ def test_a_step_that_fails_halfway_is_finished_before_a_value_is_read(stepped, f
 )
 def test_no_reader_finds_half_a_step(stepped, read):
     with pytest.raises(ValueError, match="full"):
-        stepped.leave(Step(stepped, ("b", ValueError("full"))))
+        stepped.defer(Step(stepped, ("b", ValueError("full"))))
     assert read(stepped).tolist() == [2]
     assert stepped.stored("a").tolist() == [2]
 
 
 def test_a_step_that_fails_again_is_left_again(stepped):
     with pytest.raises(ValueError, match="one"):
-        stepped.leave(Step(stepped, ("b", ValueError("one")), ("b", ValueError("two"))))
+        stepped.defer(Step(stepped, ("b", ValueError("one")), ("b", ValueError("two"))))
     with pytest.raises(ValueError, match="two"):
         stepped.get("a")
     assert values(stepped) == NEW
 
 
 def test_clearing_forgets_what_was_left_of_a_step(stepped):
-    with stepped.held():
-        stepped.leave(Step(stepped))
+    with stepped.transaction():
+        stepped.defer(Step(stepped))
         stepped.clear()
     assert values(stepped) == {}
 
@@ -298,28 +298,28 @@ def test_clearing_forgets_what_was_left_of_a_step(stepped):
 
 
 def test_a_step_waits_while_values_are_held(stepped):
-    with stepped.held():
-        stepped.leave(Step(stepped))
+    with stepped.transaction():
+        stepped.defer(Step(stepped))
         assert {name: stepped.stored(name).tolist() for name in "ab"} == OLD
     assert {name: stepped.stored(name).tolist() for name in "ab"} == NEW
 
 
 def test_a_step_waits_for_the_end_of_the_outer_block(stepped):
-    with stepped.held():
-        with stepped.held():
+    with stepped.transaction():
+        with stepped.transaction():
             pass
-        stepped.leave(Step(stepped))
+        stepped.defer(Step(stepped))
         assert stepped.stored("a").tolist() == [1]
     assert stepped.stored("a").tolist() == [2]
 
 
 def test_held_values_are_put_back(stepped):
     before = stepped.stored("a")
-    with stepped.held() as put_back:
+    with stepped.transaction() as put_back:
         stepped.put("a", buffer(5))
         stepped.put("c", buffer(6))
         del stepped.values["b"]
-        stepped.leave(Step(stepped))
+        stepped.defer(Step(stepped))
         put_back()
     assert values(stepped) == OLD and stepped.stored("a") is before
 
@@ -327,11 +327,11 @@ def test_held_values_are_put_back(stepped):
 def test_what_is_not_put_back_stays_and_nothing_is_held_any_more(stepped):
     held = buffer(5)
     stepped.put("a", held)
-    with pytest.raises(ZeroDivisionError), stepped.held() as put_back:
+    with pytest.raises(ZeroDivisionError), stepped.transaction() as put_back:
         stepped.put("a", array(6))
         assert not held.is_held_by(0)
         raise ZeroDivisionError
     assert callable(put_back)  # that it is still there holds nothing
     assert values(stepped) == {"a": [6], "b": [1]} and held.is_held_by(0)
-    stepped.leave(Step(stepped))
+    stepped.defer(Step(stepped))
     assert stepped.stored("a").tolist() == [2]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["Wanted"]
+__all__ = ["DataSpec"]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DataSpec:
     """Columns by name, and the variables that they become.
 
     Attributes:
@@ -45,7 +45,7 @@ class Wanted:
         program: Program | None = None,
         beside: Sequence[str] = (),
         spelled: Sequence[str] = (),
-    ) -> Wanted:
+    ) -> DataSpec:
         """For these variables, without those that are optional."""
         every = {v.name: v for v in [*inputs, *targets]}
         names = [name for name in every if name not in optional]
