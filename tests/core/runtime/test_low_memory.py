@@ -422,7 +422,7 @@ class TestThreads:
         with pytest.raises(ExecutionError, match="applying gradients: no memory"):
             run(program, loss, executor, X[2:3])
         state = self.undisturbed(monkeypatch, 3)
-        if program.active_scope()._rest is not None:
+        if program.active_scope()._pending is not None:
             assert_same(state_of(program), state)
         else:
             assert_same(state_of(program), self.undisturbed(monkeypatch, 2))
