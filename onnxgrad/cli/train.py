@@ -362,12 +362,12 @@ def run(options: argparse.Namespace) -> int:
         warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr) if is_first else None
         report = None if settings.get("no_report") else Report(shlex.join(["onnxgrad", *sys.argv[1:]]))
         history = _fit(trainer, data, settings, folder, options, report)
-    if settings.get("qat") and not trainer._interrupt.stops:
+    if settings.get("qat") and not trainer.interrupt.stops:
         table = quantized_run.finish(trainer, data[1], settings, folder)
         if report is not None:
             report.add("Quantisation", *quantized_run.as_rows(folder))
         print(json.dumps({"event": "quantization", "table": table}) if options.json else table)
-    if trainer._interrupt.stops and is_first:
+    if trainer.interrupt.stops and is_first:
         print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
     if not options.json and history and is_first:
         print(f"the run is in {folder}; write the model with: onnxgrad export {folder} --inference FILE.onnx")

@@ -18,7 +18,6 @@ from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.opening import open_data
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
-from onnxgrad.training.metrics.batch import classes_second
 from onnxgrad.training.metrics.epoch import epoch_metric
 from onnxgrad.training.run.plan import Means, Row
 from onnxgrad.training.surgery.activations import activation_before
@@ -34,24 +33,24 @@ _KINDS = ("Sigmoid", "HardSigmoid", "Softmax", "LogSoftmax")
 def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int) -> Row:
     """Mean loss and metrics of a trainer's model over data; metrics of all examples together are computed at the end."""
     means = Means()
-    fetch = [trainer.loss.name, *(v.name for v in trainer._reads)]
-    made = activation_before(trainer.outputs[0], _KINDS)[0]
-    steps_first = trainer._layouts[0] == "TNC"
-    whole = {name: epoch_metric(name, "" if made is None else made.type, steps_first) for name in trainer.whole}
+    model = trainer.model
+    fetch = [model.loss.name, *(v.name for v in model.reads)]
+    activation = activation_before(model.outputs[0], _KINDS)[0]
+    steps_first = model.layouts[0] == "TNC"
+    whole = {name: epoch_metric(name, "" if activation is None else activation.type, steps_first) for name in model.whole}
     batches = opened.batches(batch_size, shuffle=False)
     # Metrics of all examples together need all outputs, so every rank computes them.
     for batch in batches if whole else trainer.ranks.shard(batches):
-        feed = trainer._checked(batch)
-        loss, *outputs = trainer.executor.run(trainer.evaluation, feed, fetch)
-        measured = {label: float(np.mean(value)) for label, value in trainer._measure(outputs, feed).items()}
+        feed = model.feed_of(batch, trainer.executor)
+        loss, *outputs = trainer.executor.run(model.evaluation, feed, fetch)
+        measured = {label: float(np.mean(value)) for label, value in model.measure(outputs, feed).items()}
         means.add({"loss": float(loss), **measured}, len(next(iter(feed.values()))))
         if whole:
-            term = trainer.terms[0]
-            y, target = classes_second(outputs[0], feed[term.target], term.loss, trainer._layouts[0])
+            y, target = model.classes_second(outputs[0], feed[model.terms[0].target])
             for metric in whole.values():
                 metric.add(y, target)
     if not whole:
-        means = trainer.ranks.reduce_means(means, ["loss", *(label for label, _ in trainer.metrics)])
+        means = trainer.ranks.reduce_means(means, ["loss", *(label for label, _ in model.metrics)])
     if means.count == 0:
         raise DataError("there is nothing to evaluate: the data has no batch.")
     return {**means.now(), **{name: metric.value() for name, metric in whole.items()}}

@@ -14,6 +14,7 @@ from onnxgrad.core.step.counted import counted
 from onnxgrad.core.step.export import save_training_step, to_training_step
 from onnxgrad.core.step.split import Split, save_split, split_step
 from onnxgrad.training.ranks.ranks import Ranks
+from onnxgrad.training.run.state import RunState
 
 __all__ = ["TrainingSteps"]
 
@@ -25,7 +26,7 @@ class TrainingSteps:
     loss: Variable
     outputs: list[Variable]
     accumulate: int
-    step_number: int
+    state: RunState
     ranks: Ranks
 
     def to_training_step(self, lowering: str | None = None) -> tuple[Any, dict[str, Any]]:
@@ -66,9 +67,9 @@ class TrainingSteps:
         return list(dict.fromkeys(v.name for v in (self.loss, *self.outputs)))
 
     def _step(self) -> Program:
-        return counted(self.program, self.step_number % self.accumulate)
+        return counted(self.program, self.state.step % self.accumulate)
 
     def _split(self, lowering: str | None, batch_norm: str | None) -> Split:
         found = split_step(self.program, self._fetch(), None, lowering, self.loss.name, None, batch_norm)
-        found.manifest["begun"] = self.step_number % self.accumulate
+        found.manifest["begun"] = self.state.step % self.accumulate
         return found

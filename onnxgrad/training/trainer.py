@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -27,20 +27,19 @@ from onnxgrad.internal.tensor_file import damaged, read_tensors
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
 from onnxgrad.training.accumulation import add_up
-from onnxgrad.training.data.derived_inputs import DerivedInputs, read_by_loss
-from onnxgrad.training.data.feed import check_labels, checked_batch, doubted_logits, output_shapes
+from onnxgrad.training.data.feed import doubted_logits
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.data.open_batch import open_batch
 from onnxgrad.training.data.opening import open_both, open_data
-from onnxgrad.training.data.rows import Batch, Data, Rows, Stream
-from onnxgrad.training.data.spec import DataSpec
+from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.splitting import class_counts
 from onnxgrad.training.evaluation import evaluated, predicted
 from onnxgrad.training.inference import save_inference
-from onnxgrad.training.losses.distillation import COLUMN, Teacher
+from onnxgrad.training.losses.distillation import Teacher
 from onnxgrad.training.losses.loss_scale import LossScale
-from onnxgrad.training.losses.terms import Term, as_terms, attach
-from onnxgrad.training.metrics.batch import check_metrics, classes_second, is_whole, metric_named
+from onnxgrad.training.losses.terms import Term, as_terms
+from onnxgrad.training.metrics.batch import check_metrics
+from onnxgrad.training.model import Model
 from onnxgrad.training.optimizers import clipping, grouped, make_optimizer
 from onnxgrad.training.quantized.frozen import compute_in_integers
 from onnxgrad.training.quantized.learned import prepare_quantized
@@ -51,9 +50,10 @@ from onnxgrad.training.run.callbacks import Callback
 from onnxgrad.training.run.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
 from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.loop import TrainingLoop
-from onnxgrad.training.run.plan import FitPlan, Interrupt, Means, Row, check_course
-from onnxgrad.training.run.position import check_position, check_schedule, position_of, present_position
+from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_course
+from onnxgrad.training.run.position import check_position, check_schedule, position_of
 from onnxgrad.training.run.schedules import planned
+from onnxgrad.training.run.state import RunState
 from onnxgrad.training.steps import TrainingSteps
 from onnxgrad.training.surgery.adapters import save_adapters
 from onnxgrad.training.surgery.batch_norm import prepare_batch_norm
@@ -184,11 +184,10 @@ class Trainer(TrainingSteps):
         self.ranks.prepare(self.program, checkpoints=checkpoints, memory_budget=memory_budget, frozen=frozen)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
-        self._teacher = None if teacher is None else Teacher(teacher, self.program, self.terms, place, threads)
-        if self._teacher is not None:
-            self.terms = [*self.terms, self._teacher.term]
+        taught = None if teacher is None else Teacher(teacher, self.program, self.terms, place, threads)
+        if taught is not None:
+            self.terms = [*self.terms, taught.term]
         check_metrics(metrics)  # an unknown one is refused before anything is appended
-        self.whole = [metric for metric in metrics if is_whole(metric)]
         rate = planned(learning_rate, schedule, warmup)
         self.optimizer = make_optimizer(
             optimizer, rate, weight_decay, clipping(clip_norm, clip_value), grouped(self.chosen, groups)
@@ -197,41 +196,24 @@ class Trainer(TrainingSteps):
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
         kept: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with state.fresh_names():
+            self.model = Model(self.program, self.inference, self.terms, taught, metrics)
             self._append(loss_scale, ema, kept)
-        self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics if not is_whole(metric)]
-        self._reads = self.outputs if metrics or any(self._doubts) else []
-        words = {term.target for term in self.terms if term.loss == "causal_lm"}
-        self._following = DerivedInputs(self.program, [v for v in self.targets if v.name in words])
-        self.remarks += [*opened, *rounded, *said, *kept_tables(self.program), *self._following.remarks]
+        self.remarks += [*opened, *rounded, *said, *kept_tables(self.program), *self.model.derived.remarks]
         self.executor = Executor(place, threads=self.ranks.threads(threads), memory=memory, precision=precision)
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
-        self._begin()
+        self.state = RunState()
+        self.interrupt = Interrupt(self.ranks.are_many)
+        self.gradient_norms: Any = None
+        self._norms: Variable | None = None
+        self._class_names: Mapping[str, Sequence[str]] = {}
 
     # Building --------------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        self.step_number = self.epoch = self.batch = self._begun = 0
-        self.history: list[Row] = []
-        self.evaluations: list[Row] = []
-        self._classes: Mapping[str, Sequence[str]] = {}
-        self.best: float | None = None
-        self._means = Means()
-        self._shapes: list[tuple[Any, ...]] | None = None
-        self._interrupt = Interrupt(self.ranks.are_many)
-        self._unused: set[str] = set()
-        self._norms: Variable | None = None
-        self.gradient_norms: Any = None
-        self._files: Fingerprints = {}
-
     def _append(self, loss_scale: float | None, ema: float | None, kept: dict[str, Any]) -> None:
         self.average: ExponentialMovingAverage | None = None
-        attached = attach(self.program, self.terms)
-        # A teacher may need all of them.
-        self.inputs, unneeded = (self.inputs, []) if self._teacher else read_by_loss(self.inputs, attached.loss)
-        self.loss, self.targets, self.remarks = attached.loss, attached.targets, attached.remarks
-        self.remarks += [f"the loss does not need the input {name!r}: the data may leave it out." for name in unneeded]
-        self.outputs, self._layouts, self._doubts = attached.outputs, attached.layouts, attached.as_logits
-        self.evaluation = self.program.clone(for_test=True)
+        model = self.model
+        self.inputs, self.outputs, self.targets, self.loss = model.inputs, model.outputs, model.targets, model.loss
+        self.evaluation, self.metrics, self.whole, self.remarks = model.evaluation, model.metrics, model.whole, model.remarks
         for p in self.program.all_parameters():
             p.do_model_average = False
         for p in self.chosen:
@@ -275,18 +257,37 @@ class Trainer(TrainingSteps):
     @property
     def columns(self) -> list[str]:
         """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
-        return [v.name for v in [*self.inputs, *self._labels] if v.name not in self._following.names]
+        return self.model.columns
 
     @property
-    def _labels(self) -> list[Variable]:
-        """The target columns of the data"""
-        return [v for v in self.targets if self._teacher is None or v.name != COLUMN]
+    def step_number(self) -> int:
+        """Steps taken in all."""
+        return self.state.step
 
     @property
-    def _labelled(self) -> str | None:
-        """The target column of class numbers, of the first term that has one"""
-        found = (term.target for term in self.terms if term.loss in ("cross_entropy", "bce_with_logits", "triplet"))
-        return next(found, None)
+    def epoch(self) -> int:
+        """Epochs finished in all."""
+        return self.state.epoch
+
+    @property
+    def batch(self) -> int:
+        """Batches of the present epoch that are done."""
+        return self.state.batch
+
+    @property
+    def history(self) -> list[Row]:
+        """A row for each epoch."""
+        return self.state.history
+
+    @property
+    def evaluations(self) -> list[Row]:
+        """A row for each evaluation within an epoch."""
+        return self.state.evaluations
+
+    @property
+    def best(self) -> float | None:
+        """The best value of what is monitored."""
+        return self.state.best
 
     @property
     def schedule(self) -> LRScheduler | None:
@@ -304,26 +305,26 @@ class Trainer(TrainingSteps):
             TrainingError: if the loss is not a number; the message names the first operator that produced it, and the
                 weights are those before the step.
         """
-        feed = self._checked(batch)
+        feed = self.model.feed_of(batch, self.executor)
         self.ranks.feed(batch)
         with self.program.active_scope().transaction() as put_back:
             watched = [] if self._norms is None else [self._norms]
-            loss, *outputs = self.ranks.run(self.executor, feed, [self.loss, *self._reads, *watched])
+            loss, *outputs = self.ranks.run(self.executor, feed, [self.loss, *self.model.reads, *watched])
             self.gradient_norms = outputs.pop() if watched else None
             if not np.isfinite(loss):
                 put_back()
                 self.ranks.step.collect()
                 where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
                 raise TrainingError(f"the loss is {loss} at {where}{bad_loss(self.program, feed, self.executor)}")
-        doubts, self._doubts = self._doubts, []
+        doubts, self.model.doubts = self.model.doubts, []
         for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts) if any(doubts) else ():
             warnings.warn(text, stacklevel=3)
-        self.step_number += 1
+        self.state.step += 1
         if self.step_number % self.accumulate == 0:
             self.ranks.step.apply(self.executor)
             if self.schedule is not None and not self.schedule.steps_by_itself and not isinstance(self.schedule, ReduceOnPlateau):
                 self.schedule.step()
-        return {"loss": float(loss), **self.ranks.means(self._measure(outputs, feed), self._interrupt)}
+        return {"loss": float(loss), **self.ranks.means(self.model.measure(outputs, feed), self.interrupt)}
 
     def watch_gradients(self) -> None:
         """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step.
@@ -333,34 +334,10 @@ class Trainer(TrainingSteps):
         if self._norms is None and self.ranks.strategy.pipeline == 1:
             self._norms = append_norms(self.program, self._gradients, self._scaling.scale)
 
-    def _measure(self, outputs: list[Any], feed: Batch) -> dict[str, Any]:
-        if not self.metrics or outputs[0] is None:  # another rank has the outputs
-            return {label: np.zeros(0) for label, _ in self.metrics}
-        y, target = classes_second(outputs[0], feed[self.terms[0].target], self.terms[0].loss, self._layouts[0])
-        return {label: metric(y, target) for label, metric in self.metrics}
-
-    def _name_unused(self, names: Iterable[str]) -> None:
-        """Say, once, which columns of the data nothing reads"""
-        found = sorted(set(names) - self._unused - {v.name for v in self.inference.inputs})
-        self._unused.update(found)
-        if found:
-            said = f"nothing reads the data's {', '.join(map(repr, found))}: the columns of model and loss are {self.columns}"
-            warnings.warn(f"{said}. Leave out what is not used, or rename it.", stacklevel=3)
-
-    def _checked(self, batch: dict[str, Any]) -> Batch:
-        self._name_unused(batch.keys() - {*self.columns, *self._following.read})
-        feed = checked_batch(self._following.complete(batch), [*self.inputs, *self._labels])
-        if self._teacher is not None:
-            feed[COLUMN] = self._teacher.answer(feed, self.outputs[0].dims)
-        if self._shapes is None:
-            self._shapes = output_shapes(self.terms, self._layouts, self.outputs, feed, self._evaluated)
-        check_labels(feed, self.terms, self._shapes)
-        return feed
-
     @property
-    def _wanted(self) -> DataSpec:
-        spelled = [term.target for term in self.terms if term.loss == "ctc"]
-        return DataSpec.of(self.inputs, self._labels, self._following.names, self.inference, spelled=spelled)
+    def watches_gradients(self) -> bool:
+        """Whether each step computes ``gradient_norms``."""
+        return self._norms is not None
 
     def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
         """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.
@@ -368,17 +345,13 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        source, held_out, said = open_both(data, validation, self._wanted, self._labelled, self.seed)
+        source, held_out, said = open_both(data, validation, self.model.spec, self.model.class_column, self.seed)
         self.remarks += said
-        self._classes = dict(source.classes) or self._classes
+        self._class_names = dict(source.classes) or self._class_names
         for term in self.terms:
             if term.weighing.balanced and source is not data:
                 self.remarks.append(term.weighing.balance(class_counts(source, term.target)))
         return source, held_out
-
-    def _evaluated(self, name: str, feed: Batch) -> Any:
-        (value,) = self.executor.run(self.evaluation, feed, [name])
-        return value
 
     # Whole runs ------------------------------------------------------------------------------------------------------
 
@@ -452,7 +425,7 @@ class Trainer(TrainingSteps):
         if batch_size < 1 or count is None or count < 0:
             raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {count}.")
         source, held_out = self.open(data, validation)
-        self._name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
+        self.model.name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
         if out is None and resume:
             raise ArgumentError("resume=True needs out=, the folder of the run.")
         files = fingerprints_of(data=source, validation=held_out)
@@ -465,11 +438,11 @@ class Trainer(TrainingSteps):
                 if self.history:
                     folder.write_history(self.history)
             else:
-                self._begun = self.epoch
+                self.state.begun = self.epoch
                 if folder is not None:
                     folder.check_new()
-            self._files = files
-            goal = count if total_epochs is not None else self._begun + count
+            self.state.files = files
+            goal = count if total_epochs is not None else self.state.begun + count
             plan = FitPlan(goal, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
             plan = replace(plan, monitor=monitor, max_steps=max_steps, evaluate_every=evaluate_every)
             if count and self.epoch >= goal:
@@ -481,8 +454,8 @@ class Trainer(TrainingSteps):
     # Using the model ---------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """With the averages of the weights instead of the weights, if there are any"""
+    def averaged(self) -> Iterator[None]:
+        """A ``with`` block in which the averages of the weights stand for the weights, where ``ema`` is on."""
         self.ranks.step.collect()
         with nullcontext() if self.average is None or self.step_number < self.accumulate else self.average.apply():
             yield
@@ -494,7 +467,7 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        return open_data(data, self._wanted, classes or self._classes)
+        return open_data(data, self.model.spec, classes or self._class_names)
 
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
@@ -502,9 +475,9 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        with self._averaged():
+        with self.averaged():
             opened = self.opened(data).plain()
-            self._name_unused(opened.unused)
+            self.model.name_unused(opened.unused)
             return evaluated(self, opened, batch_size)
 
     def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
@@ -513,9 +486,9 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        with self._averaged():
+        with self.averaged():
             targets = [v.name for v in self.targets]
-            return predicted(self.executor, self.inference, data, batch_size, self._following, targets)
+            return predicted(self.executor, self.inference, data, batch_size, self.model.derived, targets)
 
     def export(self, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch") -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
@@ -534,12 +507,12 @@ class Trainer(TrainingSteps):
         Returns:
             Lines on what was rounded.
         """
-        with self._averaged():
+        with self.averaged():
             return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised)
 
     def save_adapters(self, path: str | Path) -> None:
         """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
-        with self._averaged():
+        with self.averaged():
             if self.ranks.is_first:
                 save_adapters(self.inference, path)
 
@@ -558,7 +531,10 @@ class Trainer(TrainingSteps):
                 f"{weight or 'state'} is not finite after step {self.step_number}. Lower the learning rate or set clip_norm."
             )
         if self.ranks.is_first:
-            metadata = {"graph": graph_hash(self.program), "position": present_position(self).to_json()}
+            metadata = {
+                "graph": graph_hash(self.program),
+                "position": self.state.position(self.seed, self.accumulate, self.schedule).to_json(),
+            }
             save_checkpoint(self.program, path, metadata=metadata)
         self.ranks.step.forget()
 
@@ -586,8 +562,6 @@ class Trainer(TrainingSteps):
             raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
         set_tensors(self.program, found)
         self.ranks.step.loaded()
-        self.epoch, self.batch, self.step_number = position.epoch, position.batch, position.step
-        self.best, self.history, self._begun = position.best, position.history, position.begun
-        self._means, self._files = Means(position.totals, position.examples), position.files
+        self.state.go_to(position)
         if self.schedule is not None and position.schedule is not None:
             self.schedule.set_state_dict(position.schedule)

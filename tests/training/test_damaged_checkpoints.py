@@ -22,7 +22,16 @@ def trainer(**options):
 def snapshot(t):
     """All that loading may change."""
     schedule = None if t.schedule is None else t.schedule.state_dict()
-    counters = (t.epoch, t.batch, t.step_number, t.best, t._begun, list(t.history), dict(t._means.totals), t._means.count)
+    counters = (
+        t.epoch,
+        t.batch,
+        t.step_number,
+        t.best,
+        t.state.begun,
+        list(t.history),
+        dict(t.state.means.totals),
+        t.state.means.count,
+    )
     return {name: value.copy() for name, value in weights(t).items()}, counters, schedule
 
 
@@ -38,7 +47,7 @@ def written(tmp_path_factory):
     path = tmp_path_factory.mktemp("run") / "c.safetensors"
     t = trainer(schedule="cosine", warmup=2)
     t.fit(data(), 2, batch_size=8)
-    t.batch, t._means.count = 1, 8
+    t.state.batch, t.state.means.count = 1, 8
     t.step(data(8))
     t.save(path)
     return path
@@ -213,7 +222,7 @@ class TestFilesWithoutChecksums:
         """``begun`` was added later than the rest."""
         again = trainer(schedule="cosine", warmup=2)
         again.load(as_older(written, tmp_path / "c.safetensors", lacking("begun")))
-        assert again._begun == 0
+        assert again.state.begun == 0
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -277,7 +286,7 @@ class TestPosition:
         t.fit(data(), 1, batch_size=4, out=tmp_path)
         for _ in range(3):
             t.step(data(4))
-        t.batch, t._means.count = 3, 12
+        t.state.batch, t.state.means.count = 3, 12
         t.save(tmp_path / "last.safetensors")
         again = trainer()
         before = snapshot(again)

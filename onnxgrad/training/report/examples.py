@@ -13,7 +13,6 @@ import numpy as np
 
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.pages.pictures import as_picture
-from onnxgrad.training.metrics.batch import classes_second
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
@@ -30,7 +29,7 @@ def judge_examples(trainer: Trainer, data: Any, batch_size: int) -> dict[str, An
     inputs, targets, outputs, losses = _collect(trainer, data, batch_size)
     found: dict[str, Any] = {"count": len(losses)}
     term = trainer.terms[0]
-    y, target = classes_second(outputs, targets, term.loss, trainer._layouts[0])
+    y, target = trainer.model.classes_second(outputs, targets)
     names = getattr(data, "classes", {}).get(term.target)
     classes = term.loss in ("cross_entropy", "causal_lm") and y.ndim == target.ndim + 1
     if classes:
@@ -82,9 +81,9 @@ def _collect(trainer: Trainer, data: Any, batch_size: int) -> tuple[dict[str, Ar
     fetch = [trainer.loss.name, trainer.outputs[0].name]
     parts: list[tuple[dict[str, Array], Array, Array, Array]] = []
     count = 0
-    with trainer._averaged():
+    with trainer.averaged():
         for batch in data.batches(batch_size, shuffle=False):
-            feed = trainer._checked(batch)
+            feed = trainer.model.feed_of(batch, trainer.executor)
             size = len(next(iter(feed.values())))
             _, output = trainer.executor.run(trainer.evaluation, feed, fetch)
             target = feed[trainer.terms[0].target]

@@ -16,7 +16,7 @@ from onnxgrad.training.ranks.ranks import PartBatch
 from onnxgrad.training.report.curves import plot_history
 from onnxgrad.training.run.callbacks import Callbacks
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder
-from onnxgrad.training.run.plan import FitPlan, Means, Row, judged, out_of_patience
+from onnxgrad.training.run.plan import FitPlan, Row, judged, out_of_patience
 from onnxgrad.training.run.progress import Progress
 from onnxgrad.training.run.schedules import Planned
 
@@ -52,7 +52,7 @@ class TrainingLoop:
             self.trainer.watch_gradients()  # on all ranks, whose programs are alike
         try:
             self._tell("on_begin", told)
-            if self.trainer.ranks.any(self.trainer._norms is not None):
+            if self.trainer.ranks.any(self.trainer.watches_gradients):
                 self.trainer.watch_gradients()  # the callbacks of rank 0 ask for it, and all ranks run one program
             self._epochs()
             self.trainer.ranks.step.collect()
@@ -67,12 +67,12 @@ class TrainingLoop:
             if plan.max_steps is not None:
                 steps = plan.max_steps if steps is None else min(steps, plan.max_steps)
             trainer.schedule.plan(None if steps is None else steps // trainer.accumulate)
-        with trainer._interrupt as interrupt:
-            ended = out_of_patience(trainer.history[trainer._begun :], plan.patience, plan.monitor)
+        with trainer.interrupt as interrupt:
+            ended = out_of_patience(trainer.state.history[trainer.state.begun :], plan.patience, plan.monitor)
             if ended:
                 said = f"nothing is trained: no epoch was better for {plan.patience} epochs"
                 warnings.warn(f"{said}. Give another patience.", stacklevel=3)
-            while trainer.epoch < plan.epochs and not ended and not interrupt.stops and not self._at_end():
+            while trainer.state.epoch < plan.epochs and not ended and not interrupt.stops and not self._at_end():
                 ended = not self._epoch()
             if (interrupt.stops or self._stopped) and self.folder is not None:
                 self._write(self.folder)
@@ -81,19 +81,18 @@ class TrainingLoop:
         """The rest of an epoch and what follows it; False if the run ends here."""
         trainer, plan = self.trainer, self.plan
         order: dict[str, Any] = {"shuffle": plan.shuffle, "drop_last": plan.drop_last, "seed": trainer.seed}
-        rest = self.source.batches(plan.batch_size, epoch=trainer.epoch, skip=trainer.batch, **order)
+        rest = self.source.batches(plan.batch_size, epoch=trainer.state.epoch, skip=trainer.state.batch, **order)
         examples = self.source.examples(plan.batch_size, plan.drop_last)
         note = f"opening {len(trainer.program.global_block().ops):,} operators and the first gradient"
-        title = f"epoch {trainer.epoch + 1}/{plan.epochs}"
-        later = None if examples is None else examples * (plan.epochs - trainer.epoch - 1)
+        title = f"epoch {trainer.state.epoch + 1}/{plan.epochs}"
+        later = None if examples is None else examples * (plan.epochs - trainer.state.epoch - 1)
         shown = trainer.ranks.is_first and plan.verbose
-        with Progress(title, examples, trainer._means.count, shown, note, later) as progress:
+        with Progress(title, examples, trainer.state.means.count, shown, note, later) as progress:
             if not self._train_on(prefetched(rest, plan.prefetch), progress):
                 return False
             progress.say("evaluating")
             row = self._row()
-            trainer.history.append(row)
-            trainer.epoch, trainer.batch, trainer._means = trainer.epoch + 1, 0, Means()
+            trainer.state.end_epoch(row)
             better = self._is_better(row)
             if isinstance(trainer.schedule, ReduceOnPlateau):
                 named = plan.monitor or ("val_loss" if "val_loss" in row else "loss")
@@ -103,10 +102,10 @@ class TrainingLoop:
             if self.folder is not None:
                 self._write(self.folder, better, ends_epoch=True)
                 if plan.curves and trainer.ranks.is_first:
-                    plot_history(trainer.history, self.folder.path / "curves.png")
+                    plot_history(trainer.state.history, self.folder.path / "curves.png")
             trainer.ranks.step.collect()
             ended = trainer.ranks.any(self._tell("on_epoch", row) or self._stopped)
-        return not ended and not out_of_patience(trainer.history[trainer._begun :], plan.patience, plan.monitor)
+        return not ended and not out_of_patience(trainer.state.history[trainer.state.begun :], plan.patience, plan.monitor)
 
     def _train_on(self, batches: Iterator[Batch], progress: Progress) -> bool:
         """Train on these batches; False if interrupted"""
@@ -115,24 +114,24 @@ class TrainingLoop:
             try:
                 values = trainer.step(batch)
             except DataError as error:
-                raise DataError(f"epoch {trainer.epoch + 1}, batch {trainer.batch + 1}: {error}") from error
+                raise DataError(f"epoch {trainer.state.epoch + 1}, batch {trainer.state.batch + 1}: {error}") from error
             size = batch.whole if isinstance(batch, PartBatch) else len(next(iter(batch.values())))
-            trainer.batch += 1
-            trainer._means.add(values, size)
-            progress.update(size, trainer._means.now())
+            trainer.state.batch += 1
+            trainer.state.means.add(values, size)
+            progress.update(size, trainer.state.means.now())
             if self._heard:
                 self._stopped = trainer.ranks.any(self._tell("on_step", self._step_row(size, values)))
             if self._at_end():
                 self._stopped = True
-            if self._evaluates(trainer.step_number):
+            if self._evaluates(trainer.state.step):
                 progress.say("evaluating")
                 self._evaluate()
-            if trainer._interrupt.stops or self._stopped:
+            if trainer.interrupt.stops or self._stopped:
                 return False
-            if self.folder is not None and every is not None and trainer.step_number % every == 0:
+            if self.folder is not None and every is not None and trainer.state.step % every == 0:
                 progress.say("writing a checkpoint")
                 self._write(self.folder)
-        if trainer._means.count == 0:
+        if trainer.state.means.count == 0:
             raise DataError("the data has no batch in this epoch. Is the iterable used up? Give a list or a function.")
         return True
 
@@ -141,7 +140,7 @@ class TrainingLoop:
             return self.callbacks.tell(event, self.trainer, *what)
 
     def _at_end(self) -> bool:
-        return self.plan.max_steps is not None and self.trainer.step_number >= self.plan.max_steps
+        return self.plan.max_steps is not None and self.trainer.state.step >= self.plan.max_steps
 
     def _evaluates(self, step: int) -> bool:
         """Whether the model is evaluated now, within an epoch: every so many steps, and where the run ends"""
@@ -149,11 +148,11 @@ class TrainingLoop:
         return self.held_out is not None and (self._at_end() or (every is not None and step % every == 0))
 
     def _evaluate(self) -> None:
-        row = {"step": self.trainer.step_number, "epoch": self.trainer.epoch + 1, **self._judged_by()}
-        self.trainer.evaluations.append(row)
+        row = {"step": self.trainer.state.step, "epoch": self.trainer.state.epoch + 1, **self._judged_by()}
+        self.trainer.state.evaluations.append(row)
         better = (self.plan.monitor or "val_loss") in row and self._is_better(row)
         if self.folder is not None:
-            self.folder.write_evaluations(self.trainer.evaluations)
+            self.folder.write_evaluations(self.trainer.state.evaluations)
             if better:
                 self._write(self.folder, better)
 
@@ -162,38 +161,38 @@ class TrainingLoop:
         trainer = self.trainer
         found = trainer.evaluate(self.held_out, batch_size=self.plan.batch_size)
         judged_by = {f"val_{name}": value for name, value in found.items()}
-        told = {"step": trainer.step_number, "epoch": trainer.epoch + 1, **judged_by}
+        told = {"step": trainer.state.step, "epoch": trainer.state.epoch + 1, **judged_by}
         self._stopped = self._tell("on_evaluate", told) or self._stopped
         return judged_by
 
     def _step_row(self, examples: int, values: Row) -> Row:
         trainer = self.trainer
-        position = {"step": trainer.step_number, "epoch": trainer.epoch + 1, "learning_rate": trainer.optimizer.get_lr()}
+        position = {"step": trainer.state.step, "epoch": trainer.state.epoch + 1, "learning_rate": trainer.optimizer.get_lr()}
         return {**position, "examples": examples, **values}
 
     def _row(self) -> Row:
         trainer = self.trainer
-        position = {"epoch": trainer.epoch + 1, "step": trainer.step_number, "learning_rate": trainer.optimizer.get_lr()}
-        row: Row = {**position, **trainer._means.now()}
+        position = {"epoch": trainer.state.epoch + 1, "step": trainer.state.step, "learning_rate": trainer.optimizer.get_lr()}
+        row: Row = {**position, **trainer.state.means.now()}
         if self.held_out is not None:
             row.update(self._judged_by())
         return row
 
     def _is_better(self, row: Row) -> bool:
-        better = self.trainer.best is None or judged(row, self.plan.monitor) < self.trainer.best
+        better = self.trainer.state.best is None or judged(row, self.plan.monitor) < self.trainer.state.best
         if better:
-            self.trainer.best = judged(row, self.plan.monitor)
+            self.trainer.state.best = judged(row, self.plan.monitor)
         return better
 
     def _write(self, folder: RunFolder, better: bool = False, ends_epoch: bool = False) -> None:
         """Write a checkpoint. ``last`` is published last: a process that is killed before does this epoch again, with the same
         result, and one that is killed after has lost neither the best checkpoint nor a row."""
-        path = folder.checkpoint(self.trainer.step_number)
+        path = folder.checkpoint(self.trainer.state.step)
         self.trainer.save(path)
         if better:
             folder.publish(path, BEST)
         if ends_epoch:
-            folder.write_history(self.trainer.history)
+            folder.write_history(self.trainer.state.history)
         folder.publish(path, LAST)
         self._tell("on_checkpoint", path)
         folder.drop_old()

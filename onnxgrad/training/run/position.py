@@ -17,7 +17,7 @@ from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.data.fingerprints import Fingerprints
 from onnxgrad.training.run.plan import Row
 
-__all__ = ["Position", "check_position", "check_schedule", "epochs_done", "position_of", "present_position"]
+__all__ = ["Position", "check_position", "check_schedule", "epochs_done", "position_of"]
 
 ENTRIES = {"graph", "position"}
 """What a Trainer stores in the metadata of a checkpoint."""
@@ -46,24 +46,6 @@ class Position:
 
 _COUNTS = ("epoch", "batch", "step", "accumulate", "examples", "begun")
 _REQUIRED = ("epoch", "batch", "step", "seed", "accumulate", "examples", "totals", "history", "best", "schedule")
-
-
-def present_position(trainer: Any) -> Position:
-    """Where a Trainer is."""
-    return Position(
-        epoch=trainer.epoch,
-        begun=trainer._begun,
-        batch=trainer.batch,
-        step=trainer.step_number,
-        seed=trainer.seed,
-        accumulate=trainer.accumulate,
-        schedule=None if trainer.schedule is None else trainer.schedule.state_dict(),
-        best=trainer.best,
-        history=trainer.history,
-        totals=trainer._means.totals,
-        examples=trainer._means.count,
-        files=trainer._files,
-    )
 
 
 def position_of(metadata: Mapping[str, str], path: str | Path) -> Position:

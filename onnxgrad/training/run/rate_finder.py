@@ -76,7 +76,7 @@ def find_learning_rate(
         raise ArgumentError(f"a sweep has rates 0 < lowest < highest and 10 steps or more, not {lowest}, {highest}, {steps}.")
     source, _ = trainer.open(data)
     state = [v for v in trainer.program.list_vars() if v.persistable]
-    kept, begun_at = [np.array(v.get_value()) for v in state], trainer.step_number
+    kept, begun_at = [np.array(v.get_value()) for v in state], trainer.state.step
     held, rate = trainer.optimizer._learning_rate, _Fixed(lowest)
     rates: list[float] = []
     losses: list[float] = []
@@ -111,7 +111,7 @@ def find_learning_rate(
             trainer.optimizer._learning_rate = held
         for v, value in zip(state, kept, strict=True):
             v.set_value(value)
-        trainer.step_number = begun_at
+        trainer.state.step = begun_at
     if not rates:
         raise DataError("there is nothing to try rates on: the data has no batch.")
     slopes = [(losses[i + 1] - losses[i - 1]) / 2 for i in range(1, len(losses) - 1)]

@@ -162,7 +162,7 @@ class TestFolders:
         step = cut.step
 
         def stops(batch):
-            cut._interrupt.requested = cut.step_number == 4
+            cut.interrupt.requested = cut.step_number == 4
             return step(batch)
 
         cut.step = stops

@@ -19,7 +19,7 @@ def cut_off(source, folder, at, **options):
     step = cut.step
 
     def stops(batch):
-        cut._interrupt.requested = cut.step_number == at - 1
+        cut.interrupt.requested = cut.step_number == at - 1
         return step(batch)
 
     cut.step = stops

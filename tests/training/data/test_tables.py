@@ -219,7 +219,7 @@ class TestStreams:
 
         def step(batch):
             if cut.step_number == 9:
-                cut._interrupt.requested = True
+                cut.interrupt.requested = True
             return steps(batch)
 
         cut.step = step

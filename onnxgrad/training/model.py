@@ -1,0 +1,140 @@
+"""Model: a program with its losses attached, in the forms that train, evaluate and infer, and the columns of data that it reads.
+
+Tests: tests/training/test_trainer.py.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.training.data.derived_inputs import DerivedInputs, read_by_loss
+from onnxgrad.training.data.feed import check_labels, checked_batch, output_shapes
+from onnxgrad.training.data.rows import Batch
+from onnxgrad.training.data.spec import DataSpec
+from onnxgrad.training.losses.distillation import COLUMN, Teacher
+from onnxgrad.training.losses.terms import Term, attach
+from onnxgrad.training.metrics.batch import classes_second, is_whole, metric_named
+
+__all__ = ["Model"]
+
+
+class Model:
+    """What a Trainer trains.
+
+    Args:
+        program: without a loss, in training mode; the losses are appended to it.
+        inference: the same without a loss, in inference mode.
+        terms: of the loss.
+        teacher: whose answers are targets, too.
+        metrics: names or functions; those of all examples together are computed in evaluation alone.
+
+    Attributes:
+        evaluation: the program with its losses, in inference mode.
+        loss: the sum of the terms, a scalar.
+        inputs, targets: that are fed; inputs that the loss does not need are left out.
+        outputs: that the terms read, in their order.
+        layouts: where the classes of each output lie.
+        doubts: for each output, whether it is taken as logits by a loss though nothing says that it is.
+        metrics: of each batch, by label.
+        whole: names of metrics of all examples together.
+        derived: the inputs that follow from others.
+        remarks: lines on what was found out.
+    """
+
+    def __init__(
+        self, program: Program, inference: Program, terms: Sequence[Term], teacher: Teacher | None, metrics: Sequence[Any]
+    ) -> None:
+        self.program, self.inference, self.terms, self.teacher = program, inference, list(terms), teacher
+        self.inputs = list(program.inputs)
+        attached = attach(program, self.terms)
+        self.loss, self.targets, self.remarks = attached.loss, attached.targets, attached.remarks
+        unneeded: list[str] = []
+        if teacher is None:  # which may need all of them
+            self.inputs, unneeded = read_by_loss(self.inputs, attached.loss)
+        self.remarks += [f"the loss does not need the input {name!r}: the data may leave it out." for name in unneeded]
+        self.outputs, self.layouts, self.doubts = attached.outputs, attached.layouts, attached.as_logits
+        self.evaluation = program.clone(for_test=True)
+        self.whole = [metric for metric in metrics if is_whole(metric)]
+        self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics if not is_whole(metric)]
+        self.reads = self.outputs if metrics or any(self.doubts) else []
+        """What a step fetches besides the loss."""
+        token_labels = {term.target for term in self.terms if term.loss == "causal_lm"}
+        self.derived = DerivedInputs(program, [v for v in self.targets if v.name in token_labels])
+        self._shapes: list[tuple[Any, ...]] | None = None
+        self._unused: set[str] = set()
+
+    # Data ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
+        return [v.name for v in [*self.inputs, *self.labels] if v.name not in self.derived.names]
+
+    @property
+    def labels(self) -> list[Variable]:
+        """The target columns of the data."""
+        return [v for v in self.targets if self.teacher is None or v.name != COLUMN]
+
+    @property
+    def class_column(self) -> str | None:
+        """The target column of class numbers, of the first term that has one."""
+        found = (term.target for term in self.terms if term.loss in ("cross_entropy", "bce_with_logits", "triplet"))
+        return next(found, None)
+
+    @property
+    def spec(self) -> DataSpec:
+        """What data for this model looks like."""
+        spelled = [term.target for term in self.terms if term.loss == "ctc"]
+        return DataSpec.of(self.inputs, self.labels, self.derived.names, self.inference, spelled=spelled)
+
+    def name_unused(self, names: Iterable[str]) -> None:
+        """Warn, once, of columns of the data that nothing reads."""
+        found = sorted(set(names) - self._unused - {v.name for v in self.inference.inputs})
+        self._unused.update(found)
+        if found:
+            said = f"nothing reads the data's {', '.join(map(repr, found))}: the columns of model and loss are {self.columns}"
+            warnings.warn(f"{said}. Leave out what is not used, or rename it.", stacklevel=4)
+
+    def feed_of(self, batch: dict[str, Any], executor: Executor) -> Batch:
+        """Check a batch and complete it by what follows from its columns.
+
+        Args:
+            batch: arrays by column.
+            executor: that runs the evaluation form once, to know the shapes of outputs.
+
+        Raises:
+            DataError: if a column is missing, misshapen or not finite, or a label is out of range.
+        """
+        self.name_unused(batch.keys() - {*self.columns, *self.derived.read})
+        feed = checked_batch(self.derived.complete(batch), [*self.inputs, *self.labels])
+        if self.teacher is not None:
+            feed[COLUMN] = self.teacher.answer(feed, self.outputs[0].dims)
+        if self._shapes is None:
+
+            def evaluated(name: str, given: Batch) -> Any:
+                (value,) = executor.run(self.evaluation, given, [name])
+                return value
+
+            self._shapes = output_shapes(self.terms, self.layouts, self.outputs, feed, evaluated)
+        check_labels(feed, self.terms, self._shapes)
+        return feed
+
+    # Metrics ---------------------------------------------------------------------------------------------------------
+
+    def measure(self, outputs: list[Any], feed: Batch) -> dict[str, Any]:
+        """The metrics of a batch, by label: a number for each example; none where another rank has the outputs."""
+        if not self.metrics or outputs[0] is None:
+            return {label: np.zeros(0) for label, _ in self.metrics}
+        y, target = self.classes_second(outputs[0], feed[self.terms[0].target])
+        return {label: metric(y, target) for label, metric in self.metrics}
+
+    def classes_second(self, output: Any, target: Any) -> tuple[Any, Any]:
+        """The first output and its target with examples along the first axis and classes along the second."""
+        return classes_second(output, target, self.terms[0].loss, self.layouts[0])
