@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.internal import late
-from onnxgrad.internal.reasons import absent
+from onnxgrad.internal.refusals import absent
 from onnxgrad.version import __version__ as __version__
 
 

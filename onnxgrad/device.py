@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxgrad.core.runtime.places import cuda_is_available, get_device, is_compiled_with_cuda, set_device
-from onnxgrad.internal.reasons import absent
+from onnxgrad.internal.refusals import absent
 
 __all__ = ["get_all_device_type", "get_available_device", "get_device", "is_compiled_with_cuda", "set_device"]
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.internal.reasons import REFUSED
-from onnxgrad.internal.refusals import refusals
+from onnxgrad.internal.refusals import REFUSED, refusals
 from onnxgrad.tensor.common import Axes, axes_of, known_dim
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.manipulation import roll

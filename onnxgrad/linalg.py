@@ -1,7 +1,6 @@
 """paddle.linalg: linear algebra under the names it has there."""
 
-from onnxgrad.internal.reasons import REFUSED
-from onnxgrad.internal.refusals import refusals
+from onnxgrad.internal.refusals import REFUSED, refusals
 from onnxgrad.tensor.creation import diagonal
 from onnxgrad.tensor.linalg import (
     cdist,

@@ -5,8 +5,7 @@ import pytest
 import onnxgrad
 from onnxgrad import compat
 from onnxgrad.compat.names import NAMES
-from onnxgrad.internal.reasons import _MAPS, _REASONS, maps_to
-from onnxgrad.internal.refusals import refused
+from onnxgrad.internal.refusals import _MAPS, _REASONS, maps_to, refused
 
 ENTRIES = {entry.name: entry for entry in compat.entries()}
 

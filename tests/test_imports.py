@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from onnxgrad.internal.late import late, load_methods
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "onnxgrad"
 
 # Packages and modules, each allowed to use what stands before it. Those of one line may not use each other.
 FLOORS = """
     errors  internal  internal.late  version
-    dtypes  internal.reasons  internal.refusals  internal.signatures  internal.state  internal.files
+    dtypes  internal.refusals  internal.signatures  internal.state  internal.files
     internal.tensor_file
     core.costs  core.state
     core.ir
@@ -237,6 +239,16 @@ def test_modules_without_tests_of_their_name_name_those_that_cover_them():
         else:
             wrong += [file for file in named[1].split(", ") if not (ROOT / file).is_file()]
     assert silent == [] and wrong == []
+
+
+def test_every_late_function_that_is_asked_for_is_provided():
+    """A name that nobody provides would be found at run time alone"""
+    asked = re.compile(r"\b(?:late|_function)\(\s*['\"]([\w.]+)['\"]\s*\)")
+    names = {name for path in MODULES for name in asked.findall(path.read_text()) if path.stem != "late"}
+    assert {"Program.train", "getitem", "Variable.why_absent"} <= names
+    load_methods()
+    for name in sorted(names):
+        assert callable(late(name)), name
 
 
 def test_steps_are_cut_and_state_is_gathered_in_the_engine_alone():

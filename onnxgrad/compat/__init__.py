@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from onnxgrad.compat.names import NAMES
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import UnknownName
-from onnxgrad.internal.reasons import maps_to, reason
+from onnxgrad.internal.refusals import maps_to, reason
 
 __all__ = ["Entry", "counts", "entries", "state_of", "table"]
 

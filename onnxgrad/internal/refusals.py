@@ -1,12 +1,157 @@
-"""Functions that Paddle has and that cannot be offered here: each says why, and what to do instead."""
+"""What stands for the names that are not where Paddle has them: another name, or a reason, which those raise that are called.
+
+Tests: tests/test_compat.py.
+"""
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any
 
 from onnxgrad.errors import NotOffered
 
-__all__ = ["refusals", "refused"]
+__all__ = ["REFUSED", "absent", "maps_to", "reason", "refusals", "refused"]
+
+# Patterns over full names; the first that fits holds.
+_MAPS = {
+    "paddle.fluid.dygraph": "paddle.autograd and eager tensors",
+    **{
+        f"paddle.fluid.layers.{name}": f"paddle.{name}"
+        for name in (
+            "acos", "argsort", "asin", "atan", "expand_as", "eye", "gather_nd", "linspace", "ones_like", "rank", "scatter",
+            "strided_slice", "zeros_like",
+        )
+    },
+    "paddle.fluid.layers.range": "paddle.arange",
+    "paddle.fluid.layers.where": "paddle.nonzero",
+    "paddle.fluid.layers.reduce_all": "paddle.all",
+    "paddle.fluid.layers.reduce_any": "paddle.any",
+    "paddle.fluid.layers.reverse": "paddle.flip",
+    "paddle.fluid.layers.size": "paddle.numel",
+    "paddle.fluid.layers.image_resize": "paddle.nn.functional.interpolate",
+    "paddle.fluid.layers.resize_*": "paddle.nn.functional.interpolate",
+    "paddle.fluid.layers.pad2d": "paddle.nn.functional.pad",
+    "paddle.fluid.layers.shuffle_channel": "paddle.nn.functional.channel_shuffle",
+    "paddle.fluid.layers.hard_sigmoid": "paddle.nn.functional.hardsigmoid",
+    "paddle.fluid.layers.hard_swish": "paddle.nn.functional.hardswish",
+    "paddle.fluid.layers.maxout": "paddle.nn.functional.maxout",
+    "paddle.fluid.layers.selu": "paddle.nn.functional.selu",
+    "paddle.fluid.core": "CPUPlace and CUDAPlace of paddle.fluid",
+    "paddle.fluid.ParallelExecutor": "paddle.static.CompiledProgram",
+    "paddle.fluid.require_version": "nothing; leave the call out",
+    "paddle.fluid.metrics": "paddle.static.accuracy and paddle.static.auc",
+    "paddle.CUDAPinnedPlace": "paddle.CPUPlace",
+    "paddle.static.Variable.to_string": "repr(variable)",
+}  # fmt: skip
+
+_IN_PLACE = "values are never overwritten; use the function without the underscore"
+_COMPLEX = "stock runtimes compute no complex numbers; keep real and imaginary part as two tensors"
+_OUTSIDE = "it is a package of its own, beside what a model is made of"
+_HOST = "it concerns Paddle's own runtime; here onnxruntime runs programs"
+_MEMORY = "it accesses the memory of a tensor, which belongs to onnxruntime"
+_LOD = "ONNX tensors have no levels of detail (LoD)"
+_SEARCH = "it searches step by step, for which ONNX has no operator"
+
+# Patterns over what stands behind "paddle."; the first that fits holds.
+_REASONS: dict[str, str] = {
+    _SEARCH: (
+        "nn.dynamic_decode nn.BeamSearchDecoder nn.RNNTLoss fluid.layers.edit_distance fluid.layers.crf_decoding "
+        "fluid.layers.linear_chain_crf"
+    ),
+    "each sample takes another path through a tree; use CrossEntropyLoss": "nn.HSigmoidLoss",
+    "each sample takes another branch; use CrossEntropyLoss": "nn.AdaptiveLogSoftmaxWithLoss",
+    "its windows are sampled anew in every run; use AdaptiveMaxPool": "nn.FractionalMaxPool*",
+    "quantise the exported ONNX model with onnxruntime's tools": "static.quantization",
+    _IN_PLACE: "*.[a-z]*_ [a-z]*_",
+    _COMPLEX: "complex*",
+    _MEMORY: "from_dlpack to_dlpack Tensor.get_tensor Tensor.inplace_version Tensor.pin_memory",
+    _HOST: (
+        "static.amp.debugging amp.debugging batch disable_signal_handler flops *_flags *rng_state LazyGuard "
+        "fluid.memory_optimize fluid.release_memory fluid.cuda_pinned_places"
+    ),
+    "it is a training loop; use onnxgrad.training.Trainer": "Model",
+    _LOD: "fluid.create_lod_tensor fluid.LoDTensor",
+}
+
+# Names that stand in these namespaces and refuse when they are called.
+_ITERATIVE = "it takes an iteration that no ONNX operator offers; compute it outside and feed it"
+_REFUSED: dict[str, dict[str, str]] = {
+    "paddle": {
+        _COMPLEX: "as_complex as_real complex imag polar view_as_complex view_as_real",
+        "it takes floating-point numbers apart into bits": "frexp nextafter",
+        "no ONNX operator computes it, and no series for it is written": (
+            "gammainc gammainc_ gammaincc gammaincc_ i0 i0_ i0e i1 i1e"
+        ),
+        _ITERATIVE: "lu lu_unpack pinv matrix_rank eigvals svd eig eigh lstsq",
+        "it depends on how elements lie in memory; use reshape, transpose and slices": "as_strided",
+        "use linspace between the two bounds": "histogram_bin_edges",
+        "use histogram for each dimension, or searchsorted and bincount": "histogramdd",
+        "no ONNX operator samples Poisson numbers; sample them outside and feed them": "poisson",
+        "no ONNX operator samples gamma numbers; sample them outside and feed them": "standard_gamma",
+        "onnxruntime computes nothing in it; use QuantizeLinear in a file": "float8_e4m3fn float8_e5m2",
+        "compose it from sort, cumsum and multinomial": "top_p_sampling",
+        "a program's variable has no value before it runs; fetch it with Executor.run": "tolist",
+    },
+    "paddle.linalg": {
+        _ITERATIVE: (
+            "cond eig eigh eigvals eigvalsh lstsq lu lu_solve lu_unpack matrix_exp matrix_rank ormqr pca_lowrank pinv svd "
+            "svd_lowrank svdvals"
+        ),
+        "it names one vendor's kernel; use matmul": "fp8_fp8_half_gemm_fused",
+    },
+    "paddle.fft": {
+        _COMPLEX: "fft fft2 fftn hfft hfft2 hfftn ifft ifft2 ifftn ihfft ihfft2 ihfftn irfft irfft2 irfftn rfft rfft2 rfftn",
+    },
+    "paddle.nn.functional": {
+        "it sums over all alignments of two sequences, for which no ONNX operator exists; compute the loss outside": "rnnt_loss",
+        "it names one vendor's kernel; use scaled_dot_product_attention": (
+            "flash_attn_qkvpacked flash_attn_varlen_qkvpacked flash_attn_unpadded flashmask_attention sparse_attention"
+        ),
+        "its windows are sampled anew in every run; use adaptive_max_pool": "fractional_max_pool2d fractional_max_pool3d",
+        "each sample takes another branch; use cross_entropy, or a hierarchy of your own": "adaptive_log_softmax_with_loss",
+        "the number of sampled classes depends on the data and the devices": "class_center_sample",
+        "it walks back through beams; decode outside the program": "gather_tree",
+        "each sample takes another path through a tree; use cross_entropy": "hsigmoid_loss",
+        "it spreads classes over devices; use cross_entropy on logits with a margin": "margin_cross_entropy",
+    },
+}
+REFUSED = {
+    namespace: {name: because for because, names in reasons.items() for name in names.split()}
+    for namespace, reasons in _REFUSED.items()
+}
+
+# Modules of Paddle whose names are not listed one by one.
+_MODULES = {
+    "callbacks": "they belong to paddle.Model; use onnxgrad.training.Trainer",
+    "hapi": "it is a training loop; use onnxgrad.training.Trainer",
+    **dict.fromkeys(("vision", "text", "audio", "hub", "geometric", "strings", "dataset", "reader"), _OUTSIDE),
+    "profiler": "onnxruntime has a profiler: SessionOptions.enable_profiling",
+    "inference": "onnxruntime is the inference engine; use save_onnx",
+    "sparse": "ONNX has no sparse tensors that onnxruntime computes with",
+    "quantization": "quantise the exported ONNX model with onnxruntime's tools",
+}
+
+
+def maps_to(name: str) -> str | None:
+    """What to use instead of ``name``."""
+    return next((target for pattern, target in _MAPS.items() if fnmatchcase(name, pattern)), None)
+
+
+def reason(name: str) -> str | None:
+    """Why ``name`` is refused."""
+    namespace, _, last = name.rpartition(".")
+    behind = name.removeprefix("paddle.")
+    found = (because for because, patterns in _REASONS.items() if any(fnmatchcase(behind, each) for each in patterns.split()))
+    return REFUSED.get(namespace, {}).get(last) or next(found, None)
+
+
+def absent(module: str, name: str) -> AttributeError:
+    """The error for a name that a module does not have, with what to use instead or the reason where Paddle has it."""
+    full = f"paddle{module.removeprefix('onnxgrad')}.{name}"
+    said = maps_to(full)
+    because = reason(full) or _MODULES.get(full.split(".")[1])
+    more = f". Use {said}." if said is not None else f": {because}." if because is not None else ""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{more}", name=name)
 
 
 class refused:  # noqa: N801

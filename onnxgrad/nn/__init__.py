@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from onnxgrad.internal.reasons import absent
+from onnxgrad.internal.refusals import absent
 from onnxgrad.nn import functional, initializer, utils
 from onnxgrad.nn.container import LayerDict, LayerList, ParameterDict, ParameterList, Sequential
 from onnxgrad.nn.layer import Layer

@@ -1,7 +1,6 @@
 """Tensor functions of paddle.*, one module per family. All of them append operators through one gate, ``LayerHelper``."""
 
-from onnxgrad.internal.reasons import REFUSED
-from onnxgrad.internal.refusals import refusals
+from onnxgrad.internal.refusals import REFUSED, refusals
 from onnxgrad.tensor import types
 from onnxgrad.tensor.creation import *  # noqa: F403
 from onnxgrad.tensor.elementwise import *  # noqa: F403

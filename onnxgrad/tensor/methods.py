@@ -1,4 +1,7 @@
-"""Method forms of tensor functions on variables: ``x.mean(axis=1)`` is ``paddle.mean(x, axis=1)``."""
+"""Method forms of tensor functions on variables: ``x.mean(axis=1)`` is ``paddle.mean(x, axis=1)``.
+
+Tests: tests/core/ir/test_variables.py, tests/test_compat.py.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.internal.late import provides
+from onnxgrad.internal.refusals import reason
 from onnxgrad.tensor import indexing
 
 __all__ = ["METHODS", "MODULES"]
@@ -37,3 +41,9 @@ for _name in (
 ):  # fmt: skip
     provides(_name)(METHODS[_name])
 provides("getitem")(indexing.getitem)
+
+
+@provides("Variable.why_absent")
+def why_absent(name: str) -> str | None:
+    """Why a variable has no method of this name, if Paddle's tensors have one."""
+    return reason(f"paddle.Tensor.{name}") or reason(f"paddle.{name}")

@@ -8,7 +8,7 @@ import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, NotOffered
-from onnxgrad.internal.reasons import REFUSED
+from onnxgrad.internal.refusals import REFUSED
 from onnxgrad.tensor.methods import METHODS
 from tests.function_cases import Case, check_derivatives, check_values, real
 

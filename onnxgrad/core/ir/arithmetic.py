@@ -13,7 +13,6 @@ import numpy as np
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentTypeError, NotOffered
 from onnxgrad.internal.late import late, load_methods
-from onnxgrad.internal.reasons import reason
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.builder import Builder
@@ -176,7 +175,7 @@ class Arithmetic:
             """Functions of tensors as methods, ``x.mean()``: they are attached when they are first asked for."""
             if not name.startswith("__") and load_methods():
                 return getattr(self, name)
-            because = reason(f"paddle.Tensor.{name}") or reason(f"paddle.{name}")
+            because = late("Variable.why_absent")(name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}" + (f": {because}." if because else ""))
 
     def __bool__(self) -> bool:

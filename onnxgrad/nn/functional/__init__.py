@@ -3,8 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from onnxgrad.internal.reasons import REFUSED, absent
-from onnxgrad.internal.refusals import refusals
+from onnxgrad.internal.refusals import REFUSED, absent, refusals
 from onnxgrad.nn.functional.activation import *  # noqa: F403
 from onnxgrad.nn.functional.attention import *  # noqa: F403
 from onnxgrad.nn.functional.common import *  # noqa: F403

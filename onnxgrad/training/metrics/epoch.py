@@ -152,7 +152,7 @@ class EpochMetric:
             said, truth = path[path > 0].tolist(), labels[labels >= 0].tolist()
             if self.name == "wer":
                 said, truth = _words(said, self.space), _words(truth, self.space)
-            self.totals["edits"] = self.totals.get("edits", 0) + _distance(said, truth)
+            self.totals["edits"] = self.totals.get("edits", 0) + _rapidfuzz().distance(said, truth)
             self.totals["count"] = self.totals.get("count", 0) + len(truth)
 
     def _cer(self) -> float:
@@ -195,13 +195,15 @@ class EpochMetric:
 
 
 def epoch_metric(name: str, kind: str = "", steps_first: bool = False) -> EpochMetric:
-    """A metric of all examples together, empty; one that scikit-learn computes is refused where that is missing.
+    """A metric of all examples together, empty.
 
     Raises:
-        OnnxGradError: if scikit-learn is needed and missing.
+        OnnxGradError: if the package that computes it is missing: scikit-learn, or rapidfuzz for edits.
     """
     if name in ("auc", "average_precision"):
         _sklearn()
+    elif name.startswith(("cer", "wer")):
+        _rapidfuzz()
     return EpochMetric(name, kind, steps_first)
 
 
@@ -213,6 +215,15 @@ def _sklearn() -> Any:
     return sklearn.metrics
 
 
+def _rapidfuzz() -> Any:
+    """Edit distances of sequences (Levenshtein 1966)."""
+    try:
+        from rapidfuzz.distance import Levenshtein
+    except ImportError as error:
+        raise OnnxGradError("cer and wer need the package rapidfuzz. Install onnxgrad[metrics].") from error
+    return Levenshtein
+
+
 def _words(labels: list[int], space: int) -> list[tuple[int, ...]]:
     found: list[list[int]] = [[]]
     for label in labels:
@@ -221,13 +232,3 @@ def _words(labels: list[int], space: int) -> list[tuple[int, ...]]:
         else:
             found[-1].append(label)
     return [tuple(word) for word in found if word]
-
-
-def _distance(a: list[Any], b: list[Any]) -> int:
-    """The least number of insertions, deletions and replacements (Levenshtein 1966)"""
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        last, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
-    return row[-1]
