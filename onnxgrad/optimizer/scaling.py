@@ -1,6 +1,8 @@
 """Dynamic loss scaling as operators of the step: 16-bit gradients neither vanish nor, for more than a step, overflow.
 
-Tests: tests/optimizer/test_master_weights.py.
+``static.amp.decorate`` and a Trainer scale the loss by it; ``amp.GradScaler`` does the same on the host, for eager tensors.
+
+Tests: tests/optimizer/test_master_weights.py, tests/amp/test_static.py, tests/training/test_float16.py.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.origin import SCALED_LOSS, Origin
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.optimizer.master import widened
+from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 
-__all__ = ["ScalePolicy", "keep_state", "overflow", "scaled_loss", "update_scale"]
+__all__ = ["LossScaler", "ScalePolicy"]
 
 _SMALLEST_SCALE = 1.0
 
@@ -29,13 +33,84 @@ class ScalePolicy(NamedTuple):
     decr_ratio: float
 
 
-def scaled_loss(op: Builder, loss: Variable, scale: Variable) -> Variable:
-    """The loss times a scale of shape [1], in 32 bits at least."""
-    wide = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
-    found: Variable = op.Mul(wide, op.Cast(op.Squeeze(scale, [0]), to=wide.dtype.number))
-    assert found.op is not None
-    found.op.origin = Origin("LossScale", SCALED_LOSS, loss)
-    return found
+class LossScaler:
+    """The scale of the loss of one program: its state, and the operators that scale, unscale and adapt.
+
+    Args:
+        optimizer: whose update is appended, and among whose state the scale is.
+        start: the first scale.
+        policy: how it changes.
+        is_dynamic: whether it does.
+
+    Attributes:
+        scale: the state that holds it, [1]; None before ``begin``.
+        found_inf: whether an element of a gradient is infinite or NaN; None before gradients are unscaled.
+    """
+
+    def __init__(self, optimizer: Optimizer, start: float, policy: ScalePolicy, is_dynamic: bool = True) -> None:
+        self._optimizer, self._start, self.policy, self._is_dynamic = optimizer, start, policy, is_dynamic
+        self.scale: Variable | None = None
+        self.found_inf: Variable | None = None
+
+    def begin(self, program: Program) -> Variable:
+        """Add the scale to the state of a program."""
+        self.scale = self._optimizer._state(program, "loss_scaling", np.array([self._start], np.float32))
+        return self.scale
+
+    def scaled(self, loss: Variable) -> Variable:
+        """Multiply a loss by the scale, in 32 bits at least."""
+        assert self.scale is not None
+        op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
+        wide = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
+        scaled: Variable = op.Mul(wide, op.Cast(op.Squeeze(self.scale, [0]), to=wide.dtype.number))
+        assert scaled.op is not None
+        scaled.op.origin = Origin("LossScale", SCALED_LOSS, loss)
+        return scaled
+
+    def apply(self, pairs: Pairs, startup_program: Program | None = None) -> None:
+        """Append the update from gradients of the scaled loss. A step that overflows changes nothing but the scale.
+
+        Args:
+            pairs: parameters and gradients of the scaled loss.
+            startup_program: receives the initialisation of the state; None for the default one.
+        """
+        program = pairs[0][0].block.program
+        before = dict(program.updates)
+        op, unscaled = self._unscaled(pairs)
+        assert self.found_inf is not None
+        self._optimizer.apply_gradients(unscaled, startup_program)
+        keep_state(op, program, before, self.found_inf)
+        self._adapt(op, program)
+
+    def finite(self, pairs: Pairs) -> Pairs:
+        """Gradients of the loss itself, to be added up over several runs: those of a run that overflows are 0."""
+        op, unscaled = self._unscaled(pairs)
+        kept = [(p, op.Where(self.found_inf, 0.0, g)) for p, g in unscaled]
+        self._adapt(op, pairs[0][0].block.program)
+        return kept
+
+    def _unscaled(self, pairs: Pairs) -> tuple[Builder, Pairs]:
+        """Gradients divided by the scale, in 32 bits at least"""
+        assert self.scale is not None
+        op = Builder(pairs[0][0].block.program.global_block(), role=Role.OPTIMIZE, key="loss_scaling")
+        self.found_inf = overflow(op, [g for _, g in pairs])
+        inverse = op.Reciprocal(op.Squeeze(self.scale, [0]))
+        unscaled: Pairs = []
+        for p, g in widened(op, pairs):
+            op.key = f"{p.name}@UNSCALED"
+            unscaled.append((p, op.Mul(g, op.Cast(inverse, to=g.dtype.number))))
+        op.key = "loss_scaling"
+        return op, unscaled
+
+    def _adapt(self, op: Builder, program: Program) -> None:
+        """Append the update of the scale and of its counters"""
+        if self._is_dynamic:
+            assert self.scale is not None and self.found_inf is not None
+            names = ("num_good_steps", "num_bad_steps")
+            good, bad = (self._optimizer._state(program, name, np.zeros(1, np.int32)) for name in names)
+            op.key = "loss_scaling"
+            program.updates.update(update_scale(op, self.policy, self.found_inf, self.scale, good, bad))
+        program.version += 1
 
 
 def overflow(op: Builder, gradients: list[Variable]) -> Variable:

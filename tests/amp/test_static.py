@@ -289,9 +289,9 @@ def test_the_guard_marks_what_may_be_low():
 
 def test_two_forms_of_decorate():
     older = static.amp.decorate(paddle.optimizer.SGD(0.1), None, 8.0, use_pure_fp16=True)
-    assert older._init_loss_scaling == 8.0 and older._policy == (1000, 2, 2.0, 0.8) and older._rewriting["use_guard"]
+    assert older._init_loss_scaling == 8.0 and older._scaler.policy == (1000, 2, 2.0, 0.8) and older._rewriting["use_guard"]
     newer = static.amp.decorate(paddle.optimizer.SGD(0.1), None, "O2")
-    assert newer._init_loss_scaling == 65536.0 and newer._policy == (2000, 1, 2.0, 0.5) and newer._rewriting["level"] == "O2"
+    assert newer._init_loss_scaling == 65536.0 and newer._scaler.policy == (2000, 1, 2.0, 0.5) and newer._rewriting["level"] == "O2"
     with pytest.raises(ArgumentTypeError, match=r"neither|unexpected"):
         static.amp.decorate(paddle.optimizer.SGD(0.1), use_pure_fp16=True, level="O1")
     assert newer.get_lr() == 0.1

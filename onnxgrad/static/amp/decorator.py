@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
@@ -22,7 +20,7 @@ from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dt
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
 from onnxgrad.internal.signatures import bound, signature_of
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
-from onnxgrad.optimizer.scaling import ScalePolicy, keep_state, overflow, scaled_loss, update_scale
+from onnxgrad.optimizer.scaling import LossScaler, ScalePolicy
 
 __all__ = ["OptimizerWithMixedPrecision", "decorate"]
 
@@ -45,10 +43,8 @@ class OptimizerWithMixedPrecision:
         self._rewriting = rewriting
         self._init_loss_scaling = float(init_loss_scaling)
         self._is_dynamic = use_dynamic_loss_scaling
-        self._policy = policy
-        self._loss_scaling: Variable | None = None
+        self._scaler = LossScaler(optimizer, self._init_loss_scaling, policy, use_dynamic_loss_scaling)
         self._scaled_loss: Variable | None = None
-        self._found_inf: Variable | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -63,9 +59,9 @@ class OptimizerWithMixedPrecision:
         Raises:
             ArgumentError: (an AssertionError) before ``minimize`` or ``backward``.
         """
-        if self._loss_scaling is None:
+        if self._scaler.scale is None:
             raise Mismatch("there is no loss scaling yet. Call minimize() first.")
-        return self._loss_scaling
+        return self._scaler.scale
 
     def get_scaled_loss(self) -> Variable | None:
         """The loss times the scale; None before ``minimize``."""
@@ -119,12 +115,12 @@ class OptimizerWithMixedPrecision:
             raise ArgumentTypeError("this optimizer is for static programs. Use paddle.amp.GradScaler for eager tensors.")
         program = loss.block.program
         to_mixed_precision(program, **self._rewriting)
-        op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
         self._optimizer._startup = startup_program
-        self._loss_scaling = self._optimizer._state(program, "loss_scaling", np.array([self._init_loss_scaling], np.float32))
+        self._scaler.begin(program)
         if self._scales:
-            self._scaled_loss = scaled_loss(op, loss, self._loss_scaling)
+            self._scaled_loss = self._scaler.scaled(loss)
         else:
+            op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
             self._scaled_loss = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
         return self._optimizer.backward(self._scaled_loss, startup_program, parameter_list, no_grad_set, callbacks, **chosen)
 
@@ -140,25 +136,10 @@ class OptimizerWithMixedPrecision:
         """
         if not params_grads or not self._scales:
             return self._optimizer.apply_gradients(params_grads, startup_program)
+        self.get_loss_scaling()
         block = params_grads[0][0].block.program.global_block()
-        program, first, before = block.program, len(block.ops), dict(block.program.updates)
-        op = Builder(block, role=Role.OPTIMIZE, key="loss_scaling")
-        scale = self.get_loss_scaling()
-        self._found_inf = overflow(op, [g for _, g in params_grads])
-        inverse = op.Reciprocal(op.Squeeze(scale, [0]))
-        unscaled = []
-        for p, g in params_grads:
-            op.key = f"{p.name}@UNSCALED"
-            unscaled.append((p, op.Mul(g, op.Cast(inverse, to=g.dtype.number))))
-        self._optimizer.apply_gradients(unscaled, startup_program)
-        keep_state(op, program, before, self._found_inf)
-        if self._is_dynamic:
-            good, bad = (
-                self._optimizer._state(program, name, np.zeros(1, np.int32)) for name in ("num_good_steps", "num_bad_steps")
-            )
-            op.key = "loss_scaling"
-            program.updates.update(update_scale(op, self._policy, self._found_inf, scale, good, bad))
-        program.version += 1
+        first = len(block.ops)
+        self._scaler.apply(params_grads, startup_program)
         return block.ops[first:]
 
     def amp_init(

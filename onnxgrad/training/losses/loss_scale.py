@@ -7,16 +7,11 @@ Tests: tests/training/test_float16.py.
 
 from __future__ import annotations
 
-import numpy as np
-
-from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.optimizer.master import widened
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
-from onnxgrad.optimizer.scaling import ScalePolicy, keep_state, overflow, scaled_loss, update_scale
+from onnxgrad.optimizer.scaling import LossScaler, ScalePolicy
 
 __all__ = ["LossScale"]
 
@@ -51,47 +46,23 @@ class LossScale:
                 f"the file is in float16: weights that train have float32 copies, and the loss is scaled, by {_START:g} at first."
             )
         self.program, self.optimizer = program, optimizer
+        self._scaler = LossScaler(optimizer, self.start, _POLICY)
         self.scale: Variable | None = None
 
     def of(self, loss: Variable) -> Variable:
         """The loss times the scale, in float32."""
         if not self.start:
             return loss
-        op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
-        self.scale = self.optimizer._state(self.program, "loss_scaling", np.array([self.start], np.float32))
-        return scaled_loss(op, loss, self.scale)
+        self.scale = self._scaler.begin(self.program)
+        return self._scaler.scaled(loss)
 
     def apply(self, pairs: Pairs) -> None:
         """Append the update from gradients of the scaled loss."""
         if self.scale is None:
             self.optimizer.apply_gradients(pairs)
-            return
-        before = dict(self.program.updates)
-        op, found_inf, unscaled = self._unscaled(pairs)
-        self.optimizer.apply_gradients(unscaled)
-        keep_state(op, self.program, before, found_inf)
-        self._move(op, found_inf)
+        else:
+            self._scaler.apply(pairs)
 
     def finite(self, pairs: Pairs) -> Pairs:
         """Gradients of the loss itself, to be added up over micro-batches: those of one that overflows are 0."""
-        if self.scale is None:
-            return pairs
-        op, found_inf, unscaled = self._unscaled(pairs)
-        kept = [(p, op.Where(found_inf, 0.0, g)) for p, g in unscaled]
-        self._move(op, found_inf)
-        return kept
-
-    def _unscaled(self, pairs: Pairs) -> tuple[Builder, Variable, Pairs]:
-        assert self.scale is not None
-        op = Builder(self.program.global_block(), role=Role.OPTIMIZE, key="loss_scaling")
-        found_inf = overflow(op, [g for _, g in pairs])
-        inverse = op.Reciprocal(op.Squeeze(self.scale, [0]))
-        return op, found_inf, [(p, op.Mul(g, op.Cast(inverse, to=g.dtype.number))) for p, g in widened(op, pairs)]
-
-    def _move(self, op: Builder, found_inf: Variable) -> None:
-        assert self.scale is not None
-        counters = [
-            self.optimizer._state(self.program, name, np.zeros(1, np.int32)) for name in ("num_good_steps", "num_bad_steps")
-        ]
-        self.program.updates.update(update_scale(op, _POLICY, found_inf, self.scale, *counters))
-        self.program.version += 1
+        return pairs if self.scale is None else self._scaler.finite(pairs)
