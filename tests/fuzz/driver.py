@@ -66,7 +66,7 @@ class Summary:
             frame = next((line for line in lines if "/onnxgrad/" in line), "")
             where = frame.rpartition("/onnxgrad/")[2]
             kind = "hang" if "Timeout (" in said else f"abort ({code})"
-            in_runtime = where.startswith("core/runtime/executor.py") and where.endswith(" in _run")
+            in_runtime = where.startswith("core/runtime/prepared.py") and where.endswith(" in run")
             in_runtime |= where.startswith("core/runtime/session.py") and where.endswith((" in _open", " in open_graph"))
             text = "" if not in_runtime else "in onnxruntime"
             (self.runtime if in_runtime else self.findings).append(Finding(number, seed, kind, where, text or said[-300:]))

@@ -62,7 +62,7 @@ class TestDriver:
 
     def test_an_end_in_onnxruntime_is_counted_apart(self):
         summary = Summary()
-        summary.died(3, "scan", -6, 'Fatal Python error\n  File "/x/onnxgrad/core/runtime/executor.py", line 147 in _run\n')
+        summary.died(3, "scan", -6, 'Fatal Python error\n  File "/x/onnxgrad/core/runtime/prepared.py", line 147 in run\n')
         summary.died(4, "scan", -11, 'Fatal Python error\n  File "/x/onnxgrad/core/ir/infer.py", line 236 in _infer\n')
         summary.died(5, "scan", 1, 'Timeout (0:00:20)!\n  File "/x/onnxgrad/core/ir/infer.py", line 236 in _infer\n')
         assert [(f.number, f.kind) for f in summary.runtime] == [(3, "abort (-6)")]
