@@ -8,14 +8,14 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_overlap.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from queue import SimpleQueue
-from threading import Thread
-from typing import Any
+from threading import Event, Lock, Thread
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import numpy as np
@@ -27,6 +27,7 @@ from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.shared_state import SharedState, own_array
+from onnxgrad.core.runtime.staged import BetweenError
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import view_of
@@ -205,6 +206,9 @@ class GradientExchange(_Sharing):
         share_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
         self._begun.add(scope)
         self.forget(scope)
+
+    def wait(self, names: Collection[str] | None) -> None:
+        """Gradients are exchanged when they are applied."""
 
     def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]:
         """Gradients in the order of the backward pass, in groups of about as many bytes, of which the first travel on the way."""
@@ -402,6 +406,50 @@ def _is_statistic(v: Variable) -> bool:
     return v.op is not None and v.op.role is Role.FORWARD and v.op.type == "BatchNormalization"
 
 
+class _Parcel(NamedTuple):
+    """Sums that travel together, by name, and what sends them."""
+
+    names: tuple[str, ...]
+    send: Callable[[], None]
+
+
+class _Travelling:
+    """Sums that a thread exchanges one after another, while what has arrived is applied. It begins with the first ``wait``."""
+
+    def __init__(self, parcels: Sequence[_Parcel]) -> None:
+        self._parcels = parcels
+        self._arrived: dict[str, Event] = {name: Event() for parcel in parcels for name in parcel.names}
+        self._error: BaseException | None = None
+        self._lock = Lock()
+        # A rank that ends by an error does not wait for others that do not come any more.
+        self._thread = Thread(target=self._work, daemon=True, name="onnxgrad-exchange")
+
+    def wait(self, names: Collection[str] | None) -> None:
+        """Until these have arrived; None for all."""
+        with self._lock:
+            if self._thread.ident is None:
+                self._thread.start()
+        if names is None:
+            self._thread.join()
+        for name in names or ():
+            if name in self._arrived:
+                self._arrived[name].wait()
+        if self._error is not None:
+            raise BetweenError(self._error)
+
+    def _work(self) -> None:
+        try:
+            for parcel in self._parcels:
+                parcel.send()
+                for name in parcel.names:
+                    self._arrived[name].set()
+        except BaseException as error:
+            self._error = error
+        finally:
+            for event in self._arrived.values():
+                event.set()
+
+
 class StateExchange(_Sharing):
     """``Program.exchange`` of a program that applies what was added up over micro-batches: the sums are sent, once.
 
@@ -421,16 +469,28 @@ class StateExchange(_Sharing):
         self.sharding = strategy.sharding
         self.traffic = Traffic()
         self._compression = compression_of(strategy)
+        self._overlaps = False
+        self._travelling: _Travelling | None = None
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Refuse ranks that differ, at the first run on a scope; the state of the first program is that of rank 0 already."""
         if scope not in self._begun:
             check_alike(self.transport, fingerprint(program, self.sums, self.strategy), "it adds up other gradients")
+            # What compression finds too large is told before anything is applied.
+            stages = stages_of(self.strategy, self.transport, sum(map(bytes_of, self.sums)))
+            self._overlaps = stages > 1 and self._compression is None
             self._begun.add(scope)
             self.forget(scope)
 
+    def wait(self, names: Collection[str] | None) -> None:
+        """Wait until some sums are those of all ranks, as the others travel on; None for all."""
+        if self._travelling is not None:
+            self._travelling.wait(names)
+
     def applied(self, scope: Scope) -> None:
         """Give all ranks the weights and statistics that each has updated, and begin new sums."""
+        self.wait(None)
+        self._travelling = None
         if self.shared is not None:
             self.shared.spread(scope)
         for v in self.sums:
@@ -454,18 +514,27 @@ class StateExchange(_Sharing):
         return {}
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
-        """Replace the sums of this rank by those of all, in place."""
+        """Replace the sums of this rank by those of all, in place: now, or with overlap from the first ``wait`` on."""
         self.traffic.steps += 1
-        self.together(scope)
+        parcels = self._parcels(scope)
         if self.sharding == 2:
-            all_sent(self.transport, self._compression)
+            parcels.append(_Parcel((), partial(all_sent, self.transport, self._compression)))
+        if self._overlaps:
+            self._travelling = _Travelling(parcels)
+        else:
+            for parcel in parcels:
+                parcel.send()
         return {}
 
-    def together(self, scope: Scope, everywhere: bool = False) -> None:
-        """Add up the sums of all ranks: large ones where they lie, the others in one buffer.
+    def together(self, scope: Scope) -> None:
+        """Add up the sums of all ranks, on all."""
+        for parcel in self._parcels(scope, everywhere=True):
+            parcel.send()
 
-        Args:
-            everywhere: on all ranks, where otherwise a rank may be given its share alone.
+    def _parcels(self, scope: Scope, everywhere: bool = False) -> list[_Parcel]:
+        """What travels together, the small sums first: large ones where they lie, the others in one buffer
+
+        ``everywhere`` is for sums on all ranks, where otherwise a rank may be given its share alone.
         """
         if self._resumed is not None:
             sizes = {number: sum(map(_size, members)) for number, members in self._members().items()}
@@ -473,19 +542,24 @@ class StateExchange(_Sharing):
             flats = {number: np.zeros(size, kinds[number]) for number, size in sizes.items()}
             self._resume({number: flat for number, flat in flats.items() if is_compressed(flat)})
         owners = {} if self.shared is None or self.sharding < 2 else self.shared.shards.owners
-        for number, members in self._members().items():
+        parcels: list[_Parcel] = []
+        for number, members in sorted(self._members().items()):
+            names, arrays = tuple(v.name for v in members), [own_array(scope, v) for v in members]
             if number >= 0:
                 owner = None if everywhere else owners.get(members[0])
-                self._send(number, own_array(scope, members[0]), owner)
-                continue
-            flat = np.concatenate([np.asarray(v.get_value(scope)).reshape(-1) for v in members])
-            self._send(number, flat)
-            self.traffic.copied += 2 * flat.nbytes
-            at = 0
-            for v in members:
-                size = _size(v)
-                v.set_value(flat[at : at + size].reshape(v.static_shape or ()), scope)
-                at += size
+                parcels.append(_Parcel(names, partial(self._send, number, arrays[0], owner)))
+            else:
+                parcels.append(_Parcel(names, partial(self._send_small, number, arrays)))
+        return parcels
+
+    def _send_small(self, number: int, arrays: Sequence[Array]) -> None:
+        flat = np.concatenate(arrays)
+        self._send(number, flat)
+        self.traffic.copied += 2 * flat.nbytes
+        at = 0
+        for array in arrays:
+            array[:] = flat[at : at + array.size]
+            at += array.size
 
     def _members(self) -> dict[int, list[Variable]]:
         """What travels together: large sums alone, numbered from 0, and the small ones of each element type, numbered below."""
@@ -509,7 +583,7 @@ class StateExchange(_Sharing):
 
     def keep_on_first(self, scope: Scope) -> None:
         """Let rank 0 alone hold the sums, for a checkpoint, which is then one of all ranks."""
-        self.together(scope, everywhere=True)
+        self.together(scope)
         self.drop_on_others(scope)
         super().keep_on_first(scope)
 

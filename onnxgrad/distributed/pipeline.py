@@ -478,6 +478,9 @@ class _BetweenStages:
     def stop(self) -> None:
         """Nothing is on its way."""
 
+    def wait(self, names: Collection[str] | None) -> None:
+        """Nothing is on its way."""
+
     def applied(self, scope: Scope) -> None:
         """Other stages read nothing of what one updates, but for parameters of several, which ``PipelineStep`` hands out."""
 

@@ -77,8 +77,9 @@ class Strategy:
         cuts: of a pipeline, names of values of the model behind which it is cut; empty where they are to be chosen.
         overlap: in how many sessions the backward pass is computed, so that gradients travel while others are computed; 1 for one,
             and no overlap. None for 4 where the ranks are on several machines, and 1 where they share one, whose processors
-            the exchange would take from the computation, or where gradients have less than 4 MB. Sums over micro-batches and
-            shares travel when all is computed, and so does everything where numbers of 16 bits would cross.
+            the exchange would take from the computation, or where gradients have less than 4 MB. Sums over
+            micro-batches travel when all is computed, while those that have arrived are applied, unless they are compressed. Where
+            numbers of 16 bits would cross, everything travels when all is computed.
 
     Raises:
         ArgumentError: if a value makes no sense.

@@ -12,10 +12,11 @@ from onnxgrad import distributed, static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.runtime import applying, staged
+from onnxgrad.core.runtime.application import Application
 from onnxgrad.core.step import cut, make as making
 from onnxgrad.core.step.stages import in_steps
 from onnxgrad.distributed import Strategy, distribute, run_local
-from onnxgrad.distributed.exchange import GradientExchange
+from onnxgrad.distributed.exchange import GradientExchange, StateExchange
 from onnxgrad.errors import ArgumentError, TrainingError
 from tests.distributed.test_programs import on_ranks, trained
 from tests.distributed.test_trainer import assert_equal, trainer
@@ -269,3 +270,59 @@ def test_a_graph_is_cut_so_that_some_outputs_are_there_first():
     whole = paddle.Executor().run(program, {"x": values["x"]}, [last, second])
     for name, array in zip([last.name, second.name], whole, strict=True):
         np.testing.assert_allclose(values[name], array, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("sharding", [0, 1, 2])
+def test_sums_travel_while_those_that_have_arrived_are_applied(monkeypatch, sharding):
+    """The last sum waits until something is applied: where all are awaited first, it does so in vain for 20 seconds"""
+    applied = {}
+    waited = []
+    put, send = Application._put, StateExchange._send
+
+    def noted(self, worker):
+        put(self, worker)
+        if self.has_begun and self._applied is not None and isinstance(self._applied.func.__self__, StateExchange):
+            applied.setdefault(self._applied.func.__self__, threading.Event()).set()
+
+    def patient(self, number, flat, owner=None):
+        if number == max(self._members()):
+            waited.append(applied.setdefault(self, threading.Event()).wait(20))
+        send(self, number, flat, owner)
+
+    monkeypatch.setattr(Application, "_put", noted)
+    monkeypatch.setattr(StateExchange, "_send", patient)
+
+    def work(transport):
+        t = trainer(distributed=Strategy(overlap=2, sharding=sharding), accumulate=2, optimizer="sgd", threads=1)
+        for _ in range(2):
+            t.step({name: column[transport.rank : 8 : 2] for name, column in data().items()})
+        return weights(t)
+
+    def alone():
+        t = trainer(accumulate=2, optimizer="sgd")
+        for _ in range(2):
+            t.step({name: np.concatenate([column[0:8:2], column[1:8:2]]) for name, column in data().items()})
+        return weights(t)
+
+    first, second = on_ranks(2, work)
+    assert waited == [True, True]
+    trained = {name for name in first if not name.endswith("@ACCUMULATED")}
+    for name, value in alone().items():
+        if name in trained:
+            np.testing.assert_allclose(first[name], value, rtol=1e-3, atol=3e-5, err_msg=name)
+            np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def test_a_sum_that_cannot_be_sent_ends_the_step_by_its_own_error(monkeypatch):
+    def broken(self, number, flat, owner=None):
+        raise KeyError("lost")
+
+    monkeypatch.setattr(StateExchange, "_send", broken)
+
+    def work(transport):
+        t = trainer(distributed=Strategy(overlap=2), accumulate=2)
+        for _ in range(2):
+            t.step({name: column[:4] for name, column in data().items()})
+
+    with pytest.raises(KeyError, match="lost"):
+        on_ranks(2, work)

@@ -11,7 +11,7 @@ Tests: tests/core/runtime/test_low_memory.py, tests/training/test_low_memory.py.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock, Thread
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from onnx import ModelProto
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.denormals import FloatingPointMode
+from onnxgrad.core.runtime.staged import BetweenError
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, value_on, view_of
@@ -223,6 +224,7 @@ class Application:
         others: further new values of state, which are put in place last.
         scope: whose state it is.
         rooms: of this scope.
+        wait: called before a part is computed, with the names of the state that it reads: its sums may still travel.
         applied: called when all is in place.
 
     Attributes:
@@ -238,9 +240,10 @@ class Application:
         others: list[tuple[str, Buffer]],
         scope: Scope,
         rooms: Rooms,
+        wait: Callable[[Collection[str]], None],
         applied: Callable[[], None] | None = None,
     ) -> None:
-        self._applied = applied
+        self._wait_for, self._applied = wait, applied
         self._parts, self._buffers, self._values, self._others = parts, buffers, values, others
         self._scope, self._rooms = scope, rooms
         places = [(part, piece) for part in parts for piece in range(part.pieces)]
@@ -267,6 +270,8 @@ class Application:
         try:
             with FloatingPointMode(flushes=True):
                 self._apply()
+        except BetweenError as error:
+            raise error.error from error.error.__cause__
         except Exception as error:
             done = "is applied in part; the rest is applied before the state is read" if self.has_begun else "is not applied"
             raise ExecutionError(f"onnxruntime failed while applying gradients: {error}. The step {done}.") from error
@@ -361,6 +366,7 @@ class Application:
         part, piece = unit.part, unit.piece
         binding = desk.binding(part)
         if desk.bound is not part:
+            self._wait_for([state for _, state in part.state])
             for name, state in part.state:
                 if name in part.whole:
                     binding.bind_ortvalue_input(name, self._buffers[state].value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.runtime.prepared import Prepared, on_device
 from onnxgrad.core.runtime.runner import added_up
 from onnxgrad.core.runtime.session import open_graph, open_part
-from onnxgrad.core.runtime.staged import StagedSession
+from onnxgrad.core.runtime.staged import BetweenError, StagedSession
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of
@@ -100,6 +100,13 @@ class OpenApplying:
             ExecutionError: if onnxruntime fails.
         """
         values, others, bindings = dict(values), list(others), list(bindings)
+        try:
+            if self._wholes:
+                self._wait(None)
+            elif self._first is not None:
+                self._wait([v.name for v in self._first.state])
+        except BetweenError as error:
+            raise error.error from error.error.__cause__
         if self._first is not None:
             shared, small = self._run(self._first, self._read, values, scope, others, bindings)
             for v, name in zip(self.cut.shared, self._first.fetch_names, strict=True):
@@ -109,9 +116,14 @@ class OpenApplying:
         buffers = {v.name: on_device(scope, v, self.place) for v in self._state}
         rooms = self._rooms.setdefault(scope, Rooms(self._threads))
         applied = None if self.exchange is None else partial(self.exchange.applied, scope)
-        application = Application(self.parts, buffers, values, others, scope, rooms, applied)
+        application = Application(self.parts, buffers, values, others, scope, rooms, self._wait, applied)
         application.bindings = bindings
         scope.defer(application)
+
+    def _wait(self, names: Collection[str] | None) -> None:
+        """Until the sums among this state are those of all ranks"""
+        if self.exchange is not None:
+            self.exchange.wait(names)
 
     @staticmethod
     def _run(

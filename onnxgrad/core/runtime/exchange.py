@@ -5,7 +5,7 @@ Tests: tests/distributed/test_programs.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from onnxgrad.core.ir.program import Program
@@ -78,6 +78,13 @@ class Exchange(Protocol):
 
         Returns:
             What is fetched instead, as arrays.
+        """
+
+    def wait(self, names: Collection[str] | None) -> None:
+        """Wait until the state of these names, where it is sums of gradients, is that of all ranks; None for all state.
+
+        Raises:
+            BetweenError: if an exchange has failed.
         """
 
     def applied(self, scope: Scope) -> None:

@@ -24,7 +24,7 @@ class BetweenError(Exception):
         error: that one.
     """
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
         self.error = error
 
