@@ -13,10 +13,9 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable, present_value
-from onnxgrad.core.runtime.applying import OpenApplying
 from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import Place, place_of
-from onnxgrad.core.runtime.prepared import Prepared, in_memory
+from onnxgrad.core.runtime.prepared import AppliesGradients, Prepared, in_memory
 from onnxgrad.core.runtime.session_cache import SessionCache, prepare
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
@@ -276,7 +275,7 @@ class Executor:
         self,
         program: Program,
         prepared: Prepared,
-        applying: OpenApplying,
+        applying: AppliesGradients,
         feeds: list[tuple[str, Any]],
         scope: Scope,
         return_numpy: bool,

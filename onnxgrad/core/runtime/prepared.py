@@ -6,12 +6,12 @@ Tests: tests/core/runtime/test_executor.py, tests/core/runtime/test_low_memory.p
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from math import prod
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.graph import Graph
@@ -19,17 +19,16 @@ from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
 from onnxgrad.core.runtime.capture import CapturedBinding
 from onnxgrad.core.runtime.denormals import FloatingPointMode
+from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.runtime.session import begins, trains
 from onnxgrad.core.runtime.staged import BetweenError
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of, device_of, value_of
+from onnxgrad.core.step.cut import Cut
 from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ExecutionError
-
-if TYPE_CHECKING:
-    from onnxgrad.core.runtime.applying import OpenApplying
 
 __all__ = ["Prepared", "in_memory", "on_device"]
 
@@ -46,6 +45,21 @@ def _size(v: Variable) -> int:
 def _has_memory(v: Variable) -> bool:
     """Whether an OrtValue of such elements can be made before the run."""
     return v.dtype.bits >= 8 and v.dtype.name not in ("string", "complex64", "complex128")
+
+
+class AppliesGradients(Protocol):
+    """What is left of a step when its gradients are there: ``core.runtime.applying.OpenApplying``."""
+
+    cut: Cut
+    exchange: Exchange | None
+
+    def apply(
+        self,
+        scope: Scope,
+        values: Mapping[Variable, Any],
+        others: Sequence[tuple[str, Buffer]] = (),
+        bindings: Sequence[object] = (),
+    ) -> None: ...
 
 
 class Prepared:
@@ -75,7 +89,7 @@ class Prepared:
         step: Step,
         fetches: list[Variable],
         place: Place,
-        applying: OpenApplying | None = None,
+        applying: AppliesGradients | None = None,
         captures: bool = False,
     ) -> None:
         self.session = session

@@ -96,9 +96,13 @@ class Travels(Protocol):
     synchronises: Synchronised | None
     sharding: int
 
-    def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]: ...
+    def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]:
+        """Those that are exchanged while the next ones are computed, in order; the last group, of what is left, after the run.
 
-    def share_out(self, program: Program, cut: Cut) -> Shards | None: ...
+        Fewer than two groups to compute everything in one session."""
+
+    def share_out(self, program: Program, cut: Cut) -> Shards | None:
+        """Who updates what, called before gradients have slots; None where every rank updates all."""
 
 
 class ApplyingPhase(NamedTuple):
