@@ -86,8 +86,8 @@ class Accuracy(Metric):
         return shares[0] if len(self.topk) == 1 else shares
 
     def accumulate(self) -> Any:
-        found = [total / count if count else 0.0 for total, count in zip(self.total, self.count, strict=True)]
-        return found[0] if len(self.topk) == 1 else found
+        accuracies = [total / count if count else 0.0 for total, count in zip(self.total, self.count, strict=True)]
+        return accuracies[0] if len(self.topk) == 1 else accuracies
 
     def name(self) -> Any:
         return [self._name] if tuple(self.topk) == (1,) else [f"{self._name}_top{k}" for k in self.topk]

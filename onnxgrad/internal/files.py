@@ -105,9 +105,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _error(path: Path, error: OSError) -> FileError:
-    found = FileError(f"cannot use {str(path)!r}: {error.strerror or error}.")
-    found.errno = error.errno
-    return found
+    file_error = FileError(f"cannot use {str(path)!r}: {error.strerror or error}.")
+    file_error.errno = error.errno
+    return file_error
 
 
 def _remove(path: Path) -> None:

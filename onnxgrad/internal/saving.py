@@ -57,8 +57,8 @@ def _described(item: Any, arrays: dict[str, np.ndarray[Any, Any]], at: str) -> A
             raise ArgumentTypeError(f"save: keys of a dict are strings or integers, in {at or 'the object'}.")
         return {"dict": [[key, _described(value, arrays, f"{at}.{key}" if at else str(key))] for key, value in item.items()]}
     if isinstance(item, (list, tuple)):
-        kind = "list" if isinstance(item, list) else "tuple"
-        return {kind: [_described(value, arrays, f"{at}.{i}" if at else str(i)) for i, value in enumerate(item)]}
+        container = "list" if isinstance(item, list) else "tuple"
+        return {container: [_described(value, arrays, f"{at}.{i}" if at else str(i)) for i, value in enumerate(item)]}
     raise ArgumentTypeError(f"save writes tensors, arrays, numbers and strings, not the {type(item).__name__} {at}.")
 
 
@@ -78,12 +78,12 @@ def load(path: str | Path, return_numpy: bool = False, **configs: Any) -> Any:
 
 
 def _read(described: Any, arrays: dict[str, np.ndarray[Any, Any]], as_numpy: bool) -> Any:
-    ((kind, inner),) = described.items()
-    if kind == "value":
+    ((item_type, inner),) = described.items()
+    if item_type == "value":
         return inner
-    if kind == "dict":
+    if item_type == "dict":
         return {key: _read(value, arrays, as_numpy) for key, value in inner}
-    if kind in ("list", "tuple"):
+    if item_type in ("list", "tuple"):
         items = [_read(value, arrays, as_numpy) for value in inner]
-        return items if kind == "list" else tuple(items)
-    return leaf(arrays[inner]) if kind == "tensor" and not as_numpy else arrays[inner]
+        return items if item_type == "list" else tuple(items)
+    return leaf(arrays[inner]) if item_type == "tensor" and not as_numpy else arrays[inner]

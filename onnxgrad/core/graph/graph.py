@@ -125,7 +125,7 @@ class Graph:
         substitute(self.operators, final)
         self.outputs = [(name, self._named(name, v, final.get(v, v))) for name, v in self.outputs]
         self.updates = {v: final.get(new, new) for v, new in self.updates.items()}
-        self.copy.variables = {v: final.get(twin, twin) for v, twin in self.copy.variables.items()}
+        self.copy.variables = {v: final.get(copy, copy) for v, copy in self.copy.variables.items()}
         self.operators = needed_operators(self.operators, [v for _, v in self.outputs])
         self.take_constants()
 
@@ -140,8 +140,8 @@ class Graph:
 
     def take_constants(self) -> None:
         """Hold the constants that operators or outputs read, and no others."""
-        given = set(self.inputs)
-        read = dict.fromkeys(v for v in self.all_read() if v.op is None and v not in given)
+        inputs = set(self.inputs)
+        read = dict.fromkeys(v for v in self.all_read() if v.op is None and v not in inputs)
         held = [v for v in self.initializers if v in read]
         main, known = self.program.global_block(), set(held)
         held += [v for v in read if v.block is main and v.value is not None and v not in known]

@@ -101,8 +101,8 @@ def in_order(operators: Sequence[Operator], resolve: Callable[[Variable], Variab
 def order_of_file(reads: Sequence[set[int]], position: Sequence[Any]) -> list[int]:
     """In which order to write operators that are to run in the order of ``position``; ``reads`` are the operators before each."""
     open_readers = [0] * len(reads)
-    for found in reads:
-        for i in found:
+    for operands in reads:
+        for i in operands:
             open_readers[i] += 1
     ready = [(position[i], i) for i, count in enumerate(open_readers) if count == 0]
     heapq.heapify(ready)

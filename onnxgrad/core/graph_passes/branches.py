@@ -24,12 +24,12 @@ def choose_branches(graph: Graph, target: Target) -> int:
     """Replace each If whose condition does not depend on what is fed by the branch that it takes, bodies included."""
     inputs = set(graph.inputs)
     main = graph.program.global_block()
-    places = _choose(main, inputs) if any(True for op in main.ops for _ in op.blocks()) else 0
-    if places:
+    rewrites = _choose(main, inputs) if any(True for op in main.ops for _ in op.blocks()) else 0
+    if rewrites:
         graph.operators = needed_operators(graph.operators, [v for _, v in graph.outputs])
         _make_scalars(graph)
         graph.take_constants()
-    return places
+    return rewrites
 
 
 BRANCHES = Pass("branches", choose_branches, when=lambda graph, target: not graph.is_whole)
@@ -76,13 +76,13 @@ def _inline(op: Operator, branch: Block, block: Block) -> list[Operator]:
     for v in branch.initializers:
         v._name, v.block = program.fresh_name(v.name), block
         block.initializers.append(block.register(v))
-    made = {v for inner in branch.ops for v in inner.outputs}
+    computed = {v for inner in branch.ops for v in inner.outputs}
     results: dict[Variable, Variable] = {}
     copies: list[Operator] = []
     for v, result in zip(branch.outputs, op.outputs, strict=True):
         if result is None:
             continue
-        if v in made and v not in results:
+        if v in computed and v not in results:
             results[v] = result
         else:
             copy = Operator(block, "Identity", [results.get(v, v)], [result])
@@ -93,15 +93,15 @@ def _inline(op: Operator, branch: Block, block: Block) -> list[Operator]:
         inner.block = block
         for body in inner.blocks():
             body.parent = block
-        for i, made_here in enumerate(inner.outputs):
-            if made_here is None:
+        for i, v_inner in enumerate(inner.outputs):
+            if v_inner is None:
                 continue
-            if made_here in results:
-                inner.outputs[i] = results[made_here]
-                results[made_here].op = inner
+            if v_inner in results:
+                inner.outputs[i] = results[v_inner]
+                results[v_inner].op = inner
             else:
-                made_here._name, made_here.block = program.fresh_name(made_here.name), block
-                block.register(made_here)
+                v_inner._name, v_inner.block = program.fresh_name(v_inner.name), block
+                block.register(v_inner)
     return [*branch.ops, *copies]
 
 

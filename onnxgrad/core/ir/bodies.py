@@ -86,9 +86,9 @@ def move_into(shell: Block, inner: Block, arguments: Sequence[Variable | None]) 
         v.block = shell
         shell.initializers.append(shell.register(v))
     for op in inner.ops:
-        for made in op.outputs:
-            if made is not None:
-                made.block = shell
+        for result in op.outputs:
+            if result is not None:
+                result.block = shell
         shell.append(op)
         for body in op.blocks():
             body.parent = shell

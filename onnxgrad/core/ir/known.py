@@ -99,16 +99,16 @@ def propagate_entries(operator: Operator, type: Type | None) -> Entries | None:
         return None
     if type.dims is None or not all(isinstance(dim, int) for dim in type.dims):
         return None
-    found = rule(operator)
-    if found is None or len(found) > _LONGEST:
+    entries = rule(operator)
+    if entries is None or len(entries) > _LONGEST:
         return None
     if type.dtype.name == "bool":
-        return tuple(entry if entry is None else bool(entry) for entry in found)
+        return tuple(entry if entry is None else bool(entry) for entry in entries)
     unsigned = type.dtype.name.startswith("u")
     end = 2**type.dtype.bits if unsigned else 2 ** (type.dtype.bits - 1)
     start = 0 if unsigned else -end
     # What does not fit wraps around when it is computed.
-    return tuple(None if isinstance(entry, int) and not start <= entry < end else entry for entry in found)
+    return tuple(None if isinstance(entry, int) and not start <= entry < end else entry for entry in entries)
 
 
 def entries_of_shape(x: Variable | None, start: int = 0, end: int | None = None) -> Entries | None:
@@ -161,10 +161,10 @@ def _of_cast(operator: Operator) -> Entries | None:
     if operator.attrs["to"] == _BOOL:
         numbers = numbers_of(operator.inputs[0])
         return None if numbers is None else tuple(None if x is None or isinstance(x, str) else bool(x) for x in numbers)
-    found = entries_of(operator.inputs[0])
-    if found is None:
+    entries = entries_of(operator.inputs[0])
+    if entries is None:
         return None
-    return tuple(int(entry) if isinstance(entry, bool) else entry for entry in found)
+    return tuple(int(entry) if isinstance(entry, bool) else entry for entry in entries)
 
 
 _BOOL = 9
@@ -172,12 +172,12 @@ _BOOL = 9
 
 def _of_expand(operator: Operator) -> Entries | None:
     x, target = operator.inputs[0], entries_of(operator.inputs[1])
-    found = entries_of(x)
-    if x is None or x.dims is None or found is None or len(found) != 1 or target is None:
+    entries = entries_of(x)
+    if x is None or x.dims is None or entries is None or len(entries) != 1 or target is None:
         return None
     dims = broadcast_dims(x.dims, target)
     size = dims[0] if dims else 1
-    return found * size if len(dims) <= 1 and isinstance(size, int) and size <= _LONGEST else None
+    return entries * size if len(dims) <= 1 and isinstance(size, int) and size <= _LONGEST else None
 
 
 def _of_concat(operator: Operator) -> Entries | None:
@@ -235,8 +235,8 @@ def _of_slice(operator: Operator) -> Entries | None:
 
 
 def _of_nonzero(operator: Operator) -> Entries | None:
-    found = nonzero_of(operator.inputs[0])
-    return None if found is None else tuple(found.reshape(-1).tolist())
+    indices = nonzero_of(operator.inputs[0])
+    return None if indices is None else tuple(indices.reshape(-1).tolist())
 
 
 def _elementwise(apply: Callable[[Dim, Dim], Dim], read: Callable[[Variable | None], Any] = entries_of) -> _Rule:
@@ -309,8 +309,8 @@ def _decided(decisive: bool) -> Callable[[Dim, Dim], Dim]:
 
 
 def _negated(operator: Operator) -> Entries | None:
-    found = entries_of(operator.inputs[0])
-    return None if found is None else tuple(entry if entry is None else not entry for entry in found)
+    entries = entries_of(operator.inputs[0])
+    return None if entries is None else tuple(entry if entry is None else not entry for entry in entries)
 
 
 def numbers_of(v: Variable | None) -> tuple[Any, ...] | None:

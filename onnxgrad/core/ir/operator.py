@@ -78,10 +78,10 @@ def resolve_reference(value: Any, call: Operator, defaults: dict[str, Any]) -> A
     if not isinstance(value, AttributeReference):
         return value
     if value.name in call.attrs:
-        found = call.attrs[value.name]
-        if not isinstance(found, AttributeReference) and not is_of_kind(found, value.kind):
-            raise IllTyped(f"{call}: the attribute {value.name!r} cannot be {found!r} in the function. Correct the call.")
-        return found
+        attribute = call.attrs[value.name]
+        if not isinstance(attribute, AttributeReference) and not is_of_kind(attribute, value.kind):
+            raise IllTyped(f"{call}: the attribute {value.name!r} cannot be {attribute!r} in the function. Correct the call.")
+        return attribute
     if value.name in defaults:
         return defaults[value.name]
     schema = call.schema

@@ -62,14 +62,14 @@ def column_numbers(build: Any, seed: Variable, step: Variable, name: str) -> Var
     lower = build.Div(digits, np.array(_PLACES))
     above = build.Mul(build.Div(lower, np.array(_BITS)), np.array(_BITS))
     # Negative seeds have negative digits.
-    places = build.Cast(build.Add(build.Sub(lower, above), np.array(_BITS)), to=6)
+    digits_of_seed = build.Cast(build.Add(build.Sub(lower, above), np.array(_BITS)), to=6)
     count = 2 * len(_PLACES)
     size = (_LANES + 1) * COLUMNS
     positions = build.Range(_int(0), _int((count + _ROUNDS) * size), _int(1))
     high, low = _divided(build, positions)
     table = build.Reshape(_mixed(build, build.Add(high, _int(977)), low, _constants(0, _ROUNDS + 1)), [count + _ROUNDS, size])
     factors, *keys = build.Split(table, [count] + [1] * _ROUNDS, axis=0, outputs=1 + _ROUNDS)
-    terms = build.Mul(build.Reshape(places, [count, 1]), build.Div(factors, _int(4)))
+    terms = build.Mul(build.Reshape(digits_of_seed, [count, 1]), build.Div(factors, _int(4)))
     high, low = _divided(build, build.ReduceSum(terms, [0], keepdims=1))
     numbers: Variable = build.Reshape(_mixed(build, high, low, keys), [_LANES + 1, 1, COLUMNS], outputs=[name])[0]
     return numbers
@@ -130,8 +130,8 @@ def sample_mask(build: Any, x: Variable, columns: Variable, node: int, ratio: An
     total = products[0]
     for product in products[1:]:
         total = build.Add(total, product)
-    share = build.Cast(build.Floor(build.Add(build.Mul(ratio, np.float32(_BITS**2)), np.float32(0.5))), to=6)
-    border = build.Div(build.Sub(build.Add(share, _int(_BITS - 1)), parts[-1]), _int(_BITS))
+    threshold = build.Cast(build.Floor(build.Add(build.Mul(ratio, np.float32(_BITS**2)), np.float32(0.5))), to=6)
+    border = build.Div(build.Sub(build.Add(threshold, _int(_BITS - 1)), parts[-1]), _int(_BITS))
     kept = build.GreaterOrEqual(_divided(build, total)[1], border)
     if not whole:
         # Not all providers slice booleans.

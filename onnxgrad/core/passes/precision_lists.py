@@ -136,14 +136,14 @@ class AutoMixedPrecisionLists:
 def _types(names: Iterable[str] | None) -> set[str]:
     """ONNX types for names of either kind"""
     known = {name for domain, name in all_operators() if domain == ""}
-    found: set[str] = set()
+    op_types: set[str] = set()
     for name in [names] if isinstance(names, str) else names or ():
         if name in known:
-            found.add(name)
+            op_types.add(name)
         elif name in _PADDLE_NAMES:
-            found.update(_PADDLE_NAMES[name])
+            op_types.update(_PADDLE_NAMES[name])
         else:
             near = get_close_matches(str(name), [*known, *_PADDLE_NAMES], n=3)
             advice = f"Did you mean {' or '.join(near)}?" if near else "Use a type such as 'MatMul'."
             raise ArgumentError(f"{name!r} is neither an ONNX operator nor a name of Paddle's that is known here. {advice}")
-    return found
+    return op_types
