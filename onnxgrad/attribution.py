@@ -35,7 +35,7 @@ _KEEPS = (
 
 
 class Attribution(NamedTuple):
-    """What each element contributes to a score.
+    """The contribution of each element to a score.
 
     Attributes:
         values: in the shape of what was asked about, [examples, ...]; of Grad-CAM a map of [examples, height, width].
@@ -96,7 +96,7 @@ class _Score:
         return next((v for v in own if v.name == "logits"), own[0])
 
     def start(self, feeds: dict[str, Array]) -> Array:
-        """What the tensor is for these inputs"""
+        """Return the value of the tensor for these inputs"""
         name = self.about.name
         return np.asarray(feeds[name] if self.delta is None else self._plainly(feeds, name))
 
@@ -184,8 +184,8 @@ def integrated_gradients(
         >>> from onnx import parser
         >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 2] x) => (float[N, 1] y) '
         >>> model = parser.parse_model(text + "{ y = ReduceProd <axes = [1]> (x) }")
-        >>> found = integrated_gradients(model, {"x": np.array([[3.0, 2.0]], np.float32)}, "x")
-        >>> found.values.round(4)
+        >>> result = integrated_gradients(model, {"x": np.array([[3.0, 2.0]], np.float32)}, "x")
+        >>> result.values.round(4)
         array([[3., 3.]], dtype=float32)
     """
     if steps < 1:

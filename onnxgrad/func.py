@@ -54,8 +54,8 @@ class NumpyFunction:
         self.directions = list(directions or ())
         self._fetches = fetches
         self._arrange = arrange
-        self._given = directions or {}
-        extra = set(self._given.values())
+        self._direction_inputs = directions or {}
+        extra = set(self._direction_inputs.values())
         self.inputs = [v.name for v in setup.program.inputs if v not in extra]
         self._executor = Executor(setup.place)
         self._model: ModelProto | None = None
@@ -90,7 +90,7 @@ class NumpyFunction:
         missing = [name for name in self.directions if name not in vectors]
         if missing:
             raise FeedError(f"the second argument lacks {missing}. Give one array for each of {self.directions}.")
-        feed.update((self._given[name].name, array) for name, array in vectors.items())
+        feed.update((self._direction_inputs[name].name, array) for name, array in vectors.items())
         return self._arrange(iter(self._executor.run(self.program, feed, self._fetches)))
 
 
@@ -184,7 +184,7 @@ def jacobian(model: Model, outputs: Names = None, wrt: Names = None, *, place: P
 
 
 def hessian(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
-    """A function ``f(feeds)`` that gives ``found[a][b]``, the second derivatives ``[*a.shape, *b.shape]`` of the output's sum.
+    """A function ``f(feeds)`` that gives ``hessian[a][b]``, the second derivatives ``[*a.shape, *b.shape]`` of the output's sum.
 
     Args, Raises: as for ``value_and_grad``, with one output.
     """

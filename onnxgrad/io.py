@@ -131,7 +131,7 @@ class Subset(Dataset):
 
 
 def random_split(dataset: Dataset, lengths: Sequence[float], generator: Any = None) -> list[Subset]:
-    """Parts of a data set at random: of given sizes, or of given shares that add up to 1.
+    """Parts of a data set at random: of given sizes, or of fractions that add up to 1.
 
     Example:
         >>> data = paddle.io.TensorDataset([np.arange(10)])
@@ -303,7 +303,7 @@ _worker = threading.local()
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The worker of a DataLoader that asks; None outside of one. An IterableDataset reads its share by it."""
+    """The worker of a DataLoader that asks; None outside of one. An IterableDataset reads its shard by it."""
     return getattr(_worker, "info", None)
 
 
@@ -399,7 +399,7 @@ class DataLoader(Taken):
 
     def __iter__(self) -> Iterator[Any]:
         read = self._streams() if self._iterable else self._numbered()
-        return (self._given(batch) for batch in read)
+        return (self._returned(batch) for batch in read)
 
     __call__ = __iter__
 
@@ -458,7 +458,7 @@ class DataLoader(Taken):
         if self.worker_init_fn is not None:
             self.worker_init_fn(at)
 
-    def _given(self, batch: Any) -> Any:
+    def _returned(self, batch: Any) -> Any:
         if self.feed_list is not None and not self.return_list:
             fields = [field.numpy() if isinstance(field, Tensor) else field for field in _fields(batch)]
             return [{v.name: field for v, field in zip(self.feed_list, fields, strict=True)}]

@@ -155,8 +155,8 @@ def save(layer: Any, path: str, input_spec: Sequence[Any] | None = None, **confi
 
     Args:
         layer: a Layer or function; it is traced as ``to_static`` says.
-        path: a file, with or without ``.onnx``; folders are made.
-        input_spec: what each input looks like; by default what ``to_static`` was given, else the tensors of the last call.
+        path: a file, with or without ``.onnx``; folders are created.
+        input_spec: what each input looks like; by default the one passed to ``to_static``, else the tensors of the last call.
 
     Example:
         >>> model = paddle.nn.Sequential(paddle.nn.Linear(2, 3), paddle.nn.ReLU())

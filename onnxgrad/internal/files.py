@@ -116,7 +116,7 @@ def _remove(path: Path) -> None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether it is a file; what is no possible name is none."""
+    """Return whether a path is a file; an impossible name is none."""
     try:
         return path.is_file()
     except (OSError, ValueError):

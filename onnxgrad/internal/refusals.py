@@ -133,7 +133,7 @@ _MODULES = {
 
 
 def maps_to(name: str) -> str | None:
-    """What to use instead of ``name``."""
+    """Return the replacement of ``name``."""
     return next((target for pattern, target in _MAPS.items() if fnmatchcase(name, pattern)), None)
 
 

@@ -27,7 +27,7 @@ def save(obj: Any, path: str | Path, protocol: int = 4, **configs: Any) -> None:
 
     Args:
         obj: what to write; keys of dicts are strings or integers.
-        path: a file; folders are made. It is written under a temporary name and renamed.
+        path: a file; folders are created. It is written under a temporary name and renamed.
         protocol: accepted for compatibility.
 
     Raises:
@@ -63,7 +63,7 @@ def _described(item: Any, arrays: dict[str, np.ndarray[Any, Any]], at: str) -> A
 
 
 def load(path: str | Path, return_numpy: bool = False, **configs: Any) -> Any:
-    """What ``save`` wrote; tensors are eager, or arrays with ``return_numpy``.
+    """Load the object that ``save`` wrote; tensors are eager, or arrays with ``return_numpy``.
 
     Raises:
         ModelError: if it is another file, or a damaged one.

@@ -18,13 +18,11 @@ def signature_of(text: str) -> tuple[str, inspect.Signature]:
     """The name and the arguments of a definition such as ``power(base, factor=2)``; defaults are literals."""
     (definition,) = ast.parse(f"def {text}: ...").body
     assert isinstance(definition, ast.FunctionDef)
-    arguments = definition.args
-    defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + arguments.defaults + arguments.kw_defaults
-    kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD] * len(arguments.args) + [inspect.Parameter.KEYWORD_ONLY] * len(
-        arguments.kwonlyargs
-    )
+    args = definition.args
+    defaults = [None] * (len(args.args) - len(args.defaults)) + args.defaults + args.kw_defaults
+    kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD] * len(args.args) + [inspect.Parameter.KEYWORD_ONLY] * len(args.kwonlyargs)
     parameters = []
-    for argument, kind, default in zip(arguments.args + arguments.kwonlyargs, kinds, defaults, strict=True):
+    for argument, kind, default in zip(args.args + args.kwonlyargs, kinds, defaults, strict=True):
         value = inspect.Parameter.empty if default is None else ast.literal_eval(default)
         parameters.append(inspect.Parameter(argument.arg, kind, default=value))
     return definition.name, inspect.Signature(parameters)
@@ -47,14 +45,14 @@ def bound(name: str, signature: inspect.Signature, args: Any, kwargs: dict[str, 
 class Taken:
     """Base of classes whose constructors are written down as text: ``takes`` lists the arguments.
 
-    They are given, as attributes of one object, to the method ``_begin``.
+    They are passed, as attributes of one object, to the method ``_begin``.
 
     Example:
         >>> from onnxgrad.internal.signatures import Taken
         >>> class Line(Taken):
         ...     takes = "slope, offset=0.0"
-        ...     def _begin(self, given):
-        ...         self.slope, self.offset = given.slope, given.offset
+        ...     def _begin(self, arguments):
+        ...         self.slope, self.offset = arguments.slope, arguments.offset
         >>> Line(2.0).offset, str(inspect.signature(Line))
         (0.0, '(slope, offset=0.0)')
     """

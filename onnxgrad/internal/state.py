@@ -103,7 +103,7 @@ class State:
             setattr(self._defaults, name, value)
 
     def make_once(self, name: str, make: Callable[[], Any]) -> Any:
-        """The field, made by the first thread that asks for it."""
+        """Return the field, created by the first thread that asks for it."""
         value = getattr(self, name)
         if value is None:
             with self._lock:

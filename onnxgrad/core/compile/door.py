@@ -62,8 +62,8 @@ def compile(
             no onnxruntime loads is brought down where that is possible. Implied by ``provider``.
         runs: whether onnxruntime's CPU provider is to run it, so that operators for which it has no float64 kernel are written out.
             Implied by ``ordered``, unless another provider is named.
-        fast: whether the provider's forms may round more than the operators they stand for.
-        chunk: elements of large state that updates take at a time, 0 for all. Such state is then given as [rows, columns].
+        fast: whether the provider's forms may round more than the operators they replace.
+        chunk: elements of large state that updates take at a time, 0 for all. Such state is then an input of shape [rows, columns].
 
     Raises:
         ArgumentError: if the provider is not known, or the program is in an opset that its forms are not written in.

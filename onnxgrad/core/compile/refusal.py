@@ -17,7 +17,7 @@ _WITHOUT_FORM = ("GRU", "LSTM", "MaxRoiPool", "Multinomial", "RNN", "Resize", "R
 
 
 def refusal(graph: Graph, device: str, error: Exception) -> str:
-    """The reason of a refusal, and what to do, where one is known of an operator's element type; else onnxruntime's own words."""
+    """Return why onnxruntime refuses a graph, and what to do, if an operator's element type is the reason; else its own message."""
     operators = list(all_operators_of(graph.program.global_block()))
     reason = None if device != "cpu" else _without_float64(operators, str(error)) or _in_bfloat16(operators, error)
     return reason or f"onnxruntime refuses the program: {error}"

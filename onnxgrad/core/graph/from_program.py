@@ -26,7 +26,7 @@ def pruned_graph(
     state_as_inputs: bool,
     given: Sequence[Variable],
 ) -> Graph:
-    """What some outputs of a program, and the new values of its state, need.
+    """Prune a program to the operators that some outputs, and the new values of its state, need.
 
     Args:
         program: any program.
@@ -79,7 +79,7 @@ def pruned_graph(
 
 
 def _copy_operators(graph: Graph, operators: list[Operator], aliases: dict[Variable, Variable]) -> None:
-    """Copy in order. What an expansion computes has the name of what it stands for, and is read in its place."""
+    """Copy operators in order. The outputs of an expansion get the names of the original's outputs and are read in their place."""
     originals: dict[Variable, list[Variable]] = {}
     replacements = set(aliases.values())
     for original, computed in aliases.items():

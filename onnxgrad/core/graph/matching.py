@@ -1,4 +1,4 @@
-"""What the operators of a backward pass are made of, as its rules write them.
+"""Patterns of operators in a backward pass, as its rules write them.
 
 Tests: tests/core/providers/test_pool_gradient.py, tests/core/providers/test_embedding_gradients.py.
 """

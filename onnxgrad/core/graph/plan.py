@@ -1,4 +1,4 @@
-"""What of a program a set of results needs: operators in order, and which originals their expansions stand in for.
+"""The operators that a set of results needs, in order, and the originals that their expansions replace.
 
 onnxruntime executes dead nodes, so everything that is run or written goes through here first.
 
@@ -34,7 +34,7 @@ class Plan:
 
 
 def make_plan(program: Program, outputs: Iterable[Variable], given: Iterable[Variable] = ()) -> Plan:
-    """Find what ``outputs`` need in the main block; variables that are ``given`` are leaves, and not computed."""
+    """Find the operators that ``outputs`` need in the main block; variables that are ``given`` are leaves, and not computed."""
     outputs, stopped = list(outputs), set(given)
     aliases: dict[Variable, Variable] = {}
     while True:
@@ -66,7 +66,7 @@ def _sweep(program: Program, outputs: list[Variable], aliases: dict[Variable, Va
 
 
 def _is_held(op: Operator) -> bool:
-    """Whether the scope holds what this operator gave"""
+    """Return whether the scope holds the value of this operator"""
     first = op.outputs[0] if op.outputs else None
     return first is not None and first.value is not None and first.persistable
 

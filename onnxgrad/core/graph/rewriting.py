@@ -17,7 +17,7 @@ __all__ = ["Links", "name_results", "return_instead", "rewrite_operators", "stag
 
 
 class Links:
-    """Who makes and who reads each variable of a graph, and what it returns, as the graph was when this was made."""
+    """The producer and the readers of each variable of a graph, and its outputs, at the time of construction."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -31,7 +31,7 @@ class Links:
 
 
 def rewrite_operators(graph: Graph, forms: Mapping[str, Form]) -> int:
-    """Write out the operators whose type has a form, where the form applies; how many."""
+    """Write out the operators whose type has a form, where the form applies, and return their number."""
     rewritten: list[Operator] = []
     rewrites = 0
     for op in graph.operators:

@@ -38,7 +38,7 @@ def is_asked_for() -> bool:
 
 
 class Contract:
-    """What a graph was before its passes, for comparison after each."""
+    """The interface of a graph before its passes, for comparison after each."""
 
     def __init__(self, graph: Graph) -> None:
         self.outputs = [name for name, _ in graph.outputs]
@@ -85,7 +85,7 @@ class Contract:
 
 
 class ProgramContract:
-    """What a program was before a pass, for comparison after it."""
+    """The interface of a program before a pass, for comparison after it."""
 
     def __init__(self, program: Program) -> None:
         self.outputs = [v.name for v in program.outputs]

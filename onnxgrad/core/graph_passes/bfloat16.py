@@ -26,7 +26,7 @@ _HAVE = frozenset({
 
 
 def in_float32(build: Any, op: Operator) -> list[Variable | None]:
-    """Between Casts"""
+    """Emit the operator in float32, between Casts"""
     attrs = dict(op.attrs)
     if attrs.get("dtype") == _BFLOAT16:
         attrs["dtype"] = _FLOAT32

@@ -50,7 +50,7 @@ def _make_scalars(graph: Graph) -> None:
 
 
 def _choose(block: Block, inputs: set[Variable]) -> int:
-    """How many were replaced in a block and in its bodies"""
+    """Replace the Ifs of a block and of its bodies, and return how many"""
     chosen = 0
     kept: list[Operator] = []
     for op in block.ops:
@@ -93,19 +93,19 @@ def _inline(op: Operator, branch: Block, block: Block) -> list[Operator]:
         inner.block = block
         for body in inner.blocks():
             body.parent = block
-        for i, v_inner in enumerate(inner.outputs):
-            if v_inner is None:
+        for i, inner_result in enumerate(inner.outputs):
+            if inner_result is None:
                 continue
-            if v_inner in results:
-                inner.outputs[i] = results[v_inner]
-                results[v_inner].op = inner
+            if inner_result in results:
+                inner.outputs[i] = results[inner_result]
+                results[inner_result].op = inner
             else:
-                v_inner._name, v_inner.block = program.fresh_name(v_inner.name), block
-                block.register(v_inner)
+                inner_result._name, inner_result.block = program.fresh_name(inner_result.name), block
+                block.register(inner_result)
     return [*branch.ops, *copies]
 
 
 def _known(v: Variable | None, inputs: set[Variable]) -> Any:
-    """Whether a condition holds; None where that is known only when the graph runs"""
+    """Return whether a condition holds; None where that is known only when the graph runs"""
     entries = None if v in inputs else entries_of(v)
     return entries[0] if entries is not None and len(entries) == 1 else None

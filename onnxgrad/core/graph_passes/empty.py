@@ -32,7 +32,7 @@ EMPTY = Pass("empty", write_empty, when=lambda graph, target: not graph.is_whole
 
 
 def _write(op: Operator) -> bool:
-    """Whether it was written"""
+    """Write one operator, and return whether it was rewritten"""
     x, target = op.inputs
     y = op.outputs[0]
     shape = None if y is None else y.static_shape

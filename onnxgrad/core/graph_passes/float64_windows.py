@@ -74,8 +74,8 @@ def _over(op: Any, a: Any, divisor: int) -> Any:
     return a // divisor if isinstance(a, int) else op.Div(a, [divisor])
 
 
-def _places(op: Any, taps: Any, dilation: int, positions: Any, stride: int) -> Any:
-    """[taps, positions]: where each tap reads in the padded axis"""
+def _tap_indices(op: Any, taps: Any, dilation: int, positions: Any, stride: int) -> Any:
+    """[taps, positions]: the index that each tap reads in the padded axis"""
     across, down = _range(op, positions), _range(op, taps)
     if isinstance(across, np.ndarray) and isinstance(down, np.ndarray):
         return down[:, None] * dilation + across[None] * stride
@@ -105,7 +105,7 @@ def _columns(op: Any, x: Any, window: Window, positions: list[Any]) -> Any:
         ends.append(_at_least_0(op, _minus(op, _minus(op, reach, _size(op, x, 2 + i)), window.begin[i])))
     columns = op.Pad(x, _joined(op, [0, 0], *window.begin, [0, 0], *ends))
     for i, count in enumerate(positions):
-        indices = _places(op, window.kernel[i], window.dilations[i], count, window.strides[i])
+        indices = _tap_indices(op, window.kernel[i], window.dilations[i], count, window.strides[i])
         columns = op.Gather(columns, indices, axis=2 + 2 * i)
     return columns
 
@@ -147,14 +147,14 @@ def _with_bias(op: Any, node: Operator, y: Any, rank: int) -> Any:
     return y if bias is None else op.Add(y, op.Unsqueeze(bias, list(range(1, rank + 1))))
 
 
-# Windows given back -----------------------------------------------------------------------------------------------------------
+# Windows scattered back -----------------------------------------------------------------------------------------------------------
 
 
 def _folded(op: Any, columns: Any, taps: list[Any], positions: list[Any], strides: list[int], dilations: list[int]) -> Any:
     """[batch, channels, *reach]: columns [batch, channels, taps, positions, ...] added up where their windows read"""
     for i, (k, count) in enumerate(zip(taps, positions, strict=True)):
         axis = 2 + i
-        indices = op.Reshape(_places(op, k, dilations[i], count, strides[i]), [-1])
+        indices = op.Reshape(_tap_indices(op, k, dilations[i], count, strides[i]), [-1])
         before, after = op.Shape(columns, start=0, end=axis), op.Shape(columns, start=axis + 2)
         merged = _joined(op, before, op.Shape(indices), after)
         reach = _plus(op, _times(op, _minus(op, count, 1), strides[i]), extent_at_run_time(op, k, dilations[i]))
@@ -171,7 +171,7 @@ def _pairs(rank: int) -> list[int]:
 
 
 def _transposed(op: Any, node: Operator) -> Results | None:
-    """Columns w^T [group, out * taps, wide] times x [batch, group, wide, positions], given back to their windows"""
+    """Columns w^T [group, out * taps, wide] times x [batch, group, wide, positions], added back into their windows"""
     x, w = node.inputs[:2]
     kernel = None if x is None or w is None else kernel_of(op, node, w)
     if x is None or w is None or kernel is None:
@@ -194,7 +194,7 @@ def _transposed(op: Any, node: Operator) -> Results | None:
 
 
 def _behind(op: Any, node: Operator, window: Window, i: int, covered: Any) -> Any:
-    """What a ConvTranspose adds behind what it has covered along an axis, or cuts off"""
+    """Return how much a ConvTranspose pads behind the elements it has covered along an axis, or cuts off"""
     wanted, extra = node.attr("output_shape"), node.attr("output_padding")
     if not wanted:
         return _minus(op, extra[i] if extra else 0, window.end[i])
@@ -202,7 +202,7 @@ def _behind(op: Any, node: Operator, window: Window, i: int, covered: Any) -> An
 
 
 def _col2im(op: Any, node: Operator) -> Results | None:
-    """The columns given back to their blocks"""
+    """Add the columns back into their blocks"""
     x, image, block = node.inputs
     rank = next((v.static_shape[0] for v in (image, block) if v is not None and v.static_shape is not None), None)
     if x is None or rank is None:
@@ -279,14 +279,14 @@ def _average_pool(op: Any, node: Operator) -> Results | None:
         return None
     window, positions, total = pooled
     for i, count in enumerate(positions):
-        indices = _places(op, window.kernel[i], window.dilations[i], count, window.strides[i])
+        indices = _tap_indices(op, window.kernel[i], window.dilations[i], count, window.strides[i])
         counted = _counted(op, indices, window, i, node.attr("count_include_pad"))
         total = op.Div(total, op.Unsqueeze(counted, list(range(1, window.rank - i))) if i + 1 < window.rank else counted)
     return [total]
 
 
 def _counted(op: Any, indices: Any, window: Window, i: int, include: int) -> Any:
-    """[positions]: how many taps of a window along one axis lie in what is counted"""
+    """[positions]: how many taps of a window along one axis are counted"""
     size, begin, end = _size(op, window.x, 2 + i), window.begin[i], window.end[i]
     low = 0 if include else begin
     high = _plus(op, size, begin)
@@ -334,7 +334,7 @@ def _local_response(op: Any, node: Operator) -> Results | None:
     before, after = (size - 1) // 2, size // 2
     rest = [0] * (x.rank - 2)
     padded = op.Pad(op.Mul(x, x), [0, before, *rest, 0, after, *rest])
-    neighbours = op.Gather(padded, _places(op, size, 1, _size(op, x, 1), 1), axis=1)
+    neighbours = op.Gather(padded, _tap_indices(op, size, 1, _size(op, x, 1), 1), axis=1)
     total = op.ReduceSum(neighbours, [1], keepdims=0)
     return [op.Div(x, op.Pow(op.Add(op.Mul(total, alpha / size), bias), np.float64(beta)))]
 

@@ -43,7 +43,7 @@ _NUMBERS: dict[str, Callable[..., Any]] = {
     "Squeeze": _squeeze,
     "Sub": lambda op, x, y: x - y,
 }
-"""Of floating-point constants: what is known of integers and booleans inference has found (``core/ir/known.py``)."""
+"""Of floating-point constants; inference already folds integers and booleans (``core/ir/known.py``)."""
 
 
 def fold_constants(graph: Graph) -> int:

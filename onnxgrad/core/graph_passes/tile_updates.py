@@ -36,7 +36,7 @@ _FEW = COSTS.count("tile_updates.fewest")
 
 
 def is_single(v: Variable) -> bool:
-    """Whether it is one number that takes the shape of what it meets"""
+    """Return whether a variable is one number that broadcasts"""
     return v.static_shape in ((), (1,))
 
 

@@ -67,7 +67,7 @@ def inline_function(call: Operator, body: Block, op: Builder, defaults: dict[str
 
 
 def _resolve(copy: Operator, call: Operator, defaults: dict[str, Any]) -> None:
-    """Replace references to attributes of the call, in bodies too; what the call leaves out is left out."""
+    """Replace references to attributes of the call, in bodies too; attributes that the call leaves out are dropped."""
     attrs = {name: resolve_reference(value, call, defaults) for name, value in copy.attrs.items()}
     copy.attrs = {name: value for name, value in attrs.items() if value is not None}
     for body in copy.blocks():

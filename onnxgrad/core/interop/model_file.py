@@ -131,7 +131,7 @@ class _Beside:
         self.file, self.location, self.source, self.keeps = file, location, source, keeps
 
     def take(self, stored: Stored) -> Stored:
-        """Write the content of a tensor, unless it is short; gives what the model then has of it."""
+        """Write the content of a tensor, unless it is short, and return the message that the model keeps."""
         header, read = stored.header, stored.read
         if not is_external(header) and (stored.length <= _EXTERNAL_THRESHOLD or header.data_type == TensorProto.STRING):
             return stored
@@ -148,7 +148,7 @@ class _Beside:
         return Stored(proto)
 
     def _replaces(self, header: TensorProto) -> bool:
-        """Whether a tensor is stored in the file that this one takes the place of"""
+        """Return whether a tensor is stored in the file that this one replaces"""
         locations = [entry.value for entry in header.external_data if entry.key == "location"]
         return (
             self.source is None
@@ -179,7 +179,7 @@ def _bytes_of_typed(tensor: TensorProto) -> bytes:
 
 
 def _tensors_of_nodes(graph: GraphProto) -> Iterable[TensorProto]:
-    """Those that constants and bodies hold, and sparse ones"""
+    """Yield the tensors that constants and bodies hold, and sparse ones"""
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
     for node in graph.node:

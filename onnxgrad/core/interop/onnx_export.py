@@ -305,7 +305,7 @@ class _Writer:
         proto.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), v.name))
 
     def _store(self, stored: list[Stored], v: Variable) -> bool:
-        """Whether an initializer could be left to be written later: as it was loaded, or a new value of a type with whole bytes"""
+        """Return whether an initializer could be left for later: as it was loaded, or a new value of a type with whole bytes"""
         if v in self.values:
             return False
         present = self.scope.present(v.name) if v.persistable else None

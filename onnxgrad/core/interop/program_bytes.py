@@ -90,7 +90,7 @@ def parse_program(data: bytes) -> Program:
 
 
 def _details(described: str) -> dict[str, Any]:
-    """What the bytes say of the state, by the types that ``write_program`` gives it"""
+    """Parse the description of the state, and check the types that ``write_program`` gives it"""
     try:
         state = json.loads(described)
         names = [*state["state"], *state["parameters"], *state["outputs"], *state["updates"], *state["updates"].values()]

@@ -45,7 +45,7 @@ def required_operators(model: ModelProto) -> str:
 
 
 def _body(node: Any, version: int) -> Iterator[Any]:
-    """What onnxruntime writes a loss of scores, labels and weights out as"""
+    """Yield the operators into which onnxruntime expands a loss of scores, labels and weights"""
     element = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.FLOAT)[: len(node.input)]
     types = [make_tensor_type_proto(elem_type, None).SerializeToString() for elem_type in element]
     schema: Any = get_schema(node.op_type, version)

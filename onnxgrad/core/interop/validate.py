@@ -273,7 +273,7 @@ def _check_form(label: str, node: NodeProto, schema: Schema, present: set[str]) 
 
 
 def _without_end(names: Iterable[str]) -> list[str]:
-    """Without the empty names at the end, which say that optional operands are absent"""
+    """Strip the empty names at the end, which say that optional operands are absent"""
     present = list(names)
     while present and not present[-1]:
         present.pop()

@@ -176,7 +176,7 @@ def _settings_of(op: Operator) -> tuple[int, ...]:
 
 
 def _slots(v: Variable, uses: defaultdict[Variable, Slots], depth: int) -> Slots:
-    """Where a constant is really used, looking through operators that only reshape it."""
+    """Return the slots that read a constant, looking through operators that only reshape it."""
     slots: Slots = []
     for op, index in uses.get(v, ()):
         if index == 0 and op.type in _PASSES_ON and depth < 4 and op.outputs[0] is not None:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def as_tuple(results: Any) -> tuple[Any, ...]:
-    """What a builder call returned, one output or several, as a tuple."""
+    """Return the outputs of a builder call, one or several, as a tuple."""
     return results if isinstance(results, tuple) else (results,)
 
 
@@ -75,10 +75,10 @@ def map_sequence(op: Builder, sequences: Sequence[Variable], write: Callable[...
 
 
 def move_into(shell: Block, inner: Block, arguments: Sequence[Variable | None]) -> dict[Variable, Variable]:
-    """Move the operators of a body to the end of another, where ``arguments`` stand for its inputs.
+    """Move the operators of a body to the end of another, where ``arguments`` replace its inputs.
 
     Returns:
-        What replaces each input.
+        The replacement of each input.
     """
     replaced = {v: w for v, w in zip(inner.inputs, arguments, strict=True) if w is not None}
     substitute(inner.ops, replaced)

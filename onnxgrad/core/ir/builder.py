@@ -219,7 +219,7 @@ class Builder:
         return self.constant(array)
 
     def _is_operand(self, item: Any) -> bool:
-        """Whether an operator can read it as it is; an eager tensor has no place in a static program."""
+        """Return whether an operator can read an operand as it is; an eager tensor cannot be in a static program."""
         return isinstance(item, Variable) and (not item.is_eager or item.block.program is self.block.program)
 
 

@@ -25,7 +25,7 @@ class _Copier:
     """Copies operators with the bodies inside them.
 
     Attributes:
-        variables: the copy of each variable, or what stands for it.
+        variables: the copy of each variable, or its replacement.
     """
 
     def __init__(self, variables: dict[Variable, Variable]) -> None:
@@ -34,7 +34,7 @@ class _Copier:
     # What a kind of copier decides -----------------------------------------------------------------------------------
 
     def read(self, v: Variable) -> Variable:
-        """What copies read in place of a variable."""
+        """Return the variable that copies read in place of ``v``."""
         raise NotImplementedError
 
     def computed(self, v: Variable, op: Operator, copy: Operator, block: Block) -> Variable:
@@ -46,11 +46,11 @@ class _Copier:
         raise NotImplementedError
 
     def leaves_out(self, v: Variable) -> bool:
-        """Whether a constant or weight of a body is none of the copy of that body."""
+        """Return whether a constant or weight of a body is left out of the copy of that body."""
         raise NotImplementedError
 
     def returned(self, v: Variable, body: Block) -> Variable:
-        """What the copy of a body returns in place of a variable."""
+        """Return the output of the copy of a body in place of ``v``."""
         return self.read(v)
 
     def origin_of(self, v: Variable) -> Variable | None:
@@ -140,7 +140,7 @@ class Copy(_Copier):
         return copy
 
     def read(self, v: Variable) -> Variable:
-        """The copy of a variable, made now if it is a leaf that nobody asked for before."""
+        """The copy of a variable, created now if it is a leaf that nobody asked for before."""
         return self.variables.get(v) or self._variable(v)
 
     def computed(self, v: Variable, op: Operator, copy: Operator, block: Block) -> Variable:
@@ -186,7 +186,7 @@ class Copy(_Copier):
         return returned
 
     def expansions(self) -> None:
-        """Which copies stand in for which, as among the originals that were copied."""
+        """Set which copies replace which, as among the originals that were copied."""
         for op, copy in self.operators.items():
             if op.replaces is not None:
                 copy.replaces = self.operators.get(op.replaces)
@@ -208,7 +208,7 @@ def copy_operators(
 
 
 def copy_block(block: Block, mapping: dict[Variable, Variable], parent: Block, name_of: Callable[[Variable], str]) -> Block:
-    """A body copied under another parent block, with every inner name made by ``name_of``."""
+    """A body copied under another parent block, with every inner name from ``name_of``."""
     return _Again(mapping, name_of).body(block, parent)
 
 

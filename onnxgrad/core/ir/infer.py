@@ -1,4 +1,4 @@
-"""Types, shapes and small known values of an operator's outputs, found as it is appended.
+"""Types, shapes and small known values of an operator's outputs, inferred as it is appended.
 
 onnx's own inference does the work, memoised by operator, attributes and operand types. It loses what a backward pass
 needs in one place: a shape that is computed at run time. So small integer tensors remember what is known of their
@@ -79,7 +79,7 @@ def check_and_infer(operator: Operator) -> None:
 
 
 def infer_leniently(operator: Operator) -> None:
-    """Set what can be found of the output types; used on import, where onnxruntime may accept more than inference."""
+    """Set the output types as far as they can be inferred; used on import, where onnxruntime may accept more than inference."""
     for variable, (type, entries) in zip(operator.outputs, _memoised(operator, strict=False), strict=False):
         if variable is not None:
             variable.type = merge_types(type, variable.type)
@@ -87,7 +87,7 @@ def infer_leniently(operator: Operator) -> None:
 
 
 def inferred_types(operator: Operator) -> list[Type | None]:
-    """The types of an operator's outputs, found from its operands alone; nothing is set."""
+    """Infer the types of an operator's outputs from its operands alone; nothing is set."""
     return [type for type, _ in _memoised(operator, strict=False)]
 
 
@@ -177,7 +177,7 @@ def _memoised(operator: Operator, strict: bool) -> Found:
 
 
 def _infer_call(call: Operator) -> Found:
-    """Types of a function's results, found by giving its body the types of the operands"""
+    """Infer the types of a function's results by giving its body the types of the operands"""
     function = call.block.program.functions.get((call.domain, call.type, call.overload))
     if function is None:
         return [(None, None)] * len(call.outputs)
@@ -232,7 +232,7 @@ def _memo_key(operator: Operator) -> Any:
 
 
 def _operand_key(v: Variable | None) -> Any:
-    """What inference may depend on; known entries only exist for integers and booleans."""
+    """Return the part of an operand that inference may depend on; known entries only exist for integers and booleans."""
     if v is None or not isinstance(v.type, TensorType) or v.type.dtype.is_float:
         return None if v is None else v.type or "unknown"
     return (v.type, v.entries)
@@ -288,7 +288,7 @@ def _check_safe(operator: Operator) -> None:
 
 
 def _described(operator: Operator, protos: dict[str, TypeProto], as_float32: bool) -> Found:
-    """What onnx's inference found, and what our own arithmetic adds to it; that fails where operands contradict each other"""
+    """Merge the types from onnx's inference with those from our own arithmetic; fails where operands contradict each other"""
     invents = _may_invent_zeros(operator)
     results: Found = []
     for i, v in enumerate(operator.outputs):
@@ -339,7 +339,7 @@ def _is_known(type: Type | None) -> bool:
 
 
 def _only_as_float32(schema: Schema, index: int, v: Variable | None) -> bool:
-    """Whether a float64 operand stands where an oracle accepts it and the schema only float32"""
+    """Return whether a float64 operand is in a slot where an oracle accepts it and the schema only float32"""
     declared = schema.input_at(index)
     if declared is None or v is None or not isinstance(v.type, TensorType) or v.type.dtype != _FLOAT64:
         return False

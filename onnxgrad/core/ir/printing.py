@@ -58,7 +58,7 @@ def _block_lines(block: Block, indent: str, details: bool) -> Iterator[str]:
     inner = indent + "    "
     leaves = [v for v in block.vars.values() if v.op is None and (v.value is None or v.persistable)]
     for v in leaves:
-        yield f"{inner}{v.name}: {type_text(v.type)}  {_kind(v)}{_flags(v, details)}"
+        yield f"{inner}{v.name}: {type_text(v.type)}  {_variable_kind(v)}{_flags(v, details)}"
     role = Role.FORWARD
     if leaves and block.ops:
         yield ""
@@ -114,7 +114,7 @@ def _bodies(op: Operator) -> Iterator[tuple[str, Block]]:
             yield from ((f"{name}[{i}]", body) for i, body in enumerate(value))
 
 
-def _kind(v: Variable) -> str:
+def _variable_kind(v: Variable) -> str:
     if isinstance(v, Parameter):
         return "parameter" if v.trainable and not v.stop_gradient else "parameter, fixed"
     return "state" if v.persistable else "input"

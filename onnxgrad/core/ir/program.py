@@ -76,7 +76,7 @@ class Program:
     """A graph of ONNX operators with its weights.
 
     Attributes:
-        parameters: weights in the order they were made.
+        parameters: weights in the order they were created.
         updates: for each persistable variable that a run replaces, the variable holding its new value.
         opset_imports: (domain, version) pairs as written to a file.
         functions: model-local functions by (domain, name, overload).
@@ -293,12 +293,12 @@ class Program:
 
     @property
     def memory_plan(self) -> Any:
-        """Which tensors the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes."""
+        """The tensors that the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes."""
         return self.plan.memory
 
     @property
     def exchange(self) -> Any:
-        """What lets ranks exchange the gradients of this program, after ``distribute``; None where nothing does."""
+        """The exchange of this program's gradients between ranks, after ``distribute``; None without one."""
         return self.plan.exchange
 
     # Modes -----------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def _reshape(operator: Operator) -> Dims | None:
 
 
 def _remaining(source: Dims | None, others: list[Dim]) -> Dim:
-    """The dimension that -1 stands for, when everything else cancels."""
+    """Return the dimension to put for -1, when everything else cancels."""
     if source is None:
         return None
     left = list(source)

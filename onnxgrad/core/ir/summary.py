@@ -32,7 +32,7 @@ class LayerRow(NamedTuple):
 
 
 class Summary:
-    """What ``Program.summary`` found; ``str()`` is a table, and notebooks show one.
+    """The result of ``Program.summary``; ``str()`` is a table, and notebooks show one.
 
     Attributes:
         title: one line.

@@ -148,7 +148,7 @@ class _Rewrite:
 
 
 def _widened(type: Type | None) -> Type | None:
-    """The same type of double precision; the very object where nothing changes"""
+    """Return the type in double precision; the same object where nothing changes"""
     if isinstance(type, TensorType):
         return type._replace(dtype=_DOUBLE) if type.dtype in _NARROW else type
     if isinstance(type, (SequenceType, OptionalType)):

@@ -103,7 +103,7 @@ def _restamp(program: Program) -> int:
 
 
 def _lift_block(block: Block, version: int) -> int:
-    """Adapt the operators of a block; how many"""
+    """Adapt the operators of a block, and return how many"""
     rewrites = 0
     ops, block.ops = block.ops, []
     for op in ops:

@@ -2,7 +2,7 @@
 
 A mask is a matrix of rows of ``COLUMNS`` elements, in the order of memory. A row has three numbers a, a column three numbers b, all
 below 2^11; sum(a_i b_i) mod 2^11 is compared with the ratio. A fourth number of the column stands for the bits behind the point, so
-that the share kept is exact to 2^-22. The a follow from node and row, the b from seed, step and column.
+that the fraction kept is exact to 2^-22. The a follow from node and row, the b from seed, step and column.
 
 All are int32 below 2^24, which float32 holds too: the operators have kernels in every provider, and give the same numbers there.
 """
@@ -106,7 +106,7 @@ def sample_mask(build: Any, x: Variable, columns: Variable, node: int, ratio: An
     Args:
         columns: what ``column_numbers`` gave.
         node: a number that no other Dropout of the program has.
-        ratio: the share to drop: a float32 scalar.
+        ratio: the fraction to drop: a float32 scalar.
         part: int64 of shape [2]: how many examples of the batch lie before this part, and how many it has.
     """
     whole, shape = _known_multiple(x) if part is None else _begins_rows(x), x.static_shape

@@ -75,7 +75,7 @@ def training_forms(training: bool, batch_norm: str) -> ProgramPass:
 
 
 def _switch(op: Operator, attaches: bool, batch_norm: str) -> bool:
-    """Attach or remove the training form of an operator of the main block; whether that changes it"""
+    """Attach or remove the training form of an operator of the main block, and return whether that changes it"""
     detached = detach_training(op)
     inner = [op, *(operator for body in op.blocks() for operator in all_operators_of(body) if not operator.domain)]
     chosen = [operator for operator in inner if operator.type == "Dropout" or _trains_statistics(operator, batch_norm)]
@@ -144,7 +144,7 @@ def split_statistics(program: Program) -> None:
 
 
 def _split_statistics(program: Program, target: Target | None = None) -> int:
-    """Give each its own; how many statistics and copies that changed"""
+    """Give each BatchNormalization its own statistics, and return how many statistics and copies that changed"""
     changes = 0
     seen: set[Variable] = set()
     copies: dict[Operator, None] = {}
@@ -178,7 +178,7 @@ SPLIT_STATISTICS = ProgramPass("split_statistics", _split_statistics)
 
 
 def detach_training(op: Operator) -> bool:
-    """Remove the training form of an operator; whether it had one."""
+    """Remove the training form of an operator, and return whether it had one."""
     expansion, program = op.expansion, op.block.program
     if expansion is None or not expansion.always:
         return False
@@ -254,7 +254,7 @@ def _make_state(program: Program, v: Variable) -> None:
 
 
 def _dropout_columns(op: Operator) -> Variable:
-    """What all masks of a seed share, and the next step, computed before all else by operators that one of their Dropouts holds."""
+    """Build the columns that all masks of a seed share, and the next step, first in the block; one of the Dropouts holds them."""
     block, program = op.block, op.block.program
     others, block.ops = block.ops, []
     step, seed = _dropout_step(program), _dropout_seed(program)

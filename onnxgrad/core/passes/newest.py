@@ -16,7 +16,7 @@ __all__ = ["rewrite_newer"]
 
 
 def rewrite_newer(block: Block) -> int:
-    """Write the operators of a block that have no form of opset 26 as several that do, where that is known how; how many."""
+    """Write the operators of a block that have no form of opset 26 as several that do, where possible, and return how many."""
     rewrites = 0
     ops, block.ops = block.ops, []
     for op in ops:
@@ -83,7 +83,7 @@ def _celu(op: Builder, node: Operator) -> Variable | None:
 
 
 def _range(op: Builder, node: Operator) -> Variable | None:
-    """Of 16-bit floats, in float32 as ``stash_type`` says"""
+    """Write a Range of 16-bit floats in float32, as ``stash_type`` says"""
     stash = node.attrs.pop("stash_type", 1)
     first = node.inputs[0]
     if first is None or first.type is None or first.dtype.name not in ("float16", "bfloat16"):

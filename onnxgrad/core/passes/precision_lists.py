@@ -93,14 +93,14 @@ def low_dtype(dtype: str) -> str:
 
 
 class AutoMixedPrecisionLists:
-    """Which operators of a program compute in 16 bits.
+    """Lists of the operators that compute in 16 bits.
 
     Those of the white list always do. Those of the black list never do. Those of the gray list do where an operand is the result
     of an operator that does, and none that of an operator that does not. All others compute in float32.
 
     Args:
         custom_white_list: operators to add to the white list, by ONNX type (``"Conv"``) or by Paddle's name (``"conv2d"``). A
-            name of Paddle's stands for the ONNX operators that it is made of, wherever these occur.
+            name of Paddle's means the ONNX operators that it consists of, wherever these occur.
         custom_black_list: operators to add to the black list, likewise.
         custom_black_varnames: names of variables; an operator that reads or computes one stays in float32.
         dtype: ``'float16'`` or ``'bfloat16'``.

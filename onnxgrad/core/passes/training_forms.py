@@ -81,7 +81,7 @@ class BodyWriter:
     Args:
         op: the operator in the main block.
         columns: the numbers of all masks of a step, None if it has no Dropout.
-        counters: seed and step, the state that ``columns`` are made from.
+        counters: seed and step, the state that ``columns`` are computed from.
         part: as in ``sample_mask``.
     """
 
