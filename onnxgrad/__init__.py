@@ -39,13 +39,13 @@ def __getattr__(name: str) -> Any:
         return sorted({*_HOMES, *import_module("onnxgrad.tensor").__all__})
     if name in _HOMES:
         home, there = _HOMES[name]
-        found = import_module(f"{home}.{there}") if home in _ROOMS else getattr(import_module(home), there)
+        attribute = import_module(f"{home}.{there}") if home in _ROOMS else getattr(import_module(home), there)
     elif not name.startswith("_") and name in import_module("onnxgrad.tensor").__all__:
-        found = getattr(import_module("onnxgrad.tensor"), name)
+        attribute = getattr(import_module("onnxgrad.tensor"), name)
     else:
         raise absent("onnxgrad", name)
-    globals()[name] = found
-    return found
+    globals()[name] = attribute
+    return attribute
 
 
 def __dir__() -> list[str]:

@@ -35,7 +35,7 @@ _KEEPS = (
 
 
 class Attribution(NamedTuple):
-    """What each element contributes to a score.
+    """The contribution of each element to a score.
 
     Attributes:
         values: in the shape of what was asked about, [examples, ...]; of Grad-CAM a map of [examples, height, width].
@@ -68,8 +68,8 @@ class _Score:
         if about not in known:
             raise UnknownName(f"the model has nothing called {about!r} in its main graph.")
         y = self._output(program, output)
-        made = Activation(y)
-        self.y = made.before if made.kind else y
+        activation = Activation(y)
+        self.y = activation.before if activation.kind else y
         self.about, self.position = known[about], position
         self.delta: Variable | None = None
         if self.about.op is not None:
@@ -86,17 +86,17 @@ class _Score:
     @staticmethod
     def _output(program: Program, name: str | None) -> Variable:
         if name is not None:
-            found = program.global_block().vars.get(name)
-            if found is None:
+            y = program.global_block().vars.get(name)
+            if y is None:
                 raise UnknownName(f"the model has no output {name!r}; it has {[v.name for v in program.outputs]}.")
-            return found
+            return y
         own = [v for v in program.outputs if v.is_float and not v.name.startswith("present")]
         if not own:
             raise ArgumentError("the model has no floating-point output to explain. Name a tensor in output=.")
         return next((v for v in own if v.name == "logits"), own[0])
 
     def start(self, feeds: dict[str, Array]) -> Array:
-        """What the tensor is for these inputs"""
+        """Return the value of the tensor for these inputs"""
         name = self.about.name
         return np.asarray(feeds[name] if self.delta is None else self._plainly(feeds, name))
 
@@ -184,8 +184,8 @@ def integrated_gradients(
         >>> from onnx import parser
         >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 2] x) => (float[N, 1] y) '
         >>> model = parser.parse_model(text + "{ y = ReduceProd <axes = [1]> (x) }")
-        >>> found = integrated_gradients(model, {"x": np.array([[3.0, 2.0]], np.float32)}, "x")
-        >>> found.values.round(4)
+        >>> result = integrated_gradients(model, {"x": np.array([[3.0, 2.0]], np.float32)}, "x")
+        >>> result.values.round(4)
         array([[3., 3.]], dtype=float32)
     """
     if steps < 1:
@@ -197,12 +197,12 @@ def integrated_gradients(
     for node, weight in zip(nodes, weights, strict=True):
         at = begin + np.asarray((node + 1) / 2, start.dtype) * (start - begin)
         total += weight / 2 * score(feeds, start, at, labels)[1]
-    found = (total * (start.astype(np.float64) - begin)).astype(start.dtype)
+    attributions = (total * (start.astype(np.float64) - begin)).astype(start.dtype)
     without, _ = score(feeds, start, np.array(begin), labels)
     changes = np.array(_of(values, labels)) - np.array(_of(without, labels))
-    sums = found.reshape(len(found), -1).sum(axis=1, dtype=np.float64)
+    sums = attributions.reshape(len(attributions), -1).sum(axis=1, dtype=np.float64)
     gap = float(np.max(np.abs(sums - changes) / np.maximum(np.abs(changes), 1e-12)))
-    return Attribution(found, labels, _of(values, labels), gap, about)
+    return Attribution(attributions, labels, _of(values, labels), gap, about)
 
 
 def grad_cam(
@@ -263,10 +263,10 @@ def _of(scores: Array, labels: list[int]) -> list[float]:
 def _last_maps(program: Program, feeds: dict[str, Any], output: str | None) -> str:
     """The result of the last convolution with maps larger than 1 x 1, behind what keeps its shape"""
     operators = program.global_block().ops
-    found = [op.outputs[0] for op in operators if op.type in _MAPS and op.outputs[0] is not None]
-    if found:
-        shapes = [np.asarray(a).shape for a in Executor().run(program, dict(feeds), [v.name for v in found])]
-        large = [v for v, shape in zip(found, shapes, strict=True) if len(shape) == 4 and min(shape[2:]) > 1]
+    feature_maps = [op.outputs[0] for op in operators if op.type in _MAPS and op.outputs[0] is not None]
+    if feature_maps:
+        shapes = [np.asarray(a).shape for a in Executor().run(program, dict(feeds), [v.name for v in feature_maps])]
+        large = [v for v, shape in zip(feature_maps, shapes, strict=True) if len(shape) == 4 and min(shape[2:]) > 1]
         if large:
             at: Variable = large[-1]
             while True:

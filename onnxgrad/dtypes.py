@@ -124,18 +124,18 @@ def dtype_of(value: Any) -> DType:
     if isinstance(value, DType):
         return value
     if isinstance(value, str):
-        found = _BY_NAME.get(value.rsplit(".", 1)[-1])
-        if found is not None:
-            return found
+        known = _BY_NAME.get(value.rsplit(".", 1)[-1])
+        if known is not None:
+            return known
     else:
         try:
             dtype = np.dtype(value)
         except TypeError:
             dtype = None
         if dtype is not None:
-            found = _BY_NUMPY.get(dtype)
-            if found is not None:
-                return found
+            known = _BY_NUMPY.get(dtype)
+            if known is not None:
+                return known
             if dtype.kind in "US":
                 return _BY_NAME["string"]
     raise UnknownDType(f"{value!r} is not an ONNX element type. Use a name such as 'float32' or 'int64'.")

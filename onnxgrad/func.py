@@ -54,15 +54,15 @@ class NumpyFunction:
         self.directions = list(directions or ())
         self._fetches = fetches
         self._arrange = arrange
-        self._given = directions or {}
-        extra = set(self._given.values())
+        self._direction_inputs = directions or {}
+        extra = set(self._direction_inputs.values())
         self.inputs = [v.name for v in setup.program.inputs if v not in extra]
         self._executor = Executor(setup.place)
         self._model: ModelProto | None = None
 
     def __repr__(self) -> str:
-        given = [*self.inputs, *(f"direction of {name}" for name in self.directions)]
-        return f"NumpyFunction({', '.join(given)} -> {', '.join(v.name for v in self._fetches)})"
+        arguments = [*self.inputs, *(f"direction of {name}" for name in self.directions)]
+        return f"NumpyFunction({', '.join(arguments)} -> {', '.join(v.name for v in self._fetches)})"
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
@@ -86,21 +86,21 @@ class NumpyFunction:
             ExecutionError: if onnxruntime fails.
         """
         feed = dict(_known(feeds, self.inputs, "feeds"))
-        given = _known(directions or {}, self.directions, "directions")
-        missing = [name for name in self.directions if name not in given]
+        vectors = _known(directions or {}, self.directions, "directions")
+        missing = [name for name in self.directions if name not in vectors]
         if missing:
             raise FeedError(f"the second argument lacks {missing}. Give one array for each of {self.directions}.")
-        feed.update((self._given[name].name, array) for name, array in given.items())
+        feed.update((self._direction_inputs[name].name, array) for name, array in vectors.items())
         return self._arrange(iter(self._executor.run(self.program, feed, self._fetches)))
 
 
-def _known(given: Any, names: list[str], what: str) -> dict[str, Any]:
-    if not isinstance(given, dict):
-        raise ArgumentTypeError(f"{what} is a dict of arrays by name, not {type(given).__name__}.")
-    for name in given:
+def _known(arrays: Any, names: list[str], what: str) -> dict[str, Any]:
+    if not isinstance(arrays, dict):
+        raise ArgumentTypeError(f"{what} is a dict of arrays by name, not {type(arrays).__name__}.")
+    for name in arrays:
         if name not in names:
             raise FeedError(f"{what} holds {name!r}, which the model does not take. It takes {names}.")
-    return given
+    return arrays
 
 
 def value_and_grad(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
@@ -132,8 +132,8 @@ def value_and_grad(model: Model, outputs: Names = None, wrt: Names = None, *, pl
         ['y', 'x@GRAD']
     """
     setup = _Setup(model, outputs, wrt, place)
-    found = transforms.vjp(setup.outputs, setup.wrt)
-    return NumpyFunction(setup, [*setup.outputs, *found], lambda r: (_named(setup.output_names, r), _named(setup.wrt_names, r)))
+    grads = transforms.vjp(setup.outputs, setup.wrt)
+    return NumpyFunction(setup, [*setup.outputs, *grads], lambda r: (_named(setup.output_names, r), _named(setup.wrt_names, r)))
 
 
 def grad(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
@@ -148,10 +148,10 @@ def vjp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place 
     Args, Raises: as for ``value_and_grad``.
     """
     setup = _Setup(model, outputs, wrt, place)
-    given = setup.more_inputs(setup.output_names, setup.outputs, "COTANGENT")
-    found = transforms.vjp(setup.outputs, setup.wrt, list(given.values()))
+    cotangents = setup.more_inputs(setup.output_names, setup.outputs, "COTANGENT")
+    grads = transforms.vjp(setup.outputs, setup.wrt, list(cotangents.values()))
     names = setup.output_names, setup.wrt_names
-    return NumpyFunction(setup, [*setup.outputs, *found], lambda r: (_named(names[0], r), _named(names[1], r)), given)
+    return NumpyFunction(setup, [*setup.outputs, *grads], lambda r: (_named(names[0], r), _named(names[1], r)), cotangents)
 
 
 def jvp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
@@ -167,10 +167,10 @@ def jvp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place 
         {'y': array([ 2., 10.], dtype=float32)}
     """
     setup = _Setup(model, outputs, wrt, place)
-    given = setup.more_inputs(setup.wrt_names, setup.wrt, "TANGENT")
-    found = transforms.jvp(setup.outputs, setup.wrt, list(given.values()))
+    tangents = setup.more_inputs(setup.wrt_names, setup.wrt, "TANGENT")
+    output_tangents = transforms.jvp(setup.outputs, setup.wrt, list(tangents.values()))
     names = setup.output_names
-    return NumpyFunction(setup, [*setup.outputs, *found], lambda r: (_named(names, r), _named(names, r)), given)
+    return NumpyFunction(setup, [*setup.outputs, *output_tangents], lambda r: (_named(names, r), _named(names, r)), tangents)
 
 
 def jacobian(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
@@ -179,18 +179,18 @@ def jacobian(model: Model, outputs: Names = None, wrt: Names = None, *, place: P
     Args, Raises: as for ``value_and_grad``.
     """
     setup = _Setup(model, outputs, wrt, place)
-    found = [j for y in setup.outputs for j in transforms.jacobian(y, setup.wrt)]
-    return NumpyFunction(setup, found, lambda r: {name: _named(setup.wrt_names, r) for name in setup.output_names})
+    jacobians = [j for y in setup.outputs for j in transforms.jacobian(y, setup.wrt)]
+    return NumpyFunction(setup, jacobians, lambda r: {name: _named(setup.wrt_names, r) for name in setup.output_names})
 
 
 def hessian(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
-    """A function ``f(feeds)`` that gives ``found[a][b]``, the second derivatives ``[*a.shape, *b.shape]`` of the output's sum.
+    """A function ``f(feeds)`` that gives ``hessian[a][b]``, the second derivatives ``[*a.shape, *b.shape]`` of the output's sum.
 
     Args, Raises: as for ``value_and_grad``, with one output.
     """
     setup = _Setup(model, outputs, wrt, place)
-    found = [h for row in transforms.hessian(setup.only_output("hessian"), setup.wrt) for h in row]
-    return NumpyFunction(setup, found, lambda r: {name: _named(setup.wrt_names, r) for name in setup.wrt_names})
+    rows = [h for row in transforms.hessian(setup.only_output("hessian"), setup.wrt) for h in row]
+    return NumpyFunction(setup, rows, lambda r: {name: _named(setup.wrt_names, r) for name in setup.wrt_names})
 
 
 def hvp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
@@ -199,9 +199,9 @@ def hvp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place 
     Args, Raises: as for ``value_and_grad``, with one output.
     """
     setup = _Setup(model, outputs, wrt, place)
-    given = setup.more_inputs(setup.wrt_names, setup.wrt, "VECTOR")
-    found = transforms.hvp(setup.only_output("hvp"), setup.wrt, list(given.values()))
-    return NumpyFunction(setup, found, lambda r: _named(setup.wrt_names, r), given)
+    vectors = setup.more_inputs(setup.wrt_names, setup.wrt, "VECTOR")
+    products = transforms.hvp(setup.only_output("hvp"), setup.wrt, list(vectors.values()))
+    return NumpyFunction(setup, products, lambda r: _named(setup.wrt_names, r), vectors)
 
 
 def per_example_gradients(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
@@ -210,8 +210,8 @@ def per_example_gradients(model: Model, outputs: Names = None, wrt: Names = None
     Args, Raises: as for ``value_and_grad``, with one output, a vector that holds one loss per example.
     """
     setup = _Setup(model, outputs, wrt, place)
-    found = transforms.per_example_gradients(setup.only_output("per_example_gradients"), setup.wrt)
-    return NumpyFunction(setup, found, lambda r: _named(setup.wrt_names, r))
+    grads = transforms.per_example_gradients(setup.only_output("per_example_gradients"), setup.wrt)
+    return NumpyFunction(setup, grads, lambda r: _named(setup.wrt_names, r))
 
 
 def _named(names: list[str], results: Iterator[Array]) -> dict[str, Array]:
@@ -232,22 +232,22 @@ class _Setup:
         self.wrt_names = [v.name for v in self.wrt]
 
     def _outputs(self, names: Names) -> list[Variable]:
-        found = self._find(names, "outputs") if names is not None else [v for v in self.program.outputs if v.is_float]
-        if not found:
+        outputs = self._find(names, "outputs") if names is not None else [v for v in self.program.outputs if v.is_float]
+        if not outputs:
             raise ArgumentError("the model has no floating-point output to differentiate. Name one in outputs=.")
-        return found
+        return outputs
 
     def _wrt(self, names: Names) -> list[Variable]:
         if names is not None:
             return self._find(names, "wrt")
         weights: list[Variable] = [p for p in self.program.parameters if p.trainable and not p.stop_gradient]
-        found = weights or [v for v in self.program.inputs if v.is_float]
-        if not found:
+        sources = weights or [v for v in self.program.inputs if v.is_float]
+        if not sources:
             raise ArgumentError("the model has neither weights nor floating-point inputs. Name something in wrt=.")
-        return found
+        return sources
 
     def _find(self, names: str | Sequence[str], what: str) -> list[Variable]:
-        found = []
+        variables = []
         for name in [names] if isinstance(names, str) else names:
             if not isinstance(name, str):
                 raise ArgumentTypeError(f"{what} holds names, not {type(name).__name__}.")
@@ -255,19 +255,19 @@ class _Setup:
             v = v or next((p for p in self.program.parameters if p.name == name), None)
             if v is None:
                 raise UnknownName(f"{what}: the model has nothing called {name!r} in its main graph.")
-            found.append(v)
-        return found
+            variables.append(v)
+        return variables
 
     def only_output(self, what: str) -> Variable:
         if len(self.outputs) != 1:
             raise ArgumentError(f"{what} takes one output, the model has {self.output_names}. Name one in outputs=.")
         return self.outputs[0]
 
-    def more_inputs(self, names: list[str], like: list[Variable], kind: str) -> dict[str, Variable]:
+    def more_inputs(self, names: list[str], like: list[Variable], suffix: str) -> dict[str, Variable]:
         """One more graph input for each variable, of its type."""
-        block, made = self.program.global_block(), {}
+        block, inputs = self.program.global_block(), {}
         for name, v in zip(names, like, strict=True):
-            made[name] = Variable(block, self.program.fresh_name(f"{name}@{kind}"), v.type)
-            made[name].is_data = True
-            block.inputs.append(block.register(made[name]))
-        return made
+            inputs[name] = Variable(block, self.program.fresh_name(f"{name}@{suffix}"), v.type)
+            inputs[name].is_data = True
+            block.inputs.append(block.register(inputs[name]))
+        return inputs

@@ -131,7 +131,7 @@ class Subset(Dataset):
 
 
 def random_split(dataset: Dataset, lengths: Sequence[float], generator: Any = None) -> list[Subset]:
-    """Parts of a data set at random: of given sizes, or of given shares that add up to 1.
+    """Parts of a data set at random: of given sizes, or of fractions that add up to 1.
 
     Example:
         >>> data = paddle.io.TensorDataset([np.arange(10)])
@@ -140,7 +140,7 @@ def random_split(dataset: Dataset, lengths: Sequence[float], generator: Any = No
     """
     sizes = [int(n) for n in lengths]
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
-        sizes = [math.floor(len(dataset) * share) for share in lengths]
+        sizes = [math.floor(len(dataset) * fraction) for fraction in lengths]
         for at in range(len(dataset) - sum(sizes)):
             sizes[at % len(sizes)] += 1
     if sum(sizes) != len(dataset):
@@ -249,8 +249,8 @@ class WeightedRandomSampler(Sampler):
             raise Mismatch("WeightedRandomSampler: weights are a vector of numbers that are not negative and not all 0.")
         if not self.replacement and self.num_samples > int((self.weights > 0).sum()):
             raise Mismatch(f"WeightedRandomSampler: there are not {self.num_samples} numbers with a weight above 0.")
-        share = self.weights / self.weights.sum()
-        return iter(_random().choice(len(share), self.num_samples, self.replacement, share).tolist())
+        probabilities = self.weights / self.weights.sum()
+        return iter(_random().choice(len(probabilities), self.num_samples, self.replacement, probabilities).tolist())
 
     def __len__(self) -> int:
         return self.num_samples
@@ -269,8 +269,8 @@ class BatchSampler(Sampler):
             raise ArgumentError(f"BatchSampler: batch_size is a positive int, not {batch_size!r}.")
         if not isinstance(shuffle, bool) or not isinstance(drop_last, bool):
             raise ArgumentTypeError("BatchSampler: shuffle and drop_last are True or False.")
-        made = RandomSampler(dataset) if shuffle else SequenceSampler(dataset)
-        self.sampler = made if sampler is None else sampler
+        default = RandomSampler(dataset) if shuffle else SequenceSampler(dataset)
+        self.sampler = default if sampler is None else sampler
         self.batch_size, self.drop_last = batch_size, drop_last
 
     def __iter__(self) -> Iterator[Any]:
@@ -303,7 +303,7 @@ _worker = threading.local()
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The worker of a DataLoader that asks; None outside of one. An IterableDataset reads its share by it."""
+    """The worker of a DataLoader that asks; None outside of one. An IterableDataset reads its shard by it."""
     return getattr(_worker, "info", None)
 
 
@@ -369,20 +369,20 @@ class DataLoader(Taken):
         "worker_init_fn=None, persistent_workers=False"
     )
 
-    def _begin(self, given: Any) -> None:
-        dataset, batch_size, shuffle, drop_last = given.dataset, given.batch_size, given.shuffle, given.drop_last
-        if given.num_workers < 0:
-            raise ArgumentError(f"DataLoader: num_workers is {given.num_workers}; it is at least 0.")
-        self.dataset, self.num_workers, self.worker_init_fn = dataset, given.num_workers, given.worker_init_fn
-        self.feed_list, self.return_list = given.feed_list, given.return_list
-        self.collate_fn: Callable[[list[Any]], Any] = given.collate_fn or default_collate_fn
-        self._ahead = max(1, given.num_workers * given.prefetch_factor)
+    def _begin(self, arguments: Any) -> None:
+        dataset, batch_size, shuffle, drop_last = arguments.dataset, arguments.batch_size, arguments.shuffle, arguments.drop_last
+        if arguments.num_workers < 0:
+            raise ArgumentError(f"DataLoader: num_workers is {arguments.num_workers}; it is at least 0.")
+        self.dataset, self.num_workers, self.worker_init_fn = dataset, arguments.num_workers, arguments.worker_init_fn
+        self.feed_list, self.return_list = arguments.feed_list, arguments.return_list
+        self.collate_fn: Callable[[list[Any]], Any] = arguments.collate_fn or default_collate_fn
+        self._ahead = max(1, arguments.num_workers * arguments.prefetch_factor)
         self.batch_size, self.drop_last = batch_size, drop_last
         self._iterable = isinstance(dataset, IterableDataset)
-        if given.batch_sampler is not None:
+        if arguments.batch_sampler is not None:
             if batch_size != 1 or shuffle or drop_last:
                 raise ArgumentError("DataLoader: batch_sampler stands instead of batch_size, shuffle and drop_last.")
-            self.batch_sampler = given.batch_sampler
+            self.batch_sampler = arguments.batch_sampler
         elif self._iterable:
             if shuffle:
                 raise ArgumentError("DataLoader: an IterableDataset says its order itself. Leave shuffle out.")
@@ -399,7 +399,7 @@ class DataLoader(Taken):
 
     def __iter__(self) -> Iterator[Any]:
         read = self._streams() if self._iterable else self._numbered()
-        return (self._given(batch) for batch in read)
+        return (self._returned(batch) for batch in read)
 
     __call__ = __iter__
 
@@ -458,7 +458,7 @@ class DataLoader(Taken):
         if self.worker_init_fn is not None:
             self.worker_init_fn(at)
 
-    def _given(self, batch: Any) -> Any:
+    def _returned(self, batch: Any) -> Any:
         if self.feed_list is not None and not self.return_list:
             fields = [field.numpy() if isinstance(field, Tensor) else field for field in _fields(batch)]
             return [{v.name: field for v, field in zip(self.feed_list, fields, strict=True)}]

@@ -74,7 +74,7 @@ class StaticFunction:
         self.input_spec = input_spec
         self._owner = owner
 
-    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+    def __get__(self, owner: Any, owner_type: type | None = None) -> Any:
         return self if owner is None else StaticFunction(functools.partial(self.dygraph_function, owner), self.input_spec, owner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -124,8 +124,8 @@ def traced(function: Any, input_spec: Sequence[Any] | None) -> tuple[Program, li
     call = getattr(function, "dygraph_function", function)
     with program_guard(program, Program()), state.guard(static_mode=True):
         names = _input_names(call, owner)
-        given = [_input(item, names[at] if at < len(names) else f"x{at}") for at, item in enumerate(spec)]
-        results = tensors_in(call(*given))
+        inputs = [_input(item, names[at] if at < len(names) else f"x{at}") for at, item in enumerate(spec)]
+        results = tensors_in(call(*inputs))
         if not results:
             raise ArgumentError("the function returns no tensor, so there is nothing to save.")
         outputs = [v if not v.is_eager and v.op is not None else assign(v.enter(program) if v.is_eager else v) for v in results]
@@ -136,8 +136,8 @@ def traced(function: Any, input_spec: Sequence[Any] | None) -> tuple[Program, li
 def _input(spec: Any, name: str) -> Any:
     if isinstance(spec, (InputSpec, Variable)):
         dims = [None if n == -1 else n for n in spec.shape]
-        given = spec.name if isinstance(spec, InputSpec) else None
-        return data(given or name, dims, spec.dtype)
+        name_of_spec = spec.name if isinstance(spec, InputSpec) else None
+        return data(name_of_spec or name, dims, spec.dtype)
     return spec
 
 
@@ -155,8 +155,8 @@ def save(layer: Any, path: str, input_spec: Sequence[Any] | None = None, **confi
 
     Args:
         layer: a Layer or function; it is traced as ``to_static`` says.
-        path: a file, with or without ``.onnx``; folders are made.
-        input_spec: what each input looks like; by default what ``to_static`` was given, else the tensors of the last call.
+        path: a file, with or without ``.onnx``; folders are created.
+        input_spec: what each input looks like; by default the one passed to ``to_static``, else the tensors of the last call.
 
     Example:
         >>> model = paddle.nn.Sequential(paddle.nn.Linear(2, 3), paddle.nn.ReLU())
@@ -194,8 +194,8 @@ class TranslatedLayer(Layer):
             self._parameters[parameter.name.replace(".", "_")] = own
         operators, outputs = program.global_block().ops, program.outputs
         fragment = Fragment(list(operators), [*program.inputs, *program.parameters], list(outputs))
-        kinds = tuple(None if v.type is None else kind_of(v.type, None) for v in outputs)
-        self._signature = Signature("Program", "", {}, kinds, fragment)
+        output_kinds = tuple(None if v.type is None else kind_of(v.type, None) for v in outputs)
+        self._signature = Signature("Program", "", {}, output_kinds, fragment)
 
     def program(self, method_name: str = "forward") -> Program:
         """The program."""
@@ -205,6 +205,6 @@ class TranslatedLayer(Layer):
         wanted = self._program.inputs
         if len(inputs) != len(wanted):
             raise ArgumentError(f"the program has {len(wanted)} inputs, {[v.name for v in wanted]}, not {len(inputs)}.")
-        given = [x if isinstance(x, Tensor) else leaf(x) for x in inputs]
-        made = [wrap(node) for node in record_call(self._signature, tuple(x._node for x in [*given, *self._parameters.values()]))]
-        return made[0] if len(made) == 1 else made
+        args = [x if isinstance(x, Tensor) else leaf(x) for x in inputs]
+        outputs = [wrap(node) for node in record_call(self._signature, tuple(x._node for x in [*args, *self._parameters.values()]))]
+        return outputs[0] if len(outputs) == 1 else outputs

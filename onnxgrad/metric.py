@@ -43,12 +43,12 @@ class Metric:
         return self._name
 
     def compute(self, *args: Any) -> Any:
-        """What ``update`` is to be given, from predictions and labels."""
+        """Compute the arguments of ``update`` from predictions and labels."""
         return args
 
 
 class Accuracy(Metric):
-    """The share of rows whose label is among the k best scores.
+    """The fraction of rows whose label is among the k best scores.
 
     Example:
         >>> metric = paddle.metric.Accuracy()
@@ -66,7 +66,7 @@ class Accuracy(Metric):
         self.total, self.count = [0.0] * len(self.topk), [0] * len(self.topk)
 
     def compute(self, pred: Any, label: Any, *args: Any) -> Any:
-        """Of [rows, k]: whether the k-th best class is the label, which is a class or one-hot."""
+        """Return [rows, k]: whether the k-th best class is the label, which is a class or one-hot."""
         best = argsort(pred, descending=True)[:, : self.maxk]
         if label.ndim == 1:
             label = label.reshape([-1, 1])
@@ -77,24 +77,24 @@ class Accuracy(Metric):
     def update(self, correct: Any, *args: Any) -> Any:
         correct = np.asarray(correct)
         rows = int(np.prod(correct.shape[:-1]))
-        shares = []
+        accuracies = []
         for i, k in enumerate(self.topk):
             right = float(correct[..., :k].sum())
             self.total[i] += right
             self.count[i] += rows
-            shares.append(right / rows)
-        return shares[0] if len(self.topk) == 1 else shares
+            accuracies.append(right / rows)
+        return accuracies[0] if len(self.topk) == 1 else accuracies
 
     def accumulate(self) -> Any:
-        found = [total / count if count else 0.0 for total, count in zip(self.total, self.count, strict=True)]
-        return found[0] if len(self.topk) == 1 else found
+        accuracies = [total / count if count else 0.0 for total, count in zip(self.total, self.count, strict=True)]
+        return accuracies[0] if len(self.topk) == 1 else accuracies
 
     def name(self) -> Any:
         return [self._name] if tuple(self.topk) == (1,) else [f"{self._name}_top{k}" for k in self.topk]
 
 
 class _Counted(Metric):
-    """Of probabilities and labels 0 and 1: true positives, and how many rows they are a share of."""
+    """Base of precision and recall, of probabilities and labels 0 and 1: counts true positives, and the rows of the denominator."""
 
     def reset(self) -> None:
         self.right = self.all = 0

@@ -105,9 +105,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _error(path: Path, error: OSError) -> FileError:
-    found = FileError(f"cannot use {str(path)!r}: {error.strerror or error}.")
-    found.errno = error.errno
-    return found
+    file_error = FileError(f"cannot use {str(path)!r}: {error.strerror or error}.")
+    file_error.errno = error.errno
+    return file_error
 
 
 def _remove(path: Path) -> None:
@@ -116,7 +116,7 @@ def _remove(path: Path) -> None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether it is a file; what is no possible name is none."""
+    """Return whether a path is a file; an impossible name is none."""
     try:
         return path.is_file()
     except (OSError, ValueError):

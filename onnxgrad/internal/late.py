@@ -37,7 +37,7 @@ def late(name: str) -> Callable[..., Any]:
 
 
 def load_methods() -> bool:
-    """Import the modules that give variables their further methods; whether this is the first time."""
+    """Import the modules that give variables their further methods, and return whether this is the first time."""
     loaders, _LOADERS[:] = list(_LOADERS), []
     for load in loaders:
         load()

@@ -144,8 +144,8 @@ def ctc(op: Builder, scores: Variable, labels: Variable, lengths: Variable | Non
     on_blank = op.GatherElements(final, last, axis=1)
     on_label = op.GatherElements(final, op.Max(op.Sub(last, np.array(1)), np.array(0)), axis=1)
     on_label = op.Where(op.Equal(count, np.array(0)), never, on_label)
-    found = op.Neg(_log_add(op, on_blank, on_label))
-    return op.Where(op.GreaterOrEqual(found, 1e29), float("inf"), found)
+    loss = op.Neg(_log_add(op, on_blank, on_label))
+    return op.Where(op.GreaterOrEqual(loss, 1e29), float("inf"), loss)
 
 
 def _with_blanks(op: Builder, labels: Variable) -> Any:

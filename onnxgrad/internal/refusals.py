@@ -133,7 +133,7 @@ _MODULES = {
 
 
 def maps_to(name: str) -> str | None:
-    """What to use instead of ``name``."""
+    """Return the replacement of ``name``."""
     return next((target for pattern, target in _MAPS.items() if fnmatchcase(name, pattern)), None)
 
 
@@ -141,16 +141,16 @@ def reason(name: str) -> str | None:
     """Why ``name`` is refused."""
     namespace, _, last = name.rpartition(".")
     behind = name.removeprefix("paddle.")
-    found = (because for because, patterns in _REASONS.items() if any(fnmatchcase(behind, each) for each in patterns.split()))
-    return REFUSED.get(namespace, {}).get(last) or next(found, None)
+    matching = (because for because, patterns in _REASONS.items() if any(fnmatchcase(behind, each) for each in patterns.split()))
+    return REFUSED.get(namespace, {}).get(last) or next(matching, None)
 
 
 def absent(module: str, name: str) -> AttributeError:
     """The error for a name that a module does not have, with what to use instead or the reason where Paddle has it."""
     full = f"paddle{module.removeprefix('onnxgrad')}.{name}"
-    said = maps_to(full)
+    replacement = maps_to(full)
     because = reason(full) or _MODULES.get(full.split(".")[1])
-    more = f". Use {said}." if said is not None else f": {because}." if because is not None else ""
+    more = f". Use {replacement}." if replacement is not None else f": {because}." if because is not None else ""
     return AttributeError(f"module {module!r} has no attribute {name!r}{more}", name=name)
 
 

@@ -27,7 +27,7 @@ def save(obj: Any, path: str | Path, protocol: int = 4, **configs: Any) -> None:
 
     Args:
         obj: what to write; keys of dicts are strings or integers.
-        path: a file; folders are made. It is written under a temporary name and renamed.
+        path: a file; folders are created. It is written under a temporary name and renamed.
         protocol: accepted for compatibility.
 
     Raises:
@@ -57,13 +57,13 @@ def _described(item: Any, arrays: dict[str, np.ndarray[Any, Any]], at: str) -> A
             raise ArgumentTypeError(f"save: keys of a dict are strings or integers, in {at or 'the object'}.")
         return {"dict": [[key, _described(value, arrays, f"{at}.{key}" if at else str(key))] for key, value in item.items()]}
     if isinstance(item, (list, tuple)):
-        kind = "list" if isinstance(item, list) else "tuple"
-        return {kind: [_described(value, arrays, f"{at}.{i}" if at else str(i)) for i, value in enumerate(item)]}
+        container = "list" if isinstance(item, list) else "tuple"
+        return {container: [_described(value, arrays, f"{at}.{i}" if at else str(i)) for i, value in enumerate(item)]}
     raise ArgumentTypeError(f"save writes tensors, arrays, numbers and strings, not the {type(item).__name__} {at}.")
 
 
 def load(path: str | Path, return_numpy: bool = False, **configs: Any) -> Any:
-    """What ``save`` wrote; tensors are eager, or arrays with ``return_numpy``.
+    """Load the object that ``save`` wrote; tensors are eager, or arrays with ``return_numpy``.
 
     Raises:
         ModelError: if it is another file, or a damaged one.
@@ -78,12 +78,12 @@ def load(path: str | Path, return_numpy: bool = False, **configs: Any) -> Any:
 
 
 def _read(described: Any, arrays: dict[str, np.ndarray[Any, Any]], as_numpy: bool) -> Any:
-    ((kind, inner),) = described.items()
-    if kind == "value":
+    ((item_type, inner),) = described.items()
+    if item_type == "value":
         return inner
-    if kind == "dict":
+    if item_type == "dict":
         return {key: _read(value, arrays, as_numpy) for key, value in inner}
-    if kind in ("list", "tuple"):
+    if item_type in ("list", "tuple"):
         items = [_read(value, arrays, as_numpy) for value in inner]
-        return items if kind == "list" else tuple(items)
-    return leaf(arrays[inner]) if kind == "tensor" and not as_numpy else arrays[inner]
+        return items if item_type == "list" else tuple(items)
+    return leaf(arrays[inner]) if item_type == "tensor" and not as_numpy else arrays[inner]

@@ -18,11 +18,11 @@ def signature_of(text: str) -> tuple[str, inspect.Signature]:
     """The name and the arguments of a definition such as ``power(base, factor=2)``; defaults are literals."""
     (definition,) = ast.parse(f"def {text}: ...").body
     assert isinstance(definition, ast.FunctionDef)
-    given = definition.args
-    defaults = [None] * (len(given.args) - len(given.defaults)) + given.defaults + given.kw_defaults
-    kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD] * len(given.args) + [inspect.Parameter.KEYWORD_ONLY] * len(given.kwonlyargs)
+    args = definition.args
+    defaults = [None] * (len(args.args) - len(args.defaults)) + args.defaults + args.kw_defaults
+    kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD] * len(args.args) + [inspect.Parameter.KEYWORD_ONLY] * len(args.kwonlyargs)
     parameters = []
-    for argument, kind, default in zip(given.args + given.kwonlyargs, kinds, defaults, strict=True):
+    for argument, kind, default in zip(args.args + args.kwonlyargs, kinds, defaults, strict=True):
         value = inspect.Parameter.empty if default is None else ast.literal_eval(default)
         parameters.append(inspect.Parameter(argument.arg, kind, default=value))
     return definition.name, inspect.Signature(parameters)
@@ -35,24 +35,24 @@ def bound(name: str, signature: inspect.Signature, args: Any, kwargs: dict[str, 
         TypeError: if they do not fit, with the name of the function that was called.
     """
     try:
-        given = signature.bind(*args, **kwargs)
+        arguments = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise TypeError(f"{name}(): {error}") from None
-    given.apply_defaults()
-    return given.arguments
+    arguments.apply_defaults()
+    return arguments.arguments
 
 
 class Taken:
     """Base of classes whose constructors are written down as text: ``takes`` lists the arguments.
 
-    They are given, as attributes of one object, to the method ``_begin``.
+    They are passed, as attributes of one object, to the method ``_begin``.
 
     Example:
         >>> from onnxgrad.internal.signatures import Taken
         >>> class Line(Taken):
         ...     takes = "slope, offset=0.0"
-        ...     def _begin(self, given):
-        ...         self.slope, self.offset = given.slope, given.offset
+        ...     def _begin(self, arguments):
+        ...         self.slope, self.offset = arguments.slope, arguments.offset
         >>> Line(2.0).offset, str(inspect.signature(Line))
         (0.0, '(slope, offset=0.0)')
     """
@@ -70,7 +70,7 @@ class Taken:
         if "takes" in vars(cls):
             cls.__init__ = _constructor(cls.takes)  # type: ignore[method-assign]
 
-    def _begin(self, given: Any) -> None:
+    def _begin(self, arguments: Any) -> None:
         raise NotImplementedError
 
 
@@ -78,8 +78,8 @@ def _constructor(arguments: str) -> Callable[..., None]:
     _, signature = signature_of(f"__init__(self, {arguments})")
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        given = bound(type(self).__name__, signature, (self, *args), kwargs)
-        self._begin(SimpleNamespace(**{key: value for key, value in given.items() if key != "self"}))
+        values = bound(type(self).__name__, signature, (self, *args), kwargs)
+        self._begin(SimpleNamespace(**{key: value for key, value in values.items() if key != "self"}))
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     return __init__

@@ -103,15 +103,15 @@ class State:
             setattr(self._defaults, name, value)
 
     def make_once(self, name: str, make: Callable[[], Any]) -> Any:
-        """The field, made by the first thread that asks for it."""
-        found = getattr(self, name)
-        if found is None:
+        """Return the field, created by the first thread that asks for it."""
+        value = getattr(self, name)
+        if value is None:
             with self._lock:
-                found = getattr(self, name)
-                if found is None:
-                    found = make()
-                    setattr(self, name, found)
-        return found
+                value = getattr(self, name)
+                if value is None:
+                    value = make()
+                    setattr(self, name, value)
+        return value
 
     def count(self, name: str) -> int:
         """Add one to a field; returns the new number."""
@@ -170,8 +170,8 @@ def isolated() -> Iterator[None]:
 
 def generate_name(key: str) -> str:
     """The next name for ``key``, such as ``relu_3``."""
-    found: str = current.names.generate(key)
-    return found
+    name: str = current.names.generate(key)
+    return name
 
 
 @contextmanager

@@ -71,15 +71,15 @@ def write_tensors(path: str | Path, arrays: Mapping[str, Array], metadata: Mappi
     """
     if CHECKSUMS in (metadata or {}):
         raise ArgumentError(f"metadata cannot have an entry {CHECKSUMS!r}, which the file uses itself. Give it another name.")
-    kinds: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+    layouts: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
     sums: dict[str, str] = {}
     for name in arrays:
         array = _laid(arrays[name])
-        kinds[name], sums[name] = (array.dtype, array.shape), _checksum(name, array)
+        layouts[name], sums[name] = (array.dtype, array.shape), _checksum(name, array)
         del array  # before the next one is there
     entries: dict[str, dict[str, Any]] = {}
     end = 0
-    for name, (dtype, shape) in sorted(kinds.items(), key=lambda item: (-item[1][0].itemsize, item[0])):
+    for name, (dtype, shape) in sorted(layouts.items(), key=lambda item: (-item[1][0].itemsize, item[0])):
         start, end = end, end + dtype.itemsize * prod(shape)
         entries[name] = {"dtype": _NAMES[dtype_of(dtype).name], "shape": shape, "data_offsets": [start, end]}
     strings = dict(metadata or {})

@@ -62,8 +62,8 @@ def compile(
             no onnxruntime loads is brought down where that is possible. Implied by ``provider``.
         runs: whether onnxruntime's CPU provider is to run it, so that operators for which it has no float64 kernel are written out.
             Implied by ``ordered``, unless another provider is named.
-        fast: whether the provider's forms may round more than the operators they stand for.
-        chunk: elements of large state that updates take at a time, 0 for all. Such state is then given as [rows, columns].
+        fast: whether the provider's forms may round more than the operators they replace.
+        chunk: elements of large state that updates take at a time, 0 for all. Such state is then an input of shape [rows, columns].
 
     Raises:
         ArgumentError: if the provider is not known, or the program is in an opset that its forms are not written in.
@@ -88,21 +88,21 @@ def _graph_of(
     outputs: Sequence[Variable] | None,
     state_as_inputs: bool,
     updates: bool | Mapping[Variable, Variable],
-    given: Sequence[Variable],
+    fed: Sequence[Variable],
 ) -> Graph:
     """The graph as the program has it, with the training forms that its operators wait for."""
     if outputs is None:
         return whole_graph(program)
     if not program.training_pending:
         new_values = updates if not isinstance(updates, bool) else program.updates if updates else {}
-        return pruned_graph(program, list(outputs), new_values, state_as_inputs, given)
+        return pruned_graph(program, list(outputs), new_values, state_as_inputs, fed)
     trained, copies = program.clone_with_variables()
     lift(trained)
     if isinstance(updates, bool):
         new_values = trained.updates if updates else {}
     else:
         new_values = {copies[v]: copies[new] for v, new in updates.items()}
-    graph = pruned_graph(trained, [copies[v] for v in outputs], new_values, state_as_inputs, [copies[v] for v in given])
+    graph = pruned_graph(trained, [copies[v] for v in outputs], new_values, state_as_inputs, [copies[v] for v in fed])
     graph.copy.variables.update((v, graph.of(copied)) for v, copied in copies.items())
     return graph
 

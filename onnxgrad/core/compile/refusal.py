@@ -17,15 +17,15 @@ _WITHOUT_FORM = ("GRU", "LSTM", "MaxRoiPool", "Multinomial", "RNN", "Resize", "R
 
 
 def refusal(graph: Graph, device: str, error: Exception) -> str:
-    """The reason of a refusal, and what to do, where one is known of an operator's element type; else onnxruntime's own words."""
+    """Return why onnxruntime refuses a graph, and what to do, if an operator's element type is the reason; else its own message."""
     operators = list(all_operators_of(graph.program.global_block()))
-    found = None if device != "cpu" else _without_float64(operators, str(error)) or _in_bfloat16(operators, error)
-    return found or f"onnxruntime refuses the program: {error}"
+    reason = None if device != "cpu" else _without_float64(operators, str(error)) or _in_bfloat16(operators, error)
+    return reason or f"onnxruntime refuses the program: {error}"
 
 
-def _without_float64(operators: list[Operator], said: str) -> str | None:
+def _without_float64(operators: list[Operator], message: str) -> str | None:
     for op in sorted(operators, key=lambda op: op.role):
-        if op.type in said and is_double(op) and (op.type in FORMS or op.type in _WITHOUT_FORM):
+        if op.type in message and is_double(op) and (op.type in FORMS or op.type in _WITHOUT_FORM):
             form = "a form of it for known ranks and sizes only" if op.type in FORMS else "no other form of it"
             return (
                 f"{op}: onnxruntime's CPU provider does not compute {op.type} in float64, and onnxgrad has {form}. "

@@ -26,7 +26,7 @@ def pruned_graph(
     state_as_inputs: bool,
     given: Sequence[Variable],
 ) -> Graph:
-    """What some outputs of a program, and the new values of its state, need.
+    """Prune a program to the operators that some outputs, and the new values of its state, need.
 
     Args:
         program: any program.
@@ -46,23 +46,23 @@ def pruned_graph(
     for v in plan.leaves:
         if v.block is not main and not v.persistable:
             continue
-        twin = graph.copy.read(v)
-        if twin in known:
+        copy = graph.copy.read(v)
+        if copy in known:
             continue
         if v.persistable and state_as_inputs:
-            graph.inputs.append(twin)
+            graph.inputs.append(copy)
         elif v.persistable or (v.value is not None and v.op is None):
-            graph.initializers.append(twin)
+            graph.initializers.append(copy)
         elif v in fed or (v.op is None and v.block is main):
-            graph.inputs.append(twin)
-        known.add(twin)
+            graph.inputs.append(copy)
+        known.add(copy)
     _copy_operators(graph, plan.operators, plan.aliases)
     taken: set[str] = set()
     for v in [*outputs, *new_values.values()]:
-        twin = graph.copy.read(v)
-        if twin.name not in taken:
-            taken.add(twin.name)
-            graph.outputs.append((twin.name, twin))
+        copy = graph.copy.read(v)
+        if copy.name not in taken:
+            taken.add(copy.name)
+            graph.outputs.append((copy.name, copy))
     if state_as_inputs:
         returned, copies = {v for _, v in graph.outputs}, graph.copy.variables
         changed = [(v, new) for v, new in {**program.updates, **new_values}.items() if copies.get(new) in returned]
@@ -79,23 +79,23 @@ def pruned_graph(
 
 
 def _copy_operators(graph: Graph, operators: list[Operator], aliases: dict[Variable, Variable]) -> None:
-    """Copy in order. What an expansion computes has the name of what it stands for, and is read in its place."""
+    """Copy operators in order. The outputs of an expansion get the names of the original's outputs and are read in their place."""
     originals: dict[Variable, list[Variable]] = {}
-    stand_ins = set(aliases.values())
+    replacements = set(aliases.values())
     for original, computed in aliases.items():
         while computed in aliases:
             computed = aliases[computed]
         originals.setdefault(computed, []).append(original)
-        if original not in stand_ins:
+        if original not in replacements:
             graph.copy.names[computed] = original.name
     copies, block = graph.copy.variables, graph.program.global_block()
     for op in operators:
         graph.copy.append(op, block)
         for v in op.outputs:
             for original in originals.get(v, ()) if v is not None else ():
-                twin = copies[original] = copies[v]  # type: ignore[index]
-                if original not in stand_ins:
-                    twin.declared, twin.doc = original.declared, original.doc
+                copy = copies[original] = copies[v]  # type: ignore[index]
+                if original not in replacements:
+                    copy.declared, copy.doc = original.declared, original.doc
 
 
 def _drop_unread_outputs(graph: Graph) -> None:

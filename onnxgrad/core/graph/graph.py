@@ -22,7 +22,7 @@ __all__ = ["Graph", "Rewrite"]
 
 
 class Rewrite(NamedTuple):
-    """What a pass did to a graph.
+    """The record of one pass over a graph.
 
     Attributes:
         name: of the pass.
@@ -50,14 +50,14 @@ class Graph:
         program: holds the copies and nothing else.
         scope: where the values of weights are.
         inputs: what is fed, and state where it is an input.
-        outputs: names and variables; two names may stand for one variable.
+        outputs: names and variables; two names may be aliases of one variable.
         initializers: constants, and weights where they are no inputs.
         updates: for each state variable that a run replaces, its new value.
         own_shapes: of inputs and outputs that hold state as rows of another length: the shape of that state.
         is_whole: whether it is the program's own forward graph, to be written as it was loaded.
         rewrites: what each pass did.
         replacements: how many variables have been replaced so far.
-        helpers: results of rewritten operators whose names mean nothing, so that they may take that of what they stand for.
+        helpers: results of rewritten operators whose names mean nothing, so that they may take that of the variable they replace.
     """
 
     def __init__(self, source: Program, hoists: bool) -> None:
@@ -74,7 +74,7 @@ class Graph:
         self.rewrites: list[Rewrite] = []
         self.replacements = 0
         self.helpers: set[Variable] = set()
-        self._stand_ins: dict[Variable, Variable] = {}
+        self._aliases: dict[Variable, Variable] = {}
 
     @property
     def operators(self) -> list[Operator]:
@@ -85,7 +85,7 @@ class Graph:
         self.program.global_block().ops = operators
 
     def of(self, v: Variable) -> Variable:
-        """What stands for a variable of the source program here."""
+        """Return the copy of a variable of the source program, or the variable if it has none."""
         return self.copy.variables.get(v, v)
 
     def name(self, v: Variable) -> str:
@@ -95,13 +95,13 @@ class Graph:
     # Rewriting -------------------------------------------------------------------------------------------------------
 
     def resolve(self, v: Variable) -> Variable:
-        """What a rewriting pass has replaced a variable by."""
-        while v in self._stand_ins:
-            v = self._stand_ins[v]
+        """Follow the replacements that rewriting passes noted for a variable."""
+        while v in self._aliases:
+            v = self._aliases[v]
         return v
 
     def replace(self, old: Variable, new: Variable) -> None:
-        """Let ``new`` stand for ``old``, under its name if it has none of its own; ``settle`` tells the readers.
+        """Replace ``old`` by ``new``, under its name if it has none of its own; ``settle`` tells the readers.
 
         An operator that replaces one of its type has the same origin.
         """
@@ -113,24 +113,24 @@ class Graph:
             new._name = old.name
             variables[old.name] = new
             self.helpers.discard(new)
-        self._stand_ins[old] = new
+        self._aliases[old] = new
         self.replacements += 1
 
     def settle(self) -> None:
-        """End a pass: let all operators read what stands in, keep what the outputs need, and hold the constants that are read."""
-        if not self._stand_ins:
+        """End a pass: let operators read the replacements, keep those that outputs need, and hold the constants that are read."""
+        if not self._aliases:
             return
-        final = {v: self.resolve(v) for v in self._stand_ins}
-        self._stand_ins = {}
+        final = {v: self.resolve(v) for v in self._aliases}
+        self._aliases = {}
         substitute(self.operators, final)
         self.outputs = [(name, self._named(name, v, final.get(v, v))) for name, v in self.outputs]
         self.updates = {v: final.get(new, new) for v, new in self.updates.items()}
-        self.copy.variables = {v: final.get(twin, twin) for v, twin in self.copy.variables.items()}
+        self.copy.variables = {v: final.get(copy, copy) for v, copy in self.copy.variables.items()}
         self.operators = needed_operators(self.operators, [v for _, v in self.outputs])
         self.take_constants()
 
     def _named(self, name: str, old: Variable, new: Variable) -> Variable:
-        """An output under its name: a copy of what stands for it where that has another one."""
+        """Return an output under its name: an Identity of its replacement where that has another name."""
         if new.name == name:
             return new
         old.op = Operator(self.program.global_block(), "Identity", [new], [old])
@@ -140,8 +140,8 @@ class Graph:
 
     def take_constants(self) -> None:
         """Hold the constants that operators or outputs read, and no others."""
-        given = set(self.inputs)
-        read = dict.fromkeys(v for v in self.all_read() if v.op is None and v not in given)
+        inputs = set(self.inputs)
+        read = dict.fromkeys(v for v in self.all_read() if v.op is None and v not in inputs)
         held = [v for v in self.initializers if v in read]
         main, known = self.program.global_block(), set(held)
         held += [v for v in read if v.block is main and v.value is not None and v not in known]

@@ -41,10 +41,10 @@ def run_program_pass(program: Program, each: ProgramPass, target: Target | None 
     with transaction(program):
         contract = ProgramContract(program) if is_asked_for() else None
         before = len(program.global_block().ops)
-        total = places = each.run(program, target)
-        while each.repeats and places:
-            places = each.run(program, target)
-            total += places
+        total = rewrites = each.run(program, target)
+        while each.repeats and rewrites:
+            rewrites = each.run(program, target)
+            total += rewrites
         if total:
             program.version += 1
             if contract is not None:
@@ -68,23 +68,23 @@ def run_passes(graph: Graph, passes: Sequence[GraphPass], target: Target) -> Non
         if not applying:
             continue
         if applying[0].forms is not None:
-            places = _walk(graph, applying)
+            rewrites = _walk(graph, applying)
         else:
             (each,) = applying
-            places = _run(graph, each, target)
-        if contract is not None and places:
+            rewrites = _run(graph, each, target)
+        if contract is not None and rewrites:
             contract.check(graph, ", ".join(each.name for each in applying))
 
 
 def _run(graph: Graph, each: GraphPass, target: Target) -> int:
     assert each.run is not None
     before = len(graph.operators)
-    total = places = each.run(graph, target)
+    total = rewrites = each.run(graph, target)
     graph.settle()
-    while each.repeats and places:
-        places = each.run(graph, target)
+    while each.repeats and rewrites:
+        rewrites = each.run(graph, target)
         graph.settle()
-        total += places
+        total += rewrites
     _log(graph, Rewrite(each.name, total, before, len(graph.operators)))
     return total
 
@@ -94,8 +94,8 @@ def _walk(graph: Graph, passes: Sequence[GraphPass]) -> int:
     before = len(graph.operators)
     counts = dict.fromkeys((each.name for each in passes), 0)
     while True:
-        found = _joined(graph, passes, counts)
-        rewritten = rewrite_operators(graph, found)
+        forms = _joined(graph, passes, counts)
+        rewritten = rewrite_operators(graph, forms)
         graph.settle()
         if not rewritten or not any(each.repeats for each in passes):
             break
@@ -111,9 +111,9 @@ def _joined(graph: Graph, passes: Sequence[GraphPass], counts: dict[str, int]) -
     forms: dict[str, list[tuple[str, Form]]] = {}
     for each in passes:
         assert each.forms is not None
-        for kind, form in (each.forms(graph) if callable(each.forms) else each.forms).items():
-            forms.setdefault(kind, []).append((each.name, form))
-    return {kind: _first_of(choices, counts) for kind, choices in forms.items()}
+        for op_type, form in (each.forms(graph) if callable(each.forms) else each.forms).items():
+            forms.setdefault(op_type, []).append((each.name, form))
+    return {op_type: _first_of(choices, counts) for op_type, choices in forms.items()}
 
 
 def _first_of(choices: list[tuple[str, Form]], counts: dict[str, int]) -> Form:

@@ -20,7 +20,7 @@ __all__ = ["in_order", "order_for_memory", "order_of_file", "order_of_run", "pea
 
 
 def order_for_memory(operators: list[Operator]) -> list[Operator]:
-    """The same operators in an order that onnxruntime turns into: forward, then backward, each update as soon as it can be made.
+    """Reorder operators so that onnxruntime runs them forward, then backward, each update as soon as it can be computed.
 
     Graphs without a backward pass keep their order.
 
@@ -78,7 +78,7 @@ def order_of_run(reads: Sequence[set[int]]) -> list[int]:
 
 
 def in_order(operators: Sequence[Operator], resolve: Callable[[Variable], Variable]) -> list[Operator]:
-    """The same operators in an order that can be run where they read ``resolve(v)`` for ``v``, else as they are given."""
+    """Return the operators in topological order where they read ``resolve(v)`` for ``v``, else in their own order."""
     maker = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
     readers: list[list[int]] = [[] for _ in operators]
     missing = [0] * len(operators)
@@ -99,10 +99,10 @@ def in_order(operators: Sequence[Operator], resolve: Callable[[Variable], Variab
 
 
 def order_of_file(reads: Sequence[set[int]], position: Sequence[Any]) -> list[int]:
-    """In which order to write operators that are to run in the order of ``position``; ``reads`` are the operators before each."""
+    """Return the file order of operators that are to run in the order of ``position``; ``reads`` are the operators before each."""
     open_readers = [0] * len(reads)
-    for found in reads:
-        for i in found:
+    for operands in reads:
+        for i in operands:
             open_readers[i] += 1
     ready = [(position[i], i) for i, count in enumerate(open_readers) if count == 0]
     heapq.heapify(ready)

@@ -1,4 +1,4 @@
-"""What of a program a set of results needs: operators in order, and which originals their expansions stand in for.
+"""The operators that a set of results needs, in order, and the originals that their expansions replace.
 
 onnxruntime executes dead nodes, so everything that is run or written goes through here first.
 
@@ -34,7 +34,7 @@ class Plan:
 
 
 def make_plan(program: Program, outputs: Iterable[Variable], given: Iterable[Variable] = ()) -> Plan:
-    """Find what ``outputs`` need in the main block; variables that are ``given`` are leaves, and not computed."""
+    """Find the operators that ``outputs`` need in the main block; variables that are ``given`` are leaves, and not computed."""
     outputs, stopped = list(outputs), set(given)
     aliases: dict[Variable, Variable] = {}
     while True:
@@ -45,28 +45,28 @@ def make_plan(program: Program, outputs: Iterable[Variable], given: Iterable[Var
         aliases.update(fresh)
 
 
-def _sweep(program: Program, outputs: list[Variable], aliases: dict[Variable, Variable], given: set[Variable]) -> Plan:
+def _sweep(program: Program, outputs: list[Variable], aliases: dict[Variable, Variable], fed: set[Variable]) -> Plan:
     plan = Plan([], [], aliases)
     inside = set(program.global_block().ops)
     reads = dict.fromkeys(plan.resolve(v) for v in outputs)
-    found: dict[Operator, list[Variable]] = {}
-    waiting = [v for v in reads if v not in given]
+    operands: dict[Operator, list[Variable]] = {}
+    waiting = [v for v in reads if v not in fed]
     while waiting:
         op = waiting.pop().op
-        if op is None or op in found or op not in inside or _is_held(op):
+        if op is None or op in operands or op not in inside or _is_held(op):
             continue
-        found[op] = [plan.resolve(v) for v in op.operands() if v is not None]
-        waiting += (v for v in found[op] if v.op is not None and v not in given)
-    if found:
-        plan.operators = [op for op in program.global_block().ops if op in found]
+        operands[op] = [plan.resolve(v) for v in op.operands() if v is not None]
+        waiting += (v for v in operands[op] if v.op is not None and v not in fed)
+    if operands:
+        plan.operators = [op for op in program.global_block().ops if op in operands]
     for op in reversed(plan.operators):
-        reads.update(dict.fromkeys(found[op]))
-    plan.leaves = [v for v in reads if v.is_leaf or v.persistable or v in given]
+        reads.update(dict.fromkeys(operands[op]))
+    plan.leaves = [v for v in reads if v.is_leaf or v.persistable or v in fed]
     return plan
 
 
 def _is_held(op: Operator) -> bool:
-    """Whether the scope holds what this operator gave"""
+    """Return whether the scope holds the value of this operator"""
     first = op.outputs[0] if op.outputs else None
     return first is not None and first.value is not None and first.persistable
 

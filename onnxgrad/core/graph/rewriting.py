@@ -17,7 +17,7 @@ __all__ = ["Links", "name_results", "return_instead", "rewrite_operators", "stag
 
 
 class Links:
-    """Who makes and who reads each variable of a graph, and what it returns, as the graph was when this was made."""
+    """The producer and the readers of each variable of a graph, and its outputs, at the time of construction."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -31,9 +31,9 @@ class Links:
 
 
 def rewrite_operators(graph: Graph, forms: Mapping[str, Form]) -> int:
-    """Write out the operators whose type has a form, where the form applies; how many."""
+    """Write out the operators whose type has a form, where the form applies, and return their number."""
     rewritten: list[Operator] = []
-    places = 0
+    rewrites = 0
     for op in graph.operators:
         form = forms.get(op.type) if op.domain == "" else None
         if form is None:
@@ -49,9 +49,9 @@ def rewrite_operators(graph: Graph, forms: Mapping[str, Form]) -> int:
                 graph.replace(old, new)
         name_results(graph, build.stage, build.key)
         rewritten.extend(build.stage)
-        places += 1
+        rewrites += 1
     graph.operators = rewritten
-    return places
+    return rewrites
 
 
 def return_instead(graph: Graph, old: Variable, new: Variable) -> None:
@@ -59,12 +59,12 @@ def return_instead(graph: Graph, old: Variable, new: Variable) -> None:
     name, graph.helpers = old.name, graph.helpers - {new}
     old.name = graph.program.fresh_name(f"{name}/own")
     new.name = name
-    for made in (old, new):
-        if made.op is not None and made.op.outputs[0] is made:
-            made.op.name = made.name
+    for updated in (old, new):
+        if updated.op is not None and updated.op.outputs[0] is updated:
+            updated.op.name = updated.name
     graph.outputs = [(shown, new if v is old else v) for shown, v in graph.outputs]
-    graph.updates = {v: new if made is old else made for v, made in graph.updates.items()}
-    graph.copy.variables = {v: new if twin is old else twin for v, twin in graph.copy.variables.items()}
+    graph.updates = {v: new if updated is old else updated for v, updated in graph.updates.items()}
+    graph.copy.variables = {v: new if copy is old else copy for v, copy in graph.copy.variables.items()}
 
 
 def stage_builder(graph: Graph, op: Operator | None, key: str = "") -> Builder:

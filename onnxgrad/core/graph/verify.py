@@ -38,7 +38,7 @@ def is_asked_for() -> bool:
 
 
 class Contract:
-    """What a graph was before its passes, for comparison after each."""
+    """The interface of a graph before its passes, for comparison after each."""
 
     def __init__(self, graph: Graph) -> None:
         self.outputs = [name for name, _ in graph.outputs]
@@ -85,7 +85,7 @@ class Contract:
 
 
 class ProgramContract:
-    """What a program was before a pass, for comparison after it."""
+    """The interface of a program before a pass, for comparison after it."""
 
     def __init__(self, program: Program) -> None:
         self.outputs = [v.name for v in program.outputs]
@@ -99,14 +99,14 @@ class ProgramContract:
             GraphError: with the pass and what is wrong, unless the same kind of check failed before it.
         """
         problems = _problems_of_program(program)
-        found = [problem for kind, problem in problems.items() if problem and not self.problems[kind]]
+        errors = [problem for check_name, problem in problems.items() if problem and not self.problems[check_name]]
         outputs, parameters = [v.name for v in program.outputs], [v.name for v in program.parameters]
         if outputs != self.outputs:
-            found.append(f"the outputs are {outputs}, before they were {self.outputs}")
+            errors.append(f"the outputs are {outputs}, before they were {self.outputs}")
         if parameters != self.parameters:
-            found.append(f"the parameters {sorted(set(parameters) ^ set(self.parameters))} came, went or changed their order")
-        if found:
-            raise GraphError(f"after the pass {name!r}: {found[0]}. Report this.")
+            errors.append(f"the parameters {sorted(set(parameters) ^ set(self.parameters))} came, went or changed their order")
+        if errors:
+            raise GraphError(f"after the pass {name!r}: {errors[0]}. Report this.")
 
 
 def _problems_of_program(program: Program) -> dict[str, str]:
@@ -178,17 +178,17 @@ def _problem_of_types(block: Block) -> str:
 
 
 def _problem_of_operator(op: Operator) -> str:
-    for v, found in zip(op.outputs, inferred_types(op), strict=False):
-        if v is None or not isinstance(found, TensorType) or not isinstance(v.type, TensorType):
+    for v, inferred in zip(op.outputs, inferred_types(op), strict=False):
+        if v is None or not isinstance(inferred, TensorType) or not isinstance(v.type, TensorType):
             continue
-        if found.dtype != v.type.dtype or _differ(found.dims, v.type.dims):
-            return f"{op} computes {v.name!r} as {found}, and it is known as {v.type}"
+        if inferred.dtype != v.type.dtype or _differ(inferred.dims, v.type.dims):
+            return f"{op} computes {v.name!r} as {inferred}, and it is known as {v.type}"
     return ""
 
 
-def _differ(found: object, known: object) -> bool:
-    if not isinstance(found, tuple) or not isinstance(known, tuple):
+def _differ(inferred: object, known: object) -> bool:
+    if not isinstance(inferred, tuple) or not isinstance(known, tuple):
         return False
-    if len(found) != len(known):
+    if len(inferred) != len(known):
         return True
-    return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, known, strict=True))
+    return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(inferred, known, strict=True))

@@ -26,13 +26,13 @@ _HAVE = frozenset({
 
 
 def in_float32(build: Any, op: Operator) -> list[Variable | None]:
-    """Between Casts"""
+    """Emit the operator in float32, between Casts"""
     attrs = dict(op.attrs)
     if attrs.get("dtype") == _BFLOAT16:
         attrs["dtype"] = _FLOAT32
     wide = [build.Cast(v, to=_FLOAT32) if v is not None and _is_narrow(v) else v for v in op.inputs]
-    found = build.emit(op.type, wide, attrs, len(op.outputs))
-    results = found if isinstance(found, tuple) else (found,)
+    emitted = build.emit(op.type, wide, attrs, len(op.outputs))
+    results = emitted if isinstance(emitted, tuple) else (emitted,)
     return [
         build.Cast(new, to=old.dtype.number) if old is not None and _is_narrow(old) else new
         for old, new in zip(op.outputs, results, strict=True)
@@ -52,9 +52,9 @@ def _form_of(op: Operator) -> Written | None:
 
 def write_out_bfloat16(graph: Graph, target: Target) -> int:
     """Each result is rounded to bfloat16, as the operator's own would be."""
-    places = sum(write_block(body, _form_of) for op in graph.operators for body in op.blocks())
+    rewrites = sum(write_block(body, _form_of) for op in graph.operators for body in op.blocks())
     types = {op.type for op in graph.operators if _form_of(op) is not None}
-    return places + rewrite_operators(
+    return rewrites + rewrite_operators(
         graph, dict.fromkeys(types, lambda build, op: None if _form_of(op) is None else in_float32(build, op))
     )
 

@@ -24,12 +24,12 @@ def choose_branches(graph: Graph, target: Target) -> int:
     """Replace each If whose condition does not depend on what is fed by the branch that it takes, bodies included."""
     inputs = set(graph.inputs)
     main = graph.program.global_block()
-    places = _choose(main, inputs) if any(True for op in main.ops for _ in op.blocks()) else 0
-    if places:
+    rewrites = _choose(main, inputs) if any(True for op in main.ops for _ in op.blocks()) else 0
+    if rewrites:
         graph.operators = needed_operators(graph.operators, [v for _, v in graph.outputs])
         _make_scalars(graph)
         graph.take_constants()
-    return places
+    return rewrites
 
 
 BRANCHES = Pass("branches", choose_branches, when=lambda graph, target: not graph.is_whole)
@@ -50,7 +50,7 @@ def _make_scalars(graph: Graph) -> None:
 
 
 def _choose(block: Block, inputs: set[Variable]) -> int:
-    """How many were replaced in a block and in its bodies"""
+    """Replace the Ifs of a block and of its bodies, and return how many"""
     chosen = 0
     kept: list[Operator] = []
     for op in block.ops:
@@ -76,13 +76,13 @@ def _inline(op: Operator, branch: Block, block: Block) -> list[Operator]:
     for v in branch.initializers:
         v._name, v.block = program.fresh_name(v.name), block
         block.initializers.append(block.register(v))
-    made = {v for inner in branch.ops for v in inner.outputs}
+    computed = {v for inner in branch.ops for v in inner.outputs}
     results: dict[Variable, Variable] = {}
     copies: list[Operator] = []
     for v, result in zip(branch.outputs, op.outputs, strict=True):
         if result is None:
             continue
-        if v in made and v not in results:
+        if v in computed and v not in results:
             results[v] = result
         else:
             copy = Operator(block, "Identity", [results.get(v, v)], [result])
@@ -93,19 +93,19 @@ def _inline(op: Operator, branch: Block, block: Block) -> list[Operator]:
         inner.block = block
         for body in inner.blocks():
             body.parent = block
-        for i, made_here in enumerate(inner.outputs):
-            if made_here is None:
+        for i, inner_result in enumerate(inner.outputs):
+            if inner_result is None:
                 continue
-            if made_here in results:
-                inner.outputs[i] = results[made_here]
-                results[made_here].op = inner
+            if inner_result in results:
+                inner.outputs[i] = results[inner_result]
+                results[inner_result].op = inner
             else:
-                made_here._name, made_here.block = program.fresh_name(made_here.name), block
-                block.register(made_here)
+                inner_result._name, inner_result.block = program.fresh_name(inner_result.name), block
+                block.register(inner_result)
     return [*branch.ops, *copies]
 
 
 def _known(v: Variable | None, inputs: set[Variable]) -> Any:
-    """Whether a condition holds; None where that is known only when the graph runs"""
+    """Return whether a condition holds; None where that is known only when the graph runs"""
     entries = None if v in inputs else entries_of(v)
     return entries[0] if entries is not None and len(entries) == 1 else None

@@ -17,10 +17,10 @@ _POOLS = ("AveragePool", "LpPool", "MaxPool")
 
 def write_ceil_pools(graph: Graph, target: Target) -> int:
     """Write the pools with ceil_mode of a graph and its bodies."""
-    places = _write_pools(graph.program.global_block())
-    if places:
+    rewrites = _write_pools(graph.program.global_block())
+    if rewrites:
         graph.take_constants()
-    return places
+    return rewrites
 
 
 CEIL_POOLS = Pass("ceil_pools", write_ceil_pools, when=lambda graph, target: not graph.is_whole)
@@ -33,19 +33,19 @@ def _write_pools(block: Block) -> int:
     such a window all the same, and contradicts a gradient of the true shape. Values stay as they are.
     """
     written: list[Operator] = []
-    places = 0
+    rewrites = 0
     for op in block.ops:
         for body in op.blocks():
-            places += _write_pools(body)
+            rewrites += _write_pools(body)
         if op.type in _POOLS and not op.domain and op.attrs.get("ceil_mode"):
             before = dict(op.attrs)
             written += (crop := _count_from_pads(op))
             if crop or op.attrs != before:
-                places += 1
+                rewrites += 1
                 _type_indices(op)
         written.append(op)
     block.ops = written
-    return places
+    return rewrites
 
 
 def _count_from_pads(op: Operator) -> list[Operator]:
@@ -60,8 +60,8 @@ def _count_from_pads(op: Operator) -> list[Operator]:
     begin, end = pads[:rank], pads[rank:]
     # What lies beyond the pads counts for no average.
     extends = not any(pads) or not op.attrs.get("count_include_pad")
-    found = [_end_pads(op, i, begin[i], end[i], extends) for i in range(rank)]
-    rounded_up, rounded_down = [pad for pad, _ in found], [pad for _, pad in found]
+    end_pads = [_end_pads(op, i, begin[i], end[i], extends) for i in range(rank)]
+    rounded_up, rounded_down = [pad for pad, _ in end_pads], [pad for _, pad in end_pads]
     if rounded_up == end:
         return []
     if all(pad >= 0 for pad in rounded_up):

@@ -19,20 +19,20 @@ def write_empty(graph: Graph, target: Target) -> int:
 
     It takes the 0 of a constant shape for a 1 where Expand meets an axis of length 1, and refuses a 0 together with a -1.
     """
-    places = 0
+    rewrites = 0
     for op in all_operators_of(graph.program.global_block()):
         if op.type in ("Expand", "Reshape") and not op.domain and len(op.inputs) == 2:
-            places += _write(op)
-    if places:
+            rewrites += _write(op)
+    if rewrites:
         graph.take_constants()
-    return places
+    return rewrites
 
 
 EMPTY = Pass("empty", write_empty, when=lambda graph, target: not graph.is_whole)
 
 
 def _write(op: Operator) -> bool:
-    """Whether it was written"""
+    """Write one operator, and return whether it was rewritten"""
     x, target = op.inputs
     y = op.outputs[0]
     shape = None if y is None else y.static_shape

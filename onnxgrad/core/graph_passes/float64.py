@@ -158,9 +158,9 @@ def write_float64(graph: Graph, target: Target) -> int:
         return 0
     if version < OLDEST_WITH_RULES:
         lift(graph.program)
-    places = write_block(graph.program.global_block(), lambda op: forms.get(op.type) if is_double(op) else None)
+    rewrites = write_block(graph.program.global_block(), lambda op: forms.get(op.type) if is_double(op) else None)
     graph.take_constants()
-    return places
+    return rewrites
 
 
 _WITH_FUNCTIONS = (16, 17, 18)
@@ -178,16 +178,16 @@ FLOAT64 = Pass("float64", write_float64, when=_may_be_needed, rounding="order")
 def write_block(block: Block, form_of: Callable[[Operator], Written | None]) -> int:
     """Write out the operators of a block and its bodies that have a form; results keep their names. How many were written."""
     done: list[Operator] = []
-    places = 0
+    rewrites = 0
     for op in block.ops:
         for body in op.blocks():
-            places += write_block(body, form_of)
+            rewrites += write_block(body, form_of)
         form = form_of(op)
         stage = None if form is None else _stage(block, op, form)
-        places += stage is not None
+        rewrites += stage is not None
         done.extend([op] if stage is None else stage)
     block.ops = done
-    return places
+    return rewrites
 
 
 def _stage(block: Block, op: Operator, form: Written) -> list[Operator] | None:
@@ -201,13 +201,13 @@ def _stage(block: Block, op: Operator, form: Written) -> list[Operator] | None:
         if old is not None and new is not None:
             _return_as(build, stage, old, new)
     program = block.program
-    for made in stage:
-        for v in made.outputs:
+    for operator in stage:
+        for v in operator.outputs:
             if v is not None and v.name == "":
-                v._name = program.fresh_name(f"{build.key}/{made.type}")
+                v._name = program.fresh_name(f"{build.key}/{operator.type}")
                 block.register(v)
-        made.name = next(v.name for v in made.outputs if v is not None)
-        made.loaded = op.loaded
+        operator.name = next(v.name for v in operator.outputs if v is not None)
+        operator.loaded = op.loaded
     return stage
 
 

@@ -74,8 +74,8 @@ def _over(op: Any, a: Any, divisor: int) -> Any:
     return a // divisor if isinstance(a, int) else op.Div(a, [divisor])
 
 
-def _places(op: Any, taps: Any, dilation: int, positions: Any, stride: int) -> Any:
-    """[taps, positions]: where each tap reads in the padded axis"""
+def _tap_indices(op: Any, taps: Any, dilation: int, positions: Any, stride: int) -> Any:
+    """[taps, positions]: the index that each tap reads in the padded axis"""
     across, down = _range(op, positions), _range(op, taps)
     if isinstance(across, np.ndarray) and isinstance(down, np.ndarray):
         return down[:, None] * dilation + across[None] * stride
@@ -89,10 +89,10 @@ def _positions(op: Any, window: Window, i: int, ceil: bool = False) -> Any:
     """How many windows there are along an axis; with ``ceil`` also one that begins in the image, or before it, and ends behind"""
     size, stride = _size(op, window.x, 2 + i), window.strides[i]
     padded = _plus(op, _plus(op, size, window.begin[i]), window.end[i])
-    room = _minus(op, padded, extent_at_run_time(op, window.kernel[i], window.dilations[i]))
+    span = _minus(op, padded, extent_at_run_time(op, window.kernel[i], window.dilations[i]))
     if not ceil:
-        return _at_least_0(op, _plus(op, _over(op, room, stride), 1))
-    count = _plus(op, _over(op, _plus(op, room, stride - 1), stride), 1)
+        return _at_least_0(op, _plus(op, _over(op, span, stride), 1))
+    count = _plus(op, _over(op, _plus(op, span, stride - 1), stride), 1)
     begins = _plus(op, _over(op, _minus(op, _plus(op, size, window.begin[i]), 1), stride), 1)
     return min(count, begins) if isinstance(count, int) and isinstance(begins, int) else op.Min(_vector(count), _vector(begins))
 
@@ -105,8 +105,8 @@ def _columns(op: Any, x: Any, window: Window, positions: list[Any]) -> Any:
         ends.append(_at_least_0(op, _minus(op, _minus(op, reach, _size(op, x, 2 + i)), window.begin[i])))
     columns = op.Pad(x, _joined(op, [0, 0], *window.begin, [0, 0], *ends))
     for i, count in enumerate(positions):
-        places = _places(op, window.kernel[i], window.dilations[i], count, window.strides[i])
-        columns = op.Gather(columns, places, axis=2 + 2 * i)
+        indices = _tap_indices(op, window.kernel[i], window.dilations[i], count, window.strides[i])
+        columns = op.Gather(columns, indices, axis=2 + 2 * i)
     return columns
 
 
@@ -147,20 +147,20 @@ def _with_bias(op: Any, node: Operator, y: Any, rank: int) -> Any:
     return y if bias is None else op.Add(y, op.Unsqueeze(bias, list(range(1, rank + 1))))
 
 
-# Windows given back -----------------------------------------------------------------------------------------------------------
+# Windows scattered back -----------------------------------------------------------------------------------------------------------
 
 
 def _folded(op: Any, columns: Any, taps: list[Any], positions: list[Any], strides: list[int], dilations: list[int]) -> Any:
     """[batch, channels, *reach]: columns [batch, channels, taps, positions, ...] added up where their windows read"""
     for i, (k, count) in enumerate(zip(taps, positions, strict=True)):
         axis = 2 + i
-        places = op.Reshape(_places(op, k, dilations[i], count, strides[i]), [-1])
+        indices = op.Reshape(_tap_indices(op, k, dilations[i], count, strides[i]), [-1])
         before, after = op.Shape(columns, start=0, end=axis), op.Shape(columns, start=axis + 2)
-        merged = _joined(op, before, op.Shape(places), after)
+        merged = _joined(op, before, op.Shape(indices), after)
         reach = _plus(op, _times(op, _minus(op, count, 1), strides[i]), extent_at_run_time(op, k, dilations[i]))
         zeros = op.Expand(np.float64(0), _joined(op, before, _at_least_0(op, reach), after))
         further = len(taps) - 1 - i
-        index = op.Expand(op.Unsqueeze(places, list(range(1, 1 + 2 * further))), merged)
+        index = op.Expand(op.Unsqueeze(indices, list(range(1, 1 + 2 * further))), merged)
         columns = op.ScatterElements(zeros, index, op.Reshape(columns, merged, allowzero=1), axis=axis, reduction="add")
     return columns
 
@@ -171,7 +171,7 @@ def _pairs(rank: int) -> list[int]:
 
 
 def _transposed(op: Any, node: Operator) -> Results | None:
-    """Columns w^T [group, out * taps, wide] times x [batch, group, wide, positions], given back to their windows"""
+    """Columns w^T [group, out * taps, wide] times x [batch, group, wide, positions], added back into their windows"""
     x, w = node.inputs[:2]
     kernel = None if x is None or w is None else kernel_of(op, node, w)
     if x is None or w is None or kernel is None:
@@ -194,7 +194,7 @@ def _transposed(op: Any, node: Operator) -> Results | None:
 
 
 def _behind(op: Any, node: Operator, window: Window, i: int, covered: Any) -> Any:
-    """What a ConvTranspose adds behind what it has covered along an axis, or cuts off"""
+    """Return how much a ConvTranspose pads behind the elements it has covered along an axis, or cuts off"""
     wanted, extra = node.attr("output_shape"), node.attr("output_padding")
     if not wanted:
         return _minus(op, extra[i] if extra else 0, window.end[i])
@@ -202,7 +202,7 @@ def _behind(op: Any, node: Operator, window: Window, i: int, covered: Any) -> An
 
 
 def _col2im(op: Any, node: Operator) -> Results | None:
-    """The columns given back to their blocks"""
+    """Add the columns back into their blocks"""
     x, image, block = node.inputs
     rank = next((v.static_shape[0] for v in (image, block) if v is not None and v.static_shape is not None), None)
     if x is None or rank is None:
@@ -212,8 +212,8 @@ def _col2im(op: Any, node: Operator) -> Results | None:
     sizes, taps = _entries(op, image, rank), _entries(op, block, rank)
     positions = []
     for i in range(rank):
-        room = _minus(op, _plus(op, sizes[i], pads[i] + pads[rank + i]), extent_at_run_time(op, taps[i], dilations[i]))
-        positions.append(_plus(op, _over(op, room, strides[i]), 1))
+        span = _minus(op, _plus(op, sizes[i], pads[i] + pads[rank + i]), extent_at_run_time(op, taps[i], dilations[i]))
+        positions.append(_plus(op, _over(op, span, strides[i]), 1))
     per_block = _count(op, _joined(op, *taps))
     channels = op.Div(op.Shape(x, start=1, end=2), per_block)
     shape = _joined(op, op.Shape(x, start=0, end=1), channels, *taps, *positions)
@@ -232,10 +232,10 @@ def _entries(op: Any, vector: Any, rank: int) -> list[Any]:
 def _max_unpool(op: Any, node: Operator) -> Results | None:
     """x written to its indices in zeros; with output_shape they count within that, as in onnxruntime's other element types"""
     x, indices = node.inputs[:2]
-    given = node.inputs[2] if len(node.inputs) > 2 else None
+    output_shape = node.inputs[2] if len(node.inputs) > 2 else None
     if x is None:
         return None
-    shape = _unpooled_shape(op, node, x) if given is None else given
+    shape = _unpooled_shape(op, node, x) if output_shape is None else output_shape
     empty = op.Expand(np.float64(0), _count(op, shape))
     written = op.ScatterElements(empty, op.Reshape(indices, [-1]), op.Reshape(x, [-1]), axis=0)
     return [op.Reshape(written, shape, allowzero=1)]
@@ -279,22 +279,22 @@ def _average_pool(op: Any, node: Operator) -> Results | None:
         return None
     window, positions, total = pooled
     for i, count in enumerate(positions):
-        places = _places(op, window.kernel[i], window.dilations[i], count, window.strides[i])
-        counted = _counted(op, places, window, i, node.attr("count_include_pad"))
+        indices = _tap_indices(op, window.kernel[i], window.dilations[i], count, window.strides[i])
+        counted = _counted(op, indices, window, i, node.attr("count_include_pad"))
         total = op.Div(total, op.Unsqueeze(counted, list(range(1, window.rank - i))) if i + 1 < window.rank else counted)
     return [total]
 
 
-def _counted(op: Any, places: Any, window: Window, i: int, include: int) -> Any:
-    """[positions]: how many taps of a window along one axis lie in what is counted"""
+def _counted(op: Any, indices: Any, window: Window, i: int, include: int) -> Any:
+    """[positions]: how many taps of a window along one axis are counted"""
     size, begin, end = _size(op, window.x, 2 + i), window.begin[i], window.end[i]
     low = 0 if include else begin
     high = _plus(op, size, begin)
     high = _plus(op, high, end) if include else high
-    if isinstance(places, np.ndarray) and isinstance(low, int) and isinstance(high, int):
-        return op.constant(((places >= low) & (places < high)).sum(axis=0).astype(np.float64))
-    places = op.constant(places) if isinstance(places, np.ndarray) else places
-    inside = op.And(op.GreaterOrEqual(places, _vector(low)), op.Less(places, _vector(high)))
+    if isinstance(indices, np.ndarray) and isinstance(low, int) and isinstance(high, int):
+        return op.constant(((indices >= low) & (indices < high)).sum(axis=0).astype(np.float64))
+    indices = op.constant(indices) if isinstance(indices, np.ndarray) else indices
+    inside = op.And(op.GreaterOrEqual(indices, _vector(low)), op.Less(indices, _vector(high)))
     return op.ReduceSum(op.Cast(inside, to=11), [0], keepdims=0)
 
 
@@ -334,7 +334,7 @@ def _local_response(op: Any, node: Operator) -> Results | None:
     before, after = (size - 1) // 2, size // 2
     rest = [0] * (x.rank - 2)
     padded = op.Pad(op.Mul(x, x), [0, before, *rest, 0, after, *rest])
-    neighbours = op.Gather(padded, _places(op, size, 1, _size(op, x, 1), 1), axis=1)
+    neighbours = op.Gather(padded, _tap_indices(op, size, 1, _size(op, x, 1), 1), axis=1)
     total = op.ReduceSum(neighbours, [1], keepdims=0)
     return [op.Div(x, op.Pow(op.Add(op.Mul(total, alpha / size), bias), np.float64(beta)))]
 

@@ -43,7 +43,7 @@ _NUMBERS: dict[str, Callable[..., Any]] = {
     "Squeeze": _squeeze,
     "Sub": lambda op, x, y: x - y,
 }
-"""Of floating-point constants: what is known of integers and booleans inference has found (``core/ir/known.py``)."""
+"""Of floating-point constants; inference already folds integers and booleans (``core/ir/known.py``)."""
 
 
 def fold_constants(graph: Graph) -> int:
@@ -51,20 +51,20 @@ def fold_constants(graph: Graph) -> int:
     before = graph.replacements
     known: dict[Variable, Any] = {}
     returned = {v for _, v in graph.outputs}
-    given = set(graph.inputs)
+    inputs = set(graph.inputs)
     for op in graph.operators:
         y = op.outputs[0]
         if op.domain or len(op.outputs) != 1 or y is None or y in returned:
             continue
-        values = [_value(graph, known, given, v) for v in op.inputs if v is not None]
-        found = None
+        values = [_value(graph, known, inputs, v) for v in op.inputs if v is not None]
+        folded = None
         if op.type in _NUMBERS and len(values) == len(op.inputs) and all(value is not None for value in values):
-            found = _NUMBERS[op.type](op, *values) if values[0].dtype.kind == "f" or op.type == "Cast" else None
+            folded = _NUMBERS[op.type](op, *values) if values[0].dtype.kind == "f" or op.type == "Cast" else None
         elif op.type == "ReduceSum" and len(values) == 2 and values[1] is not None and not values[1].size:
             if op.attr("noop_with_empty_axes") and op.inputs[0] is not None:
                 graph.replace(y, op.inputs[0])
-        if found is not None and found.size <= _LARGE:
-            known[y] = np.asarray(found)
+        if folded is not None and folded.size <= _LARGE:
+            known[y] = np.asarray(folded)
             graph.replace(y, graph.program.constant(known[y]))
     if not known:
         return graph.replacements - before
@@ -75,11 +75,11 @@ def fold_constants(graph: Graph) -> int:
     return graph.replacements - before
 
 
-def _value(graph: Graph, known: dict[Variable, Any], given: set[Variable], v: Variable) -> Any:
+def _value(graph: Graph, known: dict[Variable, Any], inputs: set[Variable], v: Variable) -> Any:
     if v in known:
         return known[v]
     v = graph.resolve(v)
-    if v.op is not None or v.value is None or v.persistable or v in given or v.static_shape is None or not v.dtype.bits >= 8:
+    if v.op is not None or v.value is None or v.persistable or v in inputs or v.static_shape is None or not v.dtype.bits >= 8:
         return None
     return v.value.numpy() if int(np.prod(v.static_shape)) <= _LARGE else None
 
@@ -93,11 +93,11 @@ def fold_shapes(graph: Graph) -> int:
         v = op.outputs[0] if len(op.outputs) == 1 and not op.domain else None
         if v is None or v in returned:
             continue
-        found = _known_integers(graph, v)
-        if found is None and op.type in ("Shape", "Size", "Expand", "Reshape"):
-            found = SIMPLER[op.type](build, [graph.resolve(x) for x in op.inputs if x is not None], op.attrs)
-        if found is not None:
-            graph.replace(v, found)
+        folded = _known_integers(graph, v)
+        if folded is None and op.type in ("Shape", "Size", "Expand", "Reshape"):
+            folded = SIMPLER[op.type](build, [graph.resolve(x) for x in op.inputs if x is not None], op.attrs)
+        if folded is not None:
+            graph.replace(v, folded)
     graph.settle()
     return graph.replacements - before
 

@@ -14,10 +14,10 @@ __all__ = ["RUNNING_STATS", "copy_running_stats"]
 
 def copy_running_stats(graph: Graph, target: Target) -> int:
     """Let the BatchNormalizations of a graph and its bodies read copies of their running statistics."""
-    places = _copy_in_block(graph.program.global_block(), {v for _, v in graph.outputs})
-    if places:
+    rewrites = _copy_in_block(graph.program.global_block(), {v for _, v in graph.outputs})
+    if rewrites:
         graph.take_constants()
-    return places
+    return rewrites
 
 
 RUNNING_STATS = Pass("running_stats", copy_running_stats, when=lambda graph, target: not graph.is_whole)
@@ -29,10 +29,10 @@ def _copy_in_block(block: Block, returned: set[Variable]) -> int:
     onnxruntime writes the new ones over the old ones elsewhere: over what was fed, over a constant, over what others read.
     """
     kept: list[Operator] = []
-    places = 0
+    rewrites = 0
     for op in block.ops:
         for body in op.blocks():
-            places += _copy_in_block(body, set())
+            rewrites += _copy_in_block(body, set())
         # Before opset 14, several outputs meant training.
         trains = op.attrs.get("training_mode") or len(op.outputs) > 1
         if op.type == "BatchNormalization" and not op.domain and trains:
@@ -40,20 +40,22 @@ def _copy_in_block(block: Block, returned: set[Variable]) -> int:
             for operand, result in ((3, op.outputs[1]), (4, op.outputs[2])):
                 if result not in returned:
                     op.inputs[operand] = _copy(op, kept, op.inputs[operand])
-                    places += 1
+                    rewrites += 1
         kept.append(op)
     block.ops = kept
-    return places
+    return rewrites
 
 
 def _declare_all(op: Operator) -> None:
     """Training mode has three outputs; onnxruntime refuses fewer"""
     y, program = op.outputs[0], op.block.program
     op.outputs += [None] * (3 - len(op.outputs))
-    for i, kind in ((1, "mean"), (2, "var")):
+    for i, statistic_name in ((1, "mean"), (2, "var")):
         statistic = op.inputs[i + 2]
         if op.outputs[i] is None and y is not None and statistic is not None:
-            op.outputs[i] = op.block.register(Variable(op.block, program.fresh_name(f"{y.name}/{kind}"), statistic.type, op))
+            op.outputs[i] = op.block.register(
+                Variable(op.block, program.fresh_name(f"{y.name}/{statistic_name}"), statistic.type, op)
+            )
 
 
 def _copy(op: Operator, stage: list[Operator], v: Variable | None) -> Variable | None:

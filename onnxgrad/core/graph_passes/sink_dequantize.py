@@ -30,8 +30,8 @@ def _moved_first(build: Builder, op: Operator) -> Any:
     if x is None or scale is None or x.type is None or x.dtype.name != "int8" or (scale.rank != 0 and scale.static_shape != (1,)):
         return None
     attrs = {name: value for name, value in op.attrs.items() if value is not None}
-    found = build.emit(op.type, (x, *op.inputs[1:]), attrs, len(op.outputs))
-    results = list(found) if isinstance(found, tuple) else [found]
+    emitted = build.emit(op.type, (x, *op.inputs[1:]), attrs, len(op.outputs))
+    results = list(emitted) if isinstance(emitted, tuple) else [emitted]
     return [build.DequantizeLinear(results[0], scale, *zero), *results[1:]]
 
 

@@ -36,7 +36,7 @@ _FEW = COSTS.count("tile_updates.fewest")
 
 
 def is_single(v: Variable) -> bool:
-    """Whether it is one number that takes the shape of what it meets"""
+    """Return whether a variable is one number that broadcasts"""
     return v.static_shape in ((), (1,))
 
 
@@ -49,9 +49,9 @@ class _Chain:
 
     def read(self) -> list[Variable]:
         """The tensors that it takes from outside"""
-        made = {v for op in self.operators for v in op.outputs}
+        computed = {v for op in self.operators for v in op.outputs}
         operands = (v for op in self.operators for v in op.inputs if v is not None)
-        return [v for v in dict.fromkeys(operands) if v not in made and v.static_shape == self.shape]
+        return [v for v in dict.fromkeys(operands) if v not in computed and v.static_shape == self.shape]
 
 
 def tile_updates(graph: Graph, target: Target) -> int:
@@ -89,19 +89,19 @@ def _chains(graph: Graph, links: Links, new: set[Variable]) -> list[_Chain]:
         if y is None or op.domain or op.type not in ELEMENTWISE or not y.static_shape or (y in links.returned and y not in new):
             continue
         shape, readers = y.static_shape, links.readers.get(y, [])
-        found = {of[reader]: None for reader in readers if reader in of and of[reader].shape == shape}
-        is_inside = all(reader in of and of[reader] in found for reader in readers)
+        joined = {of[reader]: None for reader in readers if reader in of and of[reader].shape == shape}
+        is_inside = all(reader in of and of[reader] in joined for reader in readers)
         if not is_inside or not all(v is None or v.static_shape == shape or is_single(v) for v in op.operands()):
             continue
-        chain, *others = found or [_Chain(shape)]
+        chain, *others = joined or [_Chain(shape)]
         for other in others:
             chain.operators += other.operators
             of.update(dict.fromkeys(other.operators, chain))
         chain.operators.append(op)
         of[op] = chain
-    place = {op: i for i, op in enumerate(graph.operators)}
+    position = {op: i for i, op in enumerate(graph.operators)}
     for chain in dict.fromkeys(of.values()):
-        chain.operators.sort(key=place.__getitem__)
+        chain.operators.sort(key=position.__getitem__)
     return list(dict.fromkeys(of.values()))
 
 
@@ -109,8 +109,8 @@ def _chains(graph: Graph, links: Links, new: set[Variable]) -> list[_Chain]:
 def _divisor(size: int, length: int) -> int:
     """The largest number of columns that rows of a tensor can have; 0 for none."""
     columns = np.arange(length, length // 2, -1)
-    found = columns[size % columns == 0]
-    return int(found[0]) if found.size else 0
+    divisors = columns[size % columns == 0]
+    return int(divisors[0]) if divisors.size else 0
 
 
 def _write(
@@ -138,8 +138,8 @@ def _write(
         return tuple(of[y] for y in results)
 
     block = write_body(build, "chunk", [("row", TensorType(v.dtype, rows[1:])) for v in read], body)
-    found = as_tuple(build.Scan(*operands, body=block, num_scan_inputs=len(operands), outputs=len(results)))
-    for old, scanned in zip(results, found, strict=True):
+    tiles = as_tuple(build.Scan(*operands, body=block, num_scan_inputs=len(operands), outputs=len(results)))
+    for old, scanned in zip(results, tiles, strict=True):
         graph.replace(old, scanned)
         graph.own_shapes[scanned] = chain.shape
     name_results(graph, build.stage, build.key)

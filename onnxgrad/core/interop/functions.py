@@ -50,9 +50,9 @@ def inline_function(call: Operator, body: Block, op: Builder, defaults: dict[str
             mapping[formal] = actual
     for operator in body.ops:
         (copy,) = copy_operators([operator], mapping, op.block, lambda v: op.block.program.fresh_name(f"{op.key}/{v.name}"))
-        for made in copy.outputs:
-            if made is not None:
-                made._name = ""
+        for result in copy.outputs:
+            if result is not None:
+                result._name = ""
         copy.inputs = [None if v in absent else v for v in copy.inputs]
         copy.role = op.role
         copy.name = op.key
@@ -67,9 +67,9 @@ def inline_function(call: Operator, body: Block, op: Builder, defaults: dict[str
 
 
 def _resolve(copy: Operator, call: Operator, defaults: dict[str, Any]) -> None:
-    """Replace references to attributes of the call, in bodies too; what the call leaves out is left out."""
-    found = {name: resolve_reference(value, call, defaults) for name, value in copy.attrs.items()}
-    copy.attrs = {name: value for name, value in found.items() if value is not None}
+    """Replace references to attributes of the call, in bodies too; attributes that the call leaves out are dropped."""
+    attrs = {name: resolve_reference(value, call, defaults) for name, value in copy.attrs.items()}
+    copy.attrs = {name: value for name, value in attrs.items() if value is not None}
     for body in copy.blocks():
         for inner in body.ops:
             _resolve(inner, call, defaults)

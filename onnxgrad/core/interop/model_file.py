@@ -88,16 +88,16 @@ def _referred(tensor: TensorProto, source: Path, folder: Path) -> TensorProto:
     """The message of a tensor whose file is named from another folder."""
     if not is_external(tensor):
         return tensor
-    found = TensorProto()
-    found.CopyFrom(tensor)
-    for entry in found.external_data:
+    proto = TensorProto()
+    proto.CopyFrom(tensor)
+    for entry in proto.external_data:
         if entry.key == "location":
             file = (source / entry.value).resolve()
             if not file.is_relative_to(folder.resolve()):
-                said = f"tensor {tensor.name!r} cannot be left in {str(file)!r}: a model refers to files in its own folder"
-                raise ExternalDataError(f"{said}. Save the model in {str(source)!r}, or leave external_data out.")
+                message = f"tensor {tensor.name!r} cannot be left in {str(file)!r}: a model refers to files in its own folder"
+                raise ExternalDataError(f"{message}. Save the model in {str(source)!r}, or leave external_data out.")
             entry.value = file.relative_to(folder.resolve()).as_posix()
-    return found
+    return proto
 
 
 def _stream(model: ModelProto, tensors: list[Stored], file: BinaryIO) -> None:
@@ -117,11 +117,11 @@ def _stream(model: ModelProto, tensors: list[Stored], file: BinaryIO) -> None:
 
 def _number(value: int) -> bytes:
     """A length, seven bits to a byte, the lowest first"""
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*encoded, value])
 
 
 class _Beside:
@@ -131,7 +131,7 @@ class _Beside:
         self.file, self.location, self.source, self.keeps = file, location, source, keeps
 
     def take(self, stored: Stored) -> Stored:
-        """Write the content of a tensor, unless it is short; gives what the model then has of it."""
+        """Write the content of a tensor, unless it is short, and return the message that the model keeps."""
         header, read = stored.header, stored.read
         if not is_external(header) and (stored.length <= _EXTERNAL_THRESHOLD or header.data_type == TensorProto.STRING):
             return stored
@@ -141,16 +141,20 @@ class _Beside:
         self.file.write(b"\0" * (-self.file.tell() % _ALIGNMENT))
         start = self.file.tell()
         self.file.write(content)
-        found = TensorProto(name=header.name, doc_string=header.doc_string, data_type=header.data_type, dims=header.dims)
-        found.data_location = TensorProto.EXTERNAL
+        proto = TensorProto(name=header.name, doc_string=header.doc_string, data_type=header.data_type, dims=header.dims)
+        proto.data_location = TensorProto.EXTERNAL
         for key, value in (("location", self.location), ("offset", start), ("length", self.file.tell() - start)):
-            found.external_data.add(key=key, value=str(value))
-        return Stored(found)
+            proto.external_data.add(key=key, value=str(value))
+        return Stored(proto)
 
     def _replaces(self, header: TensorProto) -> bool:
-        """Whether a tensor is stored in the file that this one takes the place of"""
-        places = [entry.value for entry in header.external_data if entry.key == "location"]
-        return self.source is None or places == [] or (self.source / places[0]).resolve() == (self.source / self.location).resolve()
+        """Return whether a tensor is stored in the file that this one replaces"""
+        locations = [entry.value for entry in header.external_data if entry.key == "location"]
+        return (
+            self.source is None
+            or locations == []
+            or (self.source / locations[0]).resolve() == (self.source / self.location).resolve()
+        )
 
 
 def _content_of(tensor: TensorProto, folder: Path | None) -> Any:
@@ -175,7 +179,7 @@ def _bytes_of_typed(tensor: TensorProto) -> bytes:
 
 
 def _tensors_of_nodes(graph: GraphProto) -> Iterable[TensorProto]:
-    """Those that constants and bodies hold, and sparse ones"""
+    """Yield the tensors that constants and bodies hold, and sparse ones"""
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
     for node in graph.node:

@@ -128,7 +128,7 @@ def save_graph(
 
 def as_variables(program: Program, outputs: Sequence[Variable | str] | Variable | str) -> list[Variable]:
     items = [outputs] if isinstance(outputs, (Variable, str)) else list(outputs)
-    found = []
+    variables = []
     for item in items:
         if not isinstance(item, (Variable, str)):
             raise ArgumentTypeError(f"outputs are variables or names, not {type(item).__name__}. Leave None out of gradients.")
@@ -136,8 +136,8 @@ def as_variables(program: Program, outputs: Sequence[Variable | str] | Variable 
         if v is None or v.block.program is not program:
             name = item if isinstance(item, str) else item.name
             raise FetchError(f"the program has no variable {name!r} in its main block. Check the name, or the program.")
-        found.append(v)
-    return found
+        variables.append(v)
+    return variables
 
 
 def write_model(
@@ -305,7 +305,7 @@ class _Writer:
         proto.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), v.name))
 
     def _store(self, stored: list[Stored], v: Variable) -> bool:
-        """Whether an initializer could be left to be written later: as it was loaded, or a new value of a type with whole bytes"""
+        """Return whether an initializer could be left for later: as it was loaded, or a new value of a type with whole bytes"""
         if v in self.values:
             return False
         present = self.scope.present(v.name) if v.persistable else None
@@ -360,9 +360,9 @@ class _Writer:
             attribute.t.CopyFrom(numpy_helper.from_array(newest))
 
     def _write_attribute(self, proto: AttributeProto, op: Operator, key: str, value: Any) -> None:
-        kind = attribute_kind(op, key, value)
+        attr_type = attribute_kind(op, key, value)
         if isinstance(value, AttributeReference):
-            proto.name, proto.ref_attr_name, proto.type = key, value.name, kind  # type: ignore[assignment]
+            proto.name, proto.ref_attr_name, proto.type = key, value.name, attr_type  # type: ignore[assignment]
         elif isinstance(value, Block):
             proto.name, proto.type = key, AttributeProto.GRAPH
             self._write_body(proto.g, value)
@@ -371,7 +371,7 @@ class _Writer:
             for body in value:
                 self._write_body(proto.graphs.add(), body)
         else:
-            fill_attribute(proto, key, value, kind)
+            fill_attribute(proto, key, value, attr_type)
         if op.attr_info is not None and key in op.attr_info:
             _set_present(proto, doc_string=op.attr_info[key][1])
 

@@ -167,21 +167,21 @@ class _Reader:
         for node in graph.node:
             self._read_node(node, block, declared)
         for info in graph.output:
-            found = block.find(info.name)
-            if found is None and self.partial:
-                found = Variable(block, info.name)
-            if found is None:
+            v = block.find(info.name)
+            if v is None and self.partial:
+                v = Variable(block, info.name)
+            if v is None:
                 raise ModelError(f"graph output {info.name!r} is computed by no node. The model is damaged.")
-            if found.declared is None or not found.is_data:
-                found.declared = info
-            if found.type is None:
-                found.type = read_type(info.type)
-            block.outputs.append(found)
+            if v.declared is None or not v.is_data:
+                v.declared = info
+            if v.type is None:
+                v.type = read_type(info.type)
+            block.outputs.append(v)
         for info in graph.value_info:
-            found = block.vars.get(info.name)
-            if found is not None:
-                found.declared = found.declared or info
-                block.value_infos.append(found)
+            v = block.vars.get(info.name)
+            if v is not None:
+                v.declared = v.declared or info
+                block.value_infos.append(v)
 
     def _new_variable(self, block: Block, name: str, declared: dict[str, Any]) -> Variable:
         variable = Variable(block, name)
@@ -241,42 +241,42 @@ class _Reader:
             infer_leniently(operator)
 
     def _find(self, block: Block, name: str, node: NodeProto) -> Variable:
-        found = block.find(name)
-        if found is None:
+        v = block.find(name)
+        if v is None:
             raise ModelError(
                 f"node {node.op_type} {node.name!r} reads {name!r}, which nothing before it computes. "
                 "The model is damaged or its nodes are not in order."
             )
-        return found
+        return v
 
     def _read_attribute(self, operator: Operator, proto: AttributeProto) -> None:
         value: Any
-        kind = int(proto.type)
+        attr_type = int(proto.type)
         if proto.ref_attr_name:
-            value = AttributeReference(proto.ref_attr_name, kind)
-        elif kind == AttributeProto.GRAPH:
+            value = AttributeReference(proto.ref_attr_name, attr_type)
+        elif attr_type == AttributeProto.GRAPH:
             value = self._body(operator.block, proto.g)
-        elif kind == AttributeProto.GRAPHS:
+        elif attr_type == AttributeProto.GRAPHS:
             value = [self._body(operator.block, graph) for graph in proto.graphs]
-        elif kind == AttributeProto.TENSOR:
+        elif attr_type == AttributeProto.TENSOR:
             value = stored_tensor(proto.t, self.folder)
-        elif kind == AttributeProto.TENSORS:
+        elif attr_type == AttributeProto.TENSORS:
             value = [stored_tensor(tensor, self.folder) for tensor in proto.tensors]
-        elif kind == AttributeProto.TYPE_PROTO:
+        elif attr_type == AttributeProto.TYPE_PROTO:
             value = TypeProto()
             value.CopyFrom(proto.tp)
-        elif kind == AttributeProto.STRING:
+        elif attr_type == AttributeProto.STRING:
             value = _text(proto.s)
-        elif kind == AttributeProto.STRINGS:
+        elif attr_type == AttributeProto.STRINGS:
             value = [_text(entry) for entry in proto.strings]
-        elif kind in (AttributeProto.FLOATS, AttributeProto.INTS):
-            value = list(proto.floats if kind == AttributeProto.FLOATS else proto.ints)
+        elif attr_type in (AttributeProto.FLOATS, AttributeProto.INTS):
+            value = list(proto.floats if attr_type == AttributeProto.FLOATS else proto.ints)
         else:
             value = onnx.helper.get_attribute_value(proto)
         operator.attrs[proto.name] = value
         if operator.attr_info is None:
             operator.attr_info = {}
-        operator.attr_info[proto.name] = (kind, proto.doc_string)
+        operator.attr_info[proto.name] = (attr_type, proto.doc_string)
 
     def _body(self, parent: Block, graph: GraphProto) -> Block:
         body = self.program.new_block(parent, graph.name)
@@ -353,26 +353,26 @@ def read_function(proto: FunctionProto, program: Program) -> Function:
 def _make_parameters(program: Program, constants: list[Variable], choice: Choice | None) -> None:
     """Replace the constants that are weights by Parameters, everywhere they are used."""
     frozen = set(filter(None, program.metadata.get(FROZEN_KEY, "").split("\n")))
-    twins: dict[Variable, Parameter] = {}
-    for v, (kind, reason) in decide(constants, program.global_block(), choice).items():
-        program.decisions[v.name] = f"{kind}: {reason}"
-        if kind == "constant":
+    parameters: dict[Variable, Parameter] = {}
+    for v, (role, reason) in decide(constants, program.global_block(), choice).items():
+        program.decisions[v.name] = f"{role}: {reason}"
+        if role == "constant":
             continue
-        parameter = Parameter(v.block, v.name, v.type, trainable=v.name not in frozen and kind == "weight")
+        parameter = Parameter(v.block, v.name, v.type, trainable=v.name not in frozen and role == "weight")
         parameter.value, parameter.entries, parameter.op, parameter.reason = v.value, v.entries, v.op, reason
         parameter.is_data, parameter.declared, parameter.doc = v.is_data, v.declared, v.doc
         v.block.vars[v.name] = parameter
-        twins[v] = parameter
-    if not twins:
+        parameters[v] = parameter
+    if not parameters:
         return
     for block in program.blocks:
         for op in block.ops:
-            op.inputs = [v if v is None else twins.get(v, v) for v in op.inputs]
-            op.outputs = [v if v is None else twins.get(v, v) for v in op.outputs]
+            op.inputs = [v if v is None else parameters.get(v, v) for v in op.inputs]
+            op.outputs = [v if v is None else parameters.get(v, v) for v in op.outputs]
         for field in ("inputs", "outputs", "initializers", "value_infos"):
-            setattr(block, field, [twins.get(v, v) for v in getattr(block, field)])
+            setattr(block, field, [parameters.get(v, v) for v in getattr(block, field)])
     taken: set[str] = set()
-    for parameter in twins.values():
+    for parameter in parameters.values():
         if parameter.name in taken:
             parameter.name = program.fresh_name(parameter.name)
         taken.add(parameter.name)

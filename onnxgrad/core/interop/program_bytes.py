@@ -68,14 +68,14 @@ def parse_program(data: bytes) -> Program:
     _check_named(known, [*details["parameters"], *details["state"], *details["updates"]], "which is no input without a value")
     _check_named(set(block.vars), [*details["updates"].values(), *details["outputs"]], "which is not there")
     program.scope = None
-    twins: dict[Variable, Variable] = {}
+    parameters: dict[Variable, Variable] = {}
     for name, trainable in details["parameters"].items():
         old = block.vars[name]
         parameter = Parameter(block, name, old.type, trainable)
-        block.vars[name] = twins[old] = parameter
+        block.vars[name] = parameters[old] = parameter
         program.parameters.append(parameter)
         block.initializers.append(parameter)
-    substitute(block.ops, twins)
+    substitute(block.ops, parameters)
     states = {*details["state"], *details["parameters"]}
     block.inputs = [v for v in block.inputs if v.name not in states]
     for name in states:
@@ -90,18 +90,18 @@ def parse_program(data: bytes) -> Program:
 
 
 def _details(described: str) -> dict[str, Any]:
-    """What the bytes say of the state, by the types that ``write_program`` gives it"""
+    """Parse the description of the state, and check the types that ``write_program`` gives it"""
     try:
-        found = json.loads(described)
-        names = [*found["state"], *found["parameters"], *found["outputs"], *found["updates"], *found["updates"].values()]
-        lists = isinstance(found["state"], list) and isinstance(found["outputs"], list)
+        state = json.loads(described)
+        names = [*state["state"], *state["parameters"], *state["outputs"], *state["updates"], *state["updates"].values()]
+        lists = isinstance(state["state"], list) and isinstance(state["outputs"], list)
         fits = lists and all(isinstance(name, str) for name in names)
-        fits = fits and all(isinstance(trainable, bool) for trainable in found["parameters"].values())
+        fits = fits and all(isinstance(trainable, bool) for trainable in state["parameters"].values())
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ModelError("the bytes do not describe the state of a program. They are damaged.") from error
     if not fits:
         raise ModelError("the bytes do not describe the state of a program. They are damaged.")
-    return dict(found)
+    return dict(state)
 
 
 def _check_named(known: set[str], names: Iterable[str], why: str) -> None:

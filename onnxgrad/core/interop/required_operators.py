@@ -29,7 +29,7 @@ def required_operators(model: ModelProto) -> str:
         ai.onnx;14;Relu
     """
     imported = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
-    found: dict[tuple[str, int], set[str]] = {}
+    operators: dict[tuple[str, int], set[str]] = {}
     nodes = [node for graph in (model.graph, *model.functions) for node in _nodes(graph)]
     nodes += [part for node in nodes if node.op_type in _EXPANDED and not node.domain for part in _body(node, imported["ai.onnx"])]
     for node in nodes:
@@ -39,15 +39,15 @@ def required_operators(model: ModelProto) -> str:
             version = get_schema(node.op_type, version, node.domain).since_version
         except SchemaError:
             version = 1
-        found.setdefault((domain, version), set()).add(node.op_type)
-    lines = [f"{domain};{version};{','.join(sorted(names))}" for (domain, version), names in sorted(found.items())]
+        operators.setdefault((domain, version), set()).add(node.op_type)
+    lines = [f"{domain};{version};{','.join(sorted(names))}" for (domain, version), names in sorted(operators.items())]
     return "\n".join(lines) + "\n"
 
 
 def _body(node: Any, version: int) -> Iterator[Any]:
-    """What onnxruntime writes a loss of scores, labels and weights out as"""
+    """Yield the operators into which onnxruntime expands a loss of scores, labels and weights"""
     element = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.FLOAT)[: len(node.input)]
-    types = [make_tensor_type_proto(kind, None).SerializeToString() for kind in element]
+    types = [make_tensor_type_proto(elem_type, None).SerializeToString() for elem_type in element]
     schema: Any = get_schema(node.op_type, version)
     of = max(v for v in schema.context_dependent_function_opset_versions if v <= version)
     written = schema.get_context_dependent_function_with_opset_version(of, node.SerializeToString(), types)

@@ -67,22 +67,22 @@ def _by_numbers(v: Variable, slots: Slots, reads: Reads) -> str | None:
         return "frequencies of a rotary embedding"
     array = v.value.numpy()
     corner = array[tuple(slice(_ROWS) for _ in array.shape)]
-    found = _kind(v, corner, slots, reads)
+    table_kind = _table_kind(v, corner, slots, reads)
     # Few constants get here, so that most of a large one is not looked at.
-    return found if found is None or corner.size == array.size else _kind(v, array, slots, reads)
+    return table_kind if table_kind is None or corner.size == array.size else _table_kind(v, array, slots, reads)
 
 
-def _kind(v: Variable, array: Array, slots: Slots, reads: Reads) -> str | None:
-    """What the numbers are, of the whole constant or of a corner of it"""
+def _table_kind(v: Variable, array: Array, slots: Slots, reads: Reads) -> str | None:
+    """Classify the elements of a constant, or of a corner of it"""
     eps, values = _eps(v), array.astype(np.float64)
     if not np.isfinite(values).all():
         return None
     if _is_mask(values):
         return "a mask"
-    kind = _waves(values, eps)
-    if kind == "waves" or _halves_are_angles(values, eps) or _has_twin(v, values, eps, reads):
+    pattern = _waves(values, eps)
+    if pattern == "waves" or _halves_are_angles(values, eps) or _has_quadrature(v, values, eps, reads):
         return "sines and cosines of positions"
-    if kind == "lines" and all(_adds_or_compares(op, index) for op, index in slots):
+    if pattern == "lines" and all(_adds_or_compares(op, index) for op, index in slots):
         return "numbers of positions"
     return None
 
@@ -153,14 +153,14 @@ def _are_angles(a: Array, b: Array, eps: float) -> bool:
     return bool(np.abs(a * a + b * b - 1.0).max() <= 8.0 * eps) and not np.isin(a, (-1.0, 0.0, 1.0)).all()
 
 
-def _has_twin(v: Variable, values: Array, eps: float, reads: Reads) -> bool:
-    """Whether another constant is the sine of the angles that this is the cosine of, or the other way round"""
+def _has_quadrature(v: Variable, values: Array, eps: float, reads: Reads) -> bool:
+    """Return whether another constant is the sine of the angles that this is the cosine of, or the other way round"""
     if values.ndim < 2 or np.abs(values).max() > 1.0 + eps:
         return False
     assert v.value is not None
     corner = tuple(slice(size) for size in values.shape)
-    twins = [w.value for w in reads.shapes.get(v.value.shape, ()) if w is not v and w.dtype == v.dtype]
-    return any(_are_angles(values, twin.numpy()[corner].astype(np.float64), eps) for twin in twins if twin is not None)
+    others = [w.value for w in reads.shapes.get(v.value.shape, ()) if w is not v and w.dtype == v.dtype]
+    return any(_are_angles(values, other.numpy()[corner].astype(np.float64), eps) for other in others if other is not None)
 
 
 def _adds_or_compares(op: Operator, index: int) -> bool:
@@ -172,7 +172,7 @@ def _adds_or_compares(op: Operator, index: int) -> bool:
 
 
 def _counts(v: Variable, depth: int) -> bool:
-    """Whether a variable is made of integers, such as positions"""
+    """Return whether a variable is computed from integers, such as positions"""
     if not v.is_float:
         return v.type is not None
     if v.value is not None:
@@ -184,36 +184,36 @@ def _counts(v: Variable, depth: int) -> bool:
 
 
 def _are_frequencies(v: Variable, reads: Reads) -> bool:
-    """Whether falling positive numbers only multiply positions, to angles of which sine and cosine are taken"""
+    """Return whether falling positive numbers only multiply positions, to angles of which sine and cosine are taken"""
     assert v.value is not None
     if v.value.size > 4096:
         return False
     numbers = v.value.numpy().astype(np.float64).reshape(-1)
     if not (numbers > 0.0).all() or not (np.diff(numbers) < 0.0).all() or numbers[0] > 1.0 + 1e-3:
         return False
-    found: set[str] = set()
-    return _only_angles(v, reads, found, 0, {v}) and found == {"Sin", "Cos"}
+    functions: set[str] = set()
+    return _only_angles(v, reads, functions, 0, {v}) and functions == {"Sin", "Cos"}
 
 
-def _only_angles(v: Variable, reads: Reads, found: set[str], depth: int, path: set[Variable]) -> bool:
+def _only_angles(v: Variable, reads: Reads, functions: set[str], depth: int, path: set[Variable]) -> bool:
     if depth > _DEPTH or v not in reads.uses or v in reads.returned:
         return False
     for op, index in reads.uses[v]:
         if op.type in ("Sin", "Cos"):
-            found.add(op.type)
+            functions.add(op.type)
             continue
         others = [w for i, w in enumerate(op.inputs) if w is not None and i != index and w not in path]
         multiplies = op.type in ("Mul", "MatMul", "Einsum", "Div") and all(_counts(w, 0) for w in others)
         if not multiplies and op.type not in _MOVED:
             return False
         (out,) = op.outputs[:1] or (None,)
-        if out is None or not _only_angles(out, reads, found, depth + 1, path | {out}):
+        if out is None or not _only_angles(out, reads, functions, depth + 1, path | {out}):
             return False
     return True
 
 
 def sets_shapes_only(v: Variable, reads: Reads, depth: int = 0) -> bool:
-    """Whether all that is made of a constant ends in comparisons, integers and sizes, which carry no gradient"""
+    """Return whether all that is computed from a constant ends in comparisons, integers and sizes, which carry no gradient"""
     if depth > _DEPTH or v not in reads.uses or v in reads.returned:
         return False
     for op, index in reads.uses[v]:

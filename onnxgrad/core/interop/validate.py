@@ -36,11 +36,11 @@ REDUCTION_KEY = "onnxgrad.reduction"
 def parsed_origin(text: str) -> tuple[str, str, str] | None:
     """Rule, piece and the name of a result, which may be empty; None where the text is something else."""
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    is_origin = isinstance(found, list) and len(found) == 3 and all(isinstance(part, str) for part in found)
-    return (found[0], found[1], found[2]) if is_origin else None
+    is_origin = isinstance(fields, list) and len(fields) == 3 and all(isinstance(part, str) for part in fields)
+    return (fields[0], fields[1], fields[2]) if is_origin else None
 
 
 _LARGEST_OPSET = 2**31 - 1
@@ -103,13 +103,13 @@ def _check_text(message: Any) -> None:
 
 def _imports(entries: Iterable[Any]) -> dict[str, int]:
     """Versions by domain; the first counts."""
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for entry in entries:
         domain = "" if entry.domain == "ai.onnx" else entry.domain
         if not 0 <= entry.version <= _LARGEST_OPSET or (domain == "" and entry.version == 0):
             raise ModelError(f"the opset version {entry.version} of domain {entry.domain!r} does not exist. {_ADVICE}")
-        found.setdefault(domain, entry.version)
-    return found
+        versions.setdefault(domain, entry.version)
+    return versions
 
 
 # Graphs and nodes ----------------------------------------------------------------------------------------------------
@@ -194,35 +194,37 @@ class _Door:
         imports: dict[str, int],
         function: FunctionProto | None,
     ) -> None:
-        kind, name = int(attribute.type), attribute.name
-        if not name or kind == AttributeProto.UNDEFINED:
+        attr_type, name = int(attribute.type), attribute.name
+        if not name or attr_type == AttributeProto.UNDEFINED:
             raise ModelError(f"{label}: the attribute {name!r} has no {'type' if name else 'name'}. {_ADVICE}")
         if schema is not None and not name.startswith("__"):
             wanted = schema.attributes.get(name)
             if wanted is None:
                 raise ModelError(f"{label}: there is no attribute {name!r}; it has {sorted(schema.attributes)}. {_ADVICE}")
-            if wanted != kind:
-                raise ModelError(f"{label}: the attribute {name!r} is {_KINDS.Name(kind)}, not {_KINDS.Name(wanted)}. {_ADVICE}")
+            if wanted != attr_type:
+                raise ModelError(
+                    f"{label}: the attribute {name!r} is {_KINDS.Name(attr_type)}, not {_KINDS.Name(wanted)}. {_ADVICE}"
+                )
         if attribute.ref_attr_name:
             if function is None:
                 raise ModelError(f"{label}: the attribute {name!r} refers to one of a function, but is in none. {_ADVICE}")
-            if kind in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+            if attr_type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
                 raise ModelError(f"{label}: a body that the caller of a function gives is not read. Write it into the function.")
             return
-        if kind in _FIELDS and not attribute.HasField(_FIELDS[kind]):
+        if attr_type in _FIELDS and not attribute.HasField(_FIELDS[attr_type]):
             raise ModelError(f"{label}: the attribute {name!r} is empty. {_ADVICE}")
         if schema is not None and name == "axis" and abs(attribute.i) >= _LARGEST_AXIS:
             raise ModelError(f"{label}: there is no axis {attribute.i}. {_ADVICE}")
-        if schema is not None and kind in (AttributeProto.STRING, AttributeProto.STRINGS):
+        if schema is not None and attr_type in (AttributeProto.STRING, AttributeProto.STRINGS):
             for text in (attribute.s, *attribute.strings):
                 _decode(label, name, text)
-        for tensor in [attribute.t] if kind == AttributeProto.TENSOR else attribute.tensors:
+        for tensor in [attribute.t] if attr_type == AttributeProto.TENSOR else attribute.tensors:
             check_tensor(tensor, f"{label}, attribute {name!r}")
-        for sparse in [attribute.sparse_tensor] if kind == AttributeProto.SPARSE_TENSOR else attribute.sparse_tensors:
+        for sparse in [attribute.sparse_tensor] if attr_type == AttributeProto.SPARSE_TENSOR else attribute.sparse_tensors:
             check_sparse(sparse)
-        for type in [attribute.tp] if kind == AttributeProto.TYPE_PROTO else attribute.type_protos:
+        for type in [attribute.tp] if attr_type == AttributeProto.TYPE_PROTO else attribute.type_protos:
             check_type(type, f"{label}, attribute {name!r}")
-        for body in [attribute.g] if kind == AttributeProto.GRAPH else attribute.graphs:
+        for body in [attribute.g] if attr_type == AttributeProto.GRAPH else attribute.graphs:
             self.check_graph(body, imports, function)
 
 
@@ -265,17 +267,17 @@ def _check_form(label: str, node: NodeProto, schema: Schema, present: set[str]) 
         raise ModelError(f"{label}: none of its results has a name, or too few have. {_ADVICE}")
     for operand in schema.inputs:
         # onnxruntime reads memory that is not there for an empty name among any number of operands, also at their end.
-        given = node.input[operand.index :] if operand.variadic else inputs[operand.index : operand.index + 1]
-        if not operand.optional and (not all(given) or not (given or operand.variadic)):
+        operands = node.input[operand.index :] if operand.variadic else inputs[operand.index : operand.index + 1]
+        if not operand.optional and (not all(operands) or not (operands or operand.variadic)):
             raise ModelError(f"{label}: the input {operand.name!r} is missing. {_ADVICE}")
 
 
 def _without_end(names: Iterable[str]) -> list[str]:
-    """Without the empty names at the end, which say that optional operands are absent"""
-    found = list(names)
-    while found and not found[-1]:
-        found.pop()
-    return found
+    """Strip the empty names at the end, which say that optional operands are absent"""
+    present = list(names)
+    while present and not present[-1]:
+        present.pop()
+    return present
 
 
 def _check_count(label: str, what: str, names: list[str], declared: list[Operand], least: int) -> None:
@@ -323,9 +325,9 @@ def _check_scan(label: str, node: NodeProto, schema: Schema) -> None:
     _check_body(label, body, operands, states, len(node.output))
     for name, count in (("scan_input", scanned), ("scan_output", len(body.output) - states)):
         for ending in ("axes", "directions"):
-            given = attributes.get(f"{name}_{ending}")
-            if given is not None and not given.ref_attr_name and given.ints and len(given.ints) != count:
-                raise ModelError(f"{label}: {given.name} has {len(given.ints)} numbers for {count} tensors. {_ADVICE}")
+            attribute = attributes.get(f"{name}_{ending}")
+            if attribute is not None and not attribute.ref_attr_name and attribute.ints and len(attribute.ints) != count:
+                raise ModelError(f"{label}: {attribute.name} has {len(attribute.ints)} numbers for {count} tensors. {_ADVICE}")
 
 
 def _check_sequence_map(label: str, node: NodeProto, schema: Schema) -> None:
@@ -340,17 +342,17 @@ _BODIES = {"If": _check_if, "Loop": _check_loop, "Scan": _check_scan, "SequenceM
 
 def check_type(proto: TypeProto, name: str) -> None:
     """A declared type: elements that exist, and no more of them than fit into memory."""
-    kind = proto.WhichOneof("value")
-    if kind in ("tensor_type", "sparse_tensor_type"):
-        tensor = getattr(proto, kind)
+    type_case = proto.WhichOneof("value")
+    if type_case in ("tensor_type", "sparse_tensor_type"):
+        tensor = getattr(proto, type_case)
         if tensor.elem_type:
             sizes = [dim.dim_value for dim in tensor.shape.dim if dim.HasField("dim_value")]
             # Some exporters write an unknown dimension as -1.
             known = [0] if 0 in sizes else [size for size in sizes if size > 0]
             _check_size(name, _dtype(tensor.elem_type, name), known)
-    elif kind in ("sequence_type", "optional_type"):
-        check_type(getattr(proto, kind).elem_type, name)
-    elif kind == "map_type":
+    elif type_case in ("sequence_type", "optional_type"):
+        check_type(getattr(proto, type_case).elem_type, name)
+    elif type_case == "map_type":
         check_type(proto.map_type.value_type, name)
 
 
@@ -370,10 +372,10 @@ def _check_size(name: str, dtype: DType, dims: Iterable[int]) -> int:
 
 def check_dims(name: str, dims: Iterable[int]) -> tuple[int, ...]:
     """The dimensions of a tensor that holds values."""
-    found = tuple(dims)
-    if any(dim < 0 for dim in found):
-        raise ModelError(f"tensor {name!r} has the shape {list(found)}; a dimension cannot be negative. {_ADVICE}")
-    return found
+    shape = tuple(dims)
+    if any(dim < 0 for dim in shape):
+        raise ModelError(f"tensor {name!r} has the shape {list(shape)}; a dimension cannot be negative. {_ADVICE}")
+    return shape
 
 
 _TYPED: dict[int, str] = {
@@ -449,7 +451,7 @@ def _check_calls(model: ModelProto, functions: dict[tuple[str, str, str], Functi
     """Refuse functions that call themselves, and those that grow beyond bounds when they are written out."""
     if not functions:
         return
-    found: dict[tuple[str, str, str], _Call] = {}
+    calls: dict[tuple[str, str, str], _Call] = {}
     open_calls: list[tuple[str, str, str]] = []
 
     def measure(nodes: Iterable[NodeProto]) -> _Call:
@@ -463,17 +465,17 @@ def _check_calls(model: ModelProto, functions: dict[tuple[str, str, str], Functi
     def call(key: tuple[str, str, str]) -> _Call:
         if key in open_calls:
             raise ModelError(f"the function {key[0]}:{key[1]} calls itself. Write the repetition as a Loop.")
-        if key not in found:
+        if key not in calls:
             depth = len(open_calls)
             if depth < DEEPEST_CALL:
                 open_calls.append(key)
                 inner = measure(functions[key].node)
                 open_calls.pop()
-                found[key] = _Call(inner.nodes, inner.depth + 1)
+                calls[key] = _Call(inner.nodes, inner.depth + 1)
                 depth = inner.depth
             if depth >= DEEPEST_CALL:
                 raise ModelError(f"the functions of the model call each other more than {DEEPEST_CALL} deep. Inline some.")
-        return found[key]
+        return calls[key]
 
     for key in functions:
         call(key)

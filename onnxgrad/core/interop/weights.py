@@ -176,11 +176,11 @@ def _settings_of(op: Operator) -> tuple[int, ...]:
 
 
 def _slots(v: Variable, uses: defaultdict[Variable, Slots], depth: int) -> Slots:
-    """Where a constant is really used, looking through operators that only reshape it."""
-    found: Slots = []
+    """Return the slots that read a constant, looking through operators that only reshape it."""
+    slots: Slots = []
     for op, index in uses.get(v, ()):
         if index == 0 and op.type in _PASSES_ON and depth < 4 and op.outputs[0] is not None:
-            found.extend(_slots(op.outputs[0], uses, depth + 1) or [(op, index)])
+            slots.extend(_slots(op.outputs[0], uses, depth + 1) or [(op, index)])
         else:
-            found.append((op, index))
-    return found
+            slots.append((op, index))
+    return slots

@@ -95,9 +95,9 @@ class Block:
         """The variable called ``name`` in this block or one around it."""
         block: Block | None = self
         while block is not None:
-            found = block.vars.get(name)
-            if found is not None:
-                return found
+            v = block.vars.get(name)
+            if v is not None:
+                return v
             block = block.parent
         return None
 
@@ -185,10 +185,10 @@ class Block:
     def _resolve(self, item: Variable | str | None, operator: Operator) -> Variable | None:
         if item is None or isinstance(item, Variable):
             return item
-        found = self.find(item)
-        if found is None:
+        v = self.find(item)
+        if v is None:
             raise UnknownName(f"{operator.type}: its input {item!r} is not a variable of this program.")
-        return found
+        return v
 
     def _new_output(self, item: Variable | str, operator: Operator, fresh: list[Variable]) -> Variable:
         if isinstance(item, Variable):
@@ -265,19 +265,19 @@ class Block:
         return block_text(self, with_details)
 
 
-def _in_order(given: Any, declared: list[Any], operator: Operator) -> list[Any]:
+def _in_order(operands: Any, declared: list[Any], operator: Operator) -> list[Any]:
     """Operands in ONNX order, from a list or a dict by slot name."""
-    if given is None:
+    if operands is None:
         return []
-    if not isinstance(given, dict):
-        return [given] if isinstance(given, (str, Variable)) else list(given)
+    if not isinstance(operands, dict):
+        return [operands] if isinstance(operands, (str, Variable)) else list(operands)
     ordered: list[Any] = []
     names = [operand.name for operand in declared]
-    for slot in given:
+    for slot in operands:
         if not any(slot == name for name in names):
             raise IllTyped(f"{operator.type} has no slot {slot!r}; it has {names}.")
     for operand in declared:
-        value = given.get(operand.name)
+        value = operands.get(operand.name)
         if isinstance(value, (list, tuple)):
             ordered.extend(value)
         else:

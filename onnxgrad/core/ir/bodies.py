@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def as_tuple(results: Any) -> tuple[Any, ...]:
-    """What a builder call returned, one output or several, as a tuple."""
+    """Return the outputs of a builder call, one or several, as a tuple."""
     return results if isinstance(results, tuple) else (results,)
 
 
@@ -75,10 +75,10 @@ def map_sequence(op: Builder, sequences: Sequence[Variable], write: Callable[...
 
 
 def move_into(shell: Block, inner: Block, arguments: Sequence[Variable | None]) -> dict[Variable, Variable]:
-    """Move the operators of a body to the end of another, where ``arguments`` stand for its inputs.
+    """Move the operators of a body to the end of another, where ``arguments`` replace its inputs.
 
     Returns:
-        What replaces each input.
+        The replacement of each input.
     """
     replaced = {v: w for v, w in zip(inner.inputs, arguments, strict=True) if w is not None}
     substitute(inner.ops, replaced)
@@ -86,9 +86,9 @@ def move_into(shell: Block, inner: Block, arguments: Sequence[Variable | None]) 
         v.block = shell
         shell.initializers.append(shell.register(v))
     for op in inner.ops:
-        for made in op.outputs:
-            if made is not None:
-                made.block = shell
+        for result in op.outputs:
+            if result is not None:
+                result.block = shell
         shell.append(op)
         for body in op.blocks():
             body.parent = shell

@@ -120,21 +120,21 @@ class Builder:
         if schema is None:
             version = self.block.program.opset_version(domain)
             raise IllTyped(f"there is no operator {op_type} in opset {version}. Raise the program's opset.")
-        given = list(args)
+        operands = list(args)
         for name, value in kwargs.items():
             declared = schema.input_named(name)
             if declared is None:
                 if value is not None:
                     operator.attrs[name] = _plain(value)
             elif value is not None:
-                given.extend([None] * (declared.index + 1 - len(given)))
-                given[declared.index] = value
-        while len(given) > schema.min_input and given[-1] is None:
-            given.pop()
-        if op_type == "Constant" or any(not self._is_operand(item) for item in given):
-            operator.inputs = self._operands(schema, given)
+                operands.extend([None] * (declared.index + 1 - len(operands)))
+                operands[declared.index] = value
+        while len(operands) > schema.min_input and operands[-1] is None:
+            operands.pop()
+        if op_type == "Constant" or any(not self._is_operand(item) for item in operands):
+            operator.inputs = self._operands(schema, operands)
         else:
-            operator.inputs = given
+            operator.inputs = operands
         if self.simplify:
             narrow = _without_form(schema, operator.inputs)
             if narrow:
@@ -166,11 +166,11 @@ class Builder:
             self.Cast(v, to=1) if v is not None and v.is_float and slot is not None and slot.typestr in narrow else v
             for v, slot in zip(operands, slots, strict=True)
         ]
-        found = self.emit(op_type, wide, attrs, outputs)
-        results = found if isinstance(found, tuple) else (found,)
+        emitted = self.emit(op_type, wide, attrs, outputs)
+        results = emitted if isinstance(emitted, tuple) else (emitted,)
         declared = [schema.outputs[min(i, len(schema.outputs) - 1)].typestr for i in range(len(results))]
         back = [self.Cast(v, to=narrow[t].number) if t in narrow else v for v, t in zip(results, declared, strict=True)]
-        return tuple(back) if isinstance(found, tuple) else back[0]
+        return tuple(back) if isinstance(emitted, tuple) else back[0]
 
     def constant(self, value: Any, dtype: DType | None = None) -> Variable:
         """A constant of the program, shared between all equal ones."""
@@ -189,15 +189,15 @@ class Builder:
         layer = state.generate_name(op_type.lower())
         return [program.fresh_name(f"{layer}.tmp_{i}") for i in range(outputs)]
 
-    def _operands(self, schema: Schema, given: list[Any]) -> list[Variable | None]:
+    def _operands(self, schema: Schema, operands: list[Any]) -> list[Variable | None]:
         dtypes: dict[str, DType] = {}
-        for index, item in enumerate(given):
+        for index, item in enumerate(operands):
             declared = schema.input_at(index)
             if declared is not None and isinstance(item, Variable) and isinstance(item.type, TensorType):
                 dtypes.setdefault(declared.typestr, item.type.dtype)
         return [
             item if item is None or self._is_operand(item) else self._as_constant(schema, schema.input_at(i), item, dtypes)
-            for i, item in enumerate(given)
+            for i, item in enumerate(operands)
         ]
 
     def _as_constant(self, schema: Schema, declared: Declared | None, item: Any, dtypes: dict[str, DType]) -> Variable:
@@ -219,20 +219,20 @@ class Builder:
         return self.constant(array)
 
     def _is_operand(self, item: Any) -> bool:
-        """Whether an operator can read it as it is; an eager tensor has no place in a static program."""
+        """Return whether an operator can read an operand as it is; an eager tensor cannot be in a static program."""
         return isinstance(item, Variable) and (not item.is_eager or item.block.program is self.block.program)
 
 
 def _without_form(schema: Schema, operands: list[Variable | None]) -> dict[str, DType]:
     """Type variables of an operator that its operands bind to a 16-bit float that it does not admit, but float32."""
-    found = {}
+    dtypes = {}
     for i, v in enumerate(operands):
         if v is None or not isinstance(v.type, TensorType) or v.type.dtype.name not in ("float16", "bfloat16"):
             continue
         slot = schema.input_at(i)
         if slot is not None and not schema.allows(slot.typestr, v.type.dtype) and schema.allows(slot.typestr, _FLOAT32):
-            found[slot.typestr] = v.type.dtype
-    return found
+            dtypes[slot.typestr] = v.type.dtype
+    return dtypes
 
 
 _FLOAT32 = dtype_of("float32")

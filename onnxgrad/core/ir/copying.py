@@ -25,7 +25,7 @@ class _Copier:
     """Copies operators with the bodies inside them.
 
     Attributes:
-        variables: the copy of each variable, or what stands for it.
+        variables: the copy of each variable, or its replacement.
     """
 
     def __init__(self, variables: dict[Variable, Variable]) -> None:
@@ -34,11 +34,11 @@ class _Copier:
     # What a kind of copier decides -----------------------------------------------------------------------------------
 
     def read(self, v: Variable) -> Variable:
-        """What copies read in place of a variable."""
+        """Return the variable that copies read in place of ``v``."""
         raise NotImplementedError
 
-    def computed(self, v: Variable, op: Operator, twin: Operator, block: Block) -> Variable:
-        """The copy of a result of ``op``, which ``twin`` computes in a block."""
+    def computed(self, v: Variable, op: Operator, copy: Operator, block: Block) -> Variable:
+        """The copy of a result of ``op``, which ``copy`` computes in a block."""
         raise NotImplementedError
 
     def owned(self, v: Variable, body: Block) -> Variable:
@@ -46,18 +46,18 @@ class _Copier:
         raise NotImplementedError
 
     def leaves_out(self, v: Variable) -> bool:
-        """Whether a constant or weight of a body is none of the copy of that body."""
+        """Return whether a constant or weight of a body is left out of the copy of that body."""
         raise NotImplementedError
 
     def returned(self, v: Variable, body: Block) -> Variable:
-        """What the copy of a body returns in place of a variable."""
+        """Return the output of the copy of a body in place of ``v``."""
         return self.read(v)
 
     def origin_of(self, v: Variable) -> Variable | None:
         """The result that the origin of a copy names."""
         return self.variables.get(v)
 
-    def enter(self, body: Block, twin: Block) -> None:
+    def enter(self, body: Block, copy: Block) -> None:
         """Note the copy of a body before anything in it is copied."""
 
     # What all copiers do ---------------------------------------------------------------------------------------------
@@ -65,14 +65,14 @@ class _Copier:
     def operator(self, op: Operator, block: Block) -> Operator:
         """A copy of an operator for a block, to which it is not appended."""
         known = self.variables
-        twin = op.blank_copy(block, [None if v is None else known.get(v) or self.read(v) for v in op.inputs])
+        copy = op.blank_copy(block, [None if v is None else known.get(v) or self.read(v) for v in op.inputs])
         if op.attrs:
-            twin.attrs = {key: self._attribute(value, block) for key, value in op.attrs.items()}
+            copy.attrs = {key: self._attribute(value, block) for key, value in op.attrs.items()}
         if op.origin is not None and op.origin.of is not None:
-            twin.origin = op.origin._replace(of=self.origin_of(op.origin.of))
+            copy.origin = op.origin._replace(of=self.origin_of(op.origin.of))
         for v in op.outputs:
-            twin.outputs.append(None if v is None else self.computed(v, op, twin, block))
-        return twin
+            copy.outputs.append(None if v is None else self.computed(v, op, copy, block))
+        return copy
 
     def _attribute(self, value: Any, block: Block) -> Any:
         if hasattr(value, "ops"):
@@ -83,17 +83,17 @@ class _Copier:
 
     def body(self, body: Block, parent: Block) -> Block:
         """A copy of a body under another block."""
-        twin = parent.program.new_block(parent, body.name)
-        self.enter(body, twin)
-        copy_header(body, twin)
-        twin.inputs = [self.owned(v, twin) for v in body.inputs]
-        twin.initializers = [self.owned(v, twin) for v in body.initializers if not self.leaves_out(v)]
+        copy = parent.program.new_block(parent, body.name)
+        self.enter(body, copy)
+        copy_header(body, copy)
+        copy.inputs = [self.owned(v, copy) for v in body.inputs]
+        copy.initializers = [self.owned(v, copy) for v in body.initializers if not self.leaves_out(v)]
         for op in body.ops:
             weight = _weight_of(op)
             if weight is None or not self.leaves_out(weight):
-                twin.append(self.operator(op, twin))
-        twin.outputs = [self.returned(v, twin) for v in body.outputs]
-        return twin
+                copy.append(self.operator(op, copy))
+        copy.outputs = [self.returned(v, copy) for v in body.outputs]
+        return copy
 
 
 def copy_header(block: Block, copy: Block) -> None:
@@ -131,23 +131,23 @@ class Copy(_Copier):
 
     def append(self, op: Operator, block: Block) -> Operator:
         """Append the copy of an operator to a block."""
-        twin = self.operator(op, block)
-        block.ops.append(twin)
-        return twin
+        copy = self.operator(op, block)
+        block.ops.append(copy)
+        return copy
 
     def operator(self, op: Operator, block: Block) -> Operator:
-        twin = self.operators[op] = super().operator(op, block)
-        return twin
+        copy = self.operators[op] = super().operator(op, block)
+        return copy
 
     def read(self, v: Variable) -> Variable:
-        """The copy of a variable, made now if it is a leaf that nobody asked for before."""
+        """The copy of a variable, created now if it is a leaf that nobody asked for before."""
         return self.variables.get(v) or self._variable(v)
 
-    def computed(self, v: Variable, op: Operator, twin: Operator, block: Block) -> Variable:
-        copy = self.variables.get(v) or self._variable(v)
+    def computed(self, v: Variable, op: Operator, copy: Operator, block: Block) -> Variable:
+        copied = self.variables.get(v) or self._variable(v)
         if v.op is op:
-            copy.op = twin
-        return copy
+            copied.op = copy
+        return copied
 
     def owned(self, v: Variable, body: Block) -> Variable:
         return self.read(v)
@@ -156,12 +156,12 @@ class Copy(_Copier):
         return self.hoists and v.persistable
 
     def body(self, body: Block, parent: Block) -> Block:
-        twin = super().body(body, parent)
-        twin.value_infos = [self.read(v) for v in body.value_infos if not self.leaves_out(v)]
-        return twin
+        copy = super().body(body, parent)
+        copy.value_infos = [self.read(v) for v in body.value_infos if not self.leaves_out(v)]
+        return copy
 
-    def enter(self, body: Block, twin: Block) -> None:
-        self._blocks[body] = twin
+    def enter(self, body: Block, copy: Block) -> None:
+        self._blocks[body] = copy
 
     def _variable(self, v: Variable) -> Variable:
         """A new copy of a variable, entered into the copy of its block"""
@@ -176,24 +176,24 @@ class Copy(_Copier):
 
     def returned(self, v: Variable, body: Block) -> Variable:
         """A body may not return a value from outside, where a weight of its own now lies."""
-        twin = self.read(v)
+        copy = self.read(v)
         if not self.leaves_out(v):
-            return twin
-        identity = Operator(body, "Identity", [twin], [])
+            return copy
+        identity = Operator(body, "Identity", [copy], [])
         returned = Variable(body, self.home.fresh_name(f"{v.name}/out"), v.type, identity)
         identity.outputs = [returned]
         body.append(identity)
         return returned
 
     def expansions(self) -> None:
-        """Which copies stand in for which, as among the originals that were copied."""
-        for op, twin in self.operators.items():
+        """Set which copies replace which, as among the originals that were copied."""
+        for op, copy in self.operators.items():
             if op.replaces is not None:
-                twin.replaces = self.operators.get(op.replaces)
+                copy.replaces = self.operators.get(op.replaces)
             if op.expansion is not None and all(inner in self.operators for inner in op.expansion.operators):
                 inner_ops = [self.operators[inner] for inner in op.expansion.operators]
                 outputs = [None if v is None else self.read(v) for v in op.expansion.outputs]
-                twin.expansion = Expansion(inner_ops, outputs, op.expansion.always)
+                copy.expansion = Expansion(inner_ops, outputs, op.expansion.always)
 
 
 # Within a program ------------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def copy_operators(
 
 
 def copy_block(block: Block, mapping: dict[Variable, Variable], parent: Block, name_of: Callable[[Variable], str]) -> Block:
-    """A body copied under another parent block, with every inner name made by ``name_of``."""
+    """A body copied under another parent block, with every inner name from ``name_of``."""
     return _Again(mapping, name_of).body(block, parent)
 
 
@@ -225,12 +225,12 @@ class _Again(_Copier):
     def read(self, v: Variable) -> Variable:
         return self.variables.get(v, v)
 
-    def computed(self, v: Variable, op: Operator, twin: Operator, block: Block) -> Variable:
+    def computed(self, v: Variable, op: Operator, copy: Operator, block: Block) -> Variable:
         if v.persistable:
             return v
-        copy = self.variables[v] = v.blank_copy(block, self.name_of(v))
-        copy.op = twin
-        return copy
+        copied = self.variables[v] = v.blank_copy(block, self.name_of(v))
+        copied.op = copy
+        return copied
 
     def owned(self, v: Variable, body: Block) -> Variable:
         copy = self.variables[v] = body.register(v.blank_copy(body, self.name_of(v)))

@@ -23,14 +23,14 @@ __all__ = ["create_global_var", "default_main_program", "default_startup_program
 
 def default_main_program() -> Program:
     """The program that layers append to."""
-    found: Program = state.current.make_once("main_program", Program)
-    return found
+    program: Program = state.current.make_once("main_program", Program)
+    return program
 
 
 def default_startup_program() -> Program:
     """The program that gives parameters and accumulators their initial values when it runs."""
-    found: Program = state.current.make_once("startup_program", Program)
-    return found
+    program: Program = state.current.make_once("startup_program", Program)
+    return program
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def create_global_var(
         del program.names[name]
     variable = program.create_global_var(name, array)
     variable.stop_gradient = True
-    twin = startup.create_global_var(variable.name, array)
+    copy = startup.create_global_var(variable.name, array)
     build = Builder(startup.global_block(), key=f"{variable.name}.init")
-    startup.updates[twin] = build.Expand(build.constant(np.asarray(value), variable.dtype), np.array(array.shape, np.int64))
+    startup.updates[copy] = build.Expand(build.constant(np.asarray(value), variable.dtype), np.array(array.shape, np.int64))
     return variable

@@ -23,20 +23,20 @@ def check_form(operator: Operator) -> None:
     schema = operator.schema
     if schema is None:
         return
-    for name, kind in schema.attributes.items():
+    for name, attr_type in schema.attributes.items():
         value = operator.attrs.get(name)
-        if value is not None and not isinstance(value, AttributeReference) and not is_of_kind(value, kind):
+        if value is not None and not isinstance(value, AttributeReference) and not is_of_kind(value, attr_type):
             raise IllTyped(f"{operator}: the attribute {name!r} cannot be {value!r}. Give it the type that ONNX declares.")
     for name in schema.required:
         if name not in operator.attrs:
             raise IllTyped(f"{operator}: the attribute {name!r} is required.")
-    given = len(operator.inputs)
-    while given and operator.inputs[given - 1] is None:
-        given -= 1
+    count = len(operator.inputs)
+    while count and operator.inputs[count - 1] is None:
+        count -= 1
     declared = schema.inputs
-    missing = [o for o in declared if not o.optional and not o.variadic and (o.index >= given or operator.inputs[o.index] is None)]
-    if missing or len(operator.inputs) < schema.min_input or (given > len(declared) and not (declared and declared[-1].variadic)):
-        raise IllTyped(f"{operator}: {given} operands given; its inputs are {[o.name for o in declared]}.")
+    missing = [o for o in declared if not o.optional and not o.variadic and (o.index >= count or operator.inputs[o.index] is None)]
+    if missing or len(operator.inputs) < schema.min_input or (count > len(declared) and not (declared and declared[-1].variadic)):
+        raise IllTyped(f"{operator}: {count} operands given; its inputs are {[o.name for o in declared]}.")
 
 
 @contextmanager
@@ -67,5 +67,5 @@ def blaming(operator: Operator, task: str, *, infers: bool = True) -> Iterator[N
         reason = reason_against(operator) if infers else None
         if reason is not None:
             raise IllTyped(reason) from error
-        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise RuleError(f"{operator}: cannot {task} ({said}). Check its attributes and the shapes of its operands.") from error
+        message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise RuleError(f"{operator}: cannot {task} ({message}). Check its attributes and the shapes of its operands.") from error

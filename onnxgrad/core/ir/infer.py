@@ -1,4 +1,4 @@
-"""Types, shapes and small known values of an operator's outputs, found as it is appended.
+"""Types, shapes and small known values of an operator's outputs, inferred as it is appended.
 
 onnx's own inference does the work, memoised by operator, attributes and operand types. It loses what a backward pass
 needs in one place: a shape that is computed at run time. So small integer tensors remember what is known of their
@@ -79,7 +79,7 @@ def check_and_infer(operator: Operator) -> None:
 
 
 def infer_leniently(operator: Operator) -> None:
-    """Set what can be found of the output types; used on import, where onnxruntime may accept more than inference."""
+    """Set the output types as far as they can be inferred; used on import, where onnxruntime may accept more than inference."""
     for variable, (type, entries) in zip(operator.outputs, _memoised(operator, strict=False), strict=False):
         if variable is not None:
             variable.type = merge_types(type, variable.type)
@@ -87,7 +87,7 @@ def infer_leniently(operator: Operator) -> None:
 
 
 def inferred_types(operator: Operator) -> list[Type | None]:
-    """The types of an operator's outputs, found from its operands alone; nothing is set."""
+    """Infer the types of an operator's outputs from its operands alone; nothing is set."""
     return [type for type, _ in _memoised(operator, strict=False)]
 
 
@@ -167,17 +167,17 @@ def _memoised(operator: Operator, strict: bool) -> Found:
     key = _memo_key(operator)
     if key is None:
         return _infer(operator, strict)
-    found = _memo.get(key)
-    if found is None:
-        found = _infer(operator, strict)
+    results = _memo.get(key)
+    if results is None:
+        results = _infer(operator, strict)
         if len(_memo) >= _MEMO_LIMIT:
             _memo.clear()
-        _memo[key] = found
-    return found
+        _memo[key] = results
+    return results
 
 
 def _infer_call(call: Operator) -> Found:
-    """Types of a function's results, found by giving its body the types of the operands"""
+    """Infer the types of a function's results by giving its body the types of the operands"""
     function = call.block.program.functions.get((call.domain, call.type, call.overload))
     if function is None:
         return [(None, None)] * len(call.outputs)
@@ -232,7 +232,7 @@ def _memo_key(operator: Operator) -> Any:
 
 
 def _operand_key(v: Variable | None) -> Any:
-    """What inference may depend on; known entries only exist for integers and booleans."""
+    """Return the part of an operand that inference may depend on; known entries only exist for integers and booleans."""
     if v is None or not isinstance(v.type, TensorType) or v.type.dtype.is_float:
         return None if v is None else v.type or "unknown"
     return (v.type, v.entries)
@@ -267,8 +267,8 @@ def _infer(operator: Operator, strict: bool) -> Found:
     opsets = [helper.make_opsetid(operator.domain, schema.since)]
     try:
         _check_safe(operator)
-        found = shape_inference.infer_node_outputs(schema.raw, node, types, data, None, opsets, _IR_VERSION)
-        return _described(operator, found, as_float32)
+        types_of_outputs = shape_inference.infer_node_outputs(schema.raw, node, types, data, None, opsets, _IR_VERSION)
+        return _described(operator, types_of_outputs, as_float32)
     except Exception as error:
         if not strict:
             return unknown
@@ -287,12 +287,12 @@ def _check_safe(operator: Operator) -> None:
         raise ValueError(f"num_outputs is {attrs['num_outputs']}, but there are {len(operator.outputs)}")
 
 
-def _described(operator: Operator, found: dict[str, TypeProto], as_float32: bool) -> Found:
-    """What onnx's inference found, and what our own arithmetic adds to it; that fails where operands contradict each other"""
+def _described(operator: Operator, protos: dict[str, TypeProto], as_float32: bool) -> Found:
+    """Merge the types from onnx's inference with those from our own arithmetic; fails where operands contradict each other"""
     invents = _may_invent_zeros(operator)
     results: Found = []
     for i, v in enumerate(operator.outputs):
-        described = None if v is None else read_type(found.get(f"y{i}"))
+        described = None if v is None else read_type(protos.get(f"y{i}"))
         if as_float32:
             described = _as_float64(described)
         results.append((_without_zeros(described) if invents else described, None))
@@ -339,7 +339,7 @@ def _is_known(type: Type | None) -> bool:
 
 
 def _only_as_float32(schema: Schema, index: int, v: Variable | None) -> bool:
-    """Whether a float64 operand stands where an oracle accepts it and the schema only float32"""
+    """Return whether a float64 operand is in a slot where an oracle accepts it and the schema only float32"""
     declared = schema.input_at(index)
     if declared is None or v is None or not isinstance(v.type, TensorType) or v.type.dtype != _FLOAT64:
         return False
@@ -488,8 +488,8 @@ def read_type(proto: TypeProto | None) -> Type | None:
     """Our description of an ONNX type; None for what we do not describe (maps, sparse tensors)."""
     if proto is None:
         return None
-    kind = proto.WhichOneof("value")
-    if kind == "tensor_type":
+    type_case = proto.WhichOneof("value")
+    if type_case == "tensor_type":
         tensor = proto.tensor_type
         if tensor.elem_type == 0:
             return None
@@ -497,9 +497,9 @@ def read_type(proto: TypeProto | None) -> Type | None:
         if tensor.HasField("shape"):
             dims = tuple(_read_dim(d) for d in tensor.shape.dim)
         return TensorType(from_onnx_number(tensor.elem_type), dims)
-    if kind == "sequence_type":
+    if type_case == "sequence_type":
         return SequenceType(read_type(proto.sequence_type.elem_type))
-    if kind == "optional_type":
+    if type_case == "optional_type":
         return OptionalType(read_type(proto.optional_type.elem_type))
     return None
 
@@ -545,9 +545,9 @@ def attribute_kind(operator: Operator, name: str, value: Any) -> int:
     if isinstance(value, AttributeReference):
         return value.kind
     sample = value[0] if isinstance(value, list) and value else value
-    kinds: dict[type, int] = {int: 2, float: 1, str: 3, bytes: 3, TensorValue: 4}
-    kind = kinds.get(type(sample), 5 if hasattr(sample, "ops") else 2)
-    return kind + 5 if isinstance(value, list) else kind
+    attr_types: dict[type, int] = {int: 2, float: 1, str: 3, bytes: 3, TensorValue: 4}
+    attr_type = attr_types.get(type(sample), 5 if hasattr(sample, "ops") else 2)
+    return attr_type + 5 if isinstance(value, list) else attr_type
 
 
 def fill_attribute(proto: AttributeProto, name: str, value: Any, kind: int) -> None:

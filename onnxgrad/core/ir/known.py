@@ -52,7 +52,7 @@ def entries_of_constant(value: TensorValue) -> Entries | None:
 
 
 def entries_of(v: Variable | None) -> Entries | None:
-    """What is known of the elements of a small operand."""
+    """Return the known elements of a small operand."""
     if v is None:
         return None
     if v.entries is None and v.value is not None and not v.persistable and not _is_switch(v):
@@ -93,26 +93,26 @@ def broadcast_dims(a: Dims, b: Dims) -> Dims:
 
 
 def propagate_entries(operator: Operator, type: Type | None) -> Entries | None:
-    """What is known of the elements of a result of this type, which has to have a known shape."""
+    """Return the known elements of a result of this type, which has to have a known shape."""
     rule = _RULES.get(operator.type)
     if rule is None or not isinstance(type, TensorType) or not _is_followed(type.dtype):
         return None
     if type.dims is None or not all(isinstance(dim, int) for dim in type.dims):
         return None
-    found = rule(operator)
-    if found is None or len(found) > _LONGEST:
+    entries = rule(operator)
+    if entries is None or len(entries) > _LONGEST:
         return None
     if type.dtype.name == "bool":
-        return tuple(entry if entry is None else bool(entry) for entry in found)
+        return tuple(entry if entry is None else bool(entry) for entry in entries)
     unsigned = type.dtype.name.startswith("u")
     end = 2**type.dtype.bits if unsigned else 2 ** (type.dtype.bits - 1)
     start = 0 if unsigned else -end
     # What does not fit wraps around when it is computed.
-    return tuple(None if isinstance(entry, int) and not start <= entry < end else entry for entry in found)
+    return tuple(None if isinstance(entry, int) and not start <= entry < end else entry for entry in entries)
 
 
 def entries_of_shape(x: Variable | None, start: int = 0, end: int | None = None) -> Entries | None:
-    """What is known of the sizes of some axes."""
+    """Return the known sizes of some axes."""
     return None if x is None or x.dims is None else x.dims[start:end]
 
 
@@ -123,7 +123,7 @@ def entries_of_size(x: Variable | None) -> Entries | None:
 
 
 def nonzero_of(v: Variable | None) -> _Objects | None:
-    """Where a tensor whose elements are all known is not zero, [rank, count]."""
+    """Return the indices of the nonzero elements of a tensor whose elements are all known, [rank, count]."""
     entries = entries_of(v)
     shape = None if v is None else v.static_shape
     if entries is None or not shape or not all(isinstance(entry, int) for entry in entries):
@@ -161,10 +161,10 @@ def _of_cast(operator: Operator) -> Entries | None:
     if operator.attrs["to"] == _BOOL:
         numbers = numbers_of(operator.inputs[0])
         return None if numbers is None else tuple(None if x is None or isinstance(x, str) else bool(x) for x in numbers)
-    found = entries_of(operator.inputs[0])
-    if found is None:
+    entries = entries_of(operator.inputs[0])
+    if entries is None:
         return None
-    return tuple(int(entry) if isinstance(entry, bool) else entry for entry in found)
+    return tuple(int(entry) if isinstance(entry, bool) else entry for entry in entries)
 
 
 _BOOL = 9
@@ -172,12 +172,12 @@ _BOOL = 9
 
 def _of_expand(operator: Operator) -> Entries | None:
     x, target = operator.inputs[0], entries_of(operator.inputs[1])
-    found = entries_of(x)
-    if x is None or x.dims is None or found is None or len(found) != 1 or target is None:
+    entries = entries_of(x)
+    if x is None or x.dims is None or entries is None or len(entries) != 1 or target is None:
         return None
     dims = broadcast_dims(x.dims, target)
     size = dims[0] if dims else 1
-    return found * size if len(dims) <= 1 and isinstance(size, int) and size <= _LONGEST else None
+    return entries * size if len(dims) <= 1 and isinstance(size, int) and size <= _LONGEST else None
 
 
 def _of_concat(operator: Operator) -> Entries | None:
@@ -196,7 +196,7 @@ def _of_concat(operator: Operator) -> Entries | None:
 
 
 def _of_joined(operator: Operator) -> Entries | None:
-    """Of several axes: where something is known of all parts"""
+    """Concatenate entries, where something is known of all parts"""
     arrays = [_objects(v) for v in operator.inputs]
     known = [array for array in arrays if array is not None]
     if len(known) < len(arrays):
@@ -235,8 +235,8 @@ def _of_slice(operator: Operator) -> Entries | None:
 
 
 def _of_nonzero(operator: Operator) -> Entries | None:
-    found = nonzero_of(operator.inputs[0])
-    return None if found is None else tuple(found.reshape(-1).tolist())
+    indices = nonzero_of(operator.inputs[0])
+    return None if indices is None else tuple(indices.reshape(-1).tolist())
 
 
 def _elementwise(apply: Callable[[Dim, Dim], Dim], read: Callable[[Variable | None], Any] = entries_of) -> _Rule:
@@ -267,7 +267,7 @@ def _broadcast(apply: Callable[[Dim, Dim], Dim], operator: Operator) -> Entries 
 
 
 def _arithmetic(function: Callable[[int, int], int], neutral: int, from_both_sides: bool) -> Callable[[Dim, Dim], Dim]:
-    """With a symbol nothing can be computed, but what is neutral leaves it as it is"""
+    """Compute with numbers; of symbols only neutral elements are folded"""
 
     def apply(a: Dim, b: Dim) -> Dim:
         if isinstance(a, int) and isinstance(b, int):
@@ -289,7 +289,7 @@ def _divided(a: Dim, b: Dim) -> Dim:
 
 
 def _compared(function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
-    """Of two numbers; what a symbol stands for is not known"""
+    """Compare two numbers; the value of a symbol is not known"""
 
     def apply(a: Any, b: Any) -> Any:
         return None if a is None or b is None or isinstance(a, str) or isinstance(b, str) else function(a, b)
@@ -309,12 +309,12 @@ def _decided(decisive: bool) -> Callable[[Dim, Dim], Dim]:
 
 
 def _negated(operator: Operator) -> Entries | None:
-    found = entries_of(operator.inputs[0])
-    return None if found is None else tuple(entry if entry is None else not entry for entry in found)
+    entries = entries_of(operator.inputs[0])
+    return None if entries is None else tuple(entry if entry is None else not entry for entry in entries)
 
 
 def numbers_of(v: Variable | None) -> tuple[Any, ...] | None:
-    """What is known of an operand of ``READS_NUMBERS``: a floating-point constant too, unless a caller may replace it."""
+    """Return the known elements of an operand of ``READS_NUMBERS``: of float constants too, unless a caller may replace them."""
     if v is None or (v.is_data and v.value is not None):
         return None
     if v.value is not None and not v.persistable and v.value.size == 1 and v.value.dtype.name != "string":

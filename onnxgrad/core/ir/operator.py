@@ -65,7 +65,7 @@ def as_stored(value: Any) -> Any:
 
 
 def is_of_kind(value: Any, kind: int) -> bool:
-    """Whether a value may stand for an attribute of this ONNX type; True for kinds that are not told apart."""
+    """Return whether a value may be an attribute of this ONNX type; True for kinds that are not told apart."""
     if kind in _LISTS:
         return isinstance(value, (list, tuple)) and all(is_of_kind(entry, _LISTS[kind]) for entry in value)
     if kind == AttributeProto.GRAPH:
@@ -78,10 +78,10 @@ def resolve_reference(value: Any, call: Operator, defaults: dict[str, Any]) -> A
     if not isinstance(value, AttributeReference):
         return value
     if value.name in call.attrs:
-        found = call.attrs[value.name]
-        if not isinstance(found, AttributeReference) and not is_of_kind(found, value.kind):
-            raise IllTyped(f"{call}: the attribute {value.name!r} cannot be {found!r} in the function. Correct the call.")
-        return found
+        attribute = call.attrs[value.name]
+        if not isinstance(attribute, AttributeReference) and not is_of_kind(attribute, value.kind):
+            raise IllTyped(f"{call}: the attribute {value.name!r} cannot be {attribute!r} in the function. Correct the call.")
+        return attribute
     if value.name in defaults:
         return defaults[value.name]
     schema = call.schema
@@ -93,9 +93,9 @@ _PLAIN = (int, float, str, bytes)
 
 
 class Expansion:
-    """The same operator written out in others.
+    """An operator written out in others.
 
-    The operators stand in the block right after their original. Whoever runs or exports the program uses either the
+    The operators are in the block right after their original. Whoever runs or exports the program uses either the
     original or, when something reads an inner value of the expansion, the expansion instead of it. One that says
     ``always`` (the training form of an operator) is used whenever the original would be.
     """
@@ -114,7 +114,7 @@ class Operator:
     Attributes:
         loaded: whether it came from a file, whose export keeps it even if nothing needs it.
         origin: which rule or layer wrote it; None for operators of files and of users.
-        mode: ``"trained"`` where it stands in a body and gets its training form with the If or Loop that it lies in.
+        mode: ``"trained"`` where it is in a body and gets its training form with the If or Loop that it lies in.
         reduction: what ranks do with its result: ``"sum"`` of them all, or ``"any"`` that is not 0; empty for neither.
     """
 

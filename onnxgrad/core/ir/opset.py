@@ -114,5 +114,5 @@ def find_schema(name: str, domain: str, version: int) -> Schema | None:
 @cache
 def all_operators() -> tuple[tuple[str, str], ...]:
     """(domain, name) of every operator that the installed onnx declares and has not deprecated, sorted."""
-    found = {(schema.domain, schema.name) for schema in onnx.defs.get_all_schemas() if not schema.deprecated}
-    return tuple(sorted(found))
+    names = {(schema.domain, schema.name) for schema in onnx.defs.get_all_schemas() if not schema.deprecated}
+    return tuple(sorted(names))

@@ -41,7 +41,7 @@ class Accumulation:
         return list(self.cleared)
 
     def copy(self, variables: Mapping[Variable, Variable]) -> Accumulation:
-        """That of a copy of the program."""
+        """Return the accumulation of a copy of the program."""
         cleared = {variables[v]: variables[new] for v, new in self.cleared.items()}
         return Accumulation(self.runs, cleared, frozenset(variables[v] for v in self.each))
 
@@ -65,7 +65,7 @@ class RunPlan:
         self.accumulation: Accumulation | None = None
 
     def updates(self, updates: Mapping[Variable, Variable], turn: Turn) -> dict[Variable, Variable]:
-        """Of all that a program updates, what is replaced now, and its new values."""
+        """Return the state variables that are replaced now, and their new values."""
         if self.accumulation is None or turn == "whole":
             return dict(updates)
         if turn == "run":
@@ -74,13 +74,13 @@ class RunPlan:
         return {**applied, **self.accumulation.cleared}
 
     def exchange_of(self, turn: Turn) -> Any:
-        """What ranks exchange in a run, or before sums are applied."""
+        """Return the exchange between ranks in a run, or before sums are applied."""
         if turn != "apply":
             return self.exchange
         return None if self.accumulation is None else self.accumulation.exchange
 
     def copy(self, variables: Mapping[Variable, Variable], *, for_test: bool) -> RunPlan:
-        """That of a copy of the program: what it prints, and unless it is a copy for inference what schedules give.
+        """Return the plan of a copy of the program: what it prints, and unless it is a copy for inference what schedules give.
 
         Args:
             variables: the copy of each variable.

@@ -58,7 +58,7 @@ def _block_lines(block: Block, indent: str, details: bool) -> Iterator[str]:
     inner = indent + "    "
     leaves = [v for v in block.vars.values() if v.op is None and (v.value is None or v.persistable)]
     for v in leaves:
-        yield f"{inner}{v.name}: {type_text(v.type)}  {_kind(v)}{_flags(v, details)}"
+        yield f"{inner}{v.name}: {type_text(v.type)}  {_variable_kind(v)}{_flags(v, details)}"
     role = Role.FORWARD
     if leaves and block.ops:
         yield ""
@@ -78,8 +78,8 @@ def _operator_line(op: Operator, details: bool) -> str:
     results = ", ".join("_" if v is None else f"{v.name}: {type_text(v.type)}{_flags(v, details)}" for v in op.outputs)
     operands = ["_" if v is None else _operand(v) for v in op.inputs]
     attrs = [f"{name}={_attribute(value)}" for name, value in sorted(op.attrs.items()) if not _is_body(value)]
-    kind = f"{op.domain}.{op.type}" if op.domain else op.type
-    return f"{results} = {kind}({', '.join([*operands, *attrs])})"
+    op_type = f"{op.domain}.{op.type}" if op.domain else op.type
+    return f"{results} = {op_type}({', '.join([*operands, *attrs])})"
 
 
 def _operand(v: Variable) -> str:
@@ -93,8 +93,8 @@ def _operand(v: Variable) -> str:
 
 def _plain(v: Variable) -> list[Any]:
     assert v.value is not None
-    found: list[Any] = v.value.numpy().reshape(-1).tolist()
-    return found
+    elements: list[Any] = v.value.numpy().reshape(-1).tolist()
+    return elements
 
 
 def _attribute(value: Any) -> str:
@@ -114,7 +114,7 @@ def _bodies(op: Operator) -> Iterator[tuple[str, Block]]:
             yield from ((f"{name}[{i}]", body) for i, body in enumerate(value))
 
 
-def _kind(v: Variable) -> str:
+def _variable_kind(v: Variable) -> str:
     if isinstance(v, Parameter):
         return "parameter" if v.trainable and not v.stop_gradient else "parameter, fixed"
     return "state" if v.persistable else "input"
@@ -131,6 +131,6 @@ def type_text(type: Type | None) -> str:
         dims = "..." if type.dims is None else ", ".join("?" if d is None else str(d) for d in type.dims)
         return f"{type.dtype.name}[{dims}]"
     if isinstance(type, (SequenceType, OptionalType)):
-        kind = "sequence" if isinstance(type, SequenceType) else "optional"
-        return f"{kind}({type_text(type.element)})"
+        type_name = "sequence" if isinstance(type, SequenceType) else "optional"
+        return f"{type_name}({type_text(type.element)})"
     return "?"

@@ -65,18 +65,18 @@ class Function:
         program = self.body.program.empty_copy()
         program.functions = functions
         _copy_main_block(self.body.program, program, for_test=False)
-        twin = Function(self.domain, self.name, self.overload, program.global_block())
-        twin.input_names, twin.attribute_names = list(self.input_names), list(self.attribute_names)
-        twin.attribute_defaults, twin.doc = dict(self.attribute_defaults), self.doc
-        twin.metadata, twin.origin = self.metadata, self.origin
-        return twin
+        function = Function(self.domain, self.name, self.overload, program.global_block())
+        function.input_names, function.attribute_names = list(self.input_names), list(self.attribute_names)
+        function.attribute_defaults, function.doc = dict(self.attribute_defaults), self.doc
+        function.metadata, function.origin = self.metadata, self.origin
+        return function
 
 
 class Program:
     """A graph of ONNX operators with its weights.
 
     Attributes:
-        parameters: weights in the order they were made.
+        parameters: weights in the order they were created.
         updates: for each persistable variable that a run replaces, the variable holding its new value.
         opset_imports: (domain, version) pairs as written to a file.
         functions: model-local functions by (domain, name, overload).
@@ -208,25 +208,25 @@ class Program:
             UnknownName: if no block has it.
         """
         for block in self.blocks:
-            found = block.vars.get(name)
-            if found is not None:
-                return found
+            v = block.vars.get(name)
+            if v is not None:
+                return v
         raise UnknownName(f"the program has no variable {name!r}.")
 
     def constant(self, array: np.ndarray[Any, Any], register: bool = True) -> Variable:
         """A constant with these elements, shared by all that ask for equal ones."""
         key = (array.dtype.str if array.dtype.kind != "V" else array.dtype.name, array.shape, array.tobytes())
-        found = self._constants.get(key)
-        if found is None:
+        v = self._constants.get(key)
+        if v is None:
             block = self.global_block()
             tensor = TensorValue.of(array.copy())
-            found = Variable(block, self.fresh_name(_constant_name(array)), TensorType(tensor.dtype, array.shape))
-            found.value = tensor
-            found.entries = entries_of_constant(tensor)
-            block.register(found)
-            block.initializers.append(found)
-            self._constants[key] = found
-        return found
+            v = Variable(block, self.fresh_name(_constant_name(array)), TensorType(tensor.dtype, array.shape))
+            v.value = tensor
+            v.entries = entries_of_constant(tensor)
+            block.register(v)
+            block.initializers.append(v)
+            self._constants[key] = v
+        return v
 
     def create_global_var(self, name: str, value: np.ndarray[Any, Any]) -> Variable:
         """A persistable variable with an initial value: optimizer state, a learning rate, a counter."""
@@ -243,8 +243,8 @@ class Program:
         """The program's own scope, or the global one."""
         if self.scope is not None:
             return self.scope
-        found: Scope = state.current.make_once("scope", Scope)
-        return found
+        scope: Scope = state.current.make_once("scope", Scope)
+        return scope
 
     def state_dict(self, mode: str = "all", scope: Scope | None = None) -> dict[str, Any]:
         """Values of persistable variables by name: those of parameters ('param'), of the others ('opt'), or 'all'.
@@ -255,8 +255,8 @@ class Program:
         """
         if mode not in ("all", "param", "opt"):
             raise ArgumentError(f"state_dict: mode is 'all', 'param' or 'opt', not {mode!r}.")
-        found = dict.fromkeys(v for v in [*self.parameters, *self.list_vars()] if v.persistable)
-        chosen = [v for v in found if mode == "all" or isinstance(v, Parameter) == (mode == "param")]
+        states = dict.fromkeys(v for v in [*self.parameters, *self.list_vars()] if v.persistable)
+        chosen = [v for v in states if mode == "all" or isinstance(v, Parameter) == (mode == "param")]
         return {v.name: v.get_value(scope) for v in chosen}
 
     def set_state_dict(self, state_dict: dict[str, Any], scope: Scope | None = None) -> None:
@@ -271,8 +271,8 @@ class Program:
 
     def serialize_to_string(self) -> bytes:
         """The program as bytes, without the values of its parameters; ``parse_from_string`` reads them."""
-        found: bytes = late("Program.serialize_to_string")(self)
-        return found
+        data: bytes = late("Program.serialize_to_string")(self)
+        return data
 
     @property
     def desc(self) -> Program:
@@ -286,19 +286,19 @@ class Program:
         Raises:
             ModelError: if they are neither.
         """
-        found: Program = late("Program.parse_from_string")(binary_str)
-        return found
+        program: Program = late("Program.parse_from_string")(binary_str)
+        return program
 
     # Runs ------------------------------------------------------------------------------------------------------------
 
     @property
     def memory_plan(self) -> Any:
-        """Which tensors the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes."""
+        """The tensors that the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes."""
         return self.plan.memory
 
     @property
     def exchange(self) -> Any:
-        """What lets ranks exchange the gradients of this program, after ``distribute``; None where nothing does."""
+        """The exchange of this program's gradients between ranks, after ``distribute``; None without one."""
         return self.plan.exchange
 
     # Modes -----------------------------------------------------------------------------------------------------------
@@ -382,13 +382,13 @@ _OWN = (
 
 def _constant_name(array: np.ndarray[Any, Any]) -> str:
     """``const_float32_0.5`` for a scalar, ``const_int64_0_-1`` for a short vector, else by shape."""
-    kind = dtype_of(array.dtype).name
+    dtype = dtype_of(array.dtype).name
     if array.size <= 4 and array.ndim <= 1:
         elements = "_".join(
             f"{entry:.6g}" if dtype_of(array.dtype).is_float else str(entry) for entry in array.reshape(-1).tolist()
         )
-        return f"const_{kind}_{elements or 'empty'}" if array.ndim == 0 else f"const_{kind}_[{elements}]"
-    return f"const_{kind}_{'x'.join(str(dim) for dim in array.shape)}"
+        return f"const_{dtype}_{elements or 'empty'}" if array.ndim == 0 else f"const_{dtype}_[{elements}]"
+    return f"const_{dtype}_{'x'.join(str(dim) for dim in array.shape)}"
 
 
 def _copy_main_block(source: Program, home: Program, for_test: bool) -> dict[Variable, Variable]:
@@ -403,11 +403,11 @@ def _copy_main_block(source: Program, home: Program, for_test: bool) -> dict[Var
     for op in ops:
         copy.append(op, new)
     home.parameters = [p for p in map(copy.read, source.parameters) if isinstance(p, Parameter)]
-    found = copy.variables
+    copies = copy.variables
     for field in ("inputs", "outputs", "initializers", "value_infos"):
-        setattr(new, field, [found[v] for v in getattr(old, field) if v in found])
-    home.plan = source.plan.copy(found, for_test=for_test)
+        setattr(new, field, [copies[v] for v in getattr(old, field) if v in copies])
+    home.plan = source.plan.copy(copies, for_test=for_test)
     if not for_test:
         copy.expansions()
-        home.updates = {found[v]: found[new] for v, new in source.updates.items()}
-    return found
+        home.updates = {copies[v]: copies[new] for v, new in source.updates.items()}
+    return copies

@@ -35,7 +35,7 @@ def _reshape(operator: Operator) -> Dims | None:
 
 
 def _remaining(source: Dims | None, others: list[Dim]) -> Dim:
-    """The dimension that -1 stands for, when everything else cancels."""
+    """Return the dimension to put for -1, when everything else cancels."""
     if source is None:
         return None
     left = list(source)
@@ -105,15 +105,15 @@ def _slice(operator: Operator) -> Dims | None:
     if x is None or x.dims is None or len(operator.inputs) < 3:
         return None
     starts, ends = entries_of(operator.inputs[1]), entries_of(operator.inputs[2])
-    given_axes, given_steps = ([*operator.inputs, None, None][i] for i in (3, 4))
-    if given_axes is not None:
-        axes = entries_of(given_axes)
+    axes_operand, steps_operand = ([*operator.inputs, None, None][i] for i in (3, 4))
+    if axes_operand is not None:
+        axes = entries_of(axes_operand)
     else:
         length = operator.inputs[1].dims[0] if operator.inputs[1] is not None and operator.inputs[1].dims else None
         axes = tuple(range(length)) if isinstance(length, int) else None
     if axes is None or not all(isinstance(axis, int) for axis in axes):
         return None
-    steps = entries_of(given_steps) if given_steps is not None else (1,) * len(axes)
+    steps = entries_of(steps_operand) if steps_operand is not None else (1,) * len(axes)
     dims = list(x.dims)
     for i, axis in enumerate(axes):
         assert isinstance(axis, int)
@@ -161,8 +161,8 @@ def _pool(operator: Operator) -> Dims | None:
 
 
 def _nonzero(operator: Operator) -> Dims | None:
-    found = nonzero_of(operator.inputs[0])
-    return None if found is None else found.shape
+    indices = nonzero_of(operator.inputs[0])
+    return None if indices is None else indices.shape
 
 
 def _einsum(operator: Operator) -> Dims | None:

@@ -105,7 +105,7 @@ def _no_axes(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variab
 
 
 def _sum_over_no_axes(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
-    """The operand, where no axes do not stand for all of them"""
+    """Return the operand of a sum over no axes, where that does not mean all of them"""
     return _no_axes(op, args, kwargs) if kwargs.get("noop_with_empty_axes") else None
 
 

@@ -42,8 +42,8 @@ class Sizes:
         Raises:
             ArgumentError: naming it.
         """
-        given = self.given if isinstance(self.given, Mapping) else {"sizes": self.given or 1}
-        for name, size in given.items():
+        sizes = self.given if isinstance(self.given, Mapping) else {"sizes": self.given or 1}
+        for name, size in sizes.items():
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise ArgumentError(f"sizes: {size!r} for {name!r} is not a positive int.")
         known = {str(dim) for v in inputs if isinstance(v.type, TensorType) for dim in v.type.dims or ()} | {BATCH}
@@ -78,12 +78,12 @@ def know_sizes(operators: Iterable[Operator], shape_of: Callable[[Variable], tup
     It changes the variables: those of a copy, or of a program that is put back afterwards.
     """
     operators = list(operators)
-    made = {v for op in operators for v in op.outputs if v is not None}
+    known = {v for op in operators for v in op.outputs if v is not None}
     changed = False
     for op in operators:
         for v in op.operands():
-            if v is not None and v not in made and isinstance(v.type, TensorType) and v.type.dims is not None:
-                made.add(v)
+            if v is not None and v not in known and isinstance(v.type, TensorType) and v.type.dims is not None:
+                known.add(v)
                 if not all(isinstance(dim, int) for dim in v.type.dims):
                     v.type = TensorType(v.type.dtype, shape_of(v))
                     changed = True

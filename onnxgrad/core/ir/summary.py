@@ -32,7 +32,7 @@ class LayerRow(NamedTuple):
 
 
 class Summary:
-    """What ``Program.summary`` found; ``str()`` is a table, and notebooks show one.
+    """The result of ``Program.summary``; ``str()`` is a table, and notebooks show one.
 
     Attributes:
         title: one line.
@@ -104,16 +104,16 @@ def summarize(program: Program, title: str = "", trained: Iterable[str] | None =
             trainable = sum(_size(p) for p in new if p.name in chosen)
             layers.append(LayerRow(_name(op, new), op.type, _output(op), sum(map(_size, new)), trainable))
     parameters = [p for p in program.parameters if p in seen]
-    found = Summary(title or headline(program), layers, len(operators) - len(layers), parameters, chosen)
+    summary = Summary(title or headline(program), layers, len(operators) - len(layers), parameters, chosen)
     moving = sum(bytes_of(p) for p in parameters if p.name in chosen)
     results = sum(bytes_of(v) for op in operators for v in op.outputs if v is not None and v.value is None and v.is_float)
-    found.memory = [
+    summary.memory = [
         ("weights", sum(map(bytes_of, parameters))),
         ("gradients", moving),
         ("state of the optimizer", state * moving),
         ("results of one example", results),
     ]
-    return found
+    return summary
 
 
 def headline(program: Program) -> str:

@@ -159,8 +159,8 @@ def linear_in(op_type: str, attrs: Attributes, operands: int) -> Groups:
     if groups == "each":
         return tuple((index,) for index in range(operands))
     assert not isinstance(groups, str)
-    found = groups(attrs) if callable(groups) else groups
-    present = (tuple(index for index in group if index < operands) for group in found)
+    index_groups = groups(attrs) if callable(groups) else groups
+    present = (tuple(index for index in group if index < operands) for group in index_groups)
     return tuple(group for group in present if group)
 
 

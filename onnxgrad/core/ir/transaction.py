@@ -26,8 +26,8 @@ R = TypeVar("R")
 
 
 def _slots(cls: type) -> tuple[str, ...]:
-    found = dict.fromkeys(name for base in cls.__mro__ for name in getattr(base, "__slots__", ()))
-    return tuple(name for name in found if name != "__weakref__")
+    slots = dict.fromkeys(name for base in cls.__mro__ for name in getattr(base, "__slots__", ()))
+    return tuple(name for name in slots if name != "__weakref__")
 
 
 _FIELDS: dict[type, tuple[str, ...]] = {c: _slots(c) for c in (Block, Operator, Variable, Parameter, Expansion, Function)}
@@ -121,8 +121,8 @@ class Snapshot:
 
 def _copied(value: Any) -> Any:
     """A container of its own, so that what is noted stays as it is."""
-    kind = type(value)
-    return value.copy() if kind is list or kind is dict or kind is set else value
+    container = type(value)
+    return value.copy() if container is list or container is dict or container is set else value
 
 
 @contextmanager

@@ -21,26 +21,26 @@ __all__ = [
 
 def captured(operator: Operator) -> list[Variable]:
     """Variables that the bodies of an operator read and do not define, in order of first use, parameters included."""
-    found: dict[Variable, None] = {}
+    captures: dict[Variable, None] = {}
     for body in operator.blocks():
-        _collect(body, set(), found, {body})
-    return list(found)
+        _collect(body, set(), captures, {body})
+    return list(captures)
 
 
-def _collect(block: Block, defined: set[Variable], found: dict[Variable, None], inside: set[Block]) -> None:
+def _collect(block: Block, defined: set[Variable], captures: dict[Variable, None], inside: set[Block]) -> None:
     defined = defined.union(block.inputs)
     reads: list[Variable | None] = []
     for op in block.ops:
         for v in op.inputs:
             if v is not None and v not in defined and not _is_local(v, inside):
-                found[v] = None
+                captures[v] = None
         for body in op.blocks():
-            _collect(body, defined, found, inside | {body})
+            _collect(body, defined, captures, inside | {body})
         defined.update(v for v in op.outputs if v is not None and not v.persistable)
     reads.extend(block.outputs)
     for v in reads:
         if v is not None and v not in defined and not _is_local(v, inside):
-            found[v] = None
+            captures[v] = None
 
 
 def _is_local(v: Variable, inside: set[Block]) -> bool:
@@ -73,12 +73,12 @@ def needed_operators(
 def dependent_operators(operators: Iterable[Operator], sources: Iterable[Variable]) -> list[Operator]:
     """The operators, in order, that depend on the sources."""
     reached = set(sources)
-    found: list[Operator] = []
+    dependents: list[Operator] = []
     for op in operators:
         if any(v in reached for v in op.operands() if v is not None):
-            found.append(op)
+            dependents.append(op)
             reached.update(v for v in op.outputs if v is not None)
-    return found
+    return dependents
 
 
 def substitute(operators: Iterable[Operator], mapping: dict[Variable, Variable]) -> None:

@@ -93,7 +93,7 @@ def shown_type(type: Type | None) -> Type | None:
 
 
 def join_types(a: Type | None, b: Type | None) -> Type | None:
-    """What is true of two values at once, such as the results of the branches of an If."""
+    """Join two types into one that holds for both values, such as the results of the branches of an If."""
     if isinstance(a, SequenceType) and isinstance(b, SequenceType):
         return SequenceType(join_types(a.element, b.element))
     if isinstance(a, OptionalType) and isinstance(b, OptionalType):

@@ -243,12 +243,12 @@ def present_value(scope: Scope, v: Variable) -> np.ndarray[Any, Any]:
     Raises:
         NotInitialized: if there is neither.
     """
-    found = scope.get(v.name)
-    if found is None and v.value is not None:
-        found = v.value.numpy()
-    if found is None:
+    array = scope.get(v.name)
+    if array is None and v.value is not None:
+        array = v.value.numpy()
+    if array is None:
         raise NotInitialized(f"{v.name} has no value. Run the startup program first: exe.run(default_startup_program()).")
-    return np.asarray(found)
+    return np.asarray(array)
 
 
 class Parameter(Variable):

@@ -134,7 +134,7 @@ def transposed_window(op: Builder, node: Any, x: Variable, y: Any, kernel: Any) 
 
 
 def _total_pads(op: Builder, x: Variable, i: int, stride: int, extra: int, kernel: Any, dilation: int, wanted: Any) -> Any:
-    """How much a ConvTranspose cuts off one axis to give the wanted size, or size * stride"""
+    """Return how much a ConvTranspose cuts off one axis to give the wanted size, or size * stride"""
     size, extent = x.dims[2 + i] if x.dims is not None else None, extent_at_run_time(op, kernel, dilation)
     if isinstance(size, int) and isinstance(extent, int):
         return max(stride * (size - 1) + extra + extent - (size * stride if wanted is None else wanted), 0)
@@ -152,7 +152,7 @@ def split_pads(op: Builder, total: Any, mode: str) -> tuple[Any, Any]:
 
 
 def extent_at_run_time(op: Builder, kernel: Any, dilation: int) -> Any:
-    """How far a window of this size reaches: a number, or a one-element variable."""
+    """Return the extent of a window of this size: a number, or a one-element variable."""
     if isinstance(kernel, int):
         return dilation * (kernel - 1) + 1
     return op.Add(op.Mul(op.Sub(kernel, [1]), [dilation]), [1])

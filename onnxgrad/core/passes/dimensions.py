@@ -40,7 +40,7 @@ def _is_known(v: Variable) -> bool:
 
 
 def _name(v: Variable) -> bool:
-    """Name the unknown dimensions of a variable; whether it has some"""
+    """Name the unknown dimensions of a variable, and return whether it has some"""
     if not isinstance(v.type, TensorType) or v.type.dims is None or None not in v.type.dims:
         return False
     v.type = TensorType(v.type.dtype, tuple(fresh_dim() if dim is None else dim for dim in v.type.dims))

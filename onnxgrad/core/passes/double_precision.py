@@ -36,9 +36,9 @@ def in_double_precision(program: Program, keep: Collection[str] = ()) -> Program
         program: without a backward pass; it is not changed.
         keep: types of operators that compute as before, for want of a kernel; so do those that no schema describes.
     """
-    copy, twins = program.clone_with_variables(for_test=True)
+    copy, copies = program.clone_with_variables(for_test=True)
     copy.scope = Scope()
-    states = {twins[v]: v for v in twins if v.persistable}
+    states = {copies[v]: v for v in copies if v.persistable}
     run_program_pass(copy, double_precision(keep))
     for v, old in states.items():
         if isinstance(old.type, TensorType) and old.type.dtype in _NARROW:
@@ -131,10 +131,14 @@ class _Rewrite:
         for i, (v, was) in enumerate(zip(op.outputs, wide, strict=True)):
             if v is None or was is None:
                 continue
-            found, v.type = v.type, was
+            inferred, v.type = v.type, was
             kept = self.before[v]
             computed = (
-                found.dtype if known and isinstance(found, TensorType) else kept if not known or op.type in self.keep else _DOUBLE
+                inferred.dtype
+                if known and isinstance(inferred, TensorType)
+                else kept
+                if not known or op.type in self.keep
+                else _DOUBLE
             )
             if isinstance(was, TensorType) and computed in _NARROW:
                 inner = Variable(block, block.program.fresh_name(f"{v.name}.narrow"), was._replace(dtype=computed), op)
@@ -144,7 +148,7 @@ class _Rewrite:
 
 
 def _widened(type: Type | None) -> Type | None:
-    """The same type of double precision; the very object where nothing changes"""
+    """Return the type in double precision; the same object where nothing changes"""
     if isinstance(type, TensorType):
         return type._replace(dtype=_DOUBLE) if type.dtype in _NARROW else type
     if isinstance(type, (SequenceType, OptionalType)):

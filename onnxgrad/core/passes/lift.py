@@ -64,47 +64,47 @@ def _is_to_be_lifted(program: Program, target: Target) -> bool:
 def _lift(program: Program, target: Target) -> int:
     """Lift a program; the opset counts as one place, and each operator that is adapted as one"""
     version = program.opset_version() or 1
-    places = 0
+    rewrites = 0
     if version > NEWEST:
-        places += _restamp(program)
+        rewrites += _restamp(program)
     if version >= OLDEST_WITH_RULES:
-        places += program.ir_version < _IR_VERSION
+        rewrites += program.ir_version < _IR_VERSION
         program.ir_version = max(program.ir_version, _IR_VERSION)
-        return places
+        return rewrites
     program.lifted_from = version
     program.set_opset_version(OLDEST_WITH_RULES)
     program.ir_version = max(program.ir_version, _IR_VERSION)
     for block in list(program.blocks):
-        places += _lift_block(block, version)
+        rewrites += _lift_block(block, version)
     for function in program.functions.values():
         inner = function.body.program
         if (inner.opset_version() or 1) < OLDEST_WITH_RULES:
-            places += _lift(inner, target)
+            rewrites += _lift(inner, target)
             function.origin = None
-    return places + 1
+    return rewrites + 1
 
 
 LIFT = ProgramPass("lift", _lift, when=_is_to_be_lifted)
 
 
 def _restamp(program: Program) -> int:
-    places = 0
+    rewrites = 0
     for block in program.blocks:
-        places += rewrite_newer(block)
+        rewrites += rewrite_newer(block)
     for function in program.functions.values():
         if (function.body.program.opset_version() or 1) > NEWEST:
-            places += _restamp(function.body.program)
+            rewrites += _restamp(function.body.program)
             function.origin = None
     if all(fits_newest(block.ops) for block in program.blocks):
         program.set_opset_version(NEWEST)
         program.ir_version = min(program.ir_version, NEWEST_IR)
-        places += 1
-    return places
+        rewrites += 1
+    return rewrites
 
 
 def _lift_block(block: Block, version: int) -> int:
-    """Adapt the operators of a block; how many"""
-    places = 0
+    """Adapt the operators of a block, and return how many"""
+    rewrites = 0
     ops, block.ops = block.ops, []
     for op in ops:
         if op.domain == "":
@@ -113,7 +113,7 @@ def _lift_block(block: Block, version: int) -> int:
             rewriter = _Rewriter(block, op, version)
             for before, adapt in adapters:
                 if version < before:
-                    places += 1
+                    rewrites += 1
                     with blaming(op, f"bring it from opset {version} to {OLDEST_WITH_RULES}", infers=False):
                         adapt(rewriter, op)
             block.ops.append(op)
@@ -122,7 +122,7 @@ def _lift_block(block: Block, version: int) -> int:
                 op.attr_info = {k: info for k, info in op.attr_info.items() if k in op.attrs}
         else:
             block.ops.append(op)
-    return places
+    return rewrites
 
 
 class _Rewriter:
@@ -371,8 +371,8 @@ def _old_scan(r: _Rewriter, op: Operator) -> None:
     program = r.block.program
     shell = program.new_block(r.block, f"{body.name}_batch")
     body.parent = shell
-    for formal, given in zip(body.inputs, operands, strict=True):
-        v = Variable(shell, program.fresh_name(f"{formal.name}/item"), _without_batch(given))
+    for formal, operand in zip(body.inputs, operands, strict=True):
+        v = Variable(shell, program.fresh_name(f"{formal.name}/item"), _without_batch(operand))
         shell.inputs.append(shell.register(v))
     attrs: dict[str, Any] = {"body": body, "num_scan_inputs": scanned}
     if op.attrs.get("directions"):

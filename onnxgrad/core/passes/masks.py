@@ -2,7 +2,7 @@
 
 A mask is a matrix of rows of ``COLUMNS`` elements, in the order of memory. A row has three numbers a, a column three numbers b, all
 below 2^11; sum(a_i b_i) mod 2^11 is compared with the ratio. A fourth number of the column stands for the bits behind the point, so
-that the share kept is exact to 2^-22. The a follow from node and row, the b from seed, step and column.
+that the fraction kept is exact to 2^-22. The a follow from node and row, the b from seed, step and column.
 
 All are int32 below 2^24, which float32 holds too: the operators have kernels in every provider, and give the same numbers there.
 """
@@ -62,14 +62,14 @@ def column_numbers(build: Any, seed: Variable, step: Variable, name: str) -> Var
     lower = build.Div(digits, np.array(_PLACES))
     above = build.Mul(build.Div(lower, np.array(_BITS)), np.array(_BITS))
     # Negative seeds have negative digits.
-    places = build.Cast(build.Add(build.Sub(lower, above), np.array(_BITS)), to=6)
+    digits_of_seed = build.Cast(build.Add(build.Sub(lower, above), np.array(_BITS)), to=6)
     count = 2 * len(_PLACES)
     size = (_LANES + 1) * COLUMNS
     positions = build.Range(_int(0), _int((count + _ROUNDS) * size), _int(1))
     high, low = _divided(build, positions)
     table = build.Reshape(_mixed(build, build.Add(high, _int(977)), low, _constants(0, _ROUNDS + 1)), [count + _ROUNDS, size])
     factors, *keys = build.Split(table, [count] + [1] * _ROUNDS, axis=0, outputs=1 + _ROUNDS)
-    terms = build.Mul(build.Reshape(places, [count, 1]), build.Div(factors, _int(4)))
+    terms = build.Mul(build.Reshape(digits_of_seed, [count, 1]), build.Div(factors, _int(4)))
     high, low = _divided(build, build.ReduceSum(terms, [0], keepdims=1))
     numbers: Variable = build.Reshape(_mixed(build, high, low, keys), [_LANES + 1, 1, COLUMNS], outputs=[name])[0]
     return numbers
@@ -106,7 +106,7 @@ def sample_mask(build: Any, x: Variable, columns: Variable, node: int, ratio: An
     Args:
         columns: what ``column_numbers`` gave.
         node: a number that no other Dropout of the program has.
-        ratio: the share to drop: a float32 scalar.
+        ratio: the fraction to drop: a float32 scalar.
         part: int64 of shape [2]: how many examples of the batch lie before this part, and how many it has.
     """
     whole, shape = _known_multiple(x) if part is None else _begins_rows(x), x.static_shape
@@ -130,8 +130,8 @@ def sample_mask(build: Any, x: Variable, columns: Variable, node: int, ratio: An
     total = products[0]
     for product in products[1:]:
         total = build.Add(total, product)
-    share = build.Cast(build.Floor(build.Add(build.Mul(ratio, np.float32(_BITS**2)), np.float32(0.5))), to=6)
-    border = build.Div(build.Sub(build.Add(share, _int(_BITS - 1)), parts[-1]), _int(_BITS))
+    threshold = build.Cast(build.Floor(build.Add(build.Mul(ratio, np.float32(_BITS**2)), np.float32(0.5))), to=6)
+    border = build.Div(build.Sub(build.Add(threshold, _int(_BITS - 1)), parts[-1]), _int(_BITS))
     kept = build.GreaterOrEqual(_divided(build, total)[1], border)
     if not whole:
         # Not all providers slice booleans.

@@ -253,9 +253,9 @@ class _Rewrite:
         for v, before in zip(op.outputs, types, strict=True):
             if v is None or not isinstance(before, TensorType):
                 continue
-            found = v.type.dtype if isinstance(v.type, TensorType) else before.dtype
-            v.type = before._replace(dtype=found)
-            if found != before.dtype:
+            dtype = v.type.dtype if isinstance(v.type, TensorType) else before.dtype
+            v.type = before._replace(dtype=dtype)
+            if dtype != before.dtype:
                 v.declared = None
                 self.lowered.add(v)
 
@@ -284,14 +284,14 @@ class _Rewrite:
         if v.dtype == dtype:
             return v
         block = v.block if v.block in self.active else self.active[-1]
-        found = self.casts.get((v, block, dtype.number))
-        if found is not None:
-            return found
+        cast = self.casts.get((v, block, dtype.number))
+        if cast is not None:
+            return cast
         op = Operator(block, "Cast", [v], [], {"to": dtype.number})
-        found = Variable(block, block.program.fresh_name(f"{v.name}.cast_{_SHORT[dtype.name]}"), None, op)
+        cast = Variable(block, block.program.fresh_name(f"{v.name}.cast_{_SHORT[dtype.name]}"), None, op)
         assert isinstance(v.type, TensorType)
-        found.type = v.type._replace(dtype=dtype)
-        op.outputs = [found]
+        cast.type = v.type._replace(dtype=dtype)
+        op.outputs = [cast]
         block.append(op)
-        self.casts[(v, block, dtype.number)] = found
-        return found
+        self.casts[(v, block, dtype.number)] = cast
+        return cast

@@ -60,31 +60,31 @@ def training_forms(training: bool, batch_norm: str) -> ProgramPass:
 
     def run(program: Program, target: Target) -> int:
         pending = training and (program.opset_version() or 1) < OLDEST_WITH_RULES
-        places = int((program.training_pending, program.batch_norm) != (pending, batch_norm))
+        rewrites = int((program.training_pending, program.batch_norm) != (pending, batch_norm))
         program.training_pending, program.batch_norm = pending, batch_norm
         if training:
-            places += _split_statistics(program)
+            rewrites += _split_statistics(program)
         if pending and program.scope is not None and program.scope.find_var(DROPOUT_SEED) is not None:
             program.scope.set(DROPOUT_SEED, np.array(program.random_seed, np.int64))
         for op in list(program.global_block().ops):
             if op.replaces is None and not op.domain and op.type in ("Dropout", "BatchNormalization", "If", "Loop"):
-                places += _switch(op, training and not pending, batch_norm)
-        return places
+                rewrites += _switch(op, training and not pending, batch_norm)
+        return rewrites
 
     return ProgramPass("training_forms" if training else "inference_forms", run)
 
 
 def _switch(op: Operator, attaches: bool, batch_norm: str) -> bool:
-    """Attach or remove the training form of an operator of the main block; whether that changes it"""
+    """Attach or remove the training form of an operator of the main block, and return whether that changes it"""
     detached = detach_training(op)
-    inner = [op, *(found for body in op.blocks() for found in all_operators_of(body) if not found.domain)]
-    chosen = [found for found in inner if found.type == "Dropout" or _trains_statistics(found, batch_norm)]
-    before = [found.mode for found in inner[1:]]
-    for found in inner[1:]:
-        found.mode = "trained" if found in chosen else ""
+    inner = [op, *(operator for body in op.blocks() for operator in all_operators_of(body) if not operator.domain)]
+    chosen = [operator for operator in inner if operator.type == "Dropout" or _trains_statistics(operator, batch_norm)]
+    before = [operator.mode for operator in inner[1:]]
+    for operator in inner[1:]:
+        operator.mode = "trained" if operator in chosen else ""
     if attaches and chosen:
         attach_training(op)
-    return detached or (attaches and bool(chosen)) or before != [found.mode for found in inner[1:]]
+    return detached or (attaches and bool(chosen)) or before != [operator.mode for operator in inner[1:]]
 
 
 def _trains_statistics(op: Operator, batch_norm: str) -> bool:
@@ -144,8 +144,8 @@ def split_statistics(program: Program) -> None:
 
 
 def _split_statistics(program: Program, target: Target | None = None) -> int:
-    """Give each its own; how many statistics and copies that changed"""
-    places = 0
+    """Give each BatchNormalization its own statistics, and return how many statistics and copies that changed"""
+    changes = 0
     seen: set[Variable] = set()
     copies: dict[Operator, None] = {}
     block = program.global_block()
@@ -161,34 +161,34 @@ def _split_statistics(program: Program, target: Target | None = None) -> int:
             if v is None or stored is None or not stored.is_leaf or stored.value is None:
                 continue
             if v in seen or stored is not v:
-                twin = program.create_global_var(v.name, np.array(stored.get_value()))
-                op.inputs = [*op.inputs[:index], twin, *op.inputs[index + 1 :]]
-                places += 1
+                copy = program.create_global_var(v.name, np.array(stored.get_value()))
+                op.inputs = [*op.inputs[:index], copy, *op.inputs[index + 1 :]]
+                changes += 1
             seen.add(v)
     for op in copies:
         read = {v for other in block.ops for v in other.operands()} | set(program.outputs)
         if op in block.ops and not read.intersection(op.outputs):
             block.ops = [other for other in block.ops if other is not op]
             block.vars = {name: v for name, v in block.vars.items() if v not in set(op.outputs)}
-            places += 1
-    return places
+            changes += 1
+    return changes
 
 
 SPLIT_STATISTICS = ProgramPass("split_statistics", _split_statistics)
 
 
 def detach_training(op: Operator) -> bool:
-    """Remove the training form of an operator; whether it had one."""
+    """Remove the training form of an operator, and return whether it had one."""
     expansion, program = op.expansion, op.block.program
     if expansion is None or not expansion.always:
         return False
     gone = set(expansion.operators)
-    made = {v for inner in expansion.operators for v in inner.outputs}
+    computed = {v for inner in expansion.operators for v in inner.outputs}
     bodies = {body for inner in expansion.operators for body in _bodies(inner)}
     program.blocks = [block for block in program.blocks if block not in bodies]
     op.block.ops = [other for other in op.block.ops if other not in gone]
-    op.block.vars = {name: v for name, v in op.block.vars.items() if v not in made}
-    for v in [v for v, new in program.updates.items() if new in made]:
+    op.block.vars = {name: v for name, v in op.block.vars.items() if v not in computed}
+    for v in [v for v, new in program.updates.items() if new in computed]:
         del program.updates[v]
     op.expansion = None
     if draws(op):
@@ -254,7 +254,7 @@ def _make_state(program: Program, v: Variable) -> None:
 
 
 def _dropout_columns(op: Operator) -> Variable:
-    """What all masks of a seed share, and the next step, computed before all else by operators that one of their Dropouts holds."""
+    """Build the columns that all masks of a seed share, and the next step, first in the block; one of the Dropouts holds them."""
     block, program = op.block, op.block.program
     others, block.ops = block.ops, []
     step, seed = _dropout_step(program), _dropout_seed(program)
@@ -284,10 +284,10 @@ def _hand_over(block: Block, op: Operator) -> None:
     for inner, heir in heirs.items():
         inner.replaces = heir
     gone = {inner for inner, heir in heirs.items() if heir is None}
-    made = {v for inner in gone for v in inner.outputs}
+    computed = {v for inner in gone for v in inner.outputs}
     block.ops = [inner for inner in block.ops if inner not in gone]
-    block.vars = {name: v for name, v in block.vars.items() if v not in made}
-    for v in [v for v, computed in updates.items() if computed in made]:
+    block.vars = {name: v for name, v in block.vars.items() if v not in computed}
+    for v in [v for v, new_value in updates.items() if new_value in computed]:
         del updates[v]
 
 

@@ -16,16 +16,16 @@ __all__ = ["rewrite_newer"]
 
 
 def rewrite_newer(block: Block) -> int:
-    """Write the operators of a block that have no form of opset 26 as several that do, where that is known how; how many."""
-    places = 0
+    """Write the operators of a block that have no form of opset 26 as several that do, where possible, and return how many."""
+    rewrites = 0
     ops, block.ops = block.ops, []
     for op in ops:
         rule = _REWRITTEN.get(op.type) if op.domain == "" else None
         if rule is not None:
-            places += _replace(block, op, rule)
+            rewrites += _replace(block, op, rule)
         else:
             block.ops.append(op)
-    return places
+    return rewrites
 
 
 def _replace(block: Block, op: Operator, rule: Callable[[Builder, Operator], Variable | None]) -> bool:
@@ -39,13 +39,13 @@ def _replace(block: Block, op: Operator, rule: Callable[[Builder, Operator], Var
     last = result.op
     assert last is stage[-1]
     last.outputs, last.loaded, final.op = [final], op.loaded, last
-    for made in stage:
-        for v in made.outputs:
+    for operator in stage:
+        for v in operator.outputs:
             if v is not None and v is not final:
-                v._name = block.program.fresh_name(f"{final.name}/{made.type}")
+                v._name = block.program.fresh_name(f"{final.name}/{operator.type}")
                 block.register(v)
-        made.name = next(v.name for v in made.outputs if v is not None)
-        block.ops.append(made)
+        operator.name = next(v.name for v in operator.outputs if v is not None)
+        block.ops.append(operator)
     return True
 
 
@@ -83,7 +83,7 @@ def _celu(op: Builder, node: Operator) -> Variable | None:
 
 
 def _range(op: Builder, node: Operator) -> Variable | None:
-    """Of 16-bit floats, in float32 as ``stash_type`` says"""
+    """Write a Range of 16-bit floats in float32, as ``stash_type`` says"""
     stash = node.attrs.pop("stash_type", 1)
     first = node.inputs[0]
     if first is None or first.type is None or first.dtype.name not in ("float16", "bfloat16"):

@@ -93,14 +93,14 @@ def low_dtype(dtype: str) -> str:
 
 
 class AutoMixedPrecisionLists:
-    """Which operators of a program compute in 16 bits.
+    """Lists of the operators that compute in 16 bits.
 
     Those of the white list always do. Those of the black list never do. Those of the gray list do where an operand is the result
     of an operator that does, and none that of an operator that does not. All others compute in float32.
 
     Args:
         custom_white_list: operators to add to the white list, by ONNX type (``"Conv"``) or by Paddle's name (``"conv2d"``). A
-            name of Paddle's stands for the ONNX operators that it is made of, wherever these occur.
+            name of Paddle's means the ONNX operators that it consists of, wherever these occur.
         custom_black_list: operators to add to the black list, likewise.
         custom_black_varnames: names of variables; an operator that reads or computes one stays in float32.
         dtype: ``'float16'`` or ``'bfloat16'``.
@@ -136,14 +136,14 @@ class AutoMixedPrecisionLists:
 def _types(names: Iterable[str] | None) -> set[str]:
     """ONNX types for names of either kind"""
     known = {name for domain, name in all_operators() if domain == ""}
-    found: set[str] = set()
+    op_types: set[str] = set()
     for name in [names] if isinstance(names, str) else names or ():
         if name in known:
-            found.add(name)
+            op_types.add(name)
         elif name in _PADDLE_NAMES:
-            found.update(_PADDLE_NAMES[name])
+            op_types.update(_PADDLE_NAMES[name])
         else:
             near = get_close_matches(str(name), [*known, *_PADDLE_NAMES], n=3)
             advice = f"Did you mean {' or '.join(near)}?" if near else "Use a type such as 'MatMul'."
             raise ArgumentError(f"{name!r} is neither an ONNX operator nor a name of Paddle's that is known here. {advice}")
-    return found
+    return op_types

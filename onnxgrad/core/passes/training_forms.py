@@ -81,7 +81,7 @@ class BodyWriter:
     Args:
         op: the operator in the main block.
         columns: the numbers of all masks of a step, None if it has no Dropout.
-        counters: seed and step, the state that ``columns`` are made from.
+        counters: seed and step, the state that ``columns`` are computed from.
         part: as in ``sample_mask``.
     """
 
@@ -96,30 +96,30 @@ class BodyWriter:
     def write(self, op: Operator, block: Block, mapping: Changes, in_loop: bool = False) -> tuple[Outputs, Changes]:
         """Append the training form of an If or Loop to a block. Returns its outputs, and what replaces running statistics."""
         states = list(self._statistics(op))
-        twin = Operator(block, op.type, [None if v is None else mapping.get(v, v) for v in op.inputs], [], dict(op.attrs))
-        twin.metadata, twin.role = op.metadata, op.role
+        copy = Operator(block, op.type, [None if v is None else mapping.get(v, v) for v in op.inputs], [], dict(op.attrs))
+        copy.metadata, copy.role = op.metadata, op.role
         if op.type == "If":
             for key in ("then_branch", "else_branch"):
-                twin.attrs[key] = self._body(op, key, block, dict(mapping), states, in_loop)
+                copy.attrs[key] = self._body(op, key, block, dict(mapping), states, in_loop)
         else:
             if in_loop and draws(op):
                 raise ProgramError(f"{op}: Dropout in a loop inside a loop has no training form. Move it out of the inner loop.")
-            twin.attrs["body"] = self._body(op, "body", block, dict(mapping), states, True)
-            twin.inputs += [mapping.get(v, v) for v in states]
+            copy.attrs["body"] = self._body(op, "body", block, dict(mapping), states, True)
+            copy.inputs += [mapping.get(v, v) for v in states]
         at = len(op.outputs) if op.type == "If" else len(op.inputs) - 2
-        made = [None if v is None else Variable(block, self._name(v), v.type, twin) for v in op.outputs]
-        new = [Variable(block, self._name(v), v.type, twin) for v in states]
-        twin.outputs = [*made[:at], *new, *made[at:]]
-        block.append(twin)
-        return list(made), dict(zip(states, new, strict=True))
+        outputs = [None if v is None else Variable(block, self._name(v), v.type, copy) for v in op.outputs]
+        new = [Variable(block, self._name(v), v.type, copy) for v in states]
+        copy.outputs = [*outputs[:at], *new, *outputs[at:]]
+        block.append(copy)
+        return list(outputs), dict(zip(states, new, strict=True))
 
     def _statistics(self, op: Operator) -> dict[Variable, None]:
-        found: dict[Variable, None] = {}
+        statistics: dict[Variable, None] = {}
         for inner in nested(op):
             for v in inner.inputs[3:5] if inner.type == "BatchNormalization" else ():
                 if v is not None and v.is_leaf and (v.persistable or v.value is not None):
-                    found[v] = None
-        return found
+                    statistics[v] = None
+        return statistics
 
     def _name(self, v: Variable) -> str:
         return self.program.fresh_name(f"{v.name}/train")
@@ -155,8 +155,8 @@ class BodyWriter:
         """Other numbers in each round of a loop."""
         assert self.counters is not None
         seed, step = self.counters
-        turned = build.Add(seed, build.Mul(build.Add(body.inputs[0], np.array(1)), np.array(_ROUND)))
-        return column_numbers(build, turned, step, self.program.fresh_name(f"{body.name}/columns"))
+        round_seed = build.Add(seed, build.Mul(build.Add(body.inputs[0], np.array(1)), np.array(_ROUND)))
+        return column_numbers(build, round_seed, step, self.program.fresh_name(f"{body.name}/columns"))
 
     def _operator(self, op: Operator, copy: Block, build: Builder, mapping: Changes, in_loop: bool) -> Changes:
         inputs = [None if v is None else mapping.get(v, v) for v in op.inputs]
@@ -171,9 +171,9 @@ class BodyWriter:
         elif nested(op):
             outputs, changes = self.write(op, copy, mapping, in_loop)
         else:
-            for twin in copy_operators([op], mapping, copy, self._name):
-                if not (twin.outputs and twin.outputs[0] is not None and twin.outputs[0].persistable):
-                    copy.append(twin)
+            for copied in copy_operators([op], mapping, copy, self._name):
+                if not (copied.outputs and copied.outputs[0] is not None and copied.outputs[0].persistable):
+                    copy.append(copied)
             return {}
         mapping.update({v: w for v, w in zip(op.outputs, outputs, strict=False) if v is not None and w is not None})
         return changes
