@@ -82,15 +82,15 @@ def cuts_after(operators: list[Operator], checkpoints: Iterable[Variable]) -> li
 
 
 def crossing(operators: list[Operator], cuts: Iterable[int]) -> list[Variable]:
-    """What is made before one of the cuts and read after it."""
-    made_at = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
+    """Return the variables that are computed before one of the cuts and read after it."""
+    produced_at = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
     ends = sorted(set(cuts))
-    found: dict[Variable, None] = {}
+    variables: dict[Variable, None] = {}
     for i, op in enumerate(operators):
         for v in op.operands():
-            if v is not None and v in made_at and bisect_right(ends, made_at[v]) < bisect_right(ends, i):
-                found[v] = None
-    return list(found)
+            if v is not None and v in produced_at and bisect_right(ends, produced_at[v]) < bisect_right(ends, i):
+                variables[v] = None
+    return list(variables)
 
 
 def sampled_masks(operators: Iterable[Operator]) -> set[Variable]:

@@ -54,9 +54,9 @@ def _per_head(op: Builder, node: Any, index: int) -> Any:
 
 
 def _scale(op: Builder, node: Any, q: Any) -> Any:
-    given, size = node.attr("scale"), q.dims[3]
-    if given is not None:
-        return float(given)
+    scale, size = node.attr("scale"), q.dims[3]
+    if scale is not None:
+        return float(scale)
     if isinstance(size, int):
         return float(size) ** -0.5
     return op.Reciprocal(op.Sqrt(cast_like(op, size_along(op, q, 3), q)))

@@ -33,14 +33,14 @@ def _require_convention(node: Any) -> None:
 def quantize_linear(op, node, gy):
     """straight through: gx = gy / scale where rounding does not leave the range, else 0;  gscale = -sum(gx x / scale)"""
     _require_convention(node)
-    given, scale = node.inputs[:2]
-    x = cast_like(op, given, gy)
-    wide = _spread(op, node, cast_like(op, scale, gy), given)
+    data, scale = node.inputs[:2]
+    x = cast_like(op, data, gy)
+    wide = _spread(op, node, cast_like(op, scale, gy), data)
     quotient = op.Div(x, wide)
     gx = op.Div(masked(op, gy, _in_range(op, node, quotient)), wide)
     if not node.wants(1):
         return gx
-    return gx, _gathered(op, node, op.Neg(op.Mul(gx, quotient)), scale, given)
+    return gx, _gathered(op, node, op.Neg(op.Mul(gx, quotient)), scale, data)
 
 
 def _in_range(op: Builder, node: Any, quotient: Variable) -> Variable:

@@ -82,9 +82,9 @@ class _Gradients(Links):
 
     def centred(self, v: Variable | None) -> Variable | None:
         """x, if ``v`` is x - mean(x) and the mean is known"""
-        made = self.made(v, "Sub")
-        x = None if made is None else made.inputs[0]
-        mean = None if made is None else self.made(made.inputs[1], "ReduceMean")
+        difference = self.made(v, "Sub")
+        x = None if difference is None else difference.inputs[0]
+        mean = None if difference is None else self.made(difference.inputs[1], "ReduceMean")
         known = x in self.statistics and mean is not None and mean.inputs[0] is x and _per_channel(mean, 1)
         return x if known else None
 

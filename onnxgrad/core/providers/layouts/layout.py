@@ -78,7 +78,7 @@ class LayoutPass:
 
     Attributes:
         held: by image, the same in the layout.
-        deferred: what nobody has read yet in the usual order: from what, as which shape and by which Transpose it is made.
+        deferred: what nobody has read yet in the usual order: its source, the shape that is read as, and the permutation of the Transpose.
         fresh: images that the form of the present operator was the first to transpose.
         build: appends operators to what replaces the present one.
     """

@@ -40,14 +40,14 @@ _ELEMENTWISE = ("Add", "Div", "Mul", "Sub", "Tanh", "Cast", "Neg")
 
 def vocabulary(graph: Graph, target: Target) -> int:
     """Rewrite the losses whose scores are large and read by nothing else."""
-    places = 0
+    count = 0
     for op in [op for op in graph.operators if op.type == "SoftmaxCrossEntropyLoss" and not op.domain]:
-        found = Search(graph).head_of(op, _is_large)
-        if found is not None:
-            _write(graph, found)
+        head = Search(graph).head_of(op, _is_large)
+        if head is not None:
+            _write(graph, head)
             graph.settle()
-            places += 1
-    return places
+            count += 1
+    return count
 
 
 VOCABULARY = Pass("vocabulary", vocabulary, rounding="order", gain=CPU_FORMS)
@@ -121,12 +121,12 @@ class Search(Links):
         )
         if not plain or scores is None or scores.dims is None or len(scores.dims) not in (2, 3) or scores.dtype.name != "float32":
             return None
-        words, others = scores.dims[1], (scores.dims[0], *scores.dims[2:])
+        tokens, others = scores.dims[1], (scores.dims[0], *scores.dims[2:])
         known = [d for d in others if isinstance(d, int)]
         count = prod(known) if len(known) == len(others) else None
-        if not isinstance(words, int):
+        if not isinstance(tokens, int):
             return None
-        head = Head(loss, words, count)
+        head = Head(loss, tokens, count)
         if not fits(head) or not self._forward(head, scores):
             return None
         self.inner |= {loss, *head.forward}
@@ -244,8 +244,8 @@ class Search(Links):
 
     def _is_closed(self, head: Head) -> bool:
         """Whether nothing else reads, or returns, what is no longer computed."""
-        given = {head.loss.outputs[0], *head.whole, *(op.outputs[0] for op in (*head.results, *head.barriers))}
-        gone = {v for op in self.inner for v in op.outputs if v is not None} - given
+        results = {head.loss.outputs[0], *head.whole, *(op.outputs[0] for op in (*head.results, *head.barriers))}
+        gone = {v for op in self.inner for v in op.outputs if v is not None} - results
         return not gone & self.returned and all(self._is_inner(op) for v in gone for op in self.readers.get(v, ()))
 
     def _is_inner(self, op: Operator) -> bool:
@@ -335,7 +335,7 @@ class _Writer:
         return result
 
     def write(self) -> list[tuple[Variable, Variable]]:
-        """What stands for what."""
+        """Write the loop over blocks of rows; return pairs of an old variable and the one that replaces it."""
         build, head = self.build, self.head
         ignored = head.loss.attr("ignore_index")
         operands = [self.blocks(self.h, [self.width]), self.blocks(build.Cast(self.labels, to=7), [])]
@@ -350,8 +350,8 @@ class _Writer:
 
         block = write_body(build, "rows", types, body)
         count = len(block.outputs)
-        found = build.Scan(*operands, body=block, num_scan_inputs=len(operands), outputs=count)
-        losses, *others = found if count > 1 else (found,)
+        stacked = build.Scan(*operands, body=block, num_scan_inputs=len(operands), outputs=count)
+        losses, *others = stacked if count > 1 else (stacked,)
         total = build.ReduceSum(self.whole(losses, None), keepdims=0)
         if head.loss.attr("reduction") != "sum":
             kept = None if ignored is None else build.Cast(build.Not(build.Equal(self.labels, ignored)), to=1)
