@@ -128,7 +128,7 @@ def append_backward(
 
 
 def _begins(v: Variable) -> bool:
-    """Whether no gradient leads further back: a leaf, or what constants and random numbers make, such as ``full``."""
+    """Return whether no gradient leads further back: a leaf, or what constants and random numbers make, such as ``full``."""
     return v.is_leaf or (v.op is not None and all(operand is None or operand.stop_gradient for operand in v.op.inputs))
 
 
@@ -521,7 +521,7 @@ def _reachable(operators: list[Operator], outputs: list[Variable]) -> list[Opera
 
 
 def _is_random_or_counts(op: Operator) -> bool:
-    """Whether the results are not functions of the operands' values, as those of EyeLike and RandomNormalLike."""
+    """Return whether the results are not functions of the operands' values, as those of EyeLike and RandomNormalLike."""
     entry = find_entry(op)
     return entry is not None and entry.state == "stops" and "derivative is zero" not in entry.because
 

@@ -99,7 +99,7 @@ class Walk:
                     self.quantized.add(v)
 
     def _reads_quantized(self, op: Operator) -> bool:
-        """Whether it reads integers that carry a gradient; if it cannot, its rule is refused when the gradient arrives"""
+        """Return whether it reads integers that carry a gradient; if it cannot, its rule is refused when the gradient arrives"""
         return bool(self.quantized) and any(v is not None and self.key(v) in self.quantized for v in op.inputs)
 
     def prepare(self, sources: list[Variable], targets: list[Variable]) -> None:
@@ -384,7 +384,7 @@ class Walk:
 
 
 def _carries(v: Variable) -> bool:
-    """Whether a value can have a gradient: floating-point tensors, and sequences or optionals of them."""
+    """Return whether a value can have a gradient: floating-point tensors, and sequences or optionals of them."""
     type = v.type
     while isinstance(type, (SequenceType, OptionalType)):
         type = type.element
@@ -396,7 +396,7 @@ def _same_dtype(x: Variable, y: Variable) -> bool:
 
 
 def _quantizes(op: Operator, entry: Entry | None) -> bool:
-    """Whether its integer outputs stand for real numbers; a function or a body may hold an operator of which this is true"""
+    """Return whether its integer outputs stand for real numbers; a function or a body may hold an operator of which this is true"""
     if entry is not None and entry.quantizes:
         return True
     function = op.block.program.functions.get((op.domain, op.type, op.overload)) if entry is None else None

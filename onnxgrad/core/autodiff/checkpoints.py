@@ -107,14 +107,14 @@ def _is_bool(v: Variable) -> bool:
 
 
 def is_recomputed(op: Operator, held: set[Variable]) -> bool:
-    """Whether a segment recomputes an operator: it samples no numbers, and not all its results are held."""
+    """Return whether a segment recomputes an operator: it samples no numbers, and not all its results are held."""
     if op.type in RANDOM or op.expansion is not None:
         return False
     return not all(v is None or v in held or v.value is not None for v in op.outputs)
 
 
 def _can_wait(v: Variable) -> bool:
-    """Whether a barrier can be put before what reads ``v``; weights and constants are there anyway."""
+    """Return whether a barrier can be put before what reads ``v``; weights and constants are there anyway."""
     if (v.is_leaf and not v.is_data) or v.persistable:
         return False
     return isinstance(v.type, TensorType) and v.dtype.name != "string"

@@ -206,7 +206,7 @@ def _may_carry(v: Variable) -> bool:
 
 
 def _stands_for_reals(v: Variable) -> bool:
-    """Whether a value is integers that a quantised operator computed"""
+    """Return whether a value is integers that a quantised operator computed"""
     entry = find_entry(v.op) if v.op is not None else None
     return entry is not None and entry.quantizes
 

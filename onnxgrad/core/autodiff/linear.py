@@ -92,7 +92,7 @@ def free_of(appended: Appended, free: list[Variable], primal_of: dict[Variable, 
 
 
 def _measured(finder: ShapeFinder, o: Operator) -> Variable | None:
-    """What replaces an operator that only measures its operand."""
+    """Return the shape that replaces the result of an operator that only measures its operand."""
     x = o.inputs[0] if o.inputs else None
     if o.type not in ("Shape", "Size") or o.domain or x is None:
         return None

@@ -41,7 +41,7 @@ class MemoryPlan(NamedTuple):
     peak: int
     peak_without: int
     recomputed: int
-    """How many operators stand before the last cut: these run twice, but for those that sample random numbers."""
+    """The number of operators before the last cut: these run twice, but for those that sample random numbers."""
     operators: int
 
 

@@ -54,7 +54,7 @@ class Node:
         return self._walk.recomputed(value) if isinstance(value, Variable) else value
 
     def wants(self, index: int) -> bool:
-        """Whether the gradient of input ``index`` is needed by anybody."""
+        """Return whether the gradient of input ``index`` is needed by anybody."""
         return index < len(self._wanted) and self._wanted[index]
 
     def extra_output(self, index: int) -> Variable:
@@ -112,5 +112,5 @@ class Node:
 
     @property
     def tape(self) -> Any:
-        """What the operator's ``prepare`` said about the values that it leaves behind."""
+        """The record by the operator's ``prepare`` of the values that it leaves behind."""
         return self._walk.tapes.get(self.operator)

@@ -101,7 +101,7 @@ def _named(block: Block, op: Operator, name: str) -> Variable:
 
 
 def _depend(block: Block, tensors: list[Variable]) -> bool:
-    """Whether one of these is computed from another"""
+    """Return whether one of these is computed from another"""
     dependent = {v for op in dependent_operators(block.ops, tensors) for v in op.outputs}
     return any(v in dependent for v in tensors)
 

@@ -48,7 +48,7 @@ def _types(op: Operator) -> dict[str, str]:
 
 
 def has_kernel(op: Operator, types: dict[str, str] | None = None) -> bool:
-    """Whether CUDA computes an operator in its element types, or in others."""
+    """Return whether CUDA computes an operator in its element types, or in others."""
     schema = op.schema
     rows = None if schema is None else _kernels().get(op.type, {}).get(str(schema.since))
     if not rows:

@@ -197,7 +197,7 @@ class _LoopGradient:
         return zeros_like(build, self._argument(build, index, i, True) if value is None else value)
 
     def _argument(self, build: Builder, index: int, i: Variable, is_read: bool) -> Any:
-        """What stands for an input of the forward body at iteration ``i``; None if nothing reads it"""
+        """Return the value of an input of the forward body at iteration ``i``; None if nothing reads it."""
         if index < 2:
             return i if index == 0 else build.constant(True)
         if not is_read:
@@ -263,7 +263,7 @@ def _put_back_rows(op: Builder, x: Any, axis: int, stacked: Variable) -> Any:
 
 
 def _influences(body: Any, sources: list[Variable]) -> Any:
-    """For everything in a body: which of the sources it depends on through values that carry gradients"""
+    """Return, for every variable of a body, the sources that it depends on through values that carry gradients"""
     reach = {v: frozenset([v]) for v in sources}
     for op in body.ops:
         entry = find_entry(op)

@@ -39,7 +39,7 @@ def _length(op: Builder, x: Variable, axis: Variable, dft_length: Variable | Non
 
 
 def _weights(op: Builder, x: Variable, axis: Variable, length: Variable) -> Variable:
-    """How often each bin of half a spectrum stands in the full one: 2, or 1 for those that are their own mirror image"""
+    """Return how often each bin of half a spectrum occurs in the full one: 2, or 1 for those that are their own mirror image"""
     bins = op.Range(0, op.Add(op.Div(length, 2), 1), 1)
     own_mirror = op.Equal(op.Mod(op.Mul(bins, 2), length), 0)
     weights = op.Sub(2.0, cast_like(op, own_mirror, x))

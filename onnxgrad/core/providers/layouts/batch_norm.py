@@ -90,7 +90,7 @@ class _Gradients(Links):
 
 
 def _per_channel(op: Operator, keepdims: int) -> bool:
-    """Whether it reduces all axes but the second"""
+    """Return whether it reduces all axes but the second"""
     x, axes = op.inputs[0], op.inputs[1] if len(op.inputs) > 1 else None
     if x is None or x.rank is None or x.rank < 3 or axes is None or axes.value is None or op.attr("keepdims") != keepdims:
         return False
@@ -116,7 +116,7 @@ def _batch_normalization(pass_: _Gradients, op: Operator) -> bool:
 
 
 def _room(build: Any, x: Variable) -> tuple[Any, Any]:
-    """What stands for the old statistics, which count nothing: onnxruntime writes the new ones over them, so no other operator
+    """Return buffers for the old statistics, which count nothing: onnxruntime writes the new ones over them, so no other operator
     may have them, and they must not be constants, which are merged."""
     space = list(range(2, x.rank or 0))
     corner = build.Slice(x, [0] * (1 + len(space)), [1] * (1 + len(space)), [0, *space])
@@ -198,7 +198,7 @@ def _difference(pass_: _Gradients, op: Operator) -> bool:
 
 
 def _is_per_channel(v: Variable | None, x: Variable) -> bool:
-    """Whether ``v`` broadcasts over all axes of x but the second"""
+    """Return whether ``v`` broadcasts over all axes of x but the second"""
     rank, shape = x.rank or 0, None if v is None else v.static_shape
     return shape is not None and (1,) * (rank - len(shape)) + tuple(shape) == (1, _channels(x)) + (1,) * (rank - 2)
 

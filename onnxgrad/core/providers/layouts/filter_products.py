@@ -60,13 +60,13 @@ class _Axis:
         return self.size if self.shifts_gradient else self.positions
 
     def of_image(self) -> np.ndarray[Any, Any]:
-        """Where each tap reads the image at each of these positions, [taps or 1, count]; outside are zeros."""
+        """Return the index where each tap reads the image at each position, [taps or 1, count]; outside are zeros."""
         taps = np.arange(1 if self.shifts_gradient else self.taps)[:, None] * self.dilation
         indices: np.ndarray[Any, Any] = taps + np.arange(self.count) * self.stride - (0 if self.shifts_gradient else self.before)
         return indices
 
     def of_gradient(self) -> np.ndarray[Any, Any]:
-        """The same of the gradient."""
+        """Return the index where each tap reads the gradient, likewise."""
         taps = np.arange(self.taps if self.shifts_gradient else 1)[:, None] * self.dilation
         indices: np.ndarray[Any, Any] = np.arange(self.count) - taps + (self.before if self.shifts_gradient else 0)
         return indices

@@ -130,7 +130,7 @@ def _gain(op: Operator, read: list[Variable], is_fast: bool) -> float | None:
 
 
 def _sums_float32(op: Operator) -> bool:
-    """Whether the numbers that an operator sums are float32, as sums are products with rows of these there"""
+    """Return whether the numbers that an operator sums are float32, as sums are products with rows of these there"""
     numbers = op.inputs if op.type == "BatchNormalization" else op.inputs[:1]
     return all(v is not None and v.dtype.name == "float32" for v in numbers)
 

@@ -169,7 +169,7 @@ class Tiles:
         return next(n for n in range(1, self._rows + 1) if self._rows % n == 0 and (numbers <= n * _STRIP or n == self._rows))
 
     def _order(self, number: int) -> _Array:
-        """Where the pixels of the results of a strip lie among those of its tiles"""
+        """Return the index of each pixel of a strip's result among the pixels of its tiles."""
         pixels = _by_strip(self._writes, number)[0]
         inside = np.flatnonzero(pixels < prod(self.result) // number)
         order: _Array = inside[np.argsort(pixels[inside])]

@@ -77,7 +77,7 @@ def _added_onto(build: Any, op: Operator, links: Links) -> list[Variable | None]
 
 
 def _is_alone(links: Links, v: Variable) -> bool:
-    """Whether an operator computes it for one reader, which reads it once."""
+    """Return whether an operator computes it for one reader, which reads it once."""
     return v in links.makers and v not in links.returned and len(links.readers[v]) == 1
 
 

@@ -110,7 +110,7 @@ def _rows_of(index: Variable | None) -> Variable | None:
 
 
 def is_zero(v: Variable) -> bool:
-    """Whether a tensor is a constant of zeros, or an Expand of one"""
+    """Return whether a tensor is a constant of zeros, or an Expand of one"""
     source = operand_of(v, "Expand") or v
     return source.value is not None and not source.persistable and not source.value.numpy().any()
 

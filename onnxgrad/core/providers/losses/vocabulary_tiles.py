@@ -125,7 +125,7 @@ def _weight_gradient(search: Search, parts: _Parts, change: Variable) -> Variabl
 
 
 def _is_same(search: Search, v: Variable | None, rows: Variable) -> bool:
-    """Whether a matrix holds the rows, flattened or as they are"""
+    """Return whether a matrix holds the rows, flattened or as they are"""
     producer = None if v is None or v is rows else search.makers.get(v)
     if producer is None:
         return v is rows

@@ -53,7 +53,7 @@ class _Readers(Links):
         return op if op is not None and op.type == op_type and not op.domain else None
 
     def swapped(self, v: Variable | None) -> Variable | None:
-        """What ``v`` is with its last two axes swapped."""
+        """Return the operand of the Transpose that computes ``v`` by swapping the last two axes; None where there is none."""
         op = self.maker(v, "Transpose")
         return op.inputs[0] if op is not None and _swaps(op) else None
 
@@ -62,7 +62,7 @@ class _Readers(Links):
 
 
 def _swaps(op: Operator) -> bool:
-    """Whether a Transpose swaps the last two axes and keeps the others"""
+    """Return whether a Transpose swaps the last two axes and keeps the others"""
     perm = op.attr("perm")
     if perm is None:
         rank = op.inputs[0].rank if op.inputs[0] is not None else None
@@ -71,7 +71,7 @@ def _swaps(op: Operator) -> bool:
 
 
 def _is_over_keys(op: Operator) -> bool:
-    """Whether a ReduceSum keeps its dimensions and sums over the last axis alone"""
+    """Return whether a ReduceSum keeps its dimensions and sums over the last axis alone"""
     x, axes = op.inputs[0], op.inputs[1] if len(op.inputs) > 1 else None
     if x is None or x.rank is None or axes is None or axes.value is None or op.attr("keepdims") != 1:
         return False
@@ -231,7 +231,7 @@ class _Chains(_Readers):
 
 
 def _is_causal(mask: np.ndarray[Any, Any], dims: tuple[Any, ...]) -> bool:
-    """Whether there are queries enough for blocks, and the mask hides from each block all keys behind its end."""
+    """Return whether there are queries enough for blocks, and the mask hides from each block all keys behind its end."""
     queries, keys = dims[-2:]
     if mask.shape[-2:] != (queries, keys) or mask.size != queries * keys or queries != keys:
         return False

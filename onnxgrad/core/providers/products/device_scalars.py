@@ -65,7 +65,7 @@ DEVICE_SCALARS = Pass("device_scalars", read_scalars_on_device, gain=CUDA_FORMS)
 
 
 def _is_constant(op: Operator, constant: set[Variable]) -> bool:
-    """Whether onnxruntime computes it when the session is opened."""
+    """Return whether onnxruntime computes it when the session is opened."""
     if op.domain or any(True for _ in op.blocks()) or not op.outputs:
         return False
     inputs = [v for v in op.inputs if v is not None]
@@ -75,7 +75,7 @@ def _is_constant(op: Operator, constant: set[Variable]) -> bool:
 
 
 def _is_on_host(op: Operator, on_host: set[Variable], constant: set[Variable]) -> bool:
-    """Whether onnxruntime puts it there: all that it reads are shapes, or follow from them, and its results are integers."""
+    """Return whether onnxruntime puts it there: all that it reads are shapes, or follow from them, and its results are integers."""
     if op.domain or any(True for _ in op.blocks()):
         return False
     if op.type in ("Shape", "Size"):

@@ -103,7 +103,7 @@ class _Fold(Links):
 
 
 def _is_factor(gemm: Operator, v: Variable) -> bool:
-    """Whether a value that a Gemm reads is not its bias."""
+    """Return whether a value that a Gemm reads is not its bias."""
     return len(gemm.inputs) < 3 or gemm.inputs[2] is not v
 
 

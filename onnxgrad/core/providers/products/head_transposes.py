@@ -48,7 +48,7 @@ def _each(graph: Graph, form: Any) -> None:
 
 
 def _swapped(links: Links, v: Variable | None) -> Variable | None:
-    """What ``v`` is with the last of its four axes swapped"""
+    """Return the operand of the Transpose that computes ``v`` by swapping the last two of four axes, or None."""
     op = None if v is None else links.makers.get(v)
     return op.inputs[0] if op is not None and op.type == "Transpose" and op.attr("perm") == [0, 1, 3, 2] else None
 

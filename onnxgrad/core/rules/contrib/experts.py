@@ -123,7 +123,7 @@ def _gate(op: Builder, node: ContribNode, x: Any) -> Any:
 
 
 def _up(op: Builder, node: ContribNode, x: Any) -> Any:
-    """What the gate is multiplied by"""
+    """Return the factor of the gate."""
     if node.attr("activation_type", "relu") not in ("swiglu", b"swiglu"):
         return x
     limit = node.attr("swiglu_limit")

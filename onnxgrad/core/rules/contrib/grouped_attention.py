@@ -84,7 +84,7 @@ def _turned(op: Builder, node: ContribNode, x: Any, positions: _Places) -> Any:
 
 
 class _Places:
-    """Where tokens stand in their sequences, as int64 of [batch, ...].
+    """The positions of tokens in their sequences, as int64 of [batch, ...].
 
     ``total`` is the number of tokens of each sequence including the new ones, ``before`` without them; ``offset`` and
     ``next_offset`` say which position the first row of the cache holds before and after.
@@ -123,7 +123,7 @@ class _Places:
         return op.Max(op.Mul(op.Div(beyond, spare), spare), 0)
 
     def mask(self, op: Builder, node: ContribNode, q: Variable) -> Any:
-        """What is added to the scores: 0 where a query may see a key"""
+        """Return the additive mask of the scores: 0 where a query may see a key."""
         key, query = op.Unsqueeze(self.keys, [1, 2]), op.Unsqueeze(self.queries, [1, 3])
         allowed = op.GreaterOrEqual(key, 0)
         if node.attr("causal", 1):

@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 
 def _entry_of(operator: Operator) -> Entry | None:
-    """What writes an operator of onnxruntime, wherever onnxruntime put it; None for other operators"""
+    """Return the function that expands an operator of onnxruntime, whatever its domain; None for other operators."""
     if operator.domain not in ("", CONTRIB_DOMAIN) or operator.schema is not None:
         return None
     entry = find_entry(operator)
