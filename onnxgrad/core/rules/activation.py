@@ -193,7 +193,7 @@ def _without_nan(op: Builder, y: Variable, node: Any) -> Variable:
 
 
 def _before_mask(node: Any) -> Variable:
-    """Return the operand that a constant mask is added to, if every row of it has a finite number, as in a causal mask; else the operand itself"""
+    """Return the scores before a constant mask is added whose rows each have a finite number, as a causal mask; else the operand"""
     x: Variable = node.inputs[0]
     if x.op is None or x.op.type != "Add" or x.op.domain or x.rank is None or _axis(node) != x.rank - 1:
         return x
