@@ -62,7 +62,7 @@ class Walk:
     # What matters ----------------------------------------------------------------------------------------------------
 
     def key(self, v: Variable) -> Variable:
-        """The variable that stands for ``v``: the expansion's result where its operator is expanded."""
+        """Return the variable that replaces ``v``: the expansion's result where its operator is expanded."""
         while v in self.redirect:
             v = self.redirect[v]
         return v
@@ -342,10 +342,10 @@ class Walk:
         return copy, grads
 
     def drop_unread_tapes(self, read: set[Variable]) -> None:
-        """Let taped operators record only what somebody reads, and give what they stand in for."""
-        standing_in = set(self.redirect.values())
+        """Let taped operators record only what somebody reads, and compute what they replace."""
+        aliases = set(self.redirect.values())
         for op in self.tapes:
-            drop_unread(op, read | standing_in)
+            drop_unread(op, read | aliases)
 
     def _ranked(self, v: Variable, g: Variable | None) -> Variable | None:
         """A gradient that does not know its rank learns it from its variable"""

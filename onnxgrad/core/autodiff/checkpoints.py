@@ -23,7 +23,7 @@ __all__ = ["Recompute", "crossing", "cuts_after", "is_recomputed", "sampled_mask
 
 
 class Recompute:
-    """Which operators are recomputed, and what stands for their results meanwhile.
+    """Which operators are recomputed, and what replaces their results meanwhile.
 
     Args:
         operators: of the forward pass.

@@ -71,7 +71,7 @@ class _Gradients(Links):
         return maker if maker is not None and maker.type == op_type and not maker.domain else None
 
     def replace(self, op: Operator, new: Variable, index: int = 0) -> bool:
-        """``new`` stands for an output of ``op``"""
+        """Record that ``new`` replaces an output of ``op``."""
         old = op.outputs[index]
         if old is not None:
             self.graph.replace(old, new)

@@ -3,7 +3,7 @@
 Each convolution gains or loses by that layout, by the multiplications and the memory that its form there takes; what lies between
 takes the same time in all. An image that is made in one layout and read in another is transposed. The best choice for all operators
 together is a minimum cut between those that stay and those that go: an operator that gains is tied to one side by its gain, one
-that loses to the other by its loss, and the operators that make and read an image to each other by the time of its turn.
+that loses to the other by its loss, and the operators that make and read an image to each other by the time of its transpose.
 
 Times are in nanoseconds on one thread, measured on an Intel Xeon with AVX-512. Only their relations count.
 
@@ -29,7 +29,7 @@ __all__ = ["best_tile", "minimum_cut", "operators_by_pixels"]
 _PER_PRODUCT = COSTS.number("plan.product")
 """A multiplication and addition within a matrix product."""
 _TURN = COSTS.number("plan.transpose")
-"""A number that is turned."""
+"""The cost of transposing one number."""
 _MOVED = COSTS.number("plan.gather")
 """A number of an im2col matrix, which is gathered."""
 _BACKWARDS = COSTS.number("plan.conv_transpose")

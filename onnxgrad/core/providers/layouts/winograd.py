@@ -137,7 +137,7 @@ class Tiles:
 
         def product(build: Any, read: Any, write: Any) -> Any:
             tiles = build.Reshape(build.Gather(gy_rows, write, axis=0), [len(positions), columns, out])
-            # It is turned where it is smallest.
+            # It is transposed where it is smallest.
             tiles = build.Reshape(turned(build, tiles), [len(positions), out * columns])
             of_result = build.Reshape(build.MatMul(_float32(self._a.T), tiles), [self.frequencies, out, columns])
             return build.MatMul(of_result, self._of_image(build, x_rows, read, columns, channels))

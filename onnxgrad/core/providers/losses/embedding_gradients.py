@@ -26,7 +26,7 @@ def lean_embedding_gradients(graph: Graph, target: Target) -> int:
     least 1 MB are written in the run, since as a constant onnxruntime would hold and copy them; and a product of at least 16 MB
     that is transposed is computed transposed.
 
-    A decoder whose last product reads the table of its words: 148 MB instead of 443 for 50,257 words of 768 numbers.
+    A decoder whose last product reads the table of its tokens: 148 MB instead of 443 for 50,257 tokens of 768 numbers.
     """
     count = rewrite_operators(graph, {"Transpose": _turned(Links(graph))})
     links = Links(graph)

@@ -30,7 +30,7 @@ from onnxgrad.core.ir.variable import Variable
 __all__ = ["VOCABULARY", "Head", "Search", "vocabulary"]
 
 _LARGE = COSTS.count("vocabulary.fewest_scores")
-"""From so many scores on, if their number is known; else from ``_WIDE`` words on."""
+"""From so many scores on, if their number is known; else from ``_WIDE`` tokens on."""
 _WIDE = COSTS.count("vocabulary.fewest_words")
 _LEAST_ROWS = COSTS.count("vocabulary.fewest_rows_of_a_block")
 _MOST_ROWS = COSTS.count("vocabulary.most_rows_of_a_block")

@@ -1,7 +1,7 @@
-"""The last product of a language model and its loss by blocks of words: scores as [blocks, rows, words of a block].
+"""The last product of a language model and its loss by blocks of tokens: scores as [blocks, rows, tokens of a block].
 
 A product with thousands of columns, or whose result has thousands of rows, leaves the cache of the processor in onnxruntime: it
-cuts neither. As blocks of some hundreds of words, which lie in the weight as they are, all three products stay in it.
+cuts neither. As blocks of some hundreds of tokens, which lie in the weight as they are, all three products stay in it.
 """
 
 from __future__ import annotations

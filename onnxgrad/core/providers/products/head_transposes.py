@@ -1,4 +1,4 @@
-"""Products between the heads of attention, so that onnxruntime's products turn their operands and no Transpose does.
+"""Products between the heads of attention, so that onnxruntime's products transpose their operands and no Transpose does.
 
 Heads come from Transpose([0, 2, 1, 3]). Where a product reads one with its last axes swapped, onnxruntime joins the two Transposes
 to one that moves single elements, on one thread, beside the one that others read. A Reshape between them keeps them apart, and the

@@ -1,4 +1,4 @@
-"""Weights that a loop reads transposed, turned once before it."""
+"""Transpose the weights that a loop reads transposed once, before it."""
 
 from __future__ import annotations
 

@@ -196,6 +196,6 @@ def q_embed_layer_normalization(op: Builder, node: ContribNode) -> Any:
 
 
 def _entry(op: Builder, node: ContribNode, index: int, rows: Any = None) -> Any:
-    """A quantised table, or rows of it; scales stand six places behind the tables, zero points eleven"""
+    """A quantised table, or rows of it; scales are six inputs behind the tables, zero points eleven"""
     table = node.input(index) if rows is None else op.Gather(node.input(index), rows)
     return dequantized(op, node, table, node.input(index + 6), node.input(index + 11))
