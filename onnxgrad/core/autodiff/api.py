@@ -73,7 +73,7 @@ def append_backward(
             64 for others; a budget needs all of them.
 
     Returns:
-        ``[(parameter, gradient), ...]`` in the order the parameters were made, or that of ``parameter_list``. The gradient of
+        ``[(parameter, gradient), ...]`` in the order the parameters were created, or that of ``parameter_list``. The gradient of
         ``x`` is called ``x@GRAD``; a name that is taken gets Paddle's prefix ``grad/``.
 
     Raises:
@@ -121,14 +121,14 @@ def append_backward(
     open_leaves = [v for v in program.list_vars() if v._stop is False and _begins(v) and not isinstance(v, Parameter)]
     pass_ = BackwardPass(program, blocked, list(callbacks or ()), kept, auto)
     pass_.adds_zeros = True
-    found = pass_.append([(loss, None)], [*wanted, *open_leaves], loss.block)
+    grads = pass_.append([(loss, None)], [*wanted, *open_leaves], loss.block)
     if distop_context is not None:
         distop_context.attach(loss)
-    return [(v, found[v]) for v in wanted if v in found]
+    return [(v, grads[v]) for v in wanted if v in grads]
 
 
 def _begins(v: Variable) -> bool:
-    """Whether no gradient leads further back: a leaf, or what constants and random numbers make, such as ``full``."""
+    """Return whether no gradient leads further back: a leaf, or what constants and random numbers make, such as ``full``."""
     return v.is_leaf or (v.op is not None and all(operand is None or operand.stop_gradient for operand in v.op.inputs))
 
 
@@ -188,8 +188,8 @@ def gradients(
     wanted = [v for v in input_list if v not in no_gradient and not _stops(v)]
     pass_ = BackwardPass(program, blocked, [], [])
     pass_.adds_zeros = True
-    found = pass_.append(list(zip(target_list, cotangents, strict=True)), wanted, block)
-    return [found.get(v) for v in input_list]
+    grads = pass_.append(list(zip(target_list, cotangents, strict=True)), wanted, block)
+    return [grads.get(v) for v in input_list]
 
 
 def _stops(v: Variable) -> bool:
@@ -210,31 +210,31 @@ def variables_of(items: Any, what: str) -> list[Variable]:
     Raises:
         ArgumentTypeError: if they are anything else.
     """
-    found = [items] if isinstance(items, Variable) else items
-    if not isinstance(found, (list, tuple)):
+    variables = [items] if isinstance(items, Variable) else items
+    if not isinstance(variables, (list, tuple)):
         raise ArgumentTypeError(f"{what} is a Variable or a list of them, not {type(items).__name__}.")
-    for item in found:
+    for item in variables:
         if not isinstance(item, Variable) or item.is_eager:
             raise ArgumentTypeError(f"{what} holds {type(item).__name__}; every member must be a Variable of a program.")
-    return list(found)
+    return list(variables)
 
 
 def _variables(program: Program, items: Names, what: str) -> list[Variable]:
-    """Members that the program knows; unknown names are dropped, as Paddle does."""
+    """Return the members that the program knows; unknown names are dropped, as Paddle does."""
     if items is None:
         return []
     if isinstance(items, (str, Variable)) or not isinstance(items, (list, tuple, set, frozenset)):
         raise ArgumentTypeError(f"{what} is a list, tuple or set of Variables and names, not {type(items).__name__}.")
-    found = []
+    variables = []
     for item in items:
         if not isinstance(item, (Variable, str)):
             raise ArgumentTypeError(f"{what} holds {type(item).__name__}; every member must be a Variable or a name.")
         if isinstance(item, Variable) and not item.is_eager:
-            found.append(item)
-        else:  # A layer's eager parameter stands in the program under its name.
+            variables.append(item)
+        else:  # A layer's eager parameter is in the program under its name.
             name = item if isinstance(item, str) else item.name
-            found.extend(block.vars[name] for block in program.blocks if name in block.vars)
-    return found
+            variables.extend(block.vars[name] for block in program.blocks if name in block.vars)
+    return variables
 
 
 def _check_callbacks(callbacks: Sequence[Callback] | None) -> None:
@@ -303,18 +303,18 @@ class BackwardPass:
                 before.restore()
                 self.program.plan.memory, self.cuts = plan, plan.cuts
             self.program._appending_grad_times += 1
-            found = self._append(targets, wanted, block)
+            grads = self._append(targets, wanted, block)
             self.program.gradient_names |= self.claimed
-        return found
+        return grads
 
     def _append(
         self, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block
     ) -> dict[Variable, Variable]:
         walk = self._stage(targets, wanted, block)
-        found = self._commit(walk, wanted, block)
+        grads = self._commit(walk, wanted, block)
         for name in self.reserved:
             del self.program.names[name]
-        return found
+        return grads
 
     def _choose(
         self, automatic: Automatic, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block
@@ -386,10 +386,10 @@ class BackwardPass:
     # Committing ------------------------------------------------------------------------------------------------------
 
     def _commit(self, walk: Walk, wanted: list[Variable], block: Block) -> dict[Variable, Variable]:
-        found = {v: walk.gradients[walk.key(v)] for v in wanted if walk.key(v) in walk.gradients}
-        found = self._give_own_variables(walk, found)
-        staged = needed_operators(walk.stage, found.values())
-        walk.drop_unread_tapes(reads_of(staged) | set(found.values()))
+        grads = {v: walk.gradients[walk.key(v)] for v in wanted if walk.key(v) in walk.gradients}
+        grads = self._give_own_variables(walk, grads)
+        staged = needed_operators(walk.stage, grads.values())
+        walk.drop_unread_tapes(reads_of(staged) | set(grads.values()))
         self._insert_expansions(walk, staged, block)
         self.primal_of = {g: v for v, g in walk.gradients.items()}
         forward_of = self.primal_of
@@ -400,9 +400,9 @@ class BackwardPass:
                     self._name(v, op, forward_of.get(v))
             for v in op.operands():
                 self._register_seed(v)
-        for g in found.values():
+        for g in grads.values():
             self._register_seed(g)
-        returned = set(found.values())
+        returned = set(grads.values())
         for v, g in walk.gradients.items():
             if (g.name and g.block.vars.get(g.name) is g) or g in returned:
                 context[g.name] = v
@@ -416,13 +416,13 @@ class BackwardPass:
             for callback in self.callbacks:
                 context["__current_op_desc__"] = op
                 callback(block=block, context=context)
-        return found
+        return grads
 
-    def _give_own_variables(self, walk: Walk, found: dict[Variable, Variable]) -> dict[Variable, Variable]:
+    def _give_own_variables(self, walk: Walk, grads: dict[Variable, Variable]) -> dict[Variable, Variable]:
         """A gradient that is returned is called after its variable, also where a rule passed on somebody else's."""
         owners: set[Variable] = set()
         result: dict[Variable, Variable] = {}
-        for v, g in found.items():
+        for v, g in grads.items():
             named = g.name in ("", walk.key(v).grad_name) and g.block.vars.get(g.name) is not g
             fresh = named and (g.op is not None or self.seed_of.get(g) is v)
             if not fresh or g in owners or g.block is not walk.block:
@@ -521,7 +521,7 @@ def _reachable(operators: list[Operator], outputs: list[Variable]) -> list[Opera
 
 
 def _is_random_or_counts(op: Operator) -> bool:
-    """Whether the results are not functions of the operands' values, as those of EyeLike and RandomNormalLike."""
+    """Return whether the results are not functions of the operands' values, as those of EyeLike and RandomNormalLike."""
     entry = find_entry(op)
     return entry is not None and entry.state == "stops" and "derivative is zero" not in entry.because
 
@@ -540,13 +540,13 @@ def _on_path(walk: Walk, targets: list[Variable], through_bodies: bool = True) -
         if passes and any(v in varying for v in operands) and not _is_random_or_counts(op):
             varying.update(v for v in op.outputs if v is not None and v.is_float and not walk.is_blocked(v))
     needed = set(targets)
-    found: dict[Variable, None] = {}
+    path: dict[Variable, None] = {}
     for op in reversed(walk.operators):
         if any(v is not None and v in needed and v in varying for v in op.outputs):
             reached = dict.fromkeys(v for v in op.operands() if v is not None and v in varying and v.is_float)
-            found.update(reached)
+            path.update(reached)
             needed.update(reached)
-    return list(found)
+    return list(path)
 
 
 def _check_inside(checkpoints: list[Variable], operators: list[Operator]) -> None:

@@ -62,7 +62,7 @@ class Walk:
     # What matters ----------------------------------------------------------------------------------------------------
 
     def key(self, v: Variable) -> Variable:
-        """The variable that stands for ``v``: the expansion's result where its operator is expanded."""
+        """Return the variable that replaces ``v``: the expansion's result where its operator is expanded."""
         while v in self.redirect:
             v = self.redirect[v]
         return v
@@ -99,7 +99,7 @@ class Walk:
                     self.quantized.add(v)
 
     def _reads_quantized(self, op: Operator) -> bool:
-        """Whether it reads integers that carry a gradient; if it cannot, its rule is refused when the gradient arrives"""
+        """Return whether it reads integers that carry a gradient; if it cannot, its rule is refused when the gradient arrives"""
         return bool(self.quantized) and any(v is not None and self.key(v) in self.quantized for v in op.inputs)
 
     def prepare(self, sources: list[Variable], targets: list[Variable]) -> None:
@@ -136,7 +136,7 @@ class Walk:
 
     def _path(self, targets: list[Variable]) -> list[Operator]:
         wanted = {self.key(v) for v in targets}
-        found = []
+        path = []
         for op in reversed(self.operators):
             if op in self.expansions or op.expansion is not None:
                 continue
@@ -144,9 +144,9 @@ class Walk:
                 continue
             operands = [self.key(v) for v in op.operands() if v is not None]
             if any(v in self.active for v in operands):
-                found.append(op)
+                path.append(op)
                 wanted.update(operands)
-        return found
+        return path
 
     # Walking ---------------------------------------------------------------------------------------------------------
 
@@ -239,8 +239,8 @@ class Walk:
         return entry.function
 
     def _differentiate_beside(self, op: Builder, node: Node, *gradients: Variable | None) -> list[Variable | None]:
-        """Through what the operator is written out in; of that, what is read is computed again, and the operator stays."""
-        given = {g: g.name for g in gradients if g is not None}
+        """Differentiate through the operator's expansion; of that, what is read is computed again, and the operator stays."""
+        names = {g: g.name for g in gradients if g is not None}
         stage: list[Operator] = []
         results = write_beside(node, Builder(self.block, stage, Role.BACKWARD, op.key))
         for y, r, g in zip(node.outputs, results, gradients, strict=True):
@@ -270,17 +270,17 @@ class Walk:
             for v in inside.outputs:
                 if v is not None:
                     v._name = ""
-        for g, name in given.items():
+        for g, name in names.items():
             g._name = name
         self.stage += written + inner.stage
         self.extended += inner.extended
-        found: list[Variable | None] = []
+        grads: list[Variable | None] = []
         for v in node.inputs:
             g = inner.gradients.get(inner.key(v)) if v is not None and v in sources else None
-            found.append(None if g is None else known.get(g, g))
+            grads.append(None if g is None else known.get(g, g))
             if v is not None:
                 sources.pop(v, None)
-        return found
+        return grads
 
     def extend_outputs(self, op: Operator, index: int) -> Variable:
         """Let an operator declare one more output (of its recomputed copy, where there is one)."""
@@ -333,19 +333,19 @@ class Walk:
             if g is not None and _carries(v):
                 inner.seed(v, inner.as_type_of(v, g))
         inner.run()
-        found = [inner.gradients.get(inner.key(v)) for v in mapped]
+        grads = [inner.gradients.get(inner.key(v)) for v in mapped]
         if known:
             replaced = {mapping[v]: w for v, w in known.items() if v in mapping}
             substitute([*inner.operators, *inner.stage], replaced)
-            found = [None if g is None else replaced.get(g, g) for g in found]
-        inner.commit_into_body(found)
-        return copy, found
+            grads = [None if g is None else replaced.get(g, g) for g in grads]
+        inner.commit_into_body(grads)
+        return copy, grads
 
     def drop_unread_tapes(self, read: set[Variable]) -> None:
-        """Let taped operators record only what somebody reads, and give what they stand in for."""
-        standing_in = set(self.redirect.values())
+        """Let taped operators record only what somebody reads, and compute what they replace."""
+        aliases = set(self.redirect.values())
         for op in self.tapes:
-            drop_unread(op, read | standing_in)
+            drop_unread(op, read | aliases)
 
     def _ranked(self, v: Variable, g: Variable | None) -> Variable | None:
         """A gradient that does not know its rank learns it from its variable"""
@@ -384,7 +384,7 @@ class Walk:
 
 
 def _carries(v: Variable) -> bool:
-    """Whether a value can have a gradient: floating-point tensors, and sequences or optionals of them."""
+    """Return whether a value can have a gradient: floating-point tensors, and sequences or optionals of them."""
     type = v.type
     while isinstance(type, (SequenceType, OptionalType)):
         type = type.element
@@ -396,7 +396,7 @@ def _same_dtype(x: Variable, y: Variable) -> bool:
 
 
 def _quantizes(op: Operator, entry: Entry | None) -> bool:
-    """Whether its integer outputs stand for real numbers; a function or a body may hold an operator of which this is true"""
+    """Return whether its integer outputs stand for real numbers; a function or a body may hold an operator of which this is true"""
     if entry is not None and entry.quantizes:
         return True
     function = op.block.program.functions.get((op.domain, op.type, op.overload)) if entry is None else None
@@ -416,7 +416,7 @@ def _stamp(x: Variable, g: Variable):  # type: ignore[no-untyped-def]
 
 
 def _label(op: Operator) -> str:
-    """Prefix of the names made while differentiating an operator."""
+    """Return the prefix of the names created while differentiating an operator."""
     first = next((v.name for v in op.outputs if v is not None and v.name), op.type)
     return f"{first}@GRAD"
 

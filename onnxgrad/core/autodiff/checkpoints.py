@@ -23,7 +23,7 @@ __all__ = ["Recompute", "crossing", "cuts_after", "is_recomputed", "sampled_mask
 
 
 class Recompute:
-    """Which operators are recomputed, and what stands for their results meanwhile.
+    """Which operators are recomputed, and what replaces their results meanwhile.
 
     Args:
         operators: of the forward pass.
@@ -82,15 +82,15 @@ def cuts_after(operators: list[Operator], checkpoints: Iterable[Variable]) -> li
 
 
 def crossing(operators: list[Operator], cuts: Iterable[int]) -> list[Variable]:
-    """What is made before one of the cuts and read after it."""
-    made_at = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
+    """Return the variables that are computed before one of the cuts and read after it."""
+    produced_at = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
     ends = sorted(set(cuts))
-    found: dict[Variable, None] = {}
+    variables: dict[Variable, None] = {}
     for i, op in enumerate(operators):
         for v in op.operands():
-            if v is not None and v in made_at and bisect_right(ends, made_at[v]) < bisect_right(ends, i):
-                found[v] = None
-    return list(found)
+            if v is not None and v in produced_at and bisect_right(ends, produced_at[v]) < bisect_right(ends, i):
+                variables[v] = None
+    return list(variables)
 
 
 def sampled_masks(operators: Iterable[Operator]) -> set[Variable]:
@@ -107,14 +107,14 @@ def _is_bool(v: Variable) -> bool:
 
 
 def is_recomputed(op: Operator, held: set[Variable]) -> bool:
-    """Whether a segment recomputes an operator: it samples no numbers, and not all its results are held."""
+    """Return whether a segment recomputes an operator: it samples no numbers, and not all its results are held."""
     if op.type in RANDOM or op.expansion is not None:
         return False
     return not all(v is None or v in held or v.value is not None for v in op.outputs)
 
 
 def _can_wait(v: Variable) -> bool:
-    """Whether a barrier can be put before what reads ``v``; weights and constants are there anyway."""
+    """Return whether a barrier can be put before what reads ``v``; weights and constants are there anyway."""
     if (v.is_leaf and not v.is_data) or v.persistable:
         return False
     return isinstance(v.type, TensorType) and v.dtype.name != "string"

@@ -56,7 +56,7 @@ class Fate(NamedTuple):
 
 
 class Explanation:
-    """What ``explain`` found: ``rows``, and a table as ``str()``."""
+    """The result of ``explain``: ``rows``, and a table as ``str()``."""
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
@@ -119,13 +119,13 @@ def explain(model: Model) -> Explanation:
         in all: some gradients cannot be written
     """
     program = _lifted(model)
-    found: dict[tuple[str, str, str, str], tuple[list[str], bool]] = {}
+    grouped: dict[tuple[str, str, str, str], tuple[list[str], bool]] = {}
     for op, matters, around in _operators(program):
         where = "".join(f"in {outer}: " for outer in around)
-        for kind, state, reason, advice, location in _fate(op):
-            locations, before = found.get((kind, state, reason, advice), ([], False))
-            found[kind, state, reason, advice] = ([*locations, f"{where}{location}"], before or matters)
-    rows = [Row(*key, tuple(locations), matters) for key, (locations, matters) in found.items()]
+        for op_type, state, reason, advice, location in _fate(op):
+            locations, before = grouped.get((op_type, state, reason, advice), ([], False))
+            grouped[op_type, state, reason, advice] = ([*locations, f"{where}{location}"], before or matters)
+    rows = [Row(*key, tuple(locations), matters) for key, (locations, matters) in grouped.items()]
     order = list(_STATES)
     return Explanation(sorted(rows, key=lambda row: (order.index(row.state), row.operator, row.reason)))
 
@@ -142,11 +142,11 @@ def fates(model: Model) -> dict[tuple[str, ...], Fate]:
     Raises:
         ModelError: if this is not a readable ONNX model.
     """
-    found = {}
+    result = {}
     for op, matters, around in _operators(_lifted(model)):
         _, state, reason, advice, _ = _fate(op)[0]
-        found[tuple(key_of(each) for each in (*around, op))] = Fate(state, reason, advice, matters)
-    return found
+        result[tuple(key_of(each) for each in (*around, op))] = Fate(state, reason, advice, matters)
+    return result
 
 
 def key_of(op: Operator) -> str:
@@ -206,48 +206,48 @@ def _may_carry(v: Variable) -> bool:
 
 
 def _stands_for_reals(v: Variable) -> bool:
-    """Whether a value is integers that a quantised operator computed"""
+    """Return whether a value is integers that a quantised operator computed"""
     entry = find_entry(v.op) if v.op is not None else None
     return entry is not None and entry.quantizes
 
 
 def _fate(op: Operator) -> list[tuple[str, str, str, str, str]]:
     """(type, state, reason, advice, location) of an operator, and of those refused inside what it is written out in."""
-    kind = f"{op.domain}:{op.type}" if op.domain else op.type
+    op_type = f"{op.domain}:{op.type}" if op.domain else op.type
     location = _location(op)
     entry = find_entry(op)
     if entry is not None and entry.state == "stops":
-        return [(kind, "stops", entry.because, "", location)]
+        return [(op_type, "stops", entry.because, "", location)]
     if not any(v is not None and _may_carry(v) for v in op.operands()):
-        return [(kind, "stops", "no operand is of floating-point type", "", location)]
+        return [(op_type, "stops", "no operand is of floating-point type", "", location)]
     refused = _attempt(op)
     if not refused:
         through = _is_written_out(op)
-        return [(kind, "gradient", through, "", location)]
+        return [(op_type, "gradient", through, "", location)]
     return [
         (
-            kind if inner is op else f"{inner.domain}:{inner.type}" if inner.domain else inner.type,
+            op_type if inner is op else f"{inner.domain}:{inner.type}" if inner.domain else inner.type,
             "refused",
             *_split(str(error), inner),
-            location if inner is op else f"in {kind} {location}: {_location(inner)}",
+            location if inner is op else f"in {op_type} {location}: {_location(inner)}",
         )
         for inner, error in refused
     ]
 
 
 def _attempt(op: Operator) -> list[tuple[Operator, OnnxGradError]]:
-    """Differentiate one operator by itself; give back what is refused in it."""
+    """Differentiate one operator by itself; return what is refused in it."""
     walk = Walk(op.block, [op])
     try:
         walk.prepare(_moving(op), [v for v in op.outputs if v is not None])
     except OnnxGradError as error:
         return [(op, error)]
-    found: list[tuple[Operator, OnnxGradError]] = []
+    refusals: list[tuple[Operator, OnnxGradError]] = []
     for inner in walk.operators:
         refusal = None if inner in walk.expansions else _refusal(walk, inner)
         if refusal is not None:
-            found.append((inner, refusal))
-    return found
+            refusals.append((inner, refusal))
+    return refusals
 
 
 def _refusal(around: Walk, op: Operator) -> OnnxGradError | None:
@@ -271,8 +271,8 @@ def _refusal(around: Walk, op: Operator) -> OnnxGradError | None:
 
 def _moving(op: Operator) -> list[Variable]:
     """Operands that a gradient may be wanted of: not the constants, unless there is nothing else"""
-    found = [v for v in [*op.inputs, *captured(op)] if v is not None and _may_carry(v)]
-    return [v for v in found if v.value is None or v.persistable] or found
+    operands = [v for v in [*op.inputs, *captured(op)] if v is not None and _may_carry(v)]
+    return [v for v in operands if v.value is None or v.persistable] or operands
 
 
 def _is_written_out(op: Operator) -> str:
@@ -291,8 +291,7 @@ def _location(op: Operator) -> str:
 
 def _split(message: str, op: Operator) -> tuple[str, str]:
     """Reason and advice of an error message of the form ``operator: reason. Advice.``"""
-    said = message.removeprefix(f"{op}: ")
-    reason, _, advice = said.partition(". ")
+    reason, _, advice = message.removeprefix(f"{op}: ").partition(". ")
     return reason, advice or "Set stop_gradient on its inputs to cut here."
 
 

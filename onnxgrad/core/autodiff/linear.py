@@ -78,9 +78,9 @@ def free_of(appended: Appended, free: list[Variable], primal_of: dict[Variable, 
     mapping: dict[Variable, Variable] = {}
     for o in dependent:
         shape = _measured(finder, o)
-        made = o.outputs[0]
-        if shape is not None and made is not None:
-            mapping[made] = shape
+        output = o.outputs[0]
+        if shape is not None and output is not None:
+            mapping[output] = shape
     substitute(dependent, mapping)
     _insert(block, dependent, stage)
     stage = op.stage = []
@@ -92,7 +92,7 @@ def free_of(appended: Appended, free: list[Variable], primal_of: dict[Variable, 
 
 
 def _measured(finder: ShapeFinder, o: Operator) -> Variable | None:
-    """What replaces an operator that only measures its operand."""
+    """Return the shape that replaces the result of an operator that only measures its operand."""
     x = o.inputs[0] if o.inputs else None
     if o.type not in ("Shape", "Size") or o.domain or x is None:
         return None
@@ -150,8 +150,8 @@ def sum_in_loop(appended: Appended, free: Variable, count: Variable, results: li
     return _as_list(op.Loop(count, op.constant(True), *zeros, body=body, outputs=len(results)))
 
 
-def _as_list(found: Variable | tuple[Variable, ...]) -> list[Variable]:
-    return list(found) if isinstance(found, tuple) else [found]
+def _as_list(value: Variable | tuple[Variable, ...]) -> list[Variable]:
+    return list(value) if isinstance(value, tuple) else [value]
 
 
 class _Moved:
@@ -180,14 +180,14 @@ class _Moved:
         """Append the operators where ``value`` is, which they read in place of what has none."""
         body = value.block
         substitute(self._operators, {**self._aliases, self._free: value})
-        for made in self._operators:
-            made.replaces, made.expansion = None, None
-            for v in made.outputs:
+        for op in self._operators:
+            op.replaces, op.expansion = None, None
+            for v in op.outputs:
                 if v is not None:
                     v.block = body
-            for inner in made.blocks():
+            for inner in op.blocks():
                 inner.parent = body
-            body.append(made)
+            body.append(op)
 
     def results(self) -> list[Variable]:
         return [self._plan.resolve(v) for v in self._results]

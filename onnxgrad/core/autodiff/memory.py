@@ -41,7 +41,7 @@ class MemoryPlan(NamedTuple):
     peak: int
     peak_without: int
     recomputed: int
-    """How many operators stand before the last cut: these run twice, but for those that sample random numbers."""
+    """The number of operators before the last cut: these run twice, but for those that sample random numbers."""
     operators: int
 
 
@@ -187,10 +187,10 @@ def choose_cuts(costs: OperatorCosts, budget: float | None = None) -> MemoryPlan
     if budget is None:
         budget = _smallest_peak(table) * _WITHIN
         budget = without if budget > _WORTH * without else budget
-    found = _within(table, budget)
-    if found is None:
+    best = _within(table, budget)
+    if best is None:
         return None
-    path, peak = found
+    path, peak = best
     cuts = tuple(int(table.points[i]) for i in path)
     return MemoryPlan(cuts, round(peak), round(without), cuts[-1] if cuts else 0, len(costs.saved))
 
@@ -205,8 +205,8 @@ def _smallest_peak(table: _Table) -> float:
     low, high = 0.0, without
     while high - low > high / 200:
         middle = (low + high) / 2
-        found = _within(table, middle)
-        low, high = (middle, high) if found is None else (low, found[1])
+        best = _within(table, middle)
+        low, high = (middle, high) if best is None else (low, best[1])
     return high
 
 
@@ -237,8 +237,8 @@ def _candidates(costs: OperatorCosts) -> tuple[Array, Array]:
     count = len(costs.saved)
     change = np.zeros(count + 2)
     if len(costs.crossing):
-        made, end, size = costs.crossing.T
-        np.add.at(change, made.astype(int) + 1, size)
+        start, end, size = costs.crossing.T
+        np.add.at(change, start.astype(int) + 1, size)
         np.add.at(change, end.astype(int) + 1, -size)
     across = np.cumsum(change)[: count + 1]
     across[costs.uncuttable] = _NEVER
@@ -257,10 +257,10 @@ def _tabulate(costs: OperatorCosts) -> _Table:
     points, across = _candidates(costs)
     many, count = len(points), len(costs.saved)
     ends = np.append(points, count)
-    made = np.concatenate([[0], np.cumsum(costs.saved)])
+    saved = np.concatenate([[0], np.cumsum(costs.saved)])
     fixed = np.concatenate([[0], np.cumsum(costs.fixed)])
-    while_back = made[1:] + costs.backward
-    while_again = made[1:] + costs.forward
+    while_back = saved[1:] + costs.backward
+    while_again = saved[1:] + costs.forward
     back = np.array([while_back[a:b].max() for a, b in pairwise(ends)])
     again = np.array([while_again[a:b].max() for a, b in pairwise(ends)])
     overlap = _overlaps(costs.crossing, points)
@@ -268,7 +268,7 @@ def _tabulate(costs: OperatorCosts) -> _Table:
     for i in range(many):
         backs, agains = np.maximum.accumulate(back[i:]), np.maximum.accumulate(again[i:])
         own = fixed[ends[i + 1 :]] - fixed[points[i]]
-        needed = own - made[points[i]] + np.maximum(backs, agains + costs.arriving[ends[i + 1 :] - 1])
+        needed = own - saved[points[i]] + np.maximum(backs, agains + costs.arriving[ends[i + 1 :] - 1])
         recompute[i, i + 1 :], rest[i] = needed[:-1], needed[-1]
         hold[i, i + 1 :] = own[:-1] + across[i + 1 :] - overlap[i, i + 1 :]
     return _Table(points, recompute, hold, rest)
@@ -279,8 +279,8 @@ def _overlaps(crossing: Array, points: Array) -> Array:
     many = len(points)
     if not len(crossing):
         return np.zeros((many, many))
-    made, end, size = crossing.T
-    first = np.searchsorted(points, made, side="right")
+    start, end, size = crossing.T
+    first = np.searchsorted(points, start, side="right")
     final = np.searchsorted(points, end, side="right") - 1
     counted = np.zeros((many + 1, many + 1))
     crosses = final >= first

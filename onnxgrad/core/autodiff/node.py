@@ -50,11 +50,11 @@ class Node:
 
     def operand(self, name: str) -> Any:
         """An input by its ONNX name, or the attribute of that name; None when absent."""
-        found = self.operator.operand(name)
-        return self._walk.recomputed(found) if isinstance(found, Variable) else found
+        value = self.operator.operand(name)
+        return self._walk.recomputed(value) if isinstance(value, Variable) else value
 
     def wants(self, index: int) -> bool:
-        """Whether the gradient of input ``index`` is needed by anybody."""
+        """Return whether the gradient of input ``index`` is needed by anybody."""
         return index < len(self._wanted) and self._wanted[index]
 
     def extra_output(self, index: int) -> Variable:
@@ -69,9 +69,14 @@ class Node:
 
         Nothing is named where ``v`` turned out to be something that there was before.
         """
-        made = v.op
-        if made is not None and made.origin is not None and made.origin.of is self._result and made.origin.rule == self.type:
-            made.origin = made.origin._replace(piece=piece)
+        producer = v.op
+        if (
+            producer is not None
+            and producer.origin is not None
+            and producer.origin.of is self._result
+            and producer.origin.rule == self.type
+        ):
+            producer.origin = producer.origin._replace(piece=piece)
         return v
 
     @property
@@ -101,11 +106,11 @@ class Node:
 
         ``known`` holds values of the body that need not be recomputed.
         """
-        inner, found = self._walk.differentiate_body(body, shell, seeds, sources, known)
+        inner, grads = self._walk.differentiate_body(body, shell, seeds, sources, known)
         replaced = move_into(shell, inner, arguments)
-        return [None if g is None else replaced.get(g, g) for g in found]
+        return [None if g is None else replaced.get(g, g) for g in grads]
 
     @property
     def tape(self) -> Any:
-        """What the operator's ``prepare`` said about the values that it leaves behind."""
+        """The record by the operator's ``prepare`` of the values that it leaves behind."""
         return self._walk.tapes.get(self.operator)

@@ -40,7 +40,7 @@ class ShapeFinder:
                     self.source_of.setdefault(dim, (v, axis))
 
     def shape(self, v: Variable) -> Variable | None:
-        """A variable that holds the shape of ``v``; None where it cannot be found."""
+        """Return a variable that holds the shape of ``v``; None where there is none."""
         if v not in self.found:
             self.found[v] = self._find(v)
         return self.found[v]

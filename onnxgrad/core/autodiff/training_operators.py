@@ -79,37 +79,37 @@ def _gradient(block: Block, op: Operator) -> list[Variable]:
     names = [*op.attrs["xs"], *op.attrs.get("zs", [])]
     independent = [_named(block, op, name) for name in names]
     y = _named(block, op, op.attrs["y"])
-    given = [v for v in op.inputs if v is not None]
-    if len(given) != len(names):
-        raise ModelError(f"{op}: Gradient has {len(given)} inputs for {len(names)} tensors in xs and zs.")
+    inputs = [v for v in op.inputs if v is not None]
+    if len(inputs) != len(names):
+        raise ModelError(f"{op}: Gradient has {len(inputs)} inputs for {len(names)} tensors in xs and zs.")
     count = len(op.attrs["xs"])
-    if len(given) == len(independent) and all(map(is_, given, independent)) and not _depend(block, independent):
+    if len(inputs) == len(independent) and all(map(is_, inputs, independent)) and not _depend(block, independent):
         at = independent
     else:
-        at, y = _moved(block, independent, given, y)
+        at, y = _moved(block, independent, inputs, y)
     for v in at[:count]:
         v.stop_gradient = False
-    found = gradients(y, at[:count], no_grad_set=at[count:]) if y.op is not None else [None] * count
-    return [zeros_like(block.build, v) if g is None else g for v, g in zip(at[:count], found, strict=True)]
+    grads = gradients(y, at[:count], no_grad_set=at[count:]) if y.op is not None else [None] * count
+    return [zeros_like(block.build, v) if g is None else g for v, g in zip(at[:count], grads, strict=True)]
 
 
 def _named(block: Block, op: Operator, name: str) -> Variable:
-    found = block.vars.get(name)
-    if found is None:
+    variable = block.vars.get(name)
+    if variable is None:
         raise ModelError(f"{op}: Gradient names {name!r}, which the graph does not compute before it.")
-    return found
+    return variable
 
 
 def _depend(block: Block, tensors: list[Variable]) -> bool:
-    """Whether one of these is computed from another"""
+    """Return whether one of these is computed from another"""
     dependent = {v for op in dependent_operators(block.ops, tensors) for v in op.outputs}
     return any(v in dependent for v in tensors)
 
 
-def _moved(block: Block, tensors: list[Variable], given: list[Variable], y: Variable) -> tuple[list[Variable], Variable]:
-    """A copy of what leads from ``tensors`` to ``y``, at the values ``given``; returns its inputs and its ``y``"""
+def _moved(block: Block, tensors: list[Variable], values: list[Variable], y: Variable) -> tuple[list[Variable], Variable]:
+    """Copy the operators from ``tensors`` to ``y``, at ``values``; return the inputs of the copy and its ``y``."""
     build = Builder(block, key=y.name, role=Role.BACKWARD)
-    at: list[Variable] = [build.Identity(v) for v in given]
+    at: list[Variable] = [build.Identity(v) for v in values]
     mapping = dict(zip(tensors, at, strict=True))
     fixed = set(tensors)
     path = [op for op in dependent_operators(block.ops, tensors) if not all(v is None or v in fixed for v in op.outputs)]
@@ -124,7 +124,7 @@ def _moved(block: Block, tensors: list[Variable], given: list[Variable], y: Vari
 
 
 def _until(operators: list[Operator], fixed: set[Variable], y: Variable) -> list[Operator]:
-    """Those that ``y`` needs when the fixed tensors are given"""
+    """Return the operators that ``y`` needs when the fixed tensors are known."""
     wanted, kept = {y} - fixed, []
     for op in reversed(operators):
         if any(v is not None and v in wanted for v in op.outputs):
@@ -136,15 +136,15 @@ def _until(operators: list[Operator], fixed: set[Variable], y: Variable) -> list
 # Optimizers ------------------------------------------------------------------------------------------------------------
 
 
-def _optimizer(kinds: int) -> Callable[[Callable[..., tuple[Variable, ...]]], Callable[[Block, Operator], list[Variable]]]:
-    """Applies the update of one tensor to all; ``kinds`` is how many inputs belong to a tensor: value, gradient, state."""
+def _optimizer(slots: int) -> Callable[[Callable[..., tuple[Variable, ...]]], Callable[[Block, Operator], list[Variable]]]:
+    """Apply the update of one tensor to all; ``slots`` is how many inputs belong to a tensor: value, gradient, state."""
 
     def wrap(update: Callable[..., tuple[Variable, ...]]) -> Callable[[Block, Operator], list[Variable]]:
         def expand(block: Block, op: Operator) -> list[Variable]:
             rate, step, *rest = op.inputs
-            count = len(rest) // kinds
-            if count * kinds != len(rest) or len(op.outputs) > count * (kinds - 1):
-                raise ModelError(f"{op}: {op.type} takes R, T and {kinds} lists of equal length; {len(rest)} tensors are given.")
+            count = len(rest) // slots
+            if count * slots != len(rest) or len(op.outputs) > count * (slots - 1):
+                raise ModelError(f"{op}: {op.type} takes R, T and {slots} lists of equal length; {len(rest)} tensors are given.")
             results = []
             for i in range(count):
                 first = op.outputs[i]
@@ -153,7 +153,7 @@ def _optimizer(kinds: int) -> Callable[[Callable[..., tuple[Variable, ...]]], Ca
                 assert x is not None and rate is not None and step is not None
                 steps = build.Cast(step, to=x.dtype.number)
                 results.append(update(build, _Attributes(op), build.Cast(rate, to=x.dtype.number), steps, *rest[i::count]))
-            return [result[kind] for kind in range(kinds - 1) for result in results]
+            return [result[slot] for slot in range(slots - 1) for result in results]
 
         return expand
 

@@ -64,8 +64,8 @@ def vjp(outputs: Variables, inputs: Variables, cotangents: Variables | None = No
     if cotangents is not None:
         weights = [*call.matching(call.outputs, cotangents, "cotangents")]
     with call.appending():
-        found, _ = call.pull(call.outputs, call.inputs, weights)
-        return [call.or_zeros(g, v, v.grad_name) for g, v in zip(found, call.inputs, strict=True)]
+        grads, _ = call.pull(call.outputs, call.inputs, weights)
+        return [call.or_zeros(g, v, v.grad_name) for g, v in zip(grads, call.inputs, strict=True)]
 
 
 def jvp(outputs: Variables, inputs: Variables, tangents: Variables) -> list[Variable]:
@@ -93,10 +93,10 @@ def jvp(outputs: Variables, inputs: Variables, tangents: Variables) -> list[Vari
         free = [call.free(y) for y in call.outputs]
         pulled, primal_of = call.pull(call.outputs, call.inputs, [*free])
         pairs = [(g, t) for g, t in zip(pulled, directions, strict=True) if g is not None]
-        found: list[Variable | None] = [None] * len(free)
+        derivatives: list[Variable | None] = [None] * len(free)
         if pairs:
-            found, _ = call.pull([g for g, _ in pairs], free, [t for _, t in pairs])
-        results = [call.or_zeros(t, y, f"{y.name}@JVP") for t, y in zip(found, call.outputs, strict=True)]
+            derivatives, _ = call.pull([g for g, _ in pairs], free, [t for _, t in pairs])
+        results = [call.or_zeros(t, y, f"{y.name}@JVP") for t, y in zip(derivatives, call.outputs, strict=True)]
         primal_of.update(zip(free, call.outputs, strict=True))
         free_of(appended, free, primal_of, results)
         return results
@@ -175,7 +175,7 @@ def hessian(output: Variable, input: Variables) -> Variable | list[list[Variable
         input: one variable or several, as in ``vjp``.
 
     Returns:
-        A variable of shape ``[*input.shape, *input.shape]``. For a list of inputs, a list of lists: ``found[i][j]`` has shape
+        A variable of shape ``[*input.shape, *input.shape]``. For a list of inputs, a list of lists: entry ``[i][j]`` has shape
         ``[*input[i].shape, *input[j].shape]``.
 
     Raises:
@@ -232,7 +232,7 @@ def per_example_gradients(loss_per_example: Variable, inputs: Variables) -> list
 def sum_over_examples(
     loss_per_example: Variable, inputs: Variables, weigh: Callable[[Builder, list[Variable]], list[Variable]]
 ) -> list[Variable] | None:
-    """The sum over examples of what is made of each one's gradients, in a Loop over batches of one example.
+    """Sum over examples what ``weigh`` computes of each one's gradients, in a Loop over batches of one example.
 
     Args:
         loss_per_example: a floating-point vector, one loss per example.
@@ -266,9 +266,9 @@ def sum_over_examples(
             for v in copy.outputs:
                 if v is not None:
                     block.register(v)
-        found, _ = call.pull([op.Reshape(alone[loss], op.constant(np.zeros(0, np.int64)))], call.inputs, [None])  # one loss each
+        grads, _ = call.pull([op.Reshape(alone[loss], op.constant(np.zeros(0, np.int64)))], call.inputs, [None])  # one loss each
         zero = [op.constant(np.zeros(v.static_shape or (), v.dtype.numpy)) for v in call.inputs]
-        gradients = [z if g is None else g for g, z in zip(found, zero, strict=True)]
+        gradients = [z if g is None else g for g, z in zip(grads, zero, strict=True)]
         return sum_in_loop(appended, row, count, weigh(op, gradients))
 
 
@@ -284,13 +284,13 @@ def _jacobian(call: _Call, appended: Appended, y: Variable, label: str = "", zer
     label = label or f"{y.name}@JACOBIAN"
     op = call.builder
     free = call.free(y)
-    found: list[Variable | None] = [None] * len(call.inputs)
+    grads: list[Variable | None] = [None] * len(call.inputs)
     if not zero:
-        found, _ = call.pull([y], call.inputs, [free])
-    live = [g for g in found if g is not None]
+        grads, _ = call.pull([y], call.inputs, [free])
+    live = [g for g in grads if g is not None]
     stacked = iter(into_loop(appended, free, y, live) if live else [])
     results = []
-    for g, v in zip(found, call.inputs, strict=True):
+    for g, v in zip(grads, call.inputs, strict=True):
         shape = _joined_shape(op, y, v)
         if g is None:
             full = op.Expand(op.constant(0, v.dtype), shape)
@@ -330,18 +330,18 @@ class _Call:
     def builder(self) -> Builder:
         return Builder(self.block, role=Role.BACKWARD, key="transform")
 
-    def matching(self, like: list[Variable], given: Any, what: str) -> list[Variable]:
+    def matching(self, like: list[Variable], items: Any, what: str) -> list[Variable]:
         """One variable for each of ``like``, of its type."""
-        found = _floats(given, what)
-        if len(found) != len(like):
-            raise ArgumentError(f"{len(found)} {what} are given for {len(like)} variables.")
-        for v, x in zip(found, like, strict=True):
+        variables = _floats(items, what)
+        if len(variables) != len(like):
+            raise ArgumentError(f"{len(variables)} {what} are given for {len(like)} variables.")
+        for v, x in zip(variables, like, strict=True):
             self._check_home(v)
             if isinstance(x.type, TensorType) and v.dtype != x.dtype:
                 raise ArgumentError(f"{what}: {v!r} does not have the element type of {x!r}. Cast it.")
             if x.dims is not None and v.dims is not None and not _fits(x.dims, v.dims):
                 raise ArgumentError(f"{what}: {v!r} does not have the shape of {x!r}.")
-        return found
+        return variables
 
     @contextmanager
     def appending(self) -> Iterator[Appended]:
@@ -360,8 +360,8 @@ class _Call:
     ) -> tuple[list[Variable | None], dict[Variable, Variable]]:
         """Append one backward pass: the gradients, and for each gradient the variable it belongs to."""
         backward = BackwardPass(self.program, [], [], [])
-        found = backward.append(list(zip(outputs, cotangents, strict=True)), inputs, self.block)
-        return [found.get(v) for v in inputs], backward.primal_of
+        grads = backward.append(list(zip(outputs, cotangents, strict=True)), inputs, self.block)
+        return [grads.get(v) for v in inputs], backward.primal_of
 
     def free(self, like: Variable) -> Variable:
         """A cotangent without a value."""
@@ -392,10 +392,10 @@ def _fits(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 def _floats(items: Any, what: str) -> list[Variable]:
-    found = variables_of(items, what)
-    for v in found:
+    variables = variables_of(items, what)
+    for v in variables:
         if v.type is not None and not v.is_float:
             raise ArgumentError(f"{what}: {v!r} is not a floating-point tensor, so it has no derivative.")
-    if not found:
+    if not variables:
         raise ArgumentError(f"{what} is empty; name at least one variable.")
-    return found
+    return variables

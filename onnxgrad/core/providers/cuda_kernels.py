@@ -30,25 +30,25 @@ _WRITTEN = {name: form for name, form in FUNCTIONS.items() if name not in ("Mish
 @cache
 def _kernels() -> dict[str, dict[str, list[dict[str, str]]]]:
     table = json.loads(files("onnxgrad.core.providers").joinpath("cuda_kernels.json").read_text())
-    found: dict[str, dict[str, list[dict[str, str]]]] = table["kernels"]
-    return found
+    kernels: dict[str, dict[str, list[dict[str, str]]]] = table["kernels"]
+    return kernels
 
 
 def _types(op: Operator) -> dict[str, str]:
     """The element type of each type variable of an operator, by onnxruntime's names."""
     schema = op.schema
     assert schema is not None
-    found: dict[str, str] = {}
+    types: dict[str, str] = {}
     slots = [(v, schema.input_at(index)) for index, v in enumerate(op.inputs)]
     slots += [(v, schema.outputs[min(index, len(schema.outputs) - 1)]) for index, v in enumerate(op.outputs)]
     for v, slot in slots:
         if v is not None and slot is not None and isinstance(v.type, TensorType):
-            found[slot.typestr] = _NAMES.get(v.type.dtype.name, v.type.dtype.name)
-    return found
+            types[slot.typestr] = _NAMES.get(v.type.dtype.name, v.type.dtype.name)
+    return types
 
 
 def has_kernel(op: Operator, types: dict[str, str] | None = None) -> bool:
-    """Whether CUDA computes an operator in its element types, or in others."""
+    """Return whether CUDA computes an operator in its element types, or in others."""
     schema = op.schema
     rows = None if schema is None else _kernels().get(op.type, {}).get(str(schema.since))
     if not rows:
@@ -58,11 +58,11 @@ def has_kernel(op: Operator, types: dict[str, str] | None = None) -> bool:
 
 
 def _in_float64(function: Written) -> Written:
-    """A function of one number that CUDA has no kernel for, written out as for float64, with one rounding at the end"""
+    """Write a function of one number that CUDA has no kernel for in float64, with one rounding at the end."""
 
     def form(build: Any, op: Operator) -> list[Variable | None] | None:
-        twin = Operator(op.block, op.type, [None if v is None else build.Cast(v, to=11) for v in op.inputs], [], dict(op.attrs))
-        results, old = function(build, twin), op.outputs[0]
+        copy = Operator(op.block, op.type, [None if v is None else build.Cast(v, to=11) for v in op.inputs], [], dict(op.attrs))
+        results, old = function(build, copy), op.outputs[0]
         return None if results is None or old is None else [build.Cast(results[0], to=old.dtype.number)]
 
     return form
@@ -91,14 +91,14 @@ def use_kernels(graph: Graph, target: Target) -> int:
 
     onnxruntime puts the others on the host, and refuses those of bfloat16 with "node_provider_type.empty()".
     """
-    places = sum(write_block(body, _form_of) for op in graph.operators for body in op.blocks())
+    count = sum(write_block(body, _form_of) for op in graph.operators for body in op.blocks())
     types = {op.type for op in graph.operators if _form_of(op) is not None}
 
     def form(build: Any, op: Operator) -> list[Variable | None] | None:
-        found = _form_of(op)
-        return None if found is None else found(build, op)
+        function = _form_of(op)
+        return None if function is None else function(build, op)
 
-    return places + rewrite_operators(graph, dict.fromkeys(types, form))
+    return count + rewrite_operators(graph, dict.fromkeys(types, form))
 
 
 KERNELS = Pass("cuda_kernels", use_kernels, rounding="order", gain=CUDA_FORMS)

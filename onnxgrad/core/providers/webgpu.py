@@ -41,8 +41,8 @@ def _parts(build: Any, x: Any, sizes: list[Any], axis: int) -> list[Variable | N
         return list(build.Split(x, sizes, axis=axis, outputs=len(sizes)))
     many = ceil(len(sizes) / _MOST_PARTS)
     groups = [sizes[i : i + many] for i in range(0, len(sizes), many)]
-    found = build.Split(x, [sum(group) for group in groups], axis=axis, outputs=len(groups))
-    return [part for y, group in zip(found, groups, strict=True) for part in _parts(build, y, group, axis)]
+    splits = build.Split(x, [sum(group) for group in groups], axis=axis, outputs=len(groups))
+    return [part for y, group in zip(splits, groups, strict=True) for part in _parts(build, y, group, axis)]
 
 
 def _log_softmax(build: Any, op: Operator) -> list[Variable | None] | None:

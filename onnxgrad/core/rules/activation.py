@@ -193,7 +193,7 @@ def _without_nan(op: Builder, y: Variable, node: Any) -> Variable:
 
 
 def _before_mask(node: Any) -> Variable:
-    """What a constant mask is added to, if every line of it has a finite number, as in a causal mask; else the operand itself"""
+    """Return the scores before a constant mask is added whose rows each have a finite number, as a causal mask; else the operand"""
     x: Variable = node.inputs[0]
     if x.op is None or x.op.type != "Add" or x.op.domain or x.rank is None or _axis(node) != x.rank - 1:
         return x
@@ -211,7 +211,7 @@ _PASSES_ON = VIEWS | {"Add", "Cast", "Concat", "Div", "Dropout", "Mul", "Sub", "
 
 
 def _may_mask(x: Variable, reach: int) -> bool:
-    """Whether minus infinity may stand in ``x`` on purpose, as in a mask that is added or chosen"""
+    """Return whether minus infinity may stand in ``x`` on purpose, as in a mask that is added or chosen"""
     if x.value is not None:
         return not x.persistable and not np.isfinite(x.value.numpy()).all()
     if x.persistable or x.op is None or reach == 0:

@@ -54,9 +54,9 @@ def _per_head(op: Builder, node: Any, index: int) -> Any:
 
 
 def _scale(op: Builder, node: Any, q: Any) -> Any:
-    given, size = node.attr("scale"), q.dims[3]
-    if given is not None:
-        return float(given)
+    scale, size = node.attr("scale"), q.dims[3]
+    if scale is not None:
+        return float(scale)
     if isinstance(size, int):
         return float(size) ** -0.5
     return op.Reciprocal(op.Sqrt(cast_like(op, size_along(op, q, 3), q)))
@@ -75,7 +75,7 @@ def grouped_matmul(op: Builder, x: Any, y: Any) -> Any:
 
 
 def _bias(op: Builder, node: Any, q: Variable, k: Variable, past_key: Variable | None) -> Any:
-    """What is added to the scores (None for nothing), and whether it can mask all keys of a query"""
+    """Return the bias that is added to the scores (None for none), and whether it can mask all keys of a query."""
     mask, rules = node.operand("attn_mask"), _allowed(op, node, q, k, past_key)
     may_mask_rows = mask is not None or len(rules) > 1 or not node.attr("is_causal")
     if mask is not None:

@@ -77,7 +77,7 @@ def masked(op: Builder, g: Variable, condition: Variable) -> Variable:
 
 
 def not_before(op: Builder, value: Any, g: Variable | None) -> Variable:
-    """A value, of the graph or given, that is known only when ``g`` is: no runtime computes early, or for good, what reads it"""
+    """Return a value that is known only when ``g`` is: no runtime computes early, or for good, what reads it"""
     constant: Variable = value if isinstance(value, Variable) else op.constant(value)
     if g is None:
         return constant

@@ -22,9 +22,9 @@ def if_(op, node, *gys):
     returned = zip(*(node.attr(name).outputs for name in branches), strict=True)
     arriving = [_without_shape(op, g, y, of_branches) for g, y, of_branches in zip(gys, node.outputs, returned, strict=True)]
     for name in branches:
-        branch, found = node.differentiate_body(node.attr(name), op.block, arriving, wanted)
+        branch, grads = node.differentiate_body(node.attr(name), op.block, arriving, wanted)
         build = Builder(branch, key="zero", role=Role.BACKWARD)
-        finish_body(branch, [zeros_like(build, v) if g is None else g for v, g in zip(wanted, found, strict=True)], build)
+        finish_body(branch, [zeros_like(build, v) if g is None else g for v, g in zip(wanted, grads, strict=True)], build)
         bodies[name] = branch
     results = iter(as_tuple(op.If(node.inputs[0], outputs=len(wanted), **bodies)))
     return None, *(next(results) if is_wanted else None for is_wanted in node.wanted_captures)

@@ -62,7 +62,7 @@ def _product(op: Builder, factors: Any, kept: str) -> Any:
 
 
 def _may_be_narrow(x: Variable, term: str, output: str, others: Any) -> bool:
-    """Whether x may be longer, along an index that is summed, than all operands that the gradient is made of"""
+    """Return whether x may be longer, along an index that is summed, than all operands that the gradient reads"""
     for position, letter in enumerate(term):
         if letter in output:
             continue

@@ -89,7 +89,7 @@ def scatter_elements(op, node, gz):
 
 
 def _are_different(indices: Variable, axis: int, x: Variable) -> bool:
-    """Whether the indices are known, and none is written twice"""
+    """Return whether the indices are known, and none is written twice"""
     size = None if x.dims is None else x.dims[axis]
     if indices.value is None or indices.persistable or not isinstance(size, int):
         return False

@@ -48,7 +48,7 @@ def _vector_product(op: Builder, x: Variable, y: Variable, gz: Variable) -> tupl
 
 
 def _product_of_unknown_rank(op: Builder, x: Variable, y: Variable, gz: Variable) -> tuple[Variable, Variable]:
-    """Vectors are made matrices at run time: x a row, y a column, gz what their product would be"""
+    """Reshape vectors to matrices at run time: x a row, y a column, gz what their product would be"""
     row, column = op.Concat([1], op.Shape(x), axis=0), op.Concat(op.Shape(y), [1], axis=0)
     short_x, short_y = (_is_vector(op, v) for v in (x, y))
     wide_x = op.Reshape(x, op.Slice(row, op.Sub([1], short_x), [_ALL]), allowzero=1)

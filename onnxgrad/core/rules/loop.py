@@ -28,7 +28,7 @@ from onnxgrad.errors import UnsupportedGradient
 
 
 class _Tape:
-    """Where the value of a state at the start of each iteration is found: stacked on axis 0, or in a sequence.
+    """Hold the value of a state at the start of each iteration: stacked on axis 0, or in a sequence.
 
     ``counter`` is stacked in every iteration: its length is their number.
     """
@@ -178,13 +178,13 @@ class _LoopGradient:
         seeds = [None, *(gstates.get(k) for k in range(self.states))]
         seeds += [None if g is None else build.Gather(g, i, axis=0) for g in self.stacked]
         indices = [*(2 + k for k in self.active), *(2 + self.states + r for r in self.read_rows)]
-        inner, found = self.node.differentiate_body(forward, shell, seeds, [*(forward.inputs[p] for p in indices), *self.captured])
+        inner, grads = self.node.differentiate_body(forward, shell, seeds, [*(forward.inputs[p] for p in indices), *self.captured])
         read = reads_of(inner.ops)
         values = [self._argument(build, p, i, v in read) for p, v in enumerate(inner.inputs)]
         replaced = move_into(shell, inner, values)
-        found = [None if g is None else replaced.get(g, g) for g in found]
-        own = [self._or_zeros(build, g, values[p], p, i) for p, g in zip(indices, found, strict=False)]
-        totals = [t if g is None else add_up(build, [t, g]) for t, g in zip(sums, found[len(indices) :], strict=True)]
+        grads = [None if g is None else replaced.get(g, g) for g in grads]
+        own = [self._or_zeros(build, g, values[p], p, i) for p, g in zip(indices, grads, strict=False)]
+        totals = [t if g is None else add_up(build, [t, g]) for t, g in zip(sums, grads[len(indices) :], strict=True)]
         finish_body(shell, [condition, *own[: len(self.active)], *totals, *own[len(self.active) :]], build)
         keep_needed(shell)
         if forward is not self.node.attr("body"):
@@ -197,7 +197,7 @@ class _LoopGradient:
         return zeros_like(build, self._argument(build, index, i, True) if value is None else value)
 
     def _argument(self, build: Builder, index: int, i: Variable, is_read: bool) -> Any:
-        """What stands for an input of the forward body at iteration ``i``; None if nothing reads it"""
+        """Return the value of an input of the forward body at iteration ``i``; None if nothing reads it."""
         if index < 2:
             return i if index == 0 else build.constant(True)
         if not is_read:
@@ -263,7 +263,7 @@ def _put_back_rows(op: Builder, x: Any, axis: int, stacked: Variable) -> Any:
 
 
 def _influences(body: Any, sources: list[Variable]) -> Any:
-    """For everything in a body: which of the sources it depends on through values that carry gradients"""
+    """Return, for every variable of a body, the sources that it depends on through values that carry gradients"""
     reach = {v: frozenset([v]) for v in sources}
     for op in body.ops:
         entry = find_entry(op)

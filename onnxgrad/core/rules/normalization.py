@@ -88,12 +88,12 @@ def _batch_normalization_training(op: Builder, node: Any, x: Any, scale: Any, gy
         gx = op.Mul(rest, _per_channel(op, op.Mul(scale, inverse), x))
     if gmean is not None:
         mean = node.wrote(BATCH_STATISTICS_GRADIENT, op.Div(op.Mul(gmean, fresh), count))
-        share = op.Expand(_per_channel(op, mean, x), op.Shape(x))
-        gx = share if gx is None else op.Add(gx, share)
+        part = op.Expand(_per_channel(op, mean, x), op.Shape(x))
+        gx = part if gx is None else op.Add(gx, part)
     if gvar is not None:
         mean = node.wrote(BATCH_STATISTICS_GRADIENT, op.Div(op.Mul(gvar, 2.0 * fresh), count))
-        share = op.Mul(centred, _per_channel(op, mean, x))
-        gx = share if gx is None else op.Add(gx, share)
+        part = op.Mul(centred, _per_channel(op, mean, x))
+        gx = part if gx is None else op.Add(gx, part)
     old_mean = None if gmean is None else op.Mul(gmean, momentum)
     old_var = None if gvar is None else op.Mul(gvar, momentum)
     return gx, gscale, gb, old_mean, old_var
@@ -109,9 +109,9 @@ def _static_count(x: Any) -> Any:
 @gradient("LayerNormalization", broadcasts=(1, 2))
 def layer_normalization(op, node, gy, gmean=None, ginverse=None):
     """gx = inv * (g - mean(g) - unit * mean(g * unit)), g = gy * scale, unit = (x - mean) * inv;  gscale = gy unit;  gb = gy"""
-    given, scale = node.inputs[:2]
-    axes = axes_from(op, given, node.attr("axis"))
-    x = op.Cast(given, to=node.attr("stash_type")) if given.dtype.name in ("float16", "bfloat16") else given
+    data, scale = node.inputs[:2]
+    axes = axes_from(op, data, node.attr("axis"))
+    x = op.Cast(data, to=node.attr("stash_type")) if data.dtype.name in ("float16", "bfloat16") else data
     mean, inverse = (_statistic(node, i) for i in (1, 2))
     unit = op.Mul(op.Sub(x, cast_like(op, mean, x)), cast_like(op, inverse, x))
     inverse = cast_like(op, inverse, x)
@@ -122,12 +122,12 @@ def layer_normalization(op, node, gy, gmean=None, ginverse=None):
         gscale = op.Mul(wide, unit)
     count = op.Div(size_as(op, x, x), size_as(op, mean, x)) if x.static_shape is None else _count_over(x, axes)
     if gmean is not None:
-        share = op.Expand(op.Div(cast_like(op, gmean, x), count), op.Shape(x))
-        gx = share if gx is None else op.Add(gx, share)
+        part = op.Expand(op.Div(cast_like(op, gmean, x), count), op.Shape(x))
+        gx = part if gx is None else op.Add(gx, part)
     if ginverse is not None:
         slope = op.Neg(op.Div(op.Mul(cast_like(op, ginverse, x), op.Mul(inverse, inverse)), count))
-        share = op.Mul(unit, slope)
-        gx = share if gx is None else op.Add(gx, share)
+        part = op.Mul(unit, slope)
+        gx = part if gx is None else op.Add(gx, part)
     return (gx, gscale, gy)[: len(node.inputs)]
 
 
@@ -183,9 +183,9 @@ def mean_variance_normalization(op, node, gy):
 @gradient("RMSNormalization", broadcasts=(1,))
 def rms_normalization(op, node, gy):
     """gx = inv * (g - unit * mean(g * unit)), g = gy * scale, unit = x * inv, inv = 1 / sqrt(mean(x^2) + eps);  gscale = gy unit"""
-    given, scale = node.inputs
-    axes = axes_from(op, given, node.attr("axis"))
-    x = op.Cast(given, to=node.attr("stash_type")) if given.dtype.name in ("float16", "bfloat16") else given
+    data, scale = node.inputs
+    axes = axes_from(op, data, node.attr("axis"))
+    x = op.Cast(data, to=node.attr("stash_type")) if data.dtype.name in ("float16", "bfloat16") else data
     inverse = op.Reciprocal(op.Sqrt(op.Add(op.ReduceMean(op.Mul(x, x), axes, keepdims=1), node.attr("epsilon"))))
     unit, wide = op.Mul(x, inverse), cast_like(op, gy, x)
     gx = None

@@ -116,7 +116,7 @@ def _give_back(op: Builder, window: Any, share: Variable) -> Variable:
 
 
 def _window_counts(op: Builder, node: Any, window: Any, gy: Variable) -> Any:
-    """How many elements each window averages: its size, or without padding if that is not counted"""
+    """Return the number of elements that each window averages: its size, or without padding if that is not counted"""
     include = node.attr("count_include_pad")
     unpadded = all(isinstance(p, int) and p == 0 for p in window.begin + window.end)
     if not node.attr("ceil_mode") and window.static and any(n < 1 for n in window.outputs()):

@@ -55,7 +55,7 @@ def _of_rows(op: Builder, rows: Variable, g: Variable, shape: Variable) -> Varia
 
 
 def _product_of_others(op: Builder, rows: Variable) -> Variable:
-    """For each element the product of all others of its row (last axis)"""
+    """Return for each element the product of all others of its row (last axis)."""
     length = rows.dims[-1] if rows.dims is not None else None
     if isinstance(length, int) and length <= _SHORT:
         return _leaving_out_each(op, rows)

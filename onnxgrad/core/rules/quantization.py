@@ -33,18 +33,18 @@ def _require_convention(node: Any) -> None:
 def quantize_linear(op, node, gy):
     """straight through: gx = gy / scale where rounding does not leave the range, else 0;  gscale = -sum(gx x / scale)"""
     _require_convention(node)
-    given, scale = node.inputs[:2]
-    x = cast_like(op, given, gy)
-    wide = _spread(op, node, cast_like(op, scale, gy), given)
+    data, scale = node.inputs[:2]
+    x = cast_like(op, data, gy)
+    wide = _spread(op, node, cast_like(op, scale, gy), data)
     quotient = op.Div(x, wide)
     gx = op.Div(masked(op, gy, _in_range(op, node, quotient)), wide)
     if not node.wants(1):
         return gx
-    return gx, _gathered(op, node, op.Neg(op.Mul(gx, quotient)), scale, given)
+    return gx, _gathered(op, node, op.Neg(op.Mul(gx, quotient)), scale, data)
 
 
 def _in_range(op: Builder, node: Any, quotient: Variable) -> Variable:
-    """Where the quantised value is not a saturated one"""
+    """Return a mask of the quantised values that are not saturated."""
     dtype, zero = node.outputs[0].dtype, node.operand("y_zero_point")
     if not dtype.is_integer:
         return op.LessOrEqual(op.Abs(quotient), _LARGEST[dtype.name])
@@ -137,5 +137,5 @@ def _gathered(op: Builder, node: Any, g: Variable, scale: Any, x: Variable) -> A
 
 
 def _block_of(op: Builder, node: Any, x: Variable, axis: int) -> Variable:
-    """For each index along the axis, the block it lies in"""
+    """Return the block of each index along the axis."""
     return op.Div(op.Range(0, op.Squeeze(size_along(op, x, axis), [0]), 1), node.attr("block_size"))

@@ -137,9 +137,9 @@ class _Cell:
         """Cut weights into what the step reads"""
 
     def _start(self, name: str, direction: int) -> Variable:
-        given = self.node.operand(name)
-        if given is not None:
-            return self.turned(self.part(given, direction, int(self.batch_first)), 2)
+        initial = self.node.operand(name)
+        if initial is not None:
+            return self.turned(self.part(initial, direction, int(self.batch_first)), 2)
         axis = 1 - int(self.batch_first)
         shape: list[Any] = [self.op.Shape(self.x, start=axis, end=axis + 1), [self.hidden]]
         return zeros_of_shape(self.op, self.op.Concat(*(shape[::-1] if self.weights_first else shape), axis=0), self.x)

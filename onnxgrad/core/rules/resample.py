@@ -72,7 +72,7 @@ def _resized_axes(node: Any) -> list[int]:
 
 
 def _unchanged(node: Any, axes: list[int], index: int) -> bool:
-    """Whether an axis certainly stays as it is"""
+    """Return whether an axis certainly stays as it is"""
     x, (y,) = node.inputs[0], node.outputs
     if _crops(node):
         roi = node.operand("roi")

@@ -93,13 +93,13 @@ def _coordinates(op: Builder, grid: Variable, lengths: list[Variable], corners: 
 
 
 def _data_gradient(op: Builder, x: Variable, indices: Variable, t: list[Variable], taps: Any, g: Variable, padding: str) -> Any:
-    """g, [N, C, P, 1], given to the taps of each point"""
+    """Distribute g, [N, C, P, 1], over the taps of each point."""
     if taps is NEAREST:
         return add_flat(op, x, indices, op.Squeeze(g, [3]), padding)
     weight = outer(op, [weights(op, each, taps.coefficients) for each in t])
-    share = op.Mul(g, _taps_last(op, weight, g, taps, len(t), [1]))
+    part = op.Mul(g, _taps_last(op, weight, g, taps, len(t), [1]))
     shape = op.Concat(op.Shape(g, start=0, end=2), op.Shape(indices, start=1), axis=0)
-    return add_flat(op, x, indices, op.Reshape(share, shape, allowzero=1), padding)
+    return add_flat(op, x, indices, op.Reshape(part, shape, allowzero=1), padding)
 
 
 def _taps_last(op: Builder, weight: Variable, g: Variable, taps: Any, axes: int, channel: list[int]) -> Variable:

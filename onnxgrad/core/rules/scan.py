@@ -114,8 +114,8 @@ class _ScanGradient:
         directions = node.attr("scan_output_directions") or [0] * self.stacked
         axes = node.attr("scan_output_axes") or [0] * self.stacked
         outputs = body.outputs[count:]
-        given = [_Sequence(outputs[j], self.gradients[count + j], 1 - directions[j], axes[j]) for j in self.arriving]
-        return values, given
+        gradients = [_Sequence(outputs[j], self.gradients[count + j], 1 - directions[j], axes[j]) for j in self.arriving]
+        return values, gradients
 
     def write(self) -> Any:
         op = self.op
@@ -127,11 +127,11 @@ class _ScanGradient:
         states, parts, scans = self._differentiate(shell, gstates, elements)
         factors = [_factors(g) for g in parts]
         later = _Stacks(self, sequences, elements, scans)
-        for found in factors:
-            for v in found.operands if found else ():
+        for factor in factors:
+            for v in factor.operands if factor else ():
                 later.add(v)
         build = Builder(shell, key="step", role=Role.BACKWARD)
-        now = [k for k, found in enumerate(factors) if found is None]
+        now = [k for k, factor in enumerate(factors) if factor is None]
         totals = [sums[k] if parts[k] is None else build.Add(sums[k], _flattened(build, parts[k], self.wanted[k])) for k in now]
         scans = [_flattened(build, g, self.body.inputs[self.count + i]) for i, g in zip(self.wanted_scans, scans, strict=True)]
         finish_body(shell, [*states, *totals, *scans, *later.extra], build)
@@ -160,14 +160,14 @@ class _ScanGradient:
             seeds[self.count + j] = g
         values = elements[:inputs]
         known = {s.inner: v for s, v in zip(self.values[inputs:], elements[inputs:], strict=False)}
-        found = self.node.differentiate_into(shell, body, values, seeds, [*body.inputs, *self.wanted], known)
+        grads = self.node.differentiate_into(shell, body, values, seeds, [*body.inputs, *self.wanted], known)
         build = Builder(shell, key="step", role=Role.BACKWARD)
 
         def gradient_of(index):
-            return zeros_like(build, values[index]) if found[index] is None else found[index]
+            return zeros_like(build, values[index]) if grads[index] is None else grads[index]
 
         scans = [gradient_of(self.count + i) for i in self.wanted_scans]
-        return [gradient_of(i) for i in self.float_states], found[inputs:], scans
+        return [gradient_of(i) for i in self.float_states], grads[inputs:], scans
 
     def _drop_unread(self, shell: Any, sums: list[Variable], now: list[int], sequences: Any, elements: list[Variable]) -> Any:
         """Leave out the arguments that no step reads; the sequences that remain, at least one"""
@@ -206,9 +206,9 @@ class _ScanGradient:
             i: _unflattened(self.op, g, self.body.inputs[self.count + i], self.node.inputs[self.count + i])
             for i, g in zip(self.wanted_scans, stacked, strict=False)
         }
-        for k, found in enumerate(factors):
-            if found is not None:
-                totals[k] = found.sum_over_steps(self.op, [later.outside(v, stacked) for v in found.operands])
+        for k, factor in enumerate(factors):
+            if factor is not None:
+                totals[k] = factor.sum_over_steps(self.op, [later.outside(v, stacked) for v in factor.operands])
         sums = (totals[k] for k in range(len(factors)))
         inputs = [states.get(i) for i in range(self.count)] + [scans.get(i) for i in range(self.scanned)]
         return *inputs, *(next(sums) if is_wanted else None for is_wanted in self.node.wanted_captures)
@@ -234,7 +234,7 @@ def _unflattened(op: Builder, g: Variable, like: Variable, outside: Variable) ->
 
 
 class _Stacks:
-    """Where the values of all steps are found outside: among the sequences, the scan outputs, or ``extra`` ones."""
+    """Look up the values of all steps outside: among the sequences, the scan outputs, or ``extra`` ones."""
 
     def __init__(self, scan, sequences, elements, scans):
         self.found = {v: s.stacked for s, v in zip(sequences, elements, strict=True) if s.in_order}
@@ -283,15 +283,15 @@ class _AxisSum(NamedTuple):
 
 
 def _factors(g: Variable | None) -> Any:
-    """How a step's part of a sum is made, if its sum over all steps can be taken at once"""
-    made = None if g is None else g.op
-    if made is None or made.domain:
+    """Return the operation that computes a step's part of a sum, if its sum over all steps can be taken at once."""
+    op = None if g is None else g.op
+    if op is None or op.domain:
         return None
-    present = [v for v in made.inputs if v is not None]
-    if made.type == "Gemm" and len(present) == 2 and bool(made.attr("transA")) != bool(made.attr("transB")):
-        return _Product(present, made.attr("alpha"), bool(made.attr("transB")))
-    if made.type == "ReduceSum" and len(present) == 2 and present[0].rank is not None:
+    present = [v for v in op.inputs if v is not None]
+    if op.type == "Gemm" and len(present) == 2 and bool(op.attr("transA")) != bool(op.attr("transB")):
+        return _Product(present, op.attr("alpha"), bool(op.attr("transB")))
+    if op.type == "ReduceSum" and len(present) == 2 and present[0].rank is not None:
         axes = None if present[1].value is None else present[1].value.numpy().tolist()
         if axes:
-            return _AxisSum(present[:1], sorted(axis % present[0].rank for axis in axes), bool(made.attr("keepdims")))
+            return _AxisSum(present[:1], sorted(axis % present[0].rank for axis in axes), bool(op.attr("keepdims")))
     return None

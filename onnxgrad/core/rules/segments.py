@@ -34,9 +34,9 @@ def loop_in_segments(op, node, segmented):
         steps = size if count is None else build.Min(size, build.Sub(count, first))
         inner = write_body(build, "segment", [("j", INDEX), ("c", BOOL_SCALAR), *states, ("alive", BOOL_SCALAR)], iteration(first))
         alive = values[-2]
-        found = as_tuple(build.Loop(steps, None, *values[:-2], alive, outputs=len(inner.outputs) - 1, body=inner))
-        *news, alive = found[: len(starts) + 1]
-        stacked = found[len(starts) + 1 :]
+        results = as_tuple(build.Loop(steps, None, *values[:-2], alive, outputs=len(inner.outputs) - 1, body=inner))
+        *news, alive = results[: len(starts) + 1]
+        stacked = results[len(starts) + 1 :]
         total = values[-1]
         if stacked:
             total = build.Add(total, build.Squeeze(build.Shape(stacked[0], start=0, end=1), [0]))
@@ -46,8 +46,8 @@ def loop_in_segments(op, node, segmented):
         def write(build, j, condition, *values):
             copy = copy_block(body, {}, build.block, lambda v: op.block.program.fresh_name(v.name))
             replaced = move_into(build.block, copy, [build.Add(first, j), condition, *values[:-1]])
-            again, *found = [replaced.get(v, v) for v in copy.outputs]
-            return again, *found[: len(starts)], again, *found[len(starts) :]
+            again, *results = [replaced.get(v, v) for v in copy.outputs]
+            return again, *results[: len(starts)], again, *results[len(starts) :]
 
         return write
 
@@ -55,11 +55,11 @@ def loop_in_segments(op, node, segmented):
     types = [("number", INDEX), ("c", BOOL_SCALAR), *states, ("alive", BOOL_SCALAR), ("total", INDEX)]
     outer = write_body(op, "segments", types, segment)
     number = None if count is None else op.Div(op.Add(count, op.Sub(size, 1)), size)
-    found = as_tuple(
+    results = as_tuple(
         op.Loop(number, condition, *starts, true, op.constant(np.int64(0)), outputs=len(outer.outputs) - 1, body=outer)
     )
-    total = op.Reshape(found[len(starts) + 1], [1])
-    return [*found[: len(starts)], *(_joined(op, v, total) for v in found[len(starts) + 2 :])]
+    total = op.Reshape(results[len(starts) + 1], [1])
+    return [*results[: len(starts)], *(_joined(op, v, total) for v in results[len(starts) + 2 :])]
 
 
 def _filled_up(build, stacked, size):
@@ -93,16 +93,16 @@ def scan_in_segments(op, node, segmented):
         replaced = move_into(build.block, copy, [*values, *elements])
         return tuple(replaced.get(v, v) for v in copy.outputs)
 
-    found = loop_times(op, length, [(f"state_{k}", v) for k, v in enumerate(starts)], step)
-    assert found[0].op is not None
-    segmented.add(found[0].op.attrs["body"])
+    outputs = loop_times(op, length, [(f"state_{k}", v) for k, v in enumerate(starts)], step)
+    assert outputs[0].op is not None
+    segmented.add(outputs[0].op.attrs["body"])
     out_axes = node.attr("scan_output_axes") or [0] * stacked
     out_directions = node.attr("scan_output_directions") or [0] * stacked
     results = []
-    for y, axis, backwards in zip(found[states:], out_axes, out_directions, strict=True):
+    for y, axis, backwards in zip(outputs[states:], out_axes, out_directions, strict=True):
         y = _reversed(op, y, 0) if backwards else y
         results.append(_first_axis_to(op, y, axis) if axis else y)
-    return [*found[:states], *results]
+    return [*outputs[:states], *results]
 
 
 def _reversed(op, x, axis):

@@ -100,13 +100,13 @@ class _SequenceMapGradient:
         op, node = self.op, self.node
         body = self._body()
         results = as_tuple(op.SequenceMap(*node.inputs, *(g for _, g in self.arriving), outputs=len(body.outputs), body=body))
-        found = dict(zip(self.wanted, results, strict=False))
+        grads = dict(zip(self.wanted, results, strict=False))
         for i in self.wanted:
             if not isinstance(node.inputs[i].type, SequenceType):
-                found[i] = self._total(found[i], node.inputs[i])
+                grads[i] = self._total(grads[i], node.inputs[i])
         totals = (self._total(s, v) for s, v in zip(results[len(self.wanted) :], self.captured, strict=True))
         captures = [next(totals) if is_wanted else None for is_wanted in node.wanted_captures]
-        return *(found.get(i) for i in range(len(node.inputs))), *captures
+        return *(grads.get(i) for i in range(len(node.inputs))), *captures
 
     def _body(self) -> Any:
         """The forward body, with the gradients of its outputs as further inputs and those of the sources as outputs"""
@@ -121,9 +121,9 @@ class _SequenceMapGradient:
         for (i, _), g in zip(self.arriving, arguments[count:], strict=True):
             seeds[i] = g
         sources = [*(forward.inputs[i] for i in self.wanted), *self.captured]
-        found = self.node.differentiate_into(build.block, forward, arguments[:count], seeds, sources)
+        grads = self.node.differentiate_into(build.block, forward, arguments[:count], seeds, sources)
         values = [*(arguments[i] for i in self.wanted), *self.captured]
-        return tuple(zeros_like(build, v) if g is None else g for v, g in zip(values, found, strict=True))
+        return tuple(zeros_like(build, v) if g is None else g for v, g in zip(values, grads, strict=True))
 
     def _total(self, s: Variable, like: Variable) -> Variable:
         """Sum of the elements of a sequence"""

@@ -62,13 +62,13 @@ def max_unpool(op, node, gy):
     """gx = gy at the indices to which x was written (an index that repeats gives to all)"""
     x, indices = node.inputs[:2]
     if node.operand("output_shape") is None:
-        taken = op.Gather(op.Reshape(gy, [-1]), op.Reshape(indices, [-1]))
-        return op.Reshape(taken, op.Shape(x), allowzero=1)
+        gathered = op.Gather(op.Reshape(gy, [-1]), op.Reshape(indices, [-1]))
+        return op.Reshape(gathered, op.Shape(x), allowzero=1)
     source = _written_from(op, node)
     spare = op.Add(op.Size(x), 1)
     empty = op.Expand(op.constant(0, gy.dtype), op.Reshape(spare, [1]))
-    found = op.ScatterElements(empty, op.Reshape(source, [-1]), op.Reshape(gy, [-1]), axis=0)
-    return op.Reshape(op.Slice(found, [1], [_FAR], [0]), op.Shape(x), allowzero=1)
+    scattered = op.ScatterElements(empty, op.Reshape(source, [-1]), op.Reshape(gy, [-1]), axis=0)
+    return op.Reshape(op.Slice(scattered, [1], [_FAR], [0]), op.Shape(x), allowzero=1)
 
 
 _FAR = 2**62

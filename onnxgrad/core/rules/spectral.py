@@ -17,29 +17,29 @@ def dft(op, node, gy):
     """gx = length * inverse DFT of gy; of an inverse DFT: DFT(gy) / length;  cut or filled to x, its real part where x is real"""
     x = node.inputs[0]
     inverse, onesided = node.attr("inverse"), node.attr("onesided")
-    given, axis = node.operand("dft_length"), node.operand("axis")
+    dft_length, axis = node.operand("dft_length"), node.operand("axis")
     axis = op.constant(-2) if axis is None else op.Cast(axis, to=7)
-    length = _length(op, x, axis, given, inverse and onesided)
+    length = _length(op, x, axis, dft_length, inverse and onesided)
     if inverse and onesided:
         spectrum = op.DFT(gy, None, axis, onesided=1)
         g = op.Div(op.Mul(spectrum, _weights(op, x, axis, length)), cast_like(op, length, x))
         return _fitted(op, g, x, axis)
     if inverse:
-        return _fitted(op, op.Div(op.DFT(gy, None, axis), cast_like(op, length, x)), x, axis, given is not None)
+        return _fitted(op, op.Div(op.DFT(gy, None, axis), cast_like(op, length, x)), x, axis, dft_length is not None)
     back = op.DFT(gy, length if onesided else None, axis, inverse=1)
-    return _fitted(op, op.Mul(back, cast_like(op, length, x)), x, axis, given is not None or onesided)
+    return _fitted(op, op.Mul(back, cast_like(op, length, x)), x, axis, dft_length is not None or onesided)
 
 
-def _length(op: Builder, x: Variable, axis: Variable, given: Variable | None, from_half: int) -> Variable:
+def _length(op: Builder, x: Variable, axis: Variable, dft_length: Variable | None, from_half: int) -> Variable:
     """Number of transformed elements, a scalar"""
-    if given is not None:
-        return op.Squeeze(op.Cast(given, to=7))
+    if dft_length is not None:
+        return op.Squeeze(op.Cast(dft_length, to=7))
     size = op.Gather(op.Shape(x), axis)
     return op.Mul(op.Sub(size, 1), 2) if from_half else size
 
 
 def _weights(op: Builder, x: Variable, axis: Variable, length: Variable) -> Variable:
-    """How often each bin of half a spectrum stands in the full one: 2, or 1 for those that are their own mirror image"""
+    """Return how often each bin of half a spectrum occurs in the full one: 2, or 1 for those that are their own mirror image"""
     bins = op.Range(0, op.Add(op.Div(length, 2), 1), 1)
     own_mirror = op.Equal(op.Mod(op.Mul(bins, 2), length), 0)
     weights = op.Sub(2.0, cast_like(op, own_mirror, x))
@@ -64,9 +64,9 @@ def _fitted(op: Builder, g: Variable, x: Variable, axis: Variable, resized: bool
 def stft(op, node):
     """DFT of Gather(signal, frames) * window"""
     signal, step = node.inputs[0], op.Cast(node.inputs[1], to=7)
-    window, given = node.operand("window"), node.operand("frame_length")
-    if given is not None:
-        length = op.Squeeze(op.Cast(given, to=7))
+    window, frame_length = node.operand("window"), node.operand("frame_length")
+    if frame_length is not None:
+        length = op.Squeeze(op.Cast(frame_length, to=7))
     else:
         length = op.Gather(op.Shape(signal), 1) if window is None else op.Size(window)
     frames = op.Add(op.Div(op.Sub(op.Gather(op.Shape(signal), 1), length), op.Squeeze(step)), 1)

@@ -71,7 +71,7 @@ class _Gradients(Links):
         return maker if maker is not None and maker.type == op_type and not maker.domain else None
 
     def replace(self, op: Operator, new: Variable, index: int = 0) -> bool:
-        """``new`` stands for an output of ``op``"""
+        """Record that ``new`` replaces an output of ``op``."""
         old = op.outputs[index]
         if old is not None:
             self.graph.replace(old, new)
@@ -82,15 +82,15 @@ class _Gradients(Links):
 
     def centred(self, v: Variable | None) -> Variable | None:
         """x, if ``v`` is x - mean(x) and the mean is known"""
-        made = self.made(v, "Sub")
-        x = None if made is None else made.inputs[0]
-        mean = None if made is None else self.made(made.inputs[1], "ReduceMean")
+        difference = self.made(v, "Sub")
+        x = None if difference is None else difference.inputs[0]
+        mean = None if difference is None else self.made(difference.inputs[1], "ReduceMean")
         known = x in self.statistics and mean is not None and mean.inputs[0] is x and _per_channel(mean, 1)
         return x if known else None
 
 
 def _per_channel(op: Operator, keepdims: int) -> bool:
-    """Whether it reduces all axes but the second"""
+    """Return whether it reduces all axes but the second"""
     x, axes = op.inputs[0], op.inputs[1] if len(op.inputs) > 1 else None
     if x is None or x.rank is None or x.rank < 3 or axes is None or axes.value is None or op.attr("keepdims") != keepdims:
         return False
@@ -116,7 +116,7 @@ def _batch_normalization(pass_: _Gradients, op: Operator) -> bool:
 
 
 def _room(build: Any, x: Variable) -> tuple[Any, Any]:
-    """What stands for the old statistics, which count nothing: onnxruntime writes the new ones over them, so no other operator
+    """Return buffers for the old statistics, which count nothing: onnxruntime writes the new ones over them, so no other operator
     may have them, and they must not be constants, which are merged."""
     space = list(range(2, x.rank or 0))
     corner = build.Slice(x, [0] * (1 + len(space)), [1] * (1 + len(space)), [0, *space])
@@ -198,7 +198,7 @@ def _difference(pass_: _Gradients, op: Operator) -> bool:
 
 
 def _is_per_channel(v: Variable | None, x: Variable) -> bool:
-    """Whether ``v`` broadcasts over all axes of x but the second"""
+    """Return whether ``v`` broadcasts over all axes of x but the second"""
     rank, shape = x.rank or 0, None if v is None else v.static_shape
     return shape is not None and (1,) * (rank - len(shape)) + tuple(shape) == (1, _channels(x)) + (1,) * (rank - 2)
 

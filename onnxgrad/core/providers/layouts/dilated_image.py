@@ -49,7 +49,7 @@ def _applies(op: Operator, image: Variable | None, filters: Variable | None, res
 
 
 def _attributes(window: MapWindow, batch: int) -> dict[str, Any]:
-    """Those of the convolution of one image of width W * batch, without the stride along the width"""
+    """Return the attributes of a convolution of one image of width W * batch, without the stride along the width."""
     top, left, bottom, right = window.pads
     pads, dilations = [top, left * batch, bottom, right * batch], [window.dilations[0], window.dilations[1] * batch]
     return {"pads": pads, "dilations": dilations, "strides": [window.strides[0], 1], "group": window.group}

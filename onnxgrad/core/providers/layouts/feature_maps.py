@@ -22,17 +22,17 @@ def shape_of(v: Variable | None) -> tuple[int, ...]:
 
 
 def is_float32(v: Variable | None) -> bool:
-    """Whether it is a tensor of four axes of known size, in float32."""
+    """Return whether it is a tensor of four axes of known size, in float32."""
     return v is not None and v.static_shape is not None and len(v.static_shape) == 4 and v.dtype.name == "float32"
 
 
 def is_image(v: Variable | None) -> bool:
-    """Whether it is a tensor [N, C, H, W] of known shape, with numbers in it."""
+    """Return whether it is a tensor [N, C, H, W] of known shape, with numbers in it."""
     return v is not None and v.static_shape is not None and len(v.static_shape) == 4 and all(v.static_shape)
 
 
 def usual_pads(op: Operator) -> bool:
-    """Whether the pads of a convolution are written out, and not negative."""
+    """Return whether the pads of a convolution are written out, and not negative."""
     return op.attr("auto_pad") in (None, "NOTSET") and min(op.attr("pads") or [0]) >= 0
 
 
@@ -48,7 +48,7 @@ class MapWindow:
 
     @classmethod
     def of_filter(cls, op: Operator, kernel: Sequence[int]) -> MapWindow:
-        """That of the convolution whose filter's gradient is written as Conv: there strides and dilations have changed roles."""
+        """Return the window of the convolution whose filter gradient this Conv is: strides and dilations have changed roles."""
         window = cls(op, kernel)
         window.strides, window.dilations = window.dilations, window.strides
         return window

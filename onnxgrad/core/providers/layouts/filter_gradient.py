@@ -25,16 +25,16 @@ def filter_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
     if operands is None or result is None:
         return None
     x, gy = operands
-    image, given, found = (_inner_shape(v) for v in (x, gy, result))
-    if image is None or given is None or found is None or result.static_shape is None or x.static_shape is not None:
+    x_shape, gy_shape, gw_shape = (_inner_shape(v) for v in (x, gy, result))
+    if x_shape is None or gy_shape is None or gw_shape is None or result.static_shape is None or x.static_shape is not None:
         return None
     window = MapWindow.of_filter(op, result.static_shape[2:])
     is_dense = window.group == 1
-    if min(window.pads) < 0 or x.dtype.name != "float32" or not (is_dense or window.group == image[0] == given[0]):
+    if min(window.pads) < 0 or x.dtype.name != "float32" or not (is_dense or window.group == x_shape[0] == gy_shape[0]):
         return None
-    chwn, given_chwn = (build.Transpose(v, perm=[1, 2, 3, 0]) for v in (x, gy))
+    x_chwn, gy_chwn = (build.Transpose(v, perm=[1, 2, 3, 0]) for v in (x, gy))
     form = filter_product if is_dense else depthwise_filter_product
-    gradient = form(build, chwn, given_chwn, image[1:], given[1:], window)
+    gradient = form(build, x_chwn, gy_chwn, x_shape[1:], gy_shape[1:], window)
     return [build.Transpose(gradient, perm=SWAPPED)]
 
 

@@ -60,16 +60,16 @@ class _Axis:
         return self.size if self.shifts_gradient else self.positions
 
     def of_image(self) -> np.ndarray[Any, Any]:
-        """Where each tap reads the image at each of these positions, [taps or 1, count]; outside are zeros."""
+        """Return the index where each tap reads the image at each position, [taps or 1, count]; outside are zeros."""
         taps = np.arange(1 if self.shifts_gradient else self.taps)[:, None] * self.dilation
-        found: np.ndarray[Any, Any] = taps + np.arange(self.count) * self.stride - (0 if self.shifts_gradient else self.before)
-        return found
+        indices: np.ndarray[Any, Any] = taps + np.arange(self.count) * self.stride - (0 if self.shifts_gradient else self.before)
+        return indices
 
     def of_gradient(self) -> np.ndarray[Any, Any]:
-        """The same of the gradient."""
+        """Return the index where each tap reads the gradient, likewise."""
         taps = np.arange(self.taps if self.shifts_gradient else 1)[:, None] * self.dilation
-        found: np.ndarray[Any, Any] = np.arange(self.count) - taps + (self.before if self.shifts_gradient else 0)
-        return found
+        indices: np.ndarray[Any, Any] = np.arange(self.count) - taps + (self.before if self.shifts_gradient else 0)
+        return indices
 
 
 def filter_product(build: Any, x: Any, gy: Any, sizes: Sequence[int], positions: Sequence[int], window: Any) -> Variable:
@@ -166,8 +166,8 @@ def depthwise_filter_product(build: Any, x: Any, gy: Any, sizes: Sequence[int], 
     bottom = max(0, (number - 1) * each * down_by + read - height - top)
     right = max(0, (columns - 1) * across_by + (across - 1) * window.dilations[1] + 1 - width - left)
     padded = build.Pad(x, [0, top, left, 0, 0, bottom, right, 0]) if any((top, left, bottom, right)) else x
-    given = build.Pad(gy, [0] * 5 + [number * each - rows, 0, 0]) if number * each > rows else gy
-    given = build.Transpose(build.Reshape(given, [channels * number, each, -1]), perm=[0, 2, 1])
+    gradient = build.Pad(gy, [0] * 5 + [number * each - rows, 0, 0]) if number * each > rows else gy
+    gradient = build.Transpose(build.Reshape(gradient, [channels * number, each, -1]), perm=[0, 2, 1])
     wide, high = width + left + right, height + top + bottom
     flat = build.Reshape(padded, [channels, high * wide, -1])
     rows_read = np.arange(number)[:, None] * each * down_by + np.arange(read)
@@ -175,7 +175,7 @@ def depthwise_filter_product(build: Any, x: Any, gy: Any, sizes: Sequence[int], 
     for columns_read in im2col_indices(window.dilations[1], across_by, 0, across, columns):
         shifted = build.Gather(flat, (rows_read[:, :, None] * wide + columns_read).reshape(-1), axis=1)
         shifted = build.Reshape(shifted, [channels * number, read, -1])
-        products.append(build.Reshape(build.MatMul(shifted, given), [channels, number, 1, read * each]))
+        products.append(build.Reshape(build.MatMul(shifted, gradient), [channels, number, 1, read * each]))
     summed = build.ReduceSum(build.Concat(*products, axis=2), [1], keepdims=0)
     return _by_tap(build, summed, read, im2col_indices(window.dilations[0], down_by, 0, taps, each))
 

@@ -120,11 +120,11 @@ def transposed_convolution(build: Any, op: Operator) -> list[Variable | None] | 
     rank, size = len(shape.space) + 2, prod(shape.space)
     flat_y = build.Reshape(build.Transpose(y, perm=[*range(1, rank), 0]), [shape.out, area * shape.batch])
     flat_w = build.Reshape(w, [shape.out, shape.wide * taps])
-    given = build.Reshape(build.MatMul(build.Transpose(flat_w, perm=[1, 0]), flat_y), [shape.wide, taps * area, shape.batch])
+    columns = build.Reshape(build.MatMul(build.Transpose(flat_w, perm=[1, 0]), flat_y), [shape.wide, taps * area, shape.batch])
     pairs = _pairs_by_index(shape.im2col_indices(op), size)
     if (pairs == taps * area).any():
-        given = build.Concat(given, np.zeros((shape.wide, 1, shape.batch), np.float32), axis=1)
-    summed = build.ReduceSum(build.Gather(given, pairs, axis=1), [1], keepdims=0)
+        columns = build.Concat(columns, np.zeros((shape.wide, 1, shape.batch), np.float32), axis=1)
+    summed = build.ReduceSum(build.Gather(columns, pairs, axis=1), [1], keepdims=0)
     x = build.Transpose(build.Reshape(summed, [shape.wide * size, shape.batch]), perm=[1, 0])
     return [build.Reshape(x, [shape.batch, shape.wide, *shape.space])]
 
@@ -144,9 +144,9 @@ def _pairs_by_index(indices: np.ndarray[Any, Any], size: int) -> np.ndarray[Any,
     for position in range(area):
         for tap in range(taps):
             by_index[indices[position, tap]].append(tap * area + position)
-    found = by_index[:size]
-    most = max(1, max(map(len, found)))
-    return np.array([pairs + [taps * area] * (most - len(pairs)) for pairs in found], np.int64).T
+    groups = by_index[:size]
+    most = max(1, max(map(len, groups)))
+    return np.array([pairs + [taps * area] * (most - len(pairs)) for pairs in groups], np.int64).T
 
 
 IM2COL = Pass("im2col", forms={"Conv": convolution, "ConvTranspose": transposed_convolution}, rounding="order", gain=CPU_FORMS)

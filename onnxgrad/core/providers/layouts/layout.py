@@ -78,7 +78,7 @@ class LayoutPass:
 
     Attributes:
         held: by image, the same in the layout.
-        deferred: what nobody has read yet in the usual order: from what, as which shape and by which Transpose it is made.
+        deferred: what is not read yet in the usual order: its source, shape and the permutation of the Transpose.
         fresh: images that the form of the present operator was the first to transpose.
         build: appends operators to what replaces the present one.
     """
@@ -137,7 +137,7 @@ class LayoutPass:
     # Images --------------------------------------------------------------------------------------------------------------
 
     def holds(self, v: Variable | None) -> bool:
-        """Whether an image is there in the layout."""
+        """Return whether an image is there in the layout."""
         return v is not None and v in self.held
 
     def image(self, v: Variable | None) -> Any:

@@ -1,9 +1,9 @@
 """Which operators of a training step are written for [H, W, N, C]: the choice for which the whole step takes the least time.
 
 Each convolution gains or loses by that layout, by the multiplications and the memory that its form there takes; what lies between
-takes the same time in all. An image that is made in one layout and read in another is turned. The best choice for all operators
+takes the same time in all. An image that is made in one layout and read in another is transposed. The best choice for all operators
 together is a minimum cut between those that stay and those that go: an operator that gains is tied to one side by its gain, one
-that loses to the other by its loss, and the operators that make and read an image to each other by the time of its turn.
+that loses to the other by its loss, and the operators that make and read an image to each other by the time of its transpose.
 
 Times are in nanoseconds on one thread, measured on an Intel Xeon with AVX-512. Only their relations count.
 
@@ -29,7 +29,7 @@ __all__ = ["best_tile", "minimum_cut", "operators_by_pixels"]
 _PER_PRODUCT = COSTS.number("plan.product")
 """A multiplication and addition within a matrix product."""
 _TURN = COSTS.number("plan.transpose")
-"""A number that is turned."""
+"""The cost of transposing one number."""
 _MOVED = COSTS.number("plan.gather")
 """A number of an im2col matrix, which is gathered."""
 _BACKWARDS = COSTS.number("plan.conv_transpose")
@@ -59,19 +59,19 @@ class _Plan:
         self.stay: set[Operator] = set()
         self.readers: dict[Variable, list[Operator]] = {}
         self.makers: dict[Variable, Operator] = {}
-        images: set[Variable] = set()
+        feature_maps: set[Variable] = set()
         for op in graph.operators:
             read = _images_read(op)
-            found = None
-            if op.domain == "" and (op.type in ("Conv", "ConvTranspose") or any(v in images for v in read)):
-                found = _gain(op, read, is_fast)
-            if found is not None:
-                self.gains[op] = found
+            gain = None
+            if op.domain == "" and (op.type in ("Conv", "ConvTranspose") or any(v in feature_maps for v in read)):
+                gain = _gain(op, read, is_fast)
+            if gain is not None:
+                self.gains[op] = gain
             elif op.type not in ("Conv", "ConvTranspose"):
                 continue
             else:
                 self.stay.add(op)
-            images.update(v for v in [*read, *_images_made(op)] if is_image(v))
+            feature_maps.update(v for v in [*read, *_images_made(op)] if is_image(v))
             for v in read:
                 self.readers.setdefault(v, []).append(op)
             for v in _images_made(op):
@@ -89,9 +89,9 @@ class _Plan:
             ends = {number[op] for op in self.readers.get(v, [])} | ({number[self.makers[v]]} if v in self.makers else set())
             if len(ends) < 2:
                 continue
-            # What is turned once serves all who read it: the image has two nodes of its own, between which the turn lies.
-            turn = _TURN * prod(shape_of(v))
-            edges.append((nodes, nodes + 1, turn))
+            # One transpose serves all readers: the feature map has two nodes of its own, and its cost is the edge between them.
+            cost = _TURN * prod(shape_of(v))
+            edges.append((nodes, nodes + 1, cost))
             for end in ends:
                 edges += [(end, nodes, inf), (nodes + 1, end, inf)]
             nodes += 2
@@ -130,7 +130,7 @@ def _gain(op: Operator, read: list[Variable], is_fast: bool) -> float | None:
 
 
 def _sums_float32(op: Operator) -> bool:
-    """Whether the numbers that an operator sums are float32, as sums are products with rows of these there"""
+    """Return whether the numbers that an operator sums are float32, as sums are products with rows of these there"""
     numbers = op.inputs if op.type == "BatchNormalization" else op.inputs[:1]
     return all(v is not None and v.dtype.name == "float32" for v in numbers)
 
@@ -179,11 +179,11 @@ def best_tile(
         r = tile + 2 if stride == 1 else 5
         tiles = -(-rows // tile) * -(-columns // tile) * batch
         products = _PER_PRODUCT * r * r * tiles * channels * out
-        read, made = (out, channels) if kind == "image" else (channels, out)
+        read, written = (out, channels) if kind == "image" else (channels, out)
         # Backwards, a tile of a strided convolution reads 3x3 positions and writes 4x4.
         gather = _STRIDED_TILE_GATHER if kind == "image" and stride > 1 else _TILE_GATHER
         # Per frequency and tile, what is gathered and transformed and what is transformed back; per frequency, the filter.
-        moved = tiles * (gather * read + _TILE_RESULT * made) + _TILE_FILTER * channels * out
+        moved = tiles * (gather * read + _TILE_RESULT * written) + _TILE_FILTER * channels * out
         times[tile] = products + r * r * moved
     best = min(times, key=times.__getitem__)
     return best, times[best]
@@ -204,8 +204,8 @@ def minimum_cut(nodes: int, edges: Iterable[tuple[int, int, float]]) -> set[int]
         [0, 2]
     """
     network: list[list[list[Any]]] = [[] for _ in range(nodes)]
-    for start, end, room in edges:
-        there: list[Any] = [end, room, None]
+    for start, end, capacity in edges:
+        there: list[Any] = [end, capacity, None]
         back: list[Any] = [start, 0.0, there]
         there[2] = back
         network[start].append(there)
@@ -220,20 +220,20 @@ def minimum_cut(nodes: int, edges: Iterable[tuple[int, int, float]]) -> set[int]
 
 
 def _levels(network: list[list[list[Any]]]) -> list[int]:
-    """The distance of each node from node 0 over edges with room, -1 where there is no way"""
+    """Return the distance of each node from node 0 over edges with capacity left, -1 where there is no path."""
     level = [-1] * len(network)
     level[0], queue = 0, deque([0])
     while queue:
         node = queue.popleft()
-        for end, room, _ in network[node]:
-            if room > 0 and level[end] < 0:
+        for end, capacity, _ in network[node]:
+            if capacity > 0 and level[end] < 0:
                 level[end] = level[node] + 1
                 queue.append(end)
     return level
 
 
 def _push(network: list[list[list[Any]]], level: list[int], unused: list[list[list[Any]]]) -> bool:
-    """Find one way from 0 to 1 over growing levels, and use up its room; whether there is one"""
+    """Find one path from 0 to 1 over growing levels, and use up its capacity; return whether there is one."""
     way: list[list[Any]] = []
     node = 0
     while node != 1:
@@ -247,8 +247,8 @@ def _push(network: list[list[list[Any]]], level: list[int], unused: list[list[li
             unused[node].pop()
         else:
             return False
-    room = min(edge[1] for edge in way)
+    capacity = min(edge[1] for edge in way)
     for edge in way:
-        edge[1] -= room
-        edge[2][1] += room
+        edge[1] -= capacity
+        edge[2][1] += capacity
     return True

@@ -51,25 +51,18 @@ class _Axis(NamedTuple):
 
 def pool_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
     """The ScatterElements of a pool's gradient by taps: for known sizes of the maps, any number of images, at most 64 taps."""
-    pool, given = pool_of(op.inputs[1]), op.inputs[2]
-    if not is_piece(op, SUM_AT_MAXIMA) or pool is None or given is None or op.attr("axis") != 2 or op.attr("reduction") != "add":
+    pool, gy = pool_of(op.inputs[1]), op.inputs[2]
+    if not is_piece(op, SUM_AT_MAXIMA) or pool is None or gy is None or op.attr("axis") != 2 or op.attr("reduction") != "add":
         return None
     x, y = pool.inputs[0], pool.outputs[0]
-    if y is not None and given.dims != y.dims:
-        given = operand_of(given, "Reshape")
+    if y is not None and gy.dims != y.dims:
+        gy = operand_of(gy, "Reshape")
     axes = _axes(pool)
-    if (
-        axes is None
-        or x is None
-        or y is None
-        or given is None
-        or given.dims != y.dims
-        or x.dtype.name not in ("float32", "float64")
-    ):
+    if axes is None or x is None or y is None or gy is None or gy.dims != y.dims or x.dtype.name not in ("float32", "float64"):
         return None
     over = [max(0, axis.reach - axis.pad - axis.size) for axis in axes]
     padded = build.Pad(x, [0, 0, *(axis.pad for axis in axes), 0, 0, *over], _LOWEST)
-    left: Any = given
+    left: Any = gy
     parts: dict[tuple[int, ...], Any] = {}
     taps = list(np.ndindex(*(axis.taps for axis in axes)))
     spatial = list(range(2, 2 + len(axes)))
@@ -101,15 +94,15 @@ def _interleaved(build: Any, parts: dict[tuple[int, ...], Any], axes: list[_Axis
         joined: dict[tuple[int, ...], Any] = {}
         stride = axes[axis].stride
         for lead in dict.fromkeys(key[:-1] for key in parts):
-            found = [parts.get((*lead, r)) for r in range(stride)]
+            residues = [parts.get((*lead, r)) for r in range(stride)]
             if stride == 1:
-                joined[lead] = found[0]
+                joined[lead] = residues[0]
                 continue
-            if any(part is None for part in found):
-                present = next(part for part in found if part is not None)
+            if any(part is None for part in residues):
+                present = next(part for part in residues if part is not None)
                 missing = build.Mul(present, 0.0)
             # [N, C, rows, ..., 1, ...] side by side along the new axis
-            columns = [build.Unsqueeze(missing if part is None else part, [3 + axis]) for part in found]
+            columns = [build.Unsqueeze(missing if part is None else part, [3 + axis]) for part in residues]
             sizes = [a.rows if i < axis else a.rows * (a.stride if i > axis else 1) for i, a in enumerate(axes)]
             sizes[axis] *= stride
             joined[lead] = build.Reshape(build.Concat(*columns, axis=3 + axis), [0, 0, *sizes])
@@ -134,13 +127,13 @@ def _axes(pool: Operator) -> list[_Axis] | None:
 
 def drop_unread_indices(graph: Graph, target: Target) -> int:
     """Leave out the Indices of pools that nothing reads any more."""
-    links, places = Links(graph), 0
+    links, count = Links(graph), 0
     for op in graph.operators:
         if op.type == "MaxPool" and not op.domain and len(op.outputs) > 1 and op.outputs[1] not in links.readers:
             if op.outputs[1] not in links.returned:
                 op.outputs = op.outputs[:1]
-                places += 1
-    return places
+                count += 1
+    return count
 
 
 UNREAD_INDICES = Pass("unread_indices", drop_unread_indices)

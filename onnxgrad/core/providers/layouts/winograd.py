@@ -120,27 +120,27 @@ class Tiles:
             return flat if np.array_equal(order, np.arange(flat.static_shape[0])) else build.Gather(flat, order, axis=0)
 
         if number == 1:
-            found = strip(build, reads[0])
+            result = strip(build, reads[0])
         else:
             body = write_body(build, "strip", [_read_by("pixels", reads)], strip)
-            found = build.Scan(reads, body=body, num_scan_inputs=1)
-        return build.Reshape(found, [*self.result, batch, out])
+            result = build.Scan(reads, body=body, num_scan_inputs=1)
+        return build.Reshape(result, [*self.result, batch, out])
 
     def filter_of(self, build: Any, x: Any, gy: Any) -> Any:
         """G^T ((A^T gy) (B x)) of images [height, width, N, C] and gradients [rows, columns, N, O], as [O, C, 3, 3]"""
         (*_, batch, channels), out = x.static_shape, gy.static_shape[-1]
         number = self._strips(batch * max(channels, out))
-        images, pixels = _pixel_rows(build, x, self._reads, again=True)
-        given, places = _pixel_rows(build, gy, self._writes)
-        reads, writes = _by_strip(pixels, number), _by_strip(places, number)
+        x_rows, pixels = _pixel_rows(build, x, self._reads, again=True)
+        gy_rows, positions = _pixel_rows(build, gy, self._writes)
+        reads, writes = _by_strip(pixels, number), _by_strip(positions, number)
         columns = self.tiles // number * batch
 
         def product(build: Any, read: Any, write: Any) -> Any:
-            tiles = build.Reshape(build.Gather(given, write, axis=0), [len(places), columns, out])
-            # It is turned where it is smallest.
-            tiles = build.Reshape(turned(build, tiles), [len(places), out * columns])
+            tiles = build.Reshape(build.Gather(gy_rows, write, axis=0), [len(positions), columns, out])
+            # It is transposed where it is smallest.
+            tiles = build.Reshape(turned(build, tiles), [len(positions), out * columns])
             of_result = build.Reshape(build.MatMul(_float32(self._a.T), tiles), [self.frequencies, out, columns])
-            return build.MatMul(of_result, self._of_image(build, images, read, columns, channels))
+            return build.MatMul(of_result, self._of_image(build, x_rows, read, columns, channels))
 
         if number == 1:
             summed = product(build, reads[0], writes[0])
@@ -169,7 +169,7 @@ class Tiles:
         return next(n for n in range(1, self._rows + 1) if self._rows % n == 0 and (numbers <= n * _STRIP or n == self._rows))
 
     def _order(self, number: int) -> _Array:
-        """Where the pixels of the results of a strip lie among those of its tiles"""
+        """Return the index of each pixel of a strip's result among the pixels of its tiles."""
         pixels = _by_strip(self._writes, number)[0]
         inside = np.flatnonzero(pixels < prod(self.result) // number)
         order: _Array = inside[np.argsort(pixels[inside])]
@@ -200,8 +200,8 @@ def _pixels(axes: list[_Array], image: Size) -> _Array:
     """[positions in a tile, tiles]: the pixel there, or the number of pixels where there is none"""
     (down, across), (height, width) = axes, image
     y, x = down[:, None, :, None], across[None, :, None, :]
-    found = np.where((y >= 0) & (y < height) & (x >= 0) & (x < width), y * width + x, height * width)
-    return found.reshape(down.shape[0] * across.shape[0], down.shape[1] * across.shape[1])
+    pixels = np.where((y >= 0) & (y < height) & (x >= 0) & (x < width), y * width + x, height * width)
+    return pixels.reshape(down.shape[0] * across.shape[0], down.shape[1] * across.shape[1])
 
 
 def _pixel_rows(build: Any, x: Any, pixels: _Array, again: bool = False) -> tuple[Any, _Array]:

@@ -26,15 +26,15 @@ def lean_embedding_gradients(graph: Graph, target: Target) -> int:
     least 1 MB are written in the run, since as a constant onnxruntime would hold and copy them; and a product of at least 16 MB
     that is transposed is computed transposed.
 
-    A decoder whose last product reads the table of its words: 148 MB instead of 443 for 50,257 words of 768 numbers.
+    A decoder whose last product reads the table of its tokens: 148 MB instead of 443 for 50,257 tokens of 768 numbers.
     """
-    places = rewrite_operators(graph, {"Transpose": _turned(Links(graph))})
+    count = rewrite_operators(graph, {"Transpose": _turned(Links(graph))})
     links = Links(graph)
-    places += rewrite_operators(graph, dict.fromkeys(("Add", "Sum"), lambda build, op: _added_onto(build, op, links)))
+    count += rewrite_operators(graph, dict.fromkeys(("Add", "Sum"), lambda build, op: _added_onto(build, op, links)))
     graph.settle()
-    places += rewrite_operators(graph, {"ScatterElements": _into_new_zeros})
+    count += rewrite_operators(graph, {"ScatterElements": _into_new_zeros})
     graph.settle()
-    return places
+    return count
 
 
 EMBEDDING_GRADIENTS = Pass("embedding_gradients", lean_embedding_gradients, rounding="order", gain=CPU_FORMS)
@@ -44,13 +44,13 @@ def _turned(links: Links) -> Any:
     def form(build: Any, op: Operator) -> list[Variable | None] | None:
         """(A B)^T = B^T A^T."""
         product = op.inputs[0]
-        made = links.makers[product] if product is not None and _is_alone(links, product) else None
-        if made is None or product is None or made.type != "Gemm" or made.domain or made.role is not Role.BACKWARD:
+        gemm = links.makers[product] if product is not None and _is_alone(links, product) else None
+        if gemm is None or product is None or gemm.type != "Gemm" or gemm.domain or gemm.role is not Role.BACKWARD:
             return None
-        if len(made.inputs) > 2 or op.attr("perm") != [1, 0] or bytes_of(product) < _LARGE_PRODUCT:
+        if len(gemm.inputs) > 2 or op.attr("perm") != [1, 0] or bytes_of(product) < _LARGE_PRODUCT:
             return None
-        sides = {"transA": 1 - made.attr("transB"), "transB": 1 - made.attr("transA"), "alpha": made.attr("alpha")}
-        return [build.Gemm(*made.inputs[::-1], **sides)]
+        sides = {"transA": 1 - gemm.attr("transB"), "transB": 1 - gemm.attr("transA"), "alpha": gemm.attr("alpha")}
+        return [build.Gemm(*gemm.inputs[::-1], **sides)]
 
     return form
 
@@ -71,13 +71,13 @@ def _added_onto(build: Any, op: Operator, links: Links) -> list[Variable | None]
         return None
     whole = others[0] if len(others) == 1 else build.Sum(*others)
     for v in rows:
-        made = links.makers[v]
-        whole = build.ScatterElements(whole, *made.inputs[1:], axis=made.attr("axis"), reduction="add")
+        scatter = links.makers[v]
+        whole = build.ScatterElements(whole, *scatter.inputs[1:], axis=scatter.attr("axis"), reduction="add")
     return [whole]
 
 
 def _is_alone(links: Links, v: Variable) -> bool:
-    """Whether an operator computes it for one reader, which reads it once."""
+    """Return whether an operator computes it for one reader, which reads it once."""
     return v in links.makers and v not in links.returned and len(links.readers[v]) == 1
 
 

@@ -16,12 +16,12 @@ __all__ = ["LABELLED_LOSSES", "labelled_loss"]
 
 def labelled_loss(build: Any, op: Operator) -> list[Variable | None] | None:
     """loss = -w[label] log_softmax(scores)[label], ignored labels left out; none, the sum, or the mean weighted by w"""
-    scores, given, *rest = op.inputs
+    scores, labels, *rest = op.inputs
     weight = rest[0] if rest else None
-    if scores is None or given is None:
+    if scores is None or labels is None:
         return None
     log = build.LogSoftmax(scores, axis=1) if op.type == "SoftmaxCrossEntropyLoss" else scores
-    label, kept, ignored = build.Cast(given, to=7), None, op.attr("ignore_index")
+    label, kept, ignored = build.Cast(labels, to=7), None, op.attr("ignore_index")
     if ignored is not None:
         kept = build.Not(build.Equal(label, ignored))
         label = build.Mul(label, build.Cast(kept, to=7))

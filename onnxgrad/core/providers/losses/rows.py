@@ -45,12 +45,19 @@ def embedding_gradient(build: Any, op: Operator) -> list[Variable | None] | None
     if op.attr("axis") != 0 or data is None or updates is None or data.dtype.name != "float32":
         return None
     selected = _rows_of(index)
-    shape, given = data.static_shape, updates.static_shape
-    if selected is None or not is_zero(data) or shape is None or given is None or len(shape) != 2 or shape[1:] != given[1:]:
+    shape, updates_shape = data.static_shape, updates.static_shape
+    if (
+        selected is None
+        or not is_zero(data)
+        or shape is None
+        or updates_shape is None
+        or len(shape) != 2
+        or shape[1:] != updates_shape[1:]
+    ):
         return None
-    if selected.static_shape != (given[0], 1):
+    if selected.static_shape != (updates_shape[0], 1):
         return None
-    if shape[0] > _SMALL_EMBEDDING or shape[0] * given[0] > _SMALL_MATRIX or shape[1] < _NARROW:
+    if shape[0] > _SMALL_EMBEDDING or shape[0] * updates_shape[0] > _SMALL_MATRIX or shape[1] < _NARROW:
         return None
     rows = np.arange(shape[0], dtype=selected.dtype.numpy)[:, None]
     # Mod: an index may count from the end.
@@ -76,34 +83,34 @@ def unpool(build: Any, op: Operator) -> list[Variable | None] | None:
         or not is_zero(data)
     ):
         return None
-    kernel, image, given = pool.attr("kernel_shape"), pool.inputs[0], operand_of(updates, "Reshape")
+    kernel, image, values = pool.attr("kernel_shape"), pool.inputs[0], operand_of(updates, "Reshape")
     strides, dilations = pool.attr("strides") or [1] * len(kernel), pool.attr("dilations") or [1] * len(kernel)
     overlap = any(s < (k - 1) * d + 1 for s, k, d in zip(strides, kernel, dilations, strict=True))
-    if overlap or image is None or given is None or data.dtype.name != "float32" or pool.attr("storage_order"):
+    if overlap or image is None or values is None or data.dtype.name != "float32" or pool.attr("storage_order"):
         return None
-    if given.dims is None or given.dims != pool.outputs[1].dims:  # type: ignore[union-attr]
+    if values.dims is None or values.dims != pool.outputs[1].dims:  # type: ignore[union-attr]
         return None
     # The kernel only says how large the result is at least, where the shape is given.
     ones = [1] * len(kernel)
-    whole = build.MaxUnpool(given, pool.outputs[1], _shape_of(build, image), kernel_shape=ones, strides=ones)
+    whole = build.MaxUnpool(values, pool.outputs[1], _shape_of(build, image), kernel_shape=ones, strides=ones)
     return [build.Reshape(whole, _shape_of(build, data))]
 
 
 def _shape_of(build: Any, v: Variable) -> Any:
-    """The shape of a tensor: as numbers if it is known; of an Expand, as it was given."""
+    """Return the shape of a tensor: as numbers if it is known; of an Expand, its operand."""
     if v.static_shape is not None:
         return list(v.static_shape)
     return v.op.inputs[1] if v.op is not None and v.op.type == "Expand" else build.Shape(v)
 
 
 def _rows_of(index: Variable | None) -> Variable | None:
-    """The vector of rows that an index repeats along all columns, or None if it is not made so."""
+    """Return the vector of rows that an index repeats along all columns; None of any other index."""
     column = operand_of(index, "Expand")
     return None if column is None or column.dims is None or len(column.dims) != 2 or column.dims[1] != 1 else column
 
 
 def is_zero(v: Variable) -> bool:
-    """Whether a tensor is a constant of zeros, or an Expand of one"""
+    """Return whether a tensor is a constant of zeros, or an Expand of one"""
     source = operand_of(v, "Expand") or v
     return source.value is not None and not source.persistable and not source.value.numpy().any()
 

@@ -30,7 +30,7 @@ from onnxgrad.core.ir.variable import Variable
 __all__ = ["VOCABULARY", "Head", "Search", "vocabulary"]
 
 _LARGE = COSTS.count("vocabulary.fewest_scores")
-"""From so many scores on, if their number is known; else from ``_WIDE`` words on."""
+"""From so many scores on, if their number is known; else from ``_WIDE`` tokens on."""
 _WIDE = COSTS.count("vocabulary.fewest_words")
 _LEAST_ROWS = COSTS.count("vocabulary.fewest_rows_of_a_block")
 _MOST_ROWS = COSTS.count("vocabulary.most_rows_of_a_block")
@@ -40,14 +40,14 @@ _ELEMENTWISE = ("Add", "Div", "Mul", "Sub", "Tanh", "Cast", "Neg")
 
 def vocabulary(graph: Graph, target: Target) -> int:
     """Rewrite the losses whose scores are large and read by nothing else."""
-    places = 0
+    count = 0
     for op in [op for op in graph.operators if op.type == "SoftmaxCrossEntropyLoss" and not op.domain]:
-        found = Search(graph).head_of(op, _is_large)
-        if found is not None:
-            _write(graph, found)
+        head = Search(graph).head_of(op, _is_large)
+        if head is not None:
+            _write(graph, head)
             graph.settle()
-            places += 1
-    return places
+            count += 1
+    return count
 
 
 VOCABULARY = Pass("vocabulary", vocabulary, rounding="order", gain=CPU_FORMS)
@@ -89,7 +89,7 @@ class Head:
         return self.forward[0]
 
     def stacked(self) -> list[Variable | None]:
-        """What the body gives besides the losses: the products, and at most one gradient that is read as a whole."""
+        """Return the outputs of the body besides the losses: products, and at most one gradient that is read as a whole."""
         return [*(op.outputs[0] for op in self.results), *dict.fromkeys(self.root(v) for v in self.whole)]
 
     def root(self, v: Variable | None) -> Variable | None:
@@ -121,12 +121,12 @@ class Search(Links):
         )
         if not plain or scores is None or scores.dims is None or len(scores.dims) not in (2, 3) or scores.dtype.name != "float32":
             return None
-        words, others = scores.dims[1], (scores.dims[0], *scores.dims[2:])
+        tokens, others = scores.dims[1], (scores.dims[0], *scores.dims[2:])
         known = [d for d in others if isinstance(d, int)]
         count = prod(known) if len(known) == len(others) else None
-        if not isinstance(words, int):
+        if not isinstance(tokens, int):
             return None
-        head = Head(loss, words, count)
+        head = Head(loss, tokens, count)
         if not fits(head) or not self._forward(head, scores):
             return None
         self.inner |= {loss, *head.forward}
@@ -179,7 +179,7 @@ class Search(Links):
         return self._by_rows(head) and self._comes_before(head)
 
     def _takes_one_at_label(self, op: Operator, loss: Operator) -> bool:
-        """Whether the gradient of this loss wrote the operator, and it is what that gradient writes."""
+        """Return whether the gradient of this loss wrote the operator, and it is what that gradient writes."""
         if not is_piece(op, LESS_ONE_AT_LABEL) or op.origin is None or op.origin.of is not loss.outputs[0]:
             return False
         if op.type != "ScatterElements" or op.domain or op.attr("reduction") != "add" or op.attr("axis") != 1:
@@ -225,7 +225,7 @@ class Search(Links):
         return x is None or x in self.rows or _is_same_for_all_rows(x)
 
     def _is_barrier(self, op: Operator) -> bool:
-        """Whether all that is read of a flattened gradient is its first element, to wait for it"""
+        """Return whether all that is read of a flattened gradient is its first element, to wait for it"""
         flat = op.outputs[0]
         return (
             op.type == "Reshape"
@@ -235,7 +235,7 @@ class Search(Links):
         )
 
     def _comes_before(self, head: Head) -> bool:
-        """Whether what the body reads from outside is known without what it computes."""
+        """Return whether what the body reads from outside is known without what it computes."""
         inner = [v for op in self.inner - set(head.barriers) for v in op.outputs if v is not None]
         later = dependent_operators([op for op in self.graph.operators if op not in head.barriers], inner)
         after = {v for op in later for v in op.outputs} - self.rows
@@ -243,25 +243,25 @@ class Search(Links):
         return not any(v in after for v in read)
 
     def _is_closed(self, head: Head) -> bool:
-        """Whether nothing else reads, or returns, what is no longer computed."""
-        given = {head.loss.outputs[0], *head.whole, *(op.outputs[0] for op in (*head.results, *head.barriers))}
-        gone = {v for op in self.inner for v in op.outputs if v is not None} - given
+        """Return whether nothing else reads, or returns, what is no longer computed."""
+        results = {head.loss.outputs[0], *head.whole, *(op.outputs[0] for op in (*head.results, *head.barriers))}
+        gone = {v for op in self.inner for v in op.outputs if v is not None} - results
         return not gone & self.returned and all(self._is_inner(op) for v in gone for op in self.readers.get(v, ()))
 
     def _is_inner(self, op: Operator) -> bool:
-        """Whether an operator goes too; the Shape of something that does only serves a Reshape that does."""
+        """Return whether an operator is dropped: one of the head, or a Shape that only such operators read."""
         if op.type == "Shape" and op.outputs[0] is not None:
             return all(reader in self.inner for reader in self.readers.get(op.outputs[0], ()))
         return op in self.inner
 
 
 def _is_same_for_all_rows(x: Variable) -> bool:
-    """Whether an operand is a number, or has one for each column"""
+    """Return whether an operand is a number, or has one for each column"""
     return x.rank is not None and x.rank <= 1
 
 
 def _regroups(op: Operator) -> bool:
-    """Whether a Reshape or Flatten changes the axes before the last one only"""
+    """Return whether a Reshape or Flatten changes the axes before the last one only"""
     if op.type not in ("Reshape", "Flatten") or op.domain or op.inputs[0] is None:
         return False
     old, new = op.inputs[0].dims, op.outputs[0].dims  # type: ignore[union-attr]
@@ -269,7 +269,7 @@ def _regroups(op: Operator) -> bool:
 
 
 def _turns(op: Operator, scores: Variable | None, other: Variable | None) -> bool:
-    """Whether it swaps the axis of the classes of three with that behind it, to scores of the loss or back to ``other``"""
+    """Return whether it swaps the axis of the classes of three with that behind it, to scores of the loss or back to ``other``"""
     if op.type != "Transpose" or op.attr("perm") != [0, 2, 1] or scores is None or scores.dims is None or other is None:
         return False
     return other.dims is not None and other.dims[-1] == scores.dims[1]
@@ -280,7 +280,7 @@ def _is_elementwise(op: Operator) -> bool:
 
 
 def _is_product(op: Operator, rows: Variable | None) -> bool:
-    """Whether each row of the result is that row of the first operand times a matrix, and a bias"""
+    """Return whether each row of the result is that row of the first operand times a matrix, and a bias"""
     if not op.inputs or op.inputs[0] is not rows or rows is None or len(op.outputs) != 1:
         return False
     if op.domain == "com.microsoft" and op.type == "MatMulNBits":
@@ -335,7 +335,7 @@ class _Writer:
         return result
 
     def write(self) -> list[tuple[Variable, Variable]]:
-        """What stands for what."""
+        """Write the loop over blocks of rows; return pairs of an old variable and the one that replaces it."""
         build, head = self.build, self.head
         ignored = head.loss.attr("ignore_index")
         operands = [self.blocks(self.h, [self.width]), self.blocks(build.Cast(self.labels, to=7), [])]
@@ -350,8 +350,8 @@ class _Writer:
 
         block = write_body(build, "rows", types, body)
         count = len(block.outputs)
-        found = build.Scan(*operands, body=block, num_scan_inputs=len(operands), outputs=count)
-        losses, *others = found if count > 1 else (found,)
+        stacked = build.Scan(*operands, body=block, num_scan_inputs=len(operands), outputs=count)
+        losses, *others = stacked if count > 1 else (stacked,)
         total = build.ReduceSum(self.whole(losses, None), keepdims=0)
         if head.loss.attr("reduction") != "sum":
             kept = None if ignored is None else build.Cast(build.Not(build.Equal(self.labels, ignored)), to=1)

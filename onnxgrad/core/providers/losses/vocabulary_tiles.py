@@ -1,7 +1,7 @@
-"""The last product of a language model and its loss by blocks of words: scores as [blocks, rows, words of a block].
+"""The last product of a language model and its loss by blocks of tokens: scores as [blocks, rows, tokens of a block].
 
 A product with thousands of columns, or whose result has thousands of rows, leaves the cache of the processor in onnxruntime: it
-cuts neither. As blocks of some hundreds of words, which lie in the weight as they are, all three products stay in it.
+cuts neither. As blocks of some hundreds of tokens, which lie in the weight as they are, all three products stay in it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _WIDEST = COSTS.count("vocabulary_tiles.widest")
 
 
 def tile_vocabulary(graph: Graph, target: Target) -> int:
-    """Rewrite the losses over from 4,096 words on whose weight is held as [words, width] and which nothing else reads."""
-    places = 0
+    """Rewrite the losses over from 4,096 tokens on whose weight is stored as [tokens, width] and which nothing else reads."""
+    count = 0
     for op in [op for op in graph.operators if op.type == "SoftmaxCrossEntropyLoss" and not op.domain]:
         search = Search(graph)
         head = search.head_of(op, lambda head: _block(head.words) is not None)
@@ -42,17 +42,17 @@ def tile_vocabulary(graph: Graph, target: Target) -> int:
         if parts is not None:
             _write(graph, parts)
             graph.settle()
-            places += 1
-    return places
+            count += 1
+    return count
 
 
 VOCABULARY_TILES = Pass("vocabulary_tiles", tile_vocabulary, rounding="order", gain=CPU_FORMS)
 
 
-def _block(words: int) -> int | None:
-    """The words of a block, near 512, if they can be cut into equal blocks of such a size."""
-    sizes = [size for size in range(_LEAST, _MOST + 1) if words % size == 0]
-    return min(sizes, key=lambda size: abs(math.log(size / _NEAR)), default=None) if words >= _FEWEST else None
+def _block(tokens: int) -> int | None:
+    """Return the tokens of a block, near 512, if the vocabulary can be cut into equal blocks of such a size."""
+    sizes = [size for size in range(_LEAST, _MOST + 1) if tokens % size == 0]
+    return min(sizes, key=lambda size: abs(math.log(size / _NEAR)), default=None) if tokens >= _FEWEST else None
 
 
 @dataclass
@@ -68,38 +68,38 @@ class _Parts:
 
 def _parts(search: Search, head: Head) -> _Parts | None:
     product, rows = head.product, head.product.inputs[0]
-    weight = _factor(search, product, is_turned=True)
+    weight = _factor(search, product, is_transposed=True)
     plain = len(head.forward) == 1 and not head.backward and not head.barriers and len(product.inputs) == 2 and _is_plain(product)
     if not plain or rows is None or weight is None or weight.static_shape is None or weight.static_shape[1] > _WIDEST:
         return None
-    found = _Parts(head, rows, weight, None, None)
+    parts = _Parts(head, rows, weight, None, None)
     if head.change is None or len(head.results) > 1 or len(head.whole) > 1:
         return None
     for op in head.results:
-        if _factor(search, op, is_turned=False) is not weight or not _is_plain(op) or len(op.inputs) != 2:
+        if _factor(search, op, is_transposed=False) is not weight or not _is_plain(op) or len(op.inputs) != 2:
             return None
-        found.of_rows = op.outputs[0]
-        if found.of_rows is None or (found.of_rows.rank != 2 and found.of_rows.static_shape is None):
+        parts.of_rows = op.outputs[0]
+        if parts.of_rows is None or (parts.of_rows.rank != 2 and parts.of_rows.static_shape is None):
             return None
     for v in head.whole:
-        found.of_weight = _weight_gradient(search, found, v)
-        if found.of_weight is None:
+        parts.of_weight = _weight_gradient(search, parts, v)
+        if parts.of_weight is None:
             return None
-    return found
+    return parts
 
 
 def _is_plain(op: Operator) -> bool:
     return op.type == "MatMul" or (op.type == "Gemm" and op.attr("alpha") == 1.0 and not op.attr("transA"))
 
 
-def _factor(search: Search, op: Operator, is_turned: bool) -> Variable | None:
-    """The weight, if a product is one with it, turned or not"""
+def _factor(search: Search, op: Operator, is_transposed: bool) -> Variable | None:
+    """Return the weight of a product, which reads it transposed or not as asked; None of any other product."""
     if op.domain:
         return None
-    v, turned = op.inputs[1], bool(op.attr("transB")) if op.type == "Gemm" else False
-    while v is not None and (made := search.makers.get(v)) is not None and _turns(made):
-        v, turned = made.inputs[0], not turned
-    return v if turned is is_turned else None
+    v, transposed = op.inputs[1], bool(op.attr("transB")) if op.type == "Gemm" else False
+    while v is not None and (producer := search.makers.get(v)) is not None and _turns(producer):
+        v, transposed = producer.inputs[0], not transposed
+    return v if transposed is is_transposed else None
 
 
 def _turns(op: Operator) -> bool:
@@ -107,7 +107,7 @@ def _turns(op: Operator) -> bool:
 
 
 def _weight_gradient(search: Search, parts: _Parts, change: Variable) -> Variable | None:
-    """The one product of the rows and the gradient of the scores, as [words, width]"""
+    """Return the one product of the rows and the gradient of the scores, as [tokens, width]."""
     readers = search.readers.get(change, [])
     readers = [op for op in readers if op not in search.inner and not (op.type == "Shape" and not op.domain)]
     if len(readers) != 1 or readers[0].type != "Gemm" or readers[0].domain or len(readers[0].inputs) != 2:
@@ -120,17 +120,17 @@ def _weight_gradient(search: Search, parts: _Parts, change: Variable) -> Variabl
         return out
     if op.inputs[1] is not change or not _is_same(search, op.inputs[0], parts.rows) or out in search.returned or out is None:
         return None
-    turned = search.readers.get(out, [])
-    return turned[0].outputs[0] if len(turned) == 1 and _turns(turned[0]) else None
+    transposes = search.readers.get(out, [])
+    return transposes[0].outputs[0] if len(transposes) == 1 and _turns(transposes[0]) else None
 
 
 def _is_same(search: Search, v: Variable | None, rows: Variable) -> bool:
-    """Whether a matrix holds the rows, flattened or as they are"""
-    made = None if v is None or v is rows else search.makers.get(v)
-    if made is None:
+    """Return whether a matrix holds the rows, flattened or as they are"""
+    producer = None if v is None or v is rows else search.makers.get(v)
+    if producer is None:
         return v is rows
-    flat = made.type in ("Flatten", "Reshape") and not made.domain and v is not None and v.rank == 2 and v.dims is not None
-    return flat and made.inputs[0] is rows and rows.dims is not None and v.dims[1] == rows.dims[-1]  # type: ignore[union-attr, index]
+    flat = producer.type in ("Flatten", "Reshape") and not producer.domain and v is not None and v.rank == 2 and v.dims is not None
+    return flat and producer.inputs[0] is rows and rows.dims is not None and v.dims[1] == rows.dims[-1]  # type: ignore[union-attr, index]
 
 
 # Writing ---------------------------------------------------------------------------------------------------------------
@@ -140,9 +140,9 @@ def _write(graph: Graph, parts: _Parts) -> None:
     head, width = parts.head, parts.weight.static_shape[1]  # type: ignore[index]
     forward = stage_builder(graph, head.loss)
     op: Any = forward
-    words, size = head.words, _block(head.words)
+    tokens, size = head.words, _block(head.words)
     assert size is not None
-    blocks = words // size
+    blocks = tokens // size
     rows = op.Reshape(parts.rows, [1, -1, width])
     weight = op.Reshape(parts.weight, [blocks, size, width])
     scores = op.MatMul(rows, op.Transpose(weight, perm=[0, 2, 1]))
@@ -150,8 +150,8 @@ def _write(graph: Graph, parts: _Parts) -> None:
     powers = op.Exp(low)
     total = op.ReduceSum(powers, axes=[0, 2], keepdims=1)
     labels, kept = _labels(op, head)
-    # Looked up, so that onnxruntime refuses a label that is no word.
-    label = op.Gather(np.arange(words, dtype=np.int64), labels)
+    # Looked up, so that onnxruntime refuses a label that is no token.
+    label = op.Gather(np.arange(tokens, dtype=np.int64), labels)
     count = op.Shape(label) if head.count is None else [head.count]
     row = op.Range(0, op.Reshape(count, []), 1) if head.count is None else np.arange(head.count, dtype=np.int64)
     start = op.Add(op.Mul(op.Div(label, size), op.Mul(count, size)), op.Mul(row, size))
@@ -175,7 +175,7 @@ def _write(graph: Graph, parts: _Parts) -> None:
             graph.replace(parts.of_rows, sums if parts.of_rows.rank == 2 else op.Reshape(sums, list(parts.of_rows.shape)))
         if parts.of_weight is not None:
             product = op.MatMul(op.Transpose(change, perm=[0, 2, 1]), rows)
-            graph.replace(parts.of_weight, op.Reshape(product, [words, width]))
+            graph.replace(parts.of_weight, op.Reshape(product, [tokens, width]))
     staged: list[Operator] = []
     for build in stages:
         assert build.stage is not None

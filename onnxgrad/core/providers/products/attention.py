@@ -35,8 +35,8 @@ def attention(graph: Graph, target: Target) -> int:
     before = graph.replacements
     _Sums(graph).run()
     graph.settle()
-    found = _Chains(graph)
-    blocks = [b for op in graph.operators if op.type == "Softmax" and not op.domain and (b := found.blocks_of(op)) is not None]
+    chains = _Chains(graph)
+    blocks = [b for op in graph.operators if op.type == "Softmax" and not op.domain and (b := chains.blocks_of(op)) is not None]
     if blocks:
         _cut(graph, blocks)
     return graph.replacements - before
@@ -48,12 +48,12 @@ ATTENTION = Pass("attention", attention, rounding="order", gain=CPU_FORMS)
 class _Readers(Links):
     """Links, and what is a transpose of what."""
 
-    def maker(self, v: Variable | None, kind: str) -> Operator | None:
+    def maker(self, v: Variable | None, op_type: str) -> Operator | None:
         op = None if v is None else self.makers.get(v)
-        return op if op is not None and op.type == kind and not op.domain else None
+        return op if op is not None and op.type == op_type and not op.domain else None
 
     def swapped(self, v: Variable | None) -> Variable | None:
-        """What ``v`` is with its last two axes swapped."""
+        """Return the operand of the Transpose that computes ``v`` by swapping the last two axes; None where there is none."""
         op = self.maker(v, "Transpose")
         return op.inputs[0] if op is not None and _swaps(op) else None
 
@@ -62,7 +62,7 @@ class _Readers(Links):
 
 
 def _swaps(op: Operator) -> bool:
-    """Whether a Transpose swaps the last two axes and keeps the others"""
+    """Return whether a Transpose swaps the last two axes and keeps the others"""
     perm = op.attr("perm")
     if perm is None:
         rank = op.inputs[0].rank if op.inputs[0] is not None else None
@@ -71,7 +71,7 @@ def _swaps(op: Operator) -> bool:
 
 
 def _is_over_keys(op: Operator) -> bool:
-    """Whether a ReduceSum keeps its dimensions and sums over the last axis alone"""
+    """Return whether a ReduceSum keeps its dimensions and sums over the last axis alone"""
     x, axes = op.inputs[0], op.inputs[1] if len(op.inputs) > 1 else None
     if x is None or x.rank is None or axes is None or axes.value is None or op.attr("keepdims") != 1:
         return False
@@ -169,10 +169,10 @@ class _Chains(_Readers):
             return None
         if q.rank != p.rank or kt.rank != p.rank or forward[0].inputs[1].rank != p.rank:
             return None
-        found = _Blocks(q, kt, forward[0].inputs[1], mask, scale, softmax, forward[0], gone | {forward[0]})
-        if len(self.readers[p]) > 1 and not self._backward(found, p):
+        chain = _Blocks(q, kt, forward[0].inputs[1], mask, scale, softmax, forward[0], gone | {forward[0]})
+        if len(self.readers[p]) > 1 and not self._backward(chain, p):
             return None
-        return found if self._is_closed(found) else None
+        return chain if self._is_closed(chain) else None
 
     def _without_scale(self, x: Variable, gone: set[Operator]) -> tuple[Variable, Variable | None]:
         scaled = self.maker(x, "Mul")
@@ -183,55 +183,55 @@ class _Chains(_Readers):
                     return other, number
         return x, None
 
-    def _backward(self, found: _Blocks, p: Variable) -> bool:
-        """Complete what is found by the operators that give dQ, d(K^T) and dV."""
+    def _backward(self, chain: _Blocks, p: Variable) -> bool:
+        """Add the operators that compute dQ, d(K^T) and dV to the chain; return whether they are there."""
         changes = [op for op in self.readers[p] if op.type == "Mul" and not op.domain]
-        turned = [op for op in self.readers[p] if op.type == "Transpose" and _swaps(op)]
-        if len(changes) != 1 or len(turned) != 1 or len(self.readers[p]) != 3:
+        transposes = [op for op in self.readers[p] if op.type == "Transpose" and _swaps(op)]
+        if len(changes) != 1 or len(transposes) != 1 or len(self.readers[p]) != 3:
             return False
         (dz,) = changes
         if not is_written_for(dz, "Softmax"):
             return False
         difference = next((s for v in dz.inputs if (s := self.maker(v, "Sub")) is not None), None)
         dp = self.maker(difference.inputs[0], "MatMul") if difference is not None else None
-        if difference is None or dp is None or not self.are_transposed(dp.inputs[1], found.v):
+        if difference is None or dp is None or not self.are_transposed(dp.inputs[1], chain.v):
             return False
-        found.go = dp.inputs[0]
+        chain.go = dp.inputs[0]
         total = self.maker(difference.inputs[1], "ReduceSum")
         product = self.maker(total.inputs[0], "Mul") if total is not None else None
-        if total is None or product is None or not _is_over_keys(total) or set(product.inputs) != {found.go, found.o.outputs[0]}:
+        if total is None or product is None or not _is_over_keys(total) or set(product.inputs) != {chain.go, chain.o.outputs[0]}:
             return False
-        found.gone |= {dz, difference, dp, turned[0], total, product}
+        chain.gone |= {dz, difference, dp, transposes[0], total, product}
         change = dz.outputs[0]
         readers = self.readers.get(change, []) if change is not None else []
-        if found.scale is not None:
-            if len(readers) != 1 or readers[0].type != "Mul" or not any(v is found.scale for v in readers[0].inputs):
+        if chain.scale is not None:
+            if len(readers) != 1 or readers[0].type != "Mul" or not any(v is chain.scale for v in readers[0].inputs):
                 return False
-            found.gone.add(readers[0])
+            chain.gone.add(readers[0])
             change = readers[0].outputs[0]
             readers = self.readers.get(change, []) if change is not None else []
         products = [op for op in readers if op.type == "MatMul" and not op.domain]
-        dq = [op for op in products if op.inputs[0] is change and self.are_transposed(op.inputs[1], found.kt)]
-        dk = [op for op in products if op.inputs[1] is change and self.are_transposed(op.inputs[0], found.q)]
-        pt = turned[0].outputs[0]
+        dq = [op for op in products if op.inputs[0] is change and self.are_transposed(op.inputs[1], chain.kt)]
+        dk = [op for op in products if op.inputs[1] is change and self.are_transposed(op.inputs[0], chain.q)]
+        pt = transposes[0].outputs[0]
         dv = (
-            [op for op in self.readers.get(pt, ()) if op.type == "MatMul" and op.inputs == [pt, found.go]] if pt is not None else []
+            [op for op in self.readers.get(pt, ()) if op.type == "MatMul" and op.inputs == [pt, chain.go]] if pt is not None else []
         )
         if len(dq) != 1 or len(dk) != 1 or len(dv) != 1 or len(readers) != 2:
             return False
-        found.results = [dq[0], dk[0], dv[0]]
-        found.gone |= set(found.results)
-        return found.go is not None and found.go.rank == p.rank
+        chain.results = [dq[0], dk[0], dv[0]]
+        chain.gone |= set(chain.results)
+        return chain.go is not None and chain.go.rank == p.rank
 
-    def _is_closed(self, found: _Blocks) -> bool:
-        """Whether nobody else reads what is left out."""
-        given = {op.outputs[0] for op in (found.o, *found.results)}
-        inner = {v for op in found.gone for v in op.outputs if v is not None} - given
-        return not inner & self.returned and all(set(self.readers.get(v, ())) <= found.gone for v in inner)
+    def _is_closed(self, chain: _Blocks) -> bool:
+        """Return whether no other operator reads what is left out."""
+        results = {op.outputs[0] for op in (chain.o, *chain.results)}
+        inner = {v for op in chain.gone for v in op.outputs if v is not None} - results
+        return not inner & self.returned and all(set(self.readers.get(v, ())) <= chain.gone for v in inner)
 
 
 def _is_causal(mask: np.ndarray[Any, Any], dims: tuple[Any, ...]) -> bool:
-    """Whether there are queries enough for blocks, and the mask hides from each block all keys behind its end."""
+    """Return whether there are queries enough for blocks, and the mask hides from each block all keys behind its end."""
     queries, keys = dims[-2:]
     if mask.shape[-2:] != (queries, keys) or mask.size != queries * keys or queries != keys:
         return False
@@ -248,11 +248,11 @@ def _is_causal(mask: np.ndarray[Any, Any], dims: tuple[Any, ...]) -> bool:
 class _Writer:
     """Writes one attention by blocks."""
 
-    def __init__(self, graph: Graph, found: _Blocks) -> None:
-        self.graph, self.found = graph, found
-        self.size = found.mask.shape[-1] // _BLOCKS
+    def __init__(self, graph: Graph, chain: _Blocks) -> None:
+        self.graph, self.found = graph, chain
+        self.size = chain.mask.shape[-1] // _BLOCKS
         self.ends = [(b + 1) * self.size for b in range(_BLOCKS)]
-        rank = found.q.rank
+        rank = chain.q.rank
         assert rank is not None
         self.swap = [*range(rank - 2), rank - 1, rank - 2]
         self.rows = rank - 2
@@ -263,15 +263,15 @@ class _Writer:
         self.os: list[Variable] = []
 
     def forward(self, build: Any) -> list[Variable]:
-        found, values = self.found, self.found.mask.reshape(self.found.mask.shape[-2:])
-        self.qs = self._split(build, found.q, self.rows)
+        chain, values = self.found, self.found.mask.reshape(self.found.mask.shape[-2:])
+        self.qs = self._split(build, chain.q, self.rows)
         for b, (q, end) in enumerate(zip(self.qs, self.ends, strict=True)):
             last = end == self.ends[-1]
-            kt = found.kt if last else build.Slice(found.kt, [0], [end], [self.rows + 1])
-            v = found.v if last else build.Slice(found.v, [0], [end], [self.rows])
+            kt = chain.kt if last else build.Slice(chain.kt, [0], [end], [self.rows + 1])
+            v = chain.v if last else build.Slice(chain.v, [0], [end], [self.rows])
             scores = build.MatMul(q, kt)
-            if found.scale is not None:
-                scores = build.Mul(scores, found.scale)
+            if chain.scale is not None:
+                scores = build.Mul(scores, chain.scale)
             scores = build.Add(scores, np.ascontiguousarray(values[b * self.size : end, :end]))
             self.kts.append(kt)
             self.vs.append(v)
@@ -281,16 +281,16 @@ class _Writer:
 
     def backward(self, build: Any) -> list[Variable]:
         """dQ, d(K^T) and dV."""
-        found = self.found
-        gos = self._split(build, found.go, self.rows)
+        chain = self.found
+        gos = self._split(build, chain.go, self.rows)
         dqs: list[Variable] = []
         dks: list[list[Variable]] = [[] for _ in self.ends]
         dvs: list[list[Variable]] = [[] for _ in self.ends]
         for b, (q, kt, v, p) in enumerate(zip(self.qs, self.kts, self.vs, self.ps, strict=True)):
             total = build.ReduceSum(build.Mul(gos[b], self.os[b]), axes=[self.rows + 1], keepdims=1)
             dz = build.Mul(p, build.Sub(build.MatMul(gos[b], build.Transpose(v, perm=self.swap)), total))
-            if found.scale is not None:
-                dz = build.Mul(dz, found.scale)
+            if chain.scale is not None:
+                dz = build.Mul(dz, chain.scale)
             dqs.append(build.MatMul(dz, build.Transpose(kt, perm=self.swap)))
             dk = build.MatMul(build.Transpose(q, perm=self.swap), dz)
             dv = build.MatMul(build.Transpose(p, perm=self.swap), gos[b])
@@ -320,9 +320,9 @@ def _sum(build: Any, parts: list[Variable]) -> Variable:
 
 def _cut(graph: Graph, blocks: list[_Blocks]) -> None:
     """Put the blocks where the products stood that they replace: the first one of a backward pass."""
-    forward = {found.o: _Writer(graph, found) for found in blocks}
+    forward = {chain.o: _Writer(graph, chain) for chain in blocks}
     backward = {op: writer for writer in forward.values() for op in writer.found.results}
-    gone = {op for found in blocks for op in found.gone}
+    gone = {op for chain in blocks for op in chain.gone}
     written: set[_Writer] = set()
     done: list[Operator] = []
     for op in graph.operators:

@@ -34,9 +34,9 @@ def read_scalars_on_device(graph: Graph, target: Target) -> int:
     """Let operators on the device read up to eight integers that were computed from shapes by way of Range."""
     on_host: set[Variable] = set()
     constant: set[Variable] = set()
-    there: dict[Variable, Variable] = {}
+    copies: dict[Variable, Variable] = {}
     rewritten: list[Operator] = []
-    places = 0
+    count = 0
     for op in graph.operators:
         results = [v for v in op.outputs if v is not None]
         if _is_constant(op, constant) or _is_on_host(op, on_host, constant):
@@ -47,25 +47,25 @@ def read_scalars_on_device(graph: Graph, target: Target) -> int:
         for index, v in enumerate(op.inputs):
             if v is None or v not in on_host or _reads_on_host(op, index):
                 continue
-            if v not in there:
-                found = _ferried(build, v)
-                if found is None:
+            if v not in copies:
+                copy = _ferried(build, v)
+                if copy is None:
                     continue
-                there[v] = found
-            op.inputs[index] = there[v]
-            places += 1
+                copies[v] = copy
+            op.inputs[index] = copies[v]
+            count += 1
         name_results(graph, build.stage, build.key)
         rewritten += [*build.stage, op]
     graph.operators = rewritten
     graph.take_constants()
-    return places
+    return count
 
 
 DEVICE_SCALARS = Pass("device_scalars", read_scalars_on_device, gain=CUDA_FORMS)
 
 
 def _is_constant(op: Operator, constant: set[Variable]) -> bool:
-    """Whether onnxruntime computes it when the session is opened."""
+    """Return whether onnxruntime computes it when the session is opened."""
     if op.domain or any(True for _ in op.blocks()) or not op.outputs:
         return False
     inputs = [v for v in op.inputs if v is not None]
@@ -75,7 +75,7 @@ def _is_constant(op: Operator, constant: set[Variable]) -> bool:
 
 
 def _is_on_host(op: Operator, on_host: set[Variable], constant: set[Variable]) -> bool:
-    """Whether onnxruntime puts it there: all that it reads are shapes, or follow from them, and its results are integers."""
+    """Return whether onnxruntime puts it there: all that it reads are shapes, or follow from them, and its results are integers."""
     if op.domain or any(True for _ in op.blocks()):
         return False
     if op.type in ("Shape", "Size"):
@@ -109,5 +109,5 @@ def _ferried(build: Any, v: Variable) -> Variable | None:
     scalars = [build.Reshape(v, [])] if count == 1 else [build.Gather(build.Reshape(v, [-1]), np.array(i)) for i in range(count)]
     parts = [build.Range(scalar, build.Add(scalar, one), one) for scalar in scalars]
     flat = parts[0] if count == 1 else build.Concat(*parts, axis=0)
-    found: Variable = flat if shape == (count,) else build.Reshape(flat, list(shape))
-    return found
+    copy: Variable = flat if shape == (count,) else build.Reshape(flat, list(shape))
+    return copy

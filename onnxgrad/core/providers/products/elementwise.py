@@ -90,17 +90,17 @@ def relu_mask_as_hardsigmoid(build: Any, op: Operator) -> list[Variable | None] 
 
     Exact but for positive x below the smallest normal number, where it is less than 1.
     """
-    made = None if op.inputs[0] is None else op.inputs[0].op
+    comparison = None if op.inputs[0] is None else op.inputs[0].op
     if (
         op.role is not Role.BACKWARD
         or op.origin is None
-        or made is None
-        or made.type != "Greater"
-        or made.domain
+        or comparison is None
+        or comparison.type != "Greater"
+        or comparison.domain
         or op.attr("to") != 1
     ):
         return None
-    x, bound = made.inputs
+    x, bound = comparison.inputs
     if x is None or x.dtype.name != "float32" or bound is None or bound.value is None or bound.persistable:
         return None
     if bound.static_shape is None or prod(bound.static_shape) != 1 or bound.value.numpy().any():

@@ -41,8 +41,8 @@ class _Fold(Links):
                     self.products[op.outputs[0]] = float(np.prod([f for f in factors if f is not None]))
 
     def run(self) -> None:
-        scales = [(op, found) for op in self.graph.operators if (found := self._scale(op)) is not None]
-        gone = {op for op, found in scales if self._leave_out(op, *found)}
+        scales = [(op, scale) for op in self.graph.operators if (scale := self._scale(op)) is not None]
+        gone = {op for op, scale in scales if self._leave_out(op, *scale)}
         done: list[Operator] = []
         for op in self.graph.operators:
             if op not in gone:
@@ -103,7 +103,7 @@ class _Fold(Links):
 
 
 def _is_factor(gemm: Operator, v: Variable) -> bool:
-    """Whether a value that a Gemm reads is not its bias."""
+    """Return whether a value that a Gemm reads is not its bias."""
     return len(gemm.inputs) < 3 or gemm.inputs[2] is not v
 
 

@@ -1,4 +1,4 @@
-"""Products between the heads of attention, so that onnxruntime's products turn their operands and no Transpose does.
+"""Products between the heads of attention, so that onnxruntime's products transpose their operands and no Transpose does.
 
 Heads come from Transpose([0, 2, 1, 3]). Where a product reads one with its last axes swapped, onnxruntime joins the two Transposes
 to one that moves single elements, on one thread, beside the one that others read. A Reshape between them keeps them apart, and the
@@ -36,9 +36,9 @@ def _each(graph: Graph, form: Any) -> None:
     staged: list[Operator] = []
     for op in graph.operators:
         build = stage_builder(graph, op)
-        found = form(build, links, op)
-        if found is not None and build.stage is not None:
-            old, new = found
+        replacement = form(build, links, op)
+        if replacement is not None and build.stage is not None:
+            old, new = replacement
             graph.replace(old, new)
             name_results(graph, build.stage, build.key)
             staged += build.stage
@@ -48,7 +48,7 @@ def _each(graph: Graph, form: Any) -> None:
 
 
 def _swapped(links: Links, v: Variable | None) -> Variable | None:
-    """What ``v`` is with the last of its four axes swapped"""
+    """Return the operand of the Transpose that computes ``v`` by swapping the last two of four axes, or None."""
     op = None if v is None else links.makers.get(v)
     return op.inputs[0] if op is not None and op.type == "Transpose" and op.attr("perm") == [0, 1, 3, 2] else None
 
@@ -76,7 +76,7 @@ def _swap_product(build: Any, links: Links, op: Operator) -> tuple[Variable, Var
 
 
 def _keep_apart(build: Any, links: Links, op: Operator) -> tuple[Variable, Variable] | None:
-    """A product that reads turned heads with their axes swapped, and the number it is multiplied by, with the heads in one axis."""
+    """Write a product that reads transposed heads with their axes swapped, and its scale, with the heads in one axis."""
     if op.type != "MatMul" or op.domain or any(v is None or v.rank != 4 for v in op.inputs) or op.outputs[0] is None:
         return None
     plain = [_swapped(links, v) for v in op.inputs]
@@ -89,8 +89,8 @@ def _keep_apart(build: Any, links: Links, op: Operator) -> tuple[Variable, Varia
     if not all(isinstance(d, int) and d > 0 for d in sizes) or not same_dim(a[0], b[0]) or a[1] != b[1]:  # type: ignore[index]
         return None
     flat = [build.Reshape(v, [-1, *v.dims[2:]]) for v in operands]  # type: ignore[union-attr, index]
-    turned = [f if s is None else build.Transpose(f, perm=[0, 2, 1]) for f, s in zip(flat, plain, strict=True)]
-    result, scaled = build.MatMul(*turned), _scale(links, out)
+    matrices = [f if s is None else build.Transpose(f, perm=[0, 2, 1]) for f, s in zip(flat, plain, strict=True)]
+    result, scaled = build.MatMul(*matrices), _scale(links, out)
     if scaled is not None:
         result, out = build.Mul(result, scaled[1]), scaled[0]
     assert out.dims is not None
@@ -98,7 +98,7 @@ def _keep_apart(build: Any, links: Links, op: Operator) -> tuple[Variable, Varia
 
 
 def _is_turned(links: Links, v: Variable) -> bool:
-    """Whether a value has come from a Transpose that a swap of its axes would be joined with"""
+    """Return whether a value is the result of a Transpose that a swap of its axes would be joined with."""
     op = links.makers.get(v)
     return op is not None and op.type == "Transpose" and op.attr("perm") != [0, 1, 3, 2]
 

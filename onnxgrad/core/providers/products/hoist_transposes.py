@@ -1,4 +1,4 @@
-"""Weights that a loop reads transposed, turned once before it."""
+"""Transpose the weights that a loop reads transposed once, before it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def hoist_transposes(graph: Graph, target: Target) -> int:
     A Gemm with transA takes 1.7 times as long as one without (1024x256 by 256x32), and longer than turning W from four steps on.
     From about 200 columns on there is no difference.
     """
-    turned: dict[Variable, Variable] = {}
+    hoisted: dict[Variable, Variable] = {}
     written: list[Operator] = []
-    places = 0
+    count = 0
     for op in graph.operators:
         build = stage_builder(graph, op)
         for gemm in _products(op) if op.type in ("Loop", "Scan") and not op.domain else ():
@@ -34,16 +34,16 @@ def hoist_transposes(graph: Graph, target: Target) -> int:
                 continue
             if isinstance(columns, int) and columns > _FEW:
                 continue
-            if weight not in turned:
-                turned[weight] = build.Transpose(weight, perm=[1, 0])
-            gemm.inputs = [turned[weight], *gemm.inputs[1:]]
+            if weight not in hoisted:
+                hoisted[weight] = build.Transpose(weight, perm=[1, 0])
+            gemm.inputs = [hoisted[weight], *gemm.inputs[1:]]
             gemm.attrs = {**gemm.attrs, "transA": 0}
-            places += 1
+            count += 1
         assert build.stage is not None
         name_results(graph, build.stage, build.key)
         written += [*build.stage, op]
     graph.operators = written
-    return places
+    return count
 
 
 HOIST_TRANSPOSES = Pass("hoist_transposes", hoist_transposes, rounding="order", gain=CPU_FORMS)

@@ -125,7 +125,7 @@ def rotary_embedding(op: Builder, node: ContribNode) -> Any:
     x, positions, cosines, sines = (node.input(i) for i in range(4))
     if node.attr("is_packed_batching", 0) or node.attr("scale", 1.0) != 1.0:
         raise node.refusal("packed batches and scale are not expanded")
-    given = x
+    source = x
     if node.rank(0) == 3:
         heads, part = node.attr("num_heads", 0), node.attr("rotary_embedding_dim", 0)
         if not heads and part:
@@ -137,7 +137,7 @@ def rotary_embedding(op: Builder, node: ContribNode) -> Any:
         positions = op.Unsqueeze(op.Add(op.Range(0, op.Squeeze(op.Shape(x, start=2, end=3), [0]), 1), positions), [0])
     cosine, sine = (op.Unsqueeze(op.Gather(cache, positions), [1]) for cache in (cosines, sines))
     y = rotated(op, x, cosine, sine, bool(node.attr("interleaved", 0)), node.attr("rotary_embedding_dim", 0))
-    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), op.Shape(given)) if node.rank(0) == 3 else y
+    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), op.Shape(source)) if node.rank(0) == 3 else y
 
 
 def rotated(op: Builder, x: Any, cosine: Any, sine: Any, interleaved: bool, size: int) -> Any:

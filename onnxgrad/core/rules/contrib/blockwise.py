@@ -59,8 +59,8 @@ def _stored(op: Builder, node: ContribNode) -> Any:
         scale = op.Reshape(scales, [n, count])
         weight = op.DequantizeLinear(op.constant(level), scale, op.constant(zero), axis=1, block_size=block)
         return op.Transpose(weight, perm=[1, 0])
-    turned = [op.constant(np.ascontiguousarray(v.T)) for v in (level, scales.value.numpy().reshape(n, count), zero)]
-    return op.DequantizeLinear(*turned, axis=0, block_size=block)
+    transposed = [op.constant(np.ascontiguousarray(v.T)) for v in (level, scales.value.numpy().reshape(n, count), zero)]
+    return op.DequantizeLinear(*transposed, axis=0, block_size=block)
 
 
 def _unpacked(array: Any, bits: int) -> Any:
@@ -101,11 +101,11 @@ def levels(op: Builder, node: ContribNode, packed: Any, bits: int) -> list[Any]:
     if bits == 8:  # the mask keeps runtimes from storing what follows for good
         return [op.BitwiseAnd(packed, not_before(op, np.uint8(255), node.arriving))]
     mask = not_before(op, np.uint8((1 << bits) - 1), node.arriving)
-    found = [op.BitwiseAnd(packed, mask)]
+    parts = [op.BitwiseAnd(packed, mask)]
     for shift in range(bits, 8, bits):
         moved = op.BitShift(packed, not_before(op, np.uint8(shift), node.arriving), direction="RIGHT")
-        found.append(moved if shift + bits == 8 else op.BitwiseAnd(moved, mask))
-    return found
+        parts.append(moved if shift + bits == 8 else op.BitwiseAnd(moved, mask))
+    return parts
 
 
 def interleaved(op: Builder, node: ContribNode, packed: Any, bits: int) -> Any:
@@ -153,8 +153,8 @@ def gather_block_quantized(op: Builder, node: ContribNode) -> Any:
     def rows(table: Any) -> Any:
         if stored != "uint8":  # there is no kernel that gathers half bytes
             return op.Gather(op.Cast(table, to=scales.dtype.number), indices, axis=gathered)
-        found = op.Gather(table, indices, axis=gathered)
-        return cast_like(op, interleaved(op, node, found, bits), scales)
+        packed = op.Gather(table, indices, axis=gathered)
+        return cast_like(op, interleaved(op, node, packed, bits), scales)
 
     level, scale = rows(data), op.Gather(scales, indices, axis=gathered)
     of_block = op.Div(op.Range(0, op.Squeeze(size_along(op, level, axis), [0]), 1), block)

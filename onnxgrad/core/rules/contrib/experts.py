@@ -60,7 +60,7 @@ def _weight(op: Builder, node: ContribNode, index: int) -> Any:
     return op.Mul(op.Sub(level, zero if zeros is None else op.Unsqueeze(zero, [2])), op.Unsqueeze(scales, [2]))
 
 
-def _mixed(op: Builder, node: ContribNode, weights: list[tuple[Any, Any]], shares: Any) -> Any:
+def _mixed(op: Builder, node: ContribNode, weights: list[tuple[Any, Any]], routing: Any) -> Any:
     if node.attr("use_sparse_mixer", 0) or node.attr("swiglu_limit_after_activation", 0):
         raise node.refusal("use_sparse_mixer and swiglu_limit_after_activation are not written")
     x, router = node.input(0), node.input(1)
@@ -73,16 +73,16 @@ def _mixed(op: Builder, node: ContribNode, weights: list[tuple[Any, Any]], share
     if third is not None:
         hidden = op.Mul(hidden, _up(op, node, _applied(op, rows, third, third_bias)))
     y = _applied(op, hidden, second, second_bias)
-    share = op.Unsqueeze(op.Transpose(_shares(op, node, router, shares), perm=[1, 0]), [2])
-    return op.Reshape(op.ReduceSum(op.Mul(y, share), [0], keepdims=0), op.Shape(x), allowzero=1)
+    weight = op.Unsqueeze(op.Transpose(_shares(op, node, router, routing), perm=[1, 0]), [2])
+    return op.Reshape(op.ReduceSum(op.Mul(y, weight), [0], keepdims=0), op.Shape(x), allowzero=1)
 
 
-def _shares(op: Builder, node: ContribNode, router: Any, given: Any) -> Any:
-    """How much of each expert a token gets, [tokens, experts]: 0 but for the k best"""
+def _shares(op: Builder, node: ContribNode, router: Any, routing: Any) -> Any:
+    """Return the routing weight of each expert for a token, [tokens, experts]: 0 but for the k best."""
     probabilities = op.Softmax(router, axis=-1)
     best, which = op.TopK(probabilities, [node.attr("k", 1)], axis=1, outputs=2)
-    if given is not None:
-        best = op.GatherElements(given, which, axis=1)
+    if routing is not None:
+        best = op.GatherElements(routing, which, axis=1)
     if node.attr("normalize_routing_weights", 0):
         best = op.Div(best, op.ReduceSum(best, [1], keepdims=1))
     none = op.Expand(op.constant(0, router.dtype), op.Shape(router))
@@ -95,9 +95,9 @@ def _applied(op: Builder, x: Any, weight: Any, bias: Any) -> Any:
 
 
 def _activated(op: Builder, node: ContribNode, x: Any, has_third: bool) -> Any:
-    kind = node.attr("activation_type", "relu")
-    kind = kind.decode() if isinstance(kind, bytes) else kind
-    if kind == "swiglu":
+    activation = node.attr("activation_type", "relu")
+    activation = activation.decode() if isinstance(activation, bytes) else activation
+    if activation == "swiglu":
         fusion = node.attr("swiglu_fusion", 0)
         if fusion == 0:
             return _gate(op, node, x)
@@ -107,13 +107,13 @@ def _activated(op: Builder, node: ContribNode, x: Any, has_third: bool) -> Any:
         else:
             gate, up = op.Split(x, axis=2, num_outputs=2, outputs=2)
         return op.Mul(_gate(op, node, gate), _up(op, node, up))
-    if kind == "silu":
+    if activation == "silu":
         return op.Mul(x, op.Sigmoid(x))
-    if kind in ("relu", "identity"):
-        return op.Relu(x) if kind == "relu" else x
-    if kind == "gelu":
+    if activation in ("relu", "identity"):
+        return op.Relu(x) if activation == "relu" else x
+    if activation == "gelu":
         return op.Gelu(x, approximate="tanh")
-    raise node.refusal(f"the activation {kind!r} is not known")
+    raise node.refusal(f"the activation {activation!r} is not known")
 
 
 def _gate(op: Builder, node: ContribNode, x: Any) -> Any:
@@ -123,7 +123,7 @@ def _gate(op: Builder, node: ContribNode, x: Any) -> Any:
 
 
 def _up(op: Builder, node: ContribNode, x: Any) -> Any:
-    """What the gate is multiplied by"""
+    """Return the factor of the gate."""
     if node.attr("activation_type", "relu") not in ("swiglu", b"swiglu"):
         return x
     limit = node.attr("swiglu_limit")

@@ -28,9 +28,9 @@ def group_query_attention(op: Builder, node: ContribNode) -> Any:
     """y = softmax(softcap(q k^T * scale) + bias + mask) v over cached and new keys, q and k rotated by their positions"""
     _check(node)
     q, k, v = _heads(op, node)
-    places = _Places(op, node, q)
+    positions = _Places(op, node, q)
     if node.attr("do_rotary", 0):
-        q, k = _turned(op, node, q, places), _turned(op, node, k, places)
+        q, k = _turned(op, node, q, positions), _turned(op, node, k, positions)
     past_k, past_v = node.input(3), node.input(4)
     if past_k is not None:
         k, v = op.Concat(past_k, k, axis=2), op.Concat(past_v, v, axis=2)
@@ -40,16 +40,16 @@ def group_query_attention(op: Builder, node: ContribNode) -> Any:
     if cap:
         scores = op.Mul(op.Tanh(op.Div(scores, cap)), cap)
     if node.input(10) is not None:
-        scores = op.Add(scores, places.in_order_of_keys(op, node.input(10)))
-    y = grouped_matmul(op, _probabilities(op, node, op.Add(scores, places.mask(op, node, q))), v)
+        scores = op.Add(scores, positions.in_order_of_keys(op, node.input(10)))
+    y = grouped_matmul(op, _probabilities(op, node, op.Add(scores, positions.mask(op, node, q))), v)
     y = op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
-    return y, places.present(op, node, k), places.present(op, node, v)
+    return y, positions.present(op, node, k), positions.present(op, node, v)
 
 
 def _check(node: ContribNode) -> None:
-    for kind in ("k_quant_type", "v_quant_type"):
-        if node.attr(kind, "NONE") not in ("NONE", b"NONE"):
-            raise node.refusal(f"its cache is quantised ({kind})")
+    for name in ("k_quant_type", "v_quant_type"):
+        if node.attr(name, "NONE") not in ("NONE", b"NONE"):
+            raise node.refusal(f"its cache is quantised ({name})")
     if node.input(14) is not None or node.input(15) is not None:
         raise node.refusal("the normalisation of q and k inside it (q_norm_weight) is not written", "Normalise them before it")
     if node.attr("sliding_window_cache", 0) and node.attr("local_window_size", -1) <= 0:
@@ -69,14 +69,14 @@ def _heads(op: Builder, node: ContribNode) -> tuple[Any, Any, Any]:
     return q, k, v
 
 
-def _turned(op: Builder, node: ContribNode, x: Any, places: _Places) -> Any:
-    cosines, sines, given = node.input(7), node.input(8), node.input(9)
-    if given is None:  # those of padding may lie beyond the table
-        positions = op.Min(places.queries, op.Sub(size_along(op, cosines, 0), 1))
+def _turned(op: Builder, node: ContribNode, x: Any, positions: _Places) -> Any:
+    cosines, sines, position_ids = node.input(7), node.input(8), node.input(9)
+    if position_ids is None:  # those of padding may lie beyond the table
+        rows = op.Min(positions.queries, op.Sub(size_along(op, cosines, 0), 1))
     else:  # of the first prompt, the kernel reads one position
-        first = op.Slice(given, [0, 0], [1, 1], [0, 1])
-        positions = op.Where(places.is_first, op.Add(first, op.Sub(places.queries, places.before)), given)
-    cosine, sine = (op.Unsqueeze(op.Gather(table, positions), [1]) for table in (cosines, sines))
+        first = op.Slice(position_ids, [0, 0], [1, 1], [0, 1])
+        rows = op.Where(positions.is_first, op.Add(first, op.Sub(positions.queries, positions.before)), position_ids)
+    cosine, sine = (op.Unsqueeze(op.Gather(table, rows), [1]) for table in (cosines, sines))
     half, size = cosines.dims[1], x.dims[3]
     if not isinstance(half, int) or not isinstance(size, int):
         raise node.refusal("the width of its heads or of cos_cache is unknown", "Declare their shapes in the model's value_info")
@@ -84,7 +84,7 @@ def _turned(op: Builder, node: ContribNode, x: Any, places: _Places) -> Any:
 
 
 class _Places:
-    """Where tokens stand in their sequences, as int64 of [batch, ...].
+    """The positions of tokens in their sequences, as int64 of [batch, ...].
 
     ``total`` is the number of tokens of each sequence including the new ones, ``before`` without them; ``offset`` and
     ``next_offset`` say which position the first row of the cache holds before and after.
@@ -95,12 +95,12 @@ class _Places:
         self.total = op.Add(op.Reshape(op.Cast(node.input(5), to=_INT64), [-1, 1]), 1)
         longest = op.Reshape(op.Cast(node.input(6), to=_INT64), [1])
         self.past = node.input(3)
-        given = node.input(16)
-        self.is_first = op.constant(False) if given is not None else op.Equal(longest, length)
+        lengths = node.input(16)
+        self.is_first = op.constant(False) if lengths is not None else op.Equal(longest, length)
         if self.past is None:
             self.before = op.Sub(self.total, self.total)
-        elif given is not None:
-            self.before = op.Sub(self.total, op.Unsqueeze(op.Cast(given, to=_INT64), [1]))
+        elif lengths is not None:
+            self.before = op.Sub(self.total, op.Unsqueeze(op.Cast(lengths, to=_INT64), [1]))
         else:
             self.before = op.Where(self.is_first, 0, op.Sub(self.total, length))
         steps = op.Range(0, op.Squeeze(length, [0]), 1)
@@ -117,13 +117,13 @@ class _Places:
             self.keys = op.Concat(op.Where(op.Less(old, self.before), old, -1), new, axis=1)
 
     def _evicted(self, op: Builder, node: ContribNode, count: Any) -> Any:
-        """How many tokens of ``count`` a window-sized cache has dropped: it makes room for several at once"""
-        room = op.Add(op.Sub(self.capacity, node.attr("local_window_size")), 1)
-        beyond = op.Sub(op.Add(count, op.Sub(room, 1)), self.capacity)
-        return op.Max(op.Mul(op.Div(beyond, room), room), 0)
+        """Return how many tokens of ``count`` a window-sized cache has dropped: it frees several rows at once"""
+        spare = op.Add(op.Sub(self.capacity, node.attr("local_window_size")), 1)
+        beyond = op.Sub(op.Add(count, op.Sub(spare, 1)), self.capacity)
+        return op.Max(op.Mul(op.Div(beyond, spare), spare), 0)
 
     def mask(self, op: Builder, node: ContribNode, q: Variable) -> Any:
-        """What is added to the scores: 0 where a query may see a key"""
+        """Return the additive mask of the scores: 0 where a query may see a key."""
         key, query = op.Unsqueeze(self.keys, [1, 2]), op.Unsqueeze(self.queries, [1, 3])
         allowed = op.GreaterOrEqual(key, 0)
         if node.attr("causal", 1):

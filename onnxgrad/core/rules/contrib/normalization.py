@@ -25,8 +25,8 @@ def layer_normalization(op: Builder, node: ContribNode) -> Any:
 def _layer_normalized(op: Builder, node: ContribNode, x: Any, scale: Any, bias: Any, attrs: dict[str, Any], last: int) -> list[Any]:
     """The normalised tensor, then mean and inverse deviation if the operator declares them"""
     outputs = last + 1 if any(node.has_output(i) for i in range(1, last + 1)) else 1
-    found = op.LayerNormalization(x, scale, bias, outputs=outputs, **attrs)
-    return list(found) if isinstance(found, tuple) else [found, *[None] * last]
+    results = op.LayerNormalization(x, scale, bias, outputs=outputs, **attrs)
+    return list(results) if isinstance(results, tuple) else [results, *[None] * last]
 
 
 @contrib("SkipLayerNormalization")
@@ -70,11 +70,13 @@ def _root_mean_square_normalized(op: Builder, x: Any, scale: Any, epsilon: float
 @contrib("EmbedLayerNormalization")
 def embed_layer_normalization(op: Builder, node: ContribNode) -> Any:
     """y = LayerNormalization(words + positions + segments)"""
-    ids, segments, words, positions, kinds, scale, bias, mask, position_ids = (node.input(i) for i in range(9))
+    ids, segments, token_table, position_table, segment_table, scale, bias, mask, position_ids = (node.input(i) for i in range(9))
     length = op.Squeeze(op.Shape(ids, start=1, end=2), [0])
-    total = op.Add(op.Gather(words, ids), op.Gather(positions, op.Range(0, length, 1) if position_ids is None else position_ids))
+    total = op.Add(
+        op.Gather(token_table, ids), op.Gather(position_table, op.Range(0, length, 1) if position_ids is None else position_ids)
+    )
     if segments is not None:
-        total = op.Add(total, op.Gather(kinds, segments))
+        total = op.Add(total, op.Gather(segment_table, segments))
     y = op.LayerNormalization(total, scale, bias, epsilon=node.attr("epsilon", 1e-12))
     index = None
     if node.has_output(1):

@@ -17,15 +17,15 @@ __all__: list[str] = []
 def _activated(op: Builder, node: ContribNode, y: Any, parameters: list[float | None]) -> Any:
     """The activation that a fused operator applies last"""
     name = node.attr("activation")
-    given = [value for value in parameters if value is not None]
+    values = [value for value in parameters if value is not None]
     if name is None:
         return y
     if name in ("Relu", "Tanh", "Sigmoid", "Softplus", "Softsign"):
         return op.emit(name, (y,), {})
-    if name == "Clip" and len(given) == 2:
-        return op.Clip(y, given[0], given[1])
+    if name == "Clip" and len(values) == 2:
+        return op.Clip(y, values[0], values[1])
     if name in ("LeakyRelu", "Elu", "ThresholdedRelu", "HardSigmoid"):
-        return op.emit(name, (y,), dict(zip(("alpha", "beta"), given, strict=False)))
+        return op.emit(name, (y,), dict(zip(("alpha", "beta"), values, strict=False)))
     raise node.refusal(f"the activation {name!r} is not known")
 
 

@@ -63,12 +63,12 @@ def mat_mul_integer_to_float(op: Builder, node: ContribNode) -> Any:
 def q_gemm(op: Builder, node: ContribNode) -> Any:
     """y = alpha (dequantize(a) dequantize(b) + c * a_scale * b_scale), quantised if it has a scale"""
     alpha = node.attr("alpha", 1.0)
-    turned = {name: node.attr(name) for name in ("transA", "transB") if node.attr(name)}
+    transposes = {name: node.attr(name) for name in ("transA", "transB") if node.attr(name)}
     a, b = _real(op, node, 0, -2), _real(op, node, 3, 0 if node.attr("transB") else -1)
     bias = node.input(6)
     if bias is not None:
         bias = op.Mul(cast_like(op, bias, node.input(1)), op.Mul(node.input(1), node.input(4)))
-    y = op.Gemm(a, b, bias, alpha=alpha, beta=alpha, **turned)
+    y = op.Gemm(a, b, bias, alpha=alpha, beta=alpha, **transposes)
     return y if node.input(7) is None else _closed(op, node, y, 7)
 
 
@@ -196,6 +196,6 @@ def q_embed_layer_normalization(op: Builder, node: ContribNode) -> Any:
 
 
 def _entry(op: Builder, node: ContribNode, index: int, rows: Any = None) -> Any:
-    """A quantised table, or rows of it; scales stand six places behind the tables, zero points eleven"""
+    """A quantised table, or rows of it; scales are six inputs behind the tables, zero points eleven"""
     table = node.input(index) if rows is None else op.Gather(node.input(index), rows)
     return dequantized(op, node, table, node.input(index + 6), node.input(index + 11))

@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 
 def _entry_of(operator: Operator) -> Entry | None:
-    """What writes an operator of onnxruntime, wherever onnxruntime put it; None for other operators"""
+    """Return the function that expands an operator of onnxruntime, whatever its domain; None for other operators."""
     if operator.domain not in ("", CONTRIB_DOMAIN) or operator.schema is not None:
         return None
     entry = find_entry(operator)
@@ -113,20 +113,20 @@ def _infer(operator: Operator) -> Found:
     program.set_opset_version(max(operator.block.program.opset_version() or 1, OLDEST_WITH_RULES))
     block = program.global_block()
     inputs = [None if v is None else _stand_in(block, v) for v in operator.inputs]
-    twin = Operator(block, operator.type, inputs, list(operator.outputs), operator.attrs, operator.domain)
+    copy = Operator(block, operator.type, inputs, list(operator.outputs), operator.attrs, operator.domain)
     try:
-        results = entry.function(Builder(block, [], Role.BACKWARD), ContribNode(twin))
+        results = entry.function(Builder(block, [], Role.BACKWARD), ContribNode(copy))
     except OnnxGradError:
         return unknown  # it is refused, with the reason, when its gradient is asked for
     results = list(results) if isinstance(results, (tuple, list)) else [results]
-    found: Found = [(None, None) if r is None else (r.type, r.entries) for r in results]
-    return [*found, *unknown][: len(unknown)]
+    types: Found = [(None, None) if r is None else (r.type, r.entries) for r in results]
+    return [*types, *unknown][: len(unknown)]
 
 
 def _stand_in(block: Block, v: Variable) -> Variable:
-    twin = Variable(block, "", v.type)
-    twin.entries = v.entries
-    return twin
+    copy = Variable(block, "", v.type)
+    copy.entries = v.entries
+    return copy
 
 
 FOREIGN[CONTRIB_DOMAIN] = FOREIGN[""] = _infer
