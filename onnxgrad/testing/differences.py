@@ -70,30 +70,30 @@ def differentiate(
         for j, old in enumerate(before, 1):
             factor = shrink ** (2 * j)
             row.append((factor * row[-1] - old) / (factor - 1.0))
-        found = _best_of(row, before, rounding, h)
+        estimate = _best_of(row, before, rounding, h)
         before = row
         # Steps that agree by chance, all across the same stairs, say, are contradicted by smaller ones.
-        if found.error < best.error or abs(found.value - best.value) > found.error + best.error:
-            best = found
-        good = good + 1 if found.error <= _ENOUGH * abs(found.value) else 0
+        if estimate.error < best.error or abs(estimate.value - best.value) > estimate.error + best.error:
+            best = estimate
+        good = good + 1 if estimate.error <= _ENOUGH * abs(estimate.value) else 0
         if may_hide(h):
             hidden = i + 1
             if rounding > abs(claimed) or hidden == _MOST:
                 return best._replace(error=max(best.error, abs(best.value - claimed)))
-        elif good >= 2 or rounding > max(best.error, found.error) or i + 1 >= max(steps, hidden + 4):
+        elif good >= 2 or rounding > max(best.error, estimate.error) or i + 1 >= max(steps, hidden + 4):
             break
     return best
 
 
 def _best_of(row: list[float], before: list[float], rounding: float, h: float) -> Estimate:
     """The entry of a row of the tableau that is closest to those which it was extrapolated from"""
-    found = Estimate(math.nan, math.inf, h)
+    best = Estimate(math.nan, math.inf, h)
     for j, value in enumerate(row if before else ()):
         others = [before[0]] if j == 0 else [row[j - 1], before[j - 1]]
         error = max(abs(value - other) for other in others) + rounding
-        if error < found.error:
-            found = Estimate(value, error, h)
-    return found
+        if error < best.error:
+            best = Estimate(value, error, h)
+    return best
 
 
 def noise_of(f: Function, at: float, tiny: float) -> float:

@@ -70,6 +70,6 @@ class TrainingSteps:
         return counted(self.program, self.state.step % self.accumulate)
 
     def _split(self, lowering: str | None, batch_norm: str | None) -> Split:
-        found = split_step(self.program, self._fetch(), None, lowering, self.loss.name, None, batch_norm)
-        found.manifest["begun"] = self.state.step % self.accumulate
-        return found
+        split = split_step(self.program, self._fetch(), None, lowering, self.loss.name, None, batch_norm)
+        split.manifest["begun"] = self.state.step % self.accumulate
+        return split

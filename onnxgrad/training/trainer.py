@@ -175,7 +175,7 @@ class Trainer(TrainingSteps):
         self.inputs = list(self.program.inputs)
         self.program.random_seed = seed
         rounded = prepare_quantized(self.program, quantized)
-        self.batch_norm, said = prepare_batch_norm(self.program, batch_norm, sample)
+        self.batch_norm, notes = prepare_batch_norm(self.program, batch_norm, sample)
         split_statistics(self.program)
         self.inference = self.program.clone(for_test=True)
         self.chosen = choose_trainable(self.program, trainable, freeze)
@@ -198,7 +198,7 @@ class Trainer(TrainingSteps):
         with state.fresh_names():
             self.model = Model(self.program, self.inference, self.terms, taught, metrics)
             self._append(loss_scale, ema, kept)
-        self.remarks += [*opened, *rounded, *said, *kept_tables(self.program), *self.model.derived.remarks]
+        self.remarks += [*opened, *rounded, *notes, *kept_tables(self.program), *self.model.derived.remarks]
         self.executor = Executor(place, threads=self.ranks.threads(threads), memory=memory, precision=precision)
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
         self.state = RunState()
@@ -246,13 +246,13 @@ class Trainer(TrainingSteps):
 
     def summary(self) -> Summary:
         """Layers with shapes, weights and what trains, and the memory of a step; print it."""
-        found = summarize(self.inference, repr(self), [p.name for p in self.trained])
+        summary = summarize(self.inference, repr(self), [p.name for p in self.trained])
         own = {p.name for p in self.program.parameters}
         state = {v.name: v for v in self.program.list_vars() if v.persistable and v.name not in own}
-        found.memory[2] = (found.memory[2][0], sum(map(bytes_of, state.values())))
+        summary.memory[2] = (summary.memory[2][0], sum(map(bytes_of, state.values())))
         if self.program.memory_plan is not None:
-            found.memory.append(("activations and gradients at the peak", self.program.memory_plan.peak))
-        return found
+            summary.memory.append(("activations and gradients at the peak", self.program.memory_plan.peak))
+        return summary
 
     @property
     def columns(self) -> list[str]:
@@ -292,8 +292,8 @@ class Trainer(TrainingSteps):
     @property
     def schedule(self) -> LRScheduler | None:
         """The scheduler of the learning rate, if there is one."""
-        found = self.optimizer._learning_rate
-        return found if isinstance(found, LRScheduler) else None
+        rate = self.optimizer._learning_rate
+        return rate if isinstance(rate, LRScheduler) else None
 
     # One step --------------------------------------------------------------------------------------------------------
 
@@ -345,8 +345,8 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        source, held_out, said = open_both(data, validation, self.model.spec, self.model.class_column, self.seed)
-        self.remarks += said
+        source, held_out, notes = open_both(data, validation, self.model.spec, self.model.class_column, self.seed)
+        self.remarks += notes
         self._class_names = dict(source.classes) or self._class_names
         for term in self.terms:
             if term.weighing.balanced and source is not data:
@@ -433,8 +433,10 @@ class Trainer(TrainingSteps):
             if folder is not None and resume:
                 self._load(folder.last(), source.count(batch_size, drop_last), {} if accept_changed_data else files)
                 if self.batch and isinstance(source, Stream) and source.resumes:
-                    said = f"the run stands in the middle of epoch {self.epoch + 1}, where it cannot go on: {source.resumes}"
-                    raise TrainingError(f"{said}. Shuffle by another source, or resume from a checkpoint of the end of an epoch.")
+                    message = f"the run stands in the middle of epoch {self.epoch + 1}, where it cannot go on: {source.resumes}"
+                    raise TrainingError(
+                        f"{message}. Shuffle by another source, or resume from a checkpoint of the end of an epoch."
+                    )
                 if self.history:
                     folder.write_history(self.history)
             else:
@@ -446,8 +448,8 @@ class Trainer(TrainingSteps):
             plan = FitPlan(goal, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
             plan = replace(plan, monitor=monitor, max_steps=max_steps, evaluate_every=evaluate_every)
             if count and self.epoch >= goal:
-                said = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
-                warnings.warn(f"{said}. Give a larger total_epochs (--epochs).", stacklevel=2)
+                message = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
+                warnings.warn(f"{message}. Give a larger total_epochs (--epochs).", stacklevel=2)
             TrainingLoop(self, self.ranks.source(source), held_out, folder, plan).run()
         return self.history
 
@@ -549,18 +551,18 @@ class Trainer(TrainingSteps):
 
     def _load(self, path: str | Path, batches: int | None = None, files: Fingerprints | None = None) -> None:
         """Look at everything first, then change; an epoch has so many ``batches``, from these ``files``, as far as that is known"""
-        found = read_tensors(path)
-        if found.metadata.get("graph") != graph_hash(self.program):
+        tensors = read_tensors(path)
+        if tensors.metadata.get("graph") != graph_hash(self.program):
             raise TrainingError(f"{str(path)!r} was written for another model, loss or optimizer. Use the same arguments as then.")
-        position = position_of(found.metadata, path)
+        position = position_of(tensors.metadata, path)
         check_unchanged(position.files, files or {})
         check_position(position, path, batches, seed=self.seed, accumulate=self.accumulate)
         check_schedule(self.schedule, position, path)
-        check_tensors(self.program, found)
-        weight = bad_value(self.program, found.arrays)
+        check_tensors(self.program, tensors)
+        weight = bad_value(self.program, tensors.arrays)
         if weight is not None:
             raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
-        set_tensors(self.program, found)
+        set_tensors(self.program, tensors)
         self.ranks.step.loaded()
         self.state.go_to(position)
         if self.schedule is not None and position.schedule is not None:

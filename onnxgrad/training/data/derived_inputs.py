@@ -52,8 +52,8 @@ class DerivedInputs:
         self._windowed = False
         self.remarks: list[str] = []
         inputs = {v.name: v for v in program.inputs}
-        words = inputs.get(TOKENS)
-        if words is None or words.rank != 2 or not words.dtype.is_integer:
+        tokens = inputs.get(TOKENS)
+        if tokens is None or tokens.rank != 2 or not tokens.dtype.is_integer:
             return
         past = [v for v in inputs.values() if v.name.startswith(PAST) and v.is_float and v.dims and len(v.dims) > 1]
         mask, positions = inputs.get(MASK), inputs.get(POSITIONS)
@@ -90,14 +90,16 @@ class DerivedInputs:
         missing = [name for name in self._made if name not in batch]
         if (not missing and not self._windowed) or TOKENS not in batch:
             return batch
-        found = {name: np.asarray(array) for name, array in batch.items()}
-        if found[TOKENS].ndim != 2:
-            raise DataError(f"column {TOKENS!r} has shape {list(found[TOKENS].shape)}, the model takes [batch, steps]. Reshape it.")
+        arrays = {name: np.asarray(array) for name, array in batch.items()}
+        if arrays[TOKENS].ndim != 2:
+            raise DataError(
+                f"column {TOKENS!r} has shape {list(arrays[TOKENS].shape)}, the model takes [batch, steps]. Reshape it."
+            )
         for name in sorted(missing, key=lambda name: name.startswith(PAST)):  # a cache that is made here holds no words
-            found[name] = self._made[name](found)
-        if self._windowed and MASK in found and found[MASK].ndim == 2 and (np.diff(found[MASK], axis=1) <= 0).all():
-            found[MASK] = np.ones_like(found[MASK])
-        return found
+            arrays[name] = self._made[name](arrays)
+        if self._windowed and MASK in arrays and arrays[MASK].ndim == 2 and (np.diff(arrays[MASK], axis=1) <= 0).all():
+            arrays[MASK] = np.ones_like(arrays[MASK])
+        return arrays
 
 
 def read_by_loss(inputs: Sequence[Variable], loss: Variable) -> tuple[list[Variable], list[str]]:
@@ -130,8 +132,8 @@ def _ones(batch: Batch) -> Array:
 
 def _positions(batch: Batch) -> Array:
     counted = np.cumsum(_mask(batch), axis=1) - 1
-    found: Array = np.maximum(counted, 0)[:, _past_steps(batch) :].astype(np.int64)
-    return found
+    positions: Array = np.maximum(counted, 0)[:, _past_steps(batch) :].astype(np.int64)
+    return positions
 
 
 def _labels(batch: Batch) -> Array:

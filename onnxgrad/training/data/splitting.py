@@ -61,9 +61,9 @@ def split(data: Rows | Stream, fraction: float, target: str | None = None, seed:
     if not 0 < len(chosen) < len(data):
         raise DataError(f"a share of {fraction:.3g} of {len(data)} examples leaves a part empty. Give another share, or more data.")
     kept = np.setdiff1d(np.arange(len(data)), chosen)
-    said = f"validation holds out {len(chosen):,} of {len(data):,} examples{how}."
+    note = f"validation holds out {len(chosen):,} of {len(data):,} examples{how}."
     held_out = data.select(np.sort(chosen))
-    return data.select(kept), held_out.plain(), [said]
+    return data.select(kept), held_out.plain(), [note]
 
 
 def _share(count: int, fraction: float) -> int:
@@ -106,5 +106,7 @@ def imbalance(data: Any, target: str) -> str | None:
     names = data.classes.get(target, ())
     called = {label: f"{label} ({names[label]})" if 0 <= label < len(names) else str(label) for label in counts}
     most, least = max(counts, key=lambda label: counts[label]), min(counts, key=lambda label: counts[label])
-    said = f"the classes are uneven: {counts[most]:,} examples of class {called[most]}, {counts[least]:,} of class {called[least]}"
-    return f"{said}. class_weights='balanced' (--class-weights balanced) weighs them; look at f1 rather than accuracy."
+    message = (
+        f"the classes are uneven: {counts[most]:,} examples of class {called[most]}, {counts[least]:,} of class {called[least]}"
+    )
+    return f"{message}. class_weights='balanced' (--class-weights balanced) weighs them; look at f1 rather than accuracy."

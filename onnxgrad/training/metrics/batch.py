@@ -117,8 +117,8 @@ def metric_named(
         known = sorted([*METRICS, *EPOCH_METRICS])
         raise ArgumentError(f"there is no metric {metric!r}. Use one of {known}, or a function.")
     if metric == "accuracy" and output is not None:
-        made = activation_before(output, _HOLDS)[0]
-        return metric, _accuracy if made is None else _HOLDS[made.type]
+        activation = activation_before(output, _HOLDS)[0]
+        return metric, _accuracy if activation is None else _HOLDS[activation.type]
     return metric, METRICS[metric]
 
 

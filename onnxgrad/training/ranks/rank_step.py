@@ -153,8 +153,8 @@ class PipelinedStep(RankStep):
             self._step, self._made_of = self._agreed_step(executor, fetches), now
         if self._is_whole:
             self.forget()
-        given = self._step.compute(feed, part)
-        return [given.get(v.name) for v in fetches]
+        values = self._step.compute(feed, part)
+        return [values.get(v.name) for v in fetches]
 
     def apply(self, executor: Executor) -> None:
         assert self._step is not None

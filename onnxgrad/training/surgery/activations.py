@@ -42,15 +42,15 @@ def _before_moves(y: Variable) -> tuple[Operator | None, list[Operator]]:
 def hidden_activation(y: Variable) -> tuple[Operator, str] | None:
     """An If, Loop or Scan that made ``y``, and the type of the activation that makes it inside; None if there is none."""
     at, moves = _before_moves(y)
-    made = moves[0].inputs[0] if moves else y
-    if at is None or made is None:
+    result = moves[0].inputs[0] if moves else y
+    if at is None or result is None:
         return None
-    place = next((i for i, v in enumerate(reversed(at.outputs)) if v is made), 0)
+    index = next((i for i, v in enumerate(reversed(at.outputs)) if v is result), 0)
     for body in at.blocks():
-        inner = body.outputs[-1 - place]
-        kind = Activation(inner).kind
-        if kind:
-            return at, kind
+        inner = body.outputs[-1 - index]
+        activation = Activation(inner).kind
+        if activation:
+            return at, activation
         deeper = hidden_activation(inner)
         if deeper is not None:
             return at, deeper[1]
@@ -123,10 +123,10 @@ class Activation:
         """Whether the probabilities of one example lie along this axis of ``y``; None if that is not known"""
         assert self.operator is not None
         rank, last = self.before.rank, self.y.rank
-        given = int(self.operator.attr("axis"))
-        if not self.moves and given == axis:
+        own_axis = int(self.operator.attr("axis"))
+        if not self.moves and own_axis == axis:
             return True
-        at = None if rank is None else given % rank
+        at = None if rank is None else own_axis % rank
         length = None if at is None or self.before.dims is None else self.before.dims[at]
         for move in self.moves:
             at = None if at is None else _axis_after(move, at)
@@ -156,11 +156,11 @@ def _axis_after(move: Operator, axis: int) -> int | None:
     if axes:
         kept = [i for i in range(len(x.dims)) if i not in {a % len(x.dims) for a in axes}]
         return kept.index(axis) if axis in kept else None
-    for place, dim in enumerate(y.dims):
+    for position, dim in enumerate(y.dims):
         if same_dim(x.dims[axis], dim) and (
-            _as_many(x.dims[:axis], y.dims[:place]) or _as_many(x.dims[axis + 1 :], y.dims[place + 1 :])
+            _as_many(x.dims[:axis], y.dims[:position]) or _as_many(x.dims[axis + 1 :], y.dims[position + 1 :])
         ):
-            return place
+            return position
     return None
 
 
