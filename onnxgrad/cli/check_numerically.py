@@ -201,7 +201,7 @@ def _in_double(program: Program, feeds: dict[str, Array], own: _Model) -> _Model
 
 
 def _without_kernel(program: Program, message: str) -> set[str]:
-    """Types of operators that onnxruntime refused in float64: the one it names, or those that it writes out with that one"""
+    """Return the operator types that onnxruntime refused in float64: the named one, or the functions with it in their body"""
     named = _NO_DOUBLE.search(message)
     missing = {name for name in (named.groups() if named else ()) if name}
     operators = list(all_operators_of(program.global_block()))
@@ -214,7 +214,7 @@ def _without_kernel(program: Program, message: str) -> set[str]:
 
 
 def _rounding(program: Program) -> str | None:
-    """The first operator whose gradient is not that of what it computes"""
+    """Return the type of the first operator that quantises: its gradient is not the derivative of its output"""
     for op in all_operators_of(program.global_block()):
         entry = find_entry(op)
         if entry is not None and entry.quantizes:

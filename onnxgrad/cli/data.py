@@ -80,10 +80,10 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels") -> An
 
 
 def _has_labels(path: Path, settings: dict[str, Any]) -> bool:
-    """Whether text is a column of a table, beside what is to be learned; lines of JSON are unless a language model learns them"""
+    """Return whether text is a column of a table beside labels; JSON lines are, unless a language model is trained"""
     losses = [settings.get("loss"), *(term[0] for term in settings.get("term") or ())]
-    told = any(losses) and "causal_lm" not in losses
-    return path.suffix in SEPARATORS and (path.suffix != ".jsonl" or told)
+    has_labels = any(losses) and "causal_lm" not in losses
+    return path.suffix in SEPARATORS and (path.suffix != ".jsonl" or has_labels)
 
 
 def _size(text: str | None) -> list[int] | None:
@@ -101,11 +101,11 @@ def resolved(settings: dict[str, Any]) -> None:
         value = settings.get(name)
         if value is None:
             continue
-        fraction = _share(value) if name == "val" else None
+        fraction = _fraction_of(value) if name == "val" else None
         settings[name] = str(Path(value).resolve()) if fraction is None else fraction
 
 
-def _share(text: str) -> float | None:
+def _fraction_of(text: str) -> float | None:
     try:
         fraction = float(text)
     except ValueError:

@@ -1,6 +1,6 @@
 """Print the loss and the metrics of a model on data.
 
-Of a run, loss and metrics are those that it was trained with unless others are named, and the best checkpoint is judged.
+Of a run, loss and metrics are those that it was trained with unless others are named, and the best checkpoint is evaluated.
 
 examples:
   onnxgrad evaluate run/ --data test.csv

@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _feeds(program: Any, encoding: Any) -> dict[str, Any]:
-    """The model's inputs: words, and what follows from them"""
+    """The model's inputs: token ids, and the inputs derived from them"""
     inputs = {v.name: v for v in program.inputs}
     if "input_ids" not in inputs:
         raise ArgumentError(f"the model has no input 'input_ids'; it has {list(inputs)}. Other models of text are not explained.")

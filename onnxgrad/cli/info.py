@@ -76,7 +76,7 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
 
 
 def _hints(operators: list[Any]) -> list[str]:
-    """What an exporter may have left out"""
+    """Return hints on operators that an exporter may have dropped"""
     convolutions = sum(op.type in ("Conv", "ConvTranspose") for op in operators)
     if convolutions < 2 or any("Normalization" in op.type for op in operators):
         return []

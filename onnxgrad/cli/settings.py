@@ -180,7 +180,7 @@ def data_of(settings: dict[str, Any], name: str) -> Any:
 
 
 def _batch_norm(settings: dict[str, Any], program: Program, folder: str | None) -> tuple[str, list[str]]:
-    """What is done with BatchNormalization, and where it is inserted; the settings of a new run get it too"""
+    """Return the mode of BatchNormalization and the layers it is inserted behind; the settings of a new run get them too"""
     setting = settings["batch_norm"]
     if setting is None:
         # Runs of older versions always trained the statistics.
@@ -204,7 +204,7 @@ def _default_mode(settings: dict[str, Any], program: Program) -> str:
 
 
 def _sizes(program: Program, settings: dict[str, Any]) -> dict[str, int]:
-    """What is known of unknown dimensions: the first ones are the batch, others are given by name"""
+    """Return the sizes of unknown dimensions: the first ones are the batch, others are set by name"""
     first = {v.dims[0] for v in program.inputs if v.dims and isinstance(v.dims[0], str)}
     return {**dict.fromkeys([BATCH, *sorted(first)], settings["batch_size"]), **sizes_of(settings["dim"])}
 

@@ -387,11 +387,13 @@ def _find_rate(trainer: Trainer, data: Any, settings: dict[str, Any], options: a
 
 
 def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """Folder and settings: those of the command line, or those of the run to resume"""
+    """Return folder and settings, from the command line or from the run to resume"""
     if options.resume is not None:
-        stages = _given(options) & _STAGES
+        stages = _changed_options(options) & _STAGES
         others = (
-            _given(options) - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log", "rank_timeout"} - stages
+            _changed_options(options)
+            - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log", "rank_timeout"}
+            - stages
         )
         if others:
             what = "the model" if "model" in others else f"--{min(others).replace('_', '-')}"
@@ -428,7 +430,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     return options.out, settings
 
 
-def _given(options: argparse.Namespace) -> set[str]:
+def _changed_options(options: argparse.Namespace) -> set[str]:
     """Names of the options that differ from their defaults"""
     parser = argparse.ArgumentParser()
     add_arguments(parser)

@@ -56,7 +56,7 @@ def state_of(name: str) -> Entry:
 
 
 def _find(name: str) -> Any:
-    """What this package has under a name of Paddle."""
+    """Look up the object that this package has under a name of Paddle."""
     namespace, _, last = name.rpartition(".")
     if namespace == "paddle.static.Program":
         return getattr(Program(), last, _ABSENT)
@@ -69,7 +69,7 @@ def _find(name: str) -> Any:
 
 
 def _refusal(value: Any) -> str | None:
-    """The reason that stands in the docstring of a function that only refuses."""
+    """Return the reason in the docstring of a function that only raises NotOffered."""
     doc = getattr(value, "__doc__", None) or ""
     return doc.removeprefix(_REFUSES).strip().rstrip(".") if doc.startswith(_REFUSES) else None
 
@@ -80,7 +80,7 @@ def entries() -> list[Entry]:
 
 
 def counts() -> dict[str, int]:
-    """How many names are in which state."""
+    """Count the names in each state."""
     by_state = Counter(entry.state for entry in entries())
     return {state: by_state[state] for state in ("done", "maps to", "refused", "missing")}
 

@@ -41,7 +41,7 @@ def _adadelta(self: Any, epsilon: float, rho: float, parameters: Any, weight_dec
 
 
 def _paddle_1_class(class_name: str, arguments: str) -> type[Optimizer]:
-    """The class ``<kind>Optimizer``: today's, with the arguments of Paddle 1."""
+    """Create the class ``<name>Optimizer``: the current optimizer with the arguments of Paddle 1."""
     new = getattr(optimizer, class_name)
     initialise = _adadelta if class_name == "Adadelta" else new.__init__
     # Lamb accepts the regularization and leaves it out: its decay is its own.

@@ -75,7 +75,7 @@ def view_program(model: Model, path: str | Path | None = None, *, values: Mappin
 
 
 def describe(program: Program, name: str, values: Mapping[str, Array] | None = None) -> dict[str, Any]:
-    """What the page shows, as plain values: lists of operators, tensors and groups that refer to each other by position."""
+    """Return the contents of the page: lists of operators, tensors and groups that refer to each other by position."""
     description = _Description(fates(program), values or {})
     description.block(program.global_block(), None, ())
     for v in program.outputs:
@@ -195,7 +195,7 @@ def _kind(op: Operator) -> str:
 
 
 def _crossing(operators: list[Operator]) -> Any:
-    """How many tensors are made before a position and read behind it"""
+    """Count the tensors that are produced before a position and read behind it"""
     positions = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
     last: dict[Variable, int] = {}
     for i, op in enumerate(operators):

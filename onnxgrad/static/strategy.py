@@ -58,7 +58,7 @@ class CompiledProgram:
 
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
-    """As many times ``CPUPlace()``; as the environment's ``CPU_NUM`` says, or once, unless given."""
+    """Return ``device_count`` times ``CPUPlace()``; by default the environment's ``CPU_NUM`` times, or once."""
     return [CPUPlace() for _ in range(device_count or int(os.environ.get("CPU_NUM", "1")))]
 
 

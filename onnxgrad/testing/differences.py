@@ -18,7 +18,7 @@ _MOST = 40
 
 
 class Estimate(NamedTuple):
-    """A derivative, how far the true one may be from it, and the step that it was found with."""
+    """A derivative, the bound of its error, and the step that it was computed with."""
 
     value: float
     error: float
@@ -44,8 +44,8 @@ def differentiate(
         The best estimate; its error is infinite if no two steps gave numbers.
 
     Example:
-        >>> found = differentiate(lambda t: math.sin(40 * t), 0.3, 1e-16)
-        >>> abs(found.value - 40) < found.error < 1e-3
+        >>> estimate = differentiate(lambda t: math.sin(40 * t), 0.3, 1e-16)
+        >>> abs(estimate.value - 40) < estimate.error < 1e-3
         True
     """
     best = Estimate(math.nan, math.inf, step)
@@ -54,7 +54,7 @@ def differentiate(
     hidden = 0
 
     def may_hide(h: float) -> bool:
-        """Whether a slope as claimed could turn within this step, so that values stay as close as they are"""
+        """Return whether the claimed slope could change within this step, so that values stay as close as they are"""
         spread = seen[1] - seen[0]
         return spread > 0.0 and abs(claimed) * (h if spread > 8.0 * noise else tiny) > 0.2 * spread
 
@@ -86,7 +86,7 @@ def differentiate(
 
 
 def _best_of(row: list[float], before: list[float], rounding: float, h: float) -> Estimate:
-    """The entry of a row of the tableau that is closest to those which it was extrapolated from"""
+    """Return the entry of a row of the tableau that is closest to the entries it was extrapolated from"""
     best = Estimate(math.nan, math.inf, h)
     for j, value in enumerate(row if before else ()):
         others = [before[0]] if j == 0 else [row[j - 1], before[j - 1]]
@@ -97,7 +97,7 @@ def _best_of(row: list[float], before: list[float], rounding: float, h: float) -
 
 
 def noise_of(f: Function, at: float, tiny: float) -> float:
-    """What rounding does to values of ``f`` near 0, from second differences over steps that are too small for anything else.
+    """Estimate the rounding error of ``f`` near 0, from second differences over steps that are too small for anything else.
 
     Args:
         f: a function of one number.

@@ -26,7 +26,7 @@ __all__ = ["Model"]
 
 
 class Model:
-    """What a Trainer trains.
+    """A program with its loss, as a Trainer trains it.
 
     Args:
         program: without a loss, in training mode; the losses are appended to it.
@@ -90,7 +90,7 @@ class Model:
 
     @property
     def spec(self) -> DataSpec:
-        """What data for this model looks like."""
+        """The names, types and shapes of the data for this model."""
         spelled = [term.target for term in self.terms if term.loss == "ctc"]
         return DataSpec.of(self.inputs, self.labels, self.derived.names, self.inference, spelled=spelled)
 

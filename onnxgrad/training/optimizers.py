@@ -28,7 +28,7 @@ def _classes() -> dict[str, type[Optimizer]]:
 
 
 def optimizer_names() -> list[str]:
-    """What ``make_optimizer`` knows."""
+    """Return the names that ``make_optimizer`` accepts."""
     return sorted(_classes())
 
 
@@ -79,7 +79,7 @@ def make_optimizer(
     clip: Any,
     groups: list[dict[str, Any]] | None = None,
 ) -> Optimizer:
-    """An optimizer from its name; one that is an object already is given back.
+    """Create an optimizer from its name; an optimizer object is returned as it is.
 
     Raises:
         ArgumentError: if there is none of that name, or it has no weight decay.

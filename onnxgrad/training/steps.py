@@ -20,7 +20,7 @@ __all__ = ["TrainingSteps"]
 
 
 class TrainingSteps:
-    """What a Trainer writes of its training."""
+    """Export of the training step of a Trainer."""
 
     program: Program
     loss: Variable

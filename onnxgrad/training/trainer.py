@@ -74,7 +74,7 @@ class Trainer(TrainingSteps):
         loss: a name (``cross_entropy``, ``causal_lm``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
             ``triplet``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or several that are added up.
         target: name of the data column with the targets, for a loss given by name or function; None for ``target``, and for
-            ``labels`` of ``causal_lm``, which are the words themselves where the data lacks them.
+            ``labels`` of ``causal_lm``, which are the tokens themselves where the data lacks them.
         optimizer: a name such as ``"adamw"``, or an Optimizer.
         learning_rate: a number or a scheduler, which moves on after every update; for an optimizer given by name.
         schedule: ``constant``, ``cosine``, ``linear``, ``one-cycle``, ``step`` or ``plateau``: how a learning rate given as a
@@ -389,7 +389,7 @@ class Trainer(TrainingSteps):
             epochs: how many more, 1 unless ``total_epochs`` is given. A second call goes on where the first one ended; a resumed
                 run finishes the call that it resumes.
             total_epochs: instead of ``epochs``: how many in all, counted from the first call.
-            validation: the same for the data that the model is judged by after each epoch; or a share of the data, such as 0.1,
+            validation: the same for the data that the model is evaluated on after each epoch; or a share of the data, such as 0.1,
                 that is held out by the seed, of each class alike.
             batch_size, shuffle, drop_last: for data given as arrays; the order depends on the seed and the epoch only.
             out: folder for history and checkpoints; Ctrl-C writes one there and returns.
@@ -457,13 +457,13 @@ class Trainer(TrainingSteps):
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """A ``with`` block in which the averages of the weights stand for the weights, where ``ema`` is on."""
+        """A ``with`` block in which the averages of the weights replace the weights, where ``ema`` is on."""
         self.ranks.step.collect()
         with nullcontext() if self.average is None or self.step_number < self.accumulate else self.average.apply():
             yield
 
     def opened(self, data: Data, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
-        """Data for ``evaluate``; ``classes`` are words by number, by target column; None for those of the data
+        """Open data for ``evaluate``; ``classes`` are class names by number, by target column; None for the classes of the data
         that was trained on.
 
         Raises:

@@ -333,7 +333,7 @@ def _rebuild(tree: Any, leaves: Iterator[Any]) -> Any:
 
 
 def _structure(tree: Any) -> Any:
-    """What two structures have in common if they are the same but for their leaves."""
+    """Return the structure of two results that differ in their leaves only."""
     if isinstance(tree, (list, tuple)):
         return [_structure(item) for item in tree]
     if isinstance(tree, dict):

@@ -25,7 +25,7 @@ TARGETS = ("label", "labels", "class", "target", "y")
 
 
 class Arrangement(NamedTuple):
-    """Which columns of a table make each column of the data, what is left over, and lines on what was guessed."""
+    """The columns of a table that form each column of the data, the unused ones, and notes on the guesses."""
 
     parts: dict[str, list[str]]
     unused: list[str]
@@ -42,7 +42,7 @@ def arranged(
     wanted: DataSpec,
     where: str,
 ) -> Arrangement:
-    """Find the columns of a table for those of the data.
+    """Map the columns of a table to the columns of the data.
 
     A column has the name of the input, or its elements are numbered (``x.0``, ``x_1``, ``x[2]``); a single input that is left takes
     all numeric columns that are left, in their order.
@@ -100,7 +100,7 @@ def _numbered(name: str, header: Sequence[str]) -> list[str]:
 
 
 def _width(v: Variable | None) -> int | None:
-    """How many numbers an example of this input has; None if the file leaves it open"""
+    """Return the number of elements of one example of this input; None if the file leaves it open"""
     if v is None or v.dims is None:
         return None
     dims = v.dims[1:]
@@ -146,7 +146,7 @@ def stacked(
     where: str,
     first: int = 0,
 ) -> Batch:
-    """The columns of the data from those of a table, or of a part of it that begins with row ``first``.
+    """Build the columns of the data from the columns of a table, or of a part of it that begins with row ``first``.
 
     Raises:
         DataError: naming the table, the row (counted from 1) and the column of what is missing or no number.
@@ -158,7 +158,7 @@ def stacked(
     batch: Batch = {}
     for name, parts in plan.parts.items():
         target = name in wanted.targets
-        if target and len(parts) == 1 and _are_words(columns[parts[0]], name in numbering.classes):
+        if target and len(parts) == 1 and _are_class_names(columns[parts[0]], name in numbering.classes):
             cells = _present(columns[parts[0]], parts[0], at)
             batch[name] = numbering(name, [str(cell) for cell in cells], where)
             continue
@@ -194,7 +194,7 @@ def _present(values: Sequence[Any] | Array, column: str, at: Callable[[int, str]
     return cells
 
 
-def _are_words(values: Sequence[Any] | Array, known: bool) -> bool:
+def _are_class_names(values: Sequence[Any] | Array, known: bool) -> bool:
     cells = [cell for cell in values if cell is not None] if not isinstance(values, np.ndarray) else []
     if known and cells:
         return True

@@ -1,4 +1,4 @@
-"""Inputs of a language model that follow from its words: an empty cache, the mask, the positions, the labels.
+"""Inputs of a language model that follow from its tokens: an empty cache, the mask, the positions, the labels.
 
 Exporters and generation libraries agree on the names: ``input_ids``, ``attention_mask``, ``position_ids``, ``past_key_values.*``.
 
@@ -28,11 +28,11 @@ IGNORED = -100
 
 
 class DerivedInputs:
-    """Which inputs of a program need not be fed, and what stands for them then.
+    """The inputs of a program that need not be fed, and how they are computed.
 
     Args:
         program: a program with its targets attached.
-        labels: the target columns of causal_lm, which follow from the words too.
+        labels: the target columns of causal_lm, which follow from the tokens too.
 
     Attributes:
         names: of the inputs that follow from others.
@@ -85,7 +85,7 @@ class DerivedInputs:
         """The batch with what it lacks of these inputs.
 
         Raises:
-            DataError: if the size of a cache is not known, or the words have not two axes.
+            DataError: if the size of a cache is not known, or the tokens have not two axes.
         """
         missing = [name for name in self._made if name not in batch]
         if (not missing and not self._windowed) or TOKENS not in batch:
@@ -95,7 +95,7 @@ class DerivedInputs:
             raise DataError(
                 f"column {TOKENS!r} has shape {list(arrays[TOKENS].shape)}, the model takes [batch, steps]. Reshape it."
             )
-        for name in sorted(missing, key=lambda name: name.startswith(PAST)):  # a cache that is made here holds no words
+        for name in sorted(missing, key=lambda name: name.startswith(PAST)):  # a cache that is created here holds no tokens
             arrays[name] = self._made[name](arrays)
         if self._windowed and MASK in arrays and arrays[MASK].ndim == 2 and (np.diff(arrays[MASK], axis=1) <= 0).all():
             arrays[MASK] = np.ones_like(arrays[MASK])
@@ -119,12 +119,12 @@ def _mask(batch: Batch) -> Array:
 
 
 def _past_steps(batch: Batch) -> int:
-    """How many words the cache holds that the data feeds"""
+    """Return the number of tokens in the cache that the data feeds"""
     return max(0, int(_mask(batch).shape[1]) - int(batch[TOKENS].shape[1]))
 
 
 def _ones(batch: Batch) -> Array:
-    """As many as there are words, and those that a cache in the data holds"""
+    """Return a mask of ones, one for each token and for each token of a cache in the data"""
     held = [v.shape[2] for name, v in batch.items() if name.startswith(PAST) and v.ndim == 4]
     rows, steps = batch[TOKENS].shape
     return np.ones((rows, steps + max(held, default=0)), np.int64)

@@ -70,7 +70,7 @@ def _shaped(array: Array, v: Variable) -> Array:
 
 
 def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any, ...]]) -> None:
-    """Class numbers must be those of the output of this shape, label sequences must fit into its steps.
+    """Check that class numbers are below the number of classes of the output, and that label sequences fit into its steps.
 
     Raises:
         DataError: naming the column.
@@ -124,7 +124,7 @@ def output_shapes(
 
 
 def _check_layout(layout: str, v: Variable, feed: Batch, labels: Array, run: Callable[[str, Batch], Array]) -> None:
-    """Whether the axis that was taken for the batch is as long as the labels, and longer for a longer batch"""
+    """Check that the axis taken for the batch is as long as the labels, and longer for a longer batch"""
     at = layout.index("N")
     shape = run(v.name, feed).shape
     if shape[0] != shape[1]:

@@ -20,7 +20,7 @@ _ENDS = 4096
 
 
 def fingerprints_of(**data: Any) -> Fingerprints:
-    """Of what is given as a path, or was read from one; arrays and iterables have none.
+    """Compute the fingerprints of the data files; arrays and iterables have none.
 
     Of a folder the names and sizes of its files count, and what the first and last 4 kB of each hold.
 
@@ -55,7 +55,7 @@ def _of_folder(path: Path) -> dict[str, Any]:
 
 
 def check_unchanged(then: Mapping[str, Mapping[str, Any]], now: Fingerprints) -> None:
-    """Compare the files of a run with those that it is to go on with.
+    """Compare the files of a run with the files that it is resumed with.
 
     Raises:
         TrainingError: naming the first that has another content.

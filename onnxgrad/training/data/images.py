@@ -177,7 +177,7 @@ def opened_pictures(
 
 
 class Pictures(Rows):
-    """Images that are read when their batch is made, and columns of labels."""
+    """Images that are read when their batch is built, and columns of labels."""
 
     def __init__(
         self,
@@ -295,7 +295,7 @@ def is_image_table(path: Path) -> bool:
 
 
 def _labels(cells: list[str], name: str, column: str, numbering: Numbering, where: str) -> Array:
-    """Numbers, or the numbers of words"""
+    """Return labels as numbers; class names become class numbers"""
     for row, cell in enumerate(cells, 1):
         if not (cell or "").strip():
             raise DataError(f"{where}, row {row}, column {column!r} is empty. Fill it in, or leave the row out.")

@@ -107,7 +107,7 @@ def _columns(data: Mapping[str, Any], wanted: DataSpec) -> Columns:
 
 
 def source_at(text: str) -> Any:
-    """What a path names: ``Images``, ``Table``, a function, or the path itself where it holds arrays.
+    """Return the data source that a path names: ``Images``, ``Table``, a function, or the path itself where it holds arrays.
 
     Raises:
         DataError: if there is nothing there, or it is text.

@@ -25,12 +25,12 @@ _LARGE = 1_000_000_000
 
 
 def is_loader(data: Any) -> bool:
-    """Whether it is a DataLoader of torch."""
+    """Return whether the data is a DataLoader of torch."""
     return any(cls.__module__.startswith("torch.utils.data") and cls.__name__ == "DataLoader" for cls in type(data).__mro__)
 
 
 def is_dataset(data: Any) -> bool:
-    """Whether it is a dataset of Hugging Face."""
+    """Return whether the data is a dataset of Hugging Face."""
     return any(cls.__module__.startswith("datasets.") for cls in type(data).__mro__)
 
 

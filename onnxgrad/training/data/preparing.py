@@ -28,7 +28,7 @@ _MOVES = ("Cast", "Transpose", "Identity", "Pad", "Resize")
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is done with an image: resized, its values v / 255 less ``mean`` over ``std``, its axes in the order of ``layout``.
+    """The preprocessing of an image: resized, its values v / 255 less ``mean`` over ``std``, its axes in the order of ``layout``.
 
     Attributes:
         size: height and width.
@@ -115,26 +115,26 @@ def preparation_of(
         return (
             v.name,
             replace(base, dtype=v.dtype.numpy),
-            _said(v, base, why_size, "bytes as they are, as the input is of integers"),
+            _note(v, base, why_size, "bytes as they are, as the input is of integers"),
         )
     base = replace(base, dtype=v.dtype.numpy)
     if mean is not None or std is not None:
         base = replace(base, mean=_channels(mean, channels, "mean", 0.0), std=_channels(std, channels, "std", 1.0))
-        return v.name, base, _said(v, base, why_size, f"{base.values()}, as given")
+        return v.name, base, _note(v, base, why_size, f"{base.values()}, as given")
     known = _from_graph(v)
     if known is not None:
         base = replace(base, mean=(_PLAIN[known][0],) * channels, std=(_PLAIN[known][1],) * channels)
-        return v.name, base, _said(v, base, why_size, f"{base.values()}, which the graph itself goes on to normalise")
+        return v.name, base, _note(v, base, why_size, f"{base.values()}, which the graph itself goes on to normalise")
     best = _by_statistics(program, v, base, samples, channel_order)
     if best is not None:
-        return v.name, best, _said(v, best, why_size, f"{best.values()}, which fits the statistics in the file best")
+        return v.name, best, _note(v, best, why_size, f"{best.values()}, which fits the statistics in the file best")
     if channels == 3:
         base = replace(base, mean=_IMAGENET[0], std=_IMAGENET[1])
     why = f"{base.values()}, a guess, as the file does not say: see --image-mean, --image-std and --image-order"
-    return v.name, base, _said(v, base, why_size, why)
+    return v.name, base, _note(v, base, why_size, why)
 
 
-def _said(v: Variable, preparation: Preparation, why_size: str, values: str) -> str:
+def _note(v: Variable, preparation: Preparation, why_size: str, values: str) -> str:
     height, width = preparation.size
     channels = "grey" if preparation.order == "L" else preparation.order
     return f"images go into {v.name!r} as {preparation.layout}, {channels}, {height} x {width} ({why_size}), {values}."
@@ -180,7 +180,7 @@ def _channels(statistic: Sequence[float] | None, channels: int, what: str, defau
 
 
 def _from_graph(v: Variable) -> str | None:
-    """What the graph takes, if its first arithmetic is with constants: a factor of less than 1/20 is for bytes"""
+    """Describe the values the graph takes, if its first arithmetic is with constants: a factor of less than 1/20 is for bytes"""
     factor, at, met = 1.0, v, False
     while True:
         readers = [op for op in at.block.ops if any(x is at for x in op.inputs)]
@@ -213,7 +213,7 @@ def _from_graph(v: Variable) -> str | None:
 def _by_statistics(
     program: Program, v: Variable, base: Preparation, samples: Sequence[Any], order: str | None
 ) -> Preparation | None:
-    """The candidate whose first normalised layer has, over some images, the mean and variance nearest to those of the file"""
+    """Choose the candidate for which the first normalised layer has the mean and variance nearest to the statistics in the file"""
     norm = next((op for op in program.global_block().ops if op.type == "BatchNormalization"), None)
     if norm is None or norm.inputs[0] is None or len(program.inputs) != 1 or not samples:
         return None

@@ -57,7 +57,7 @@ def split(data: Rows | Stream, fraction: float, target: str | None = None, seed:
     else:
         how = f", each class of {target!r} by its share"
         parts = [rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
-        chosen = np.concatenate([part[: _share(len(part), fraction)] for part in parts])
+        chosen = np.concatenate([part[: _held_out_count(len(part), fraction)] for part in parts])
     if not 0 < len(chosen) < len(data):
         raise DataError(f"a share of {fraction:.3g} of {len(data)} examples leaves a part empty. Give another share, or more data.")
     kept = np.setdiff1d(np.arange(len(data)), chosen)
@@ -66,7 +66,7 @@ def split(data: Rows | Stream, fraction: float, target: str | None = None, seed:
     return data.select(kept), held_out.plain(), [note]
 
 
-def _share(count: int, fraction: float) -> int:
+def _held_out_count(count: int, fraction: float) -> int:
     return min(max(1, round(fraction * count)), count - 1)
 
 
@@ -84,7 +84,7 @@ def classes_in(column: Array | None) -> Array | None:
 
 
 def class_counts(data: Any, target: str) -> dict[int, int] | None:
-    """How often each class of a target column occurs, without those of -100; None where that is not known."""
+    """Count the examples of each class of a target column, ignoring the label -100; None where the labels are not known."""
     column = data.column(target) if isinstance(data, Rows) else None
     if column is None or column.dtype.kind not in "iub":
         column = classes_in(column)

@@ -46,7 +46,7 @@ class _Passage(NamedTuple):
 
 
 class Text(Stream):
-    """Rows of words from a file, as batches of ``input_ids``, ``attention_mask`` and labels, all int64 [rows, steps].
+    """Rows of tokens from a file, as batches of ``input_ids``, ``attention_mask`` and labels, all int64 [rows, steps].
 
     Rows of similar length go into one batch. Each batch is padded on the right to one of a few lengths: 8, 12, 16, 24, 32, 48, ...
 
@@ -54,7 +54,7 @@ class Text(Stream):
         path: a ``.txt`` or ``.jsonl`` file.
         tokenizer: path of a ``tokenizer.json``. A ``tokenizer_config.json`` beside it says which word ends a text, and how a chat
             is written: by its template where the package jinja2 is installed, else by that of ChatML; ``remarks`` says which.
-        max_length: words in a row at most; longer examples are cut.
+        max_length: tokens in a row at most; longer examples are cut.
         pack: put several short examples into one row. Words then see the examples before them in the row.
         label: name of the column with the labels; -100 stands where nothing counts.
 
@@ -190,7 +190,7 @@ class Text(Stream):
 
 
 def _row(encoding: Any, passage: _Passage) -> _Row:
-    """The words of a passage; those that begin in a stretch that counts have their own number as label"""
+    """Return the tokens of a passage, with labels for the tokens that begin in a span that counts"""
     token_ids = np.array(encoding.ids, np.int32)
     begin, end = np.array(encoding.offsets, np.int64).reshape(-1, 2).T
     counts = np.zeros(len(token_ids), bool)
@@ -208,7 +208,7 @@ def bucket(length: int, limit: int) -> int:
 
 
 def _packed(rows: Sequence[_Row], size: int) -> list[_Row]:
-    """The longest first, each into the fullest row that has room for it; the first word of an example follows from no other"""
+    """Pack the longest first, each into the fullest row with the capacity for it; the first token of an example has no label"""
     free: list[tuple[int, int]] = []
     bins: list[list[_Row]] = []
     for row in sorted(rows, key=lambda row: -len(row.words)):

@@ -33,7 +33,7 @@ class Texts:
     Args:
         path: the file.
         tokenizer: path of a ``tokenizer.json``.
-        max_length: words in a row at most; longer texts are cut.
+        max_length: tokens in a row at most; longer texts are cut.
 
     Raises:
         ArgumentError: if the suffix is another.
@@ -56,7 +56,7 @@ class Texts:
         """The data for a program; ``classes`` by target column have numbers already.
 
         Raises:
-            DataError: naming the file and what is missing in it, or the inputs if none takes words.
+            DataError: naming the file and what is missing in it, or the inputs if none takes tokens.
         """
         where = self.path.name
         if not self.path.is_file():
@@ -89,7 +89,7 @@ class Texts:
     def _filled(
         self, encodings: Sequence[Any], v: Variable | None, tokens: str, mask: str | None, types: str | None
     ) -> tuple[Batch, int]:
-        """Words, mask and types as arrays of one length, and how many texts are cut"""
+        """Token ids, mask and types as arrays of one length, and the number of texts that are cut"""
         fixed = None if v is None or v.dims is None or len(v.dims) < 2 else v.dims[1]
         longest = max((len(e.ids) for e in encodings), default=1)
         size = fixed if isinstance(fixed, int) else min(bucket(longest, self.max_length), self.max_length)
@@ -108,7 +108,7 @@ class Texts:
 
 
 def _inputs(wanted: DataSpec) -> tuple[str, str | None, str | None]:
-    """Names of the inputs for words, mask and types"""
+    """Names of the inputs for token ids, mask and types"""
     every = [*wanted.names, *wanted.optional]
     variables = {name: wanted.variables.get(name) for name in every if name not in wanted.targets}
     integers = [name for name, v in variables.items() if v is not None and v.dtype.is_integer and v.rank == 2]

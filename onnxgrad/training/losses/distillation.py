@@ -26,7 +26,7 @@ _LOSSES = ("cross_entropy", "bce_with_logits", "causal_lm")
 
 
 class Distillation(NamedTuple):
-    """How a teacher counts: (1 - ``weight``) of the loss is that of the labels, ``weight`` that of the teacher's probabilities at
+    """Settings of a teacher: the labels have the weight 1 - ``weight`` in the loss, the teacher's probabilities ``weight``, at
     ``temperature`` T, times T^2."""
 
     model: Any
@@ -88,7 +88,7 @@ class Teacher:
         return op.Mul(op.ReduceMean(each, keepdims=0), t * t)
 
     def answer(self, feed: Batch, dims: Sequence[Any] | None) -> np.ndarray[Any, Any]:
-        """What the teacher says of a batch, as logits.
+        """Return the logits of the teacher for a batch.
 
         Raises:
             DataError: if that has not the shape of the model's output.

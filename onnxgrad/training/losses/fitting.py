@@ -1,4 +1,4 @@
-"""Which losses fit an output, by what made it and by its shape.
+"""The losses that fit an output, by the operator that produced it and by its shape.
 
 Tests: tests/cli/test_data.py.
 """

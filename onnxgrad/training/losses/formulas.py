@@ -84,9 +84,9 @@ def class_loss(
 
 
 def _causal_lm(op: Builder, y: Variable, label: Variable, notes: Remarks) -> Any:
-    """Mean of -log p of the next word, over the words that count: scores [batch, steps, words], labels [batch, steps]
+    """Mean of -log p of the next token, over the tokens that count: scores [batch, steps, vocabulary], labels [batch, steps]
 
-    The label of a position is the word that stands there, so the labels move by one step and the last position has none. Moving the
+    The label of a position is the token at that position, so the labels move by one step and the last position has none. Moving the
     scores instead would copy them.
     """
     if y.rank not in (None, 3):
@@ -105,7 +105,7 @@ _WRONG = {
 
 
 def takes_logits(loss: str, y: Variable) -> bool:
-    """Whether a loss of this name takes ``y`` for logits that might be something else, because no activation was found before it"""
+    """Return whether a loss of this name takes ``y`` for logits without an activation before it to confirm that"""
     return loss in _WRONG and loss != "causal_lm" and not Activation(y).kind
 
 
@@ -138,7 +138,7 @@ def _activation_of(y: Variable, loss: str, axis: int) -> Activation:
 
 
 def _log_probabilities(op: Builder, y: Variable, activation: Activation, dtype: DType) -> tuple[str, Any]:
-    """What ``y`` holds, and log p over the last axis, in an element type"""
+    """Name the content of ``y``, and return log p over the last axis in an element type"""
     if activation.kind:
         content = "log-probabilities" if activation.kind == "LogSoftmax" else "probabilities"
         return content, activation.log_probabilities(op, dtype)

@@ -1,4 +1,4 @@
-"""Attaching a loss to the outputs of a program that has none: terms, targets, and what was found out about the outputs."""
+"""Attaching a loss to the outputs of a program that has none: terms, targets, and the layouts of the outputs."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Attached:
 
 
 class _Understood(NamedTuple):
-    """What was found out about the output of one term"""
+    """The output of one term, its layout, and whether it is taken as logits"""
 
     output: Variable
     layout: str | None
@@ -178,7 +178,7 @@ def _value(op: Builder, term: Term, resolved: _Understood, targets: dict[str, Va
 
 
 def _layout(term: Term, output: Variable, inputs: Sequence[Variable], notes: list[str]) -> str | None:
-    """Which axis of the output of a ctc term is the batch: that which inputs have first, or the only one that is free
+    """Return the layout of the output of a ctc term: the batch axis is the first axis of the inputs, or the only free one
 
     Raises:
         ArgumentError: if the output has not three axes, or they cannot be told apart.
@@ -204,7 +204,7 @@ def _layout(term: Term, output: Variable, inputs: Sequence[Variable], notes: lis
 
 
 def _class_layout(term: Term, output: Variable, notes: list[str]) -> str | None:
-    """Where the classes of a cross_entropy term are
+    """Return the layout of the output of a cross_entropy term
 
     Raises:
         ArgumentError: if a layout is given for an output that has not three axes.

@@ -19,7 +19,7 @@ _SMOOTHED = ("cross_entropy", "bce_with_logits")
 
 
 class Weighing:
-    """How the examples of one term count.
+    """Weights of the examples of one term.
 
     Args:
         loss: name of the loss, or a function.
@@ -55,7 +55,7 @@ class Weighing:
         return not self.smoothing and self.given is None and not self.balanced and self.sample_weight is None
 
     def classes(self, op: Builder, count: Any, dtype: Any, key: str) -> Variable | None:
-        """The weights as a variable of the program; those of ``balanced`` are 1 until they are set."""
+        """Return the class weights as a variable of the program; ``balanced`` weights are 1 until they are set."""
         if self.given is None and not self.balanced:
             return None
         if not isinstance(count, int):
@@ -149,7 +149,7 @@ class Weighing:
 
 
 def balanced_weights(counts: dict[int, int], classes: int) -> Any:
-    """n / (number of classes that occur * count) for each class; 1 for those that do not occur.
+    """Compute n / (number of classes that occur * count) for each class; 1 for a class that does not occur.
 
     Example:
         >>> balanced_weights({0: 6, 1: 2}, 3)

@@ -82,7 +82,7 @@ METRICS: dict[str, Callable[[Array, Array], Array]] = {"accuracy": _accuracy, "m
 
 
 def is_whole(metric: Any) -> bool:
-    """Whether it is a metric of all examples together."""
+    """Return whether the metric is computed from all examples together."""
     return isinstance(metric, str) and WHOLE.fullmatch(metric) is not None
 
 

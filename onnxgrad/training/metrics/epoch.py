@@ -81,7 +81,7 @@ class EpochMetric:
     # Counts ------------------------------------------------------------------------------------------------------------
 
     def _confusion(self, y: Array, target: Array) -> None:
-        """Rows are targets, columns predictions; a single score is compared with what separates its classes"""
+        """Count targets (rows) and predictions (columns); a single score is compared with the threshold of its activation"""
         if y.ndim == target.ndim + 1 and y.shape[1] > 1:
             classes, predictions = y.shape[1], y.argmax(axis=1).reshape(-1)
         else:
@@ -93,7 +93,7 @@ class EpochMetric:
         self.totals["pairs"] = self.totals.get("pairs", 0) + pairs
 
     def _of_classes(self, ratio: Callable[[Array, Array, Array], Array]) -> float:
-        """Of class 1 of two, else the mean over the classes that occur; true positives, false positives, false negatives"""
+        """Return the score of class 1 of two, else the mean over the classes that occur, from the counts of each class"""
         pairs = self.totals["pairs"].astype(np.float64)
         right = np.diag(pairs)
         wrong, missed = pairs.sum(axis=0) - right, pairs.sum(axis=1) - right
@@ -135,7 +135,7 @@ class EpochMetric:
         return float(np.exp(self.totals["nll"] / self.totals["count"])) if self.totals["count"] else float("nan")
 
     def _probabilities(self, y: Array, log: bool = False) -> Array:
-        """Of scores along axis 1"""
+        """Return probabilities from scores along axis 1"""
         if self.kind == "Softmax":
             return np.log(np.maximum(y, 1e-300)) if log else y
         moved = y - y.max(axis=1, keepdims=True)

@@ -108,7 +108,7 @@ def _bounds(zero: Variable) -> tuple[int, int]:
 
 
 def _store_bias(program: Program, op: Operator, what: dict[str, Any]) -> None:
-    """With the scale that onnxruntime takes it to have, that of the layer's data times that of its weight"""
+    """Store a bias with the scale that onnxruntime assumes, the product of the scales of the layer's data and its weight"""
     master, y = op.inputs[0], op.outputs[0]
     if not isinstance(master, Parameter) or y is None or master.static_shape is None:
         raise ModelError(f"{op} is marked by {KEY} and is not as train_quantized makes it. Remove the mark.")
@@ -257,7 +257,7 @@ def _ranges(program: Program, ops: list[Operator], data: Data, batch_size: int) 
 
 
 def _unrounded(op: Operator) -> Variable:
-    """What is quantised; from 0 to the largest level if 0 is the smallest one: a Relu or Clip before it is left out then"""
+    """Return the tensor that is quantised, clipped to its range if 0 is the smallest level: the file has no Relu before it then"""
     x, scale, zero, *_ = [*op.inputs, None]
     assert x is not None and scale is not None
     bottom, top = (0, 255) if zero is None else _bounds(zero)

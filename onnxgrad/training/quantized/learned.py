@@ -3,7 +3,7 @@
 A weight that is stored in integers gets a float master, ``W -> DequantizeLinear`` becomes ``master -> QuantizeLinear ->
 DequantizeLinear``, and the gradient goes straight through (``onnxgrad.straight_through``). Scales learn as in Esser et al.,
 "Learned Step Size Quantization", 2020, by their logarithm, as in Jain et al., "Trained Quantization Thresholds", 2019: they stay
-positive, and a step of an optimizer changes each by a share of itself. What was added is found again by the metadata of its
+positive, and a step of an optimizer changes each by a share of itself. The added operators are recognised by the metadata of its
 operators; ``integers`` takes it out.
 """
 
@@ -49,7 +49,7 @@ _MOVES = VIEWS | {"Gather", "Slice", "Transpose"}
 
 
 class _Site(NamedTuple):
-    """Where an operator reads a stored integer tensor, and how: scale, zero point (None for 0), axis, size of blocks."""
+    """An operator that reads a stored integer tensor: scale, zero point (None for 0), axis, size of blocks."""
 
     op: Operator
     scale: Variable
@@ -59,7 +59,7 @@ class _Site(NamedTuple):
 
 
 def prepare_quantized(program: Program, mode: str | None) -> list[str]:
-    """What the Trainer does with integer weights; returns a line on it.
+    """Prepare integer weights for the Trainer; returns a note on it.
 
     Args:
         program: a loaded program without a backward pass; it is changed.
@@ -172,7 +172,7 @@ def _is_weight(v: Variable, sites: list[_Site]) -> bool:
 
 
 def _site(op: Operator, index: int, readers: Any, integers: bool) -> _Site | None:
-    """How an operator reads the tensor of integers at this slot, None where it is not known"""
+    """Return how an operator dequantises the integer tensor at this slot, None where that is not known"""
     if op.domain not in ("", CONTRIB_DOMAIN):
         return None
     if op.type == "DequantizeLinear" and index == 0:
@@ -191,7 +191,7 @@ def _site(op: Operator, index: int, readers: Any, integers: bool) -> _Site | Non
 
 
 def _site_behind(op: Operator, readers: Any) -> _Site | None:
-    """How what dequantises the moved integers reads them, if they have one scale"""
+    """Return how the operator behind moved integers dequantises them, if they have one scale"""
     behind = [_site(reader, at, {}, False) if reader.type == "DequantizeLinear" else None for reader, at in readers[op.outputs[0]]]
     kept = [site for site in behind if site is not None]
     if not kept or len(kept) < len(behind) or len({site[1:] for site in kept}) > 1:

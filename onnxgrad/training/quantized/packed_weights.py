@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Rounding(NamedTuple):
-    """What it cost to store a changed weight in small integers again: squares of norms."""
+    """The error of rounding a changed weight to small integers again, as squares of norms."""
 
     name: str
     bits: int

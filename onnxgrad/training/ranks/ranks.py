@@ -219,7 +219,7 @@ class Ranks:
         return {name: float(total / count) for name, (total, count) in zip(arrays, table, strict=False)}
 
     def any(self, answer: bool) -> bool:
-        """Whether one rank says so."""
+        """Return whether any rank answers True."""
         if not self.are_many:
             return answer
         flag = np.array([answer], np.uint8)

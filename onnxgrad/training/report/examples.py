@@ -25,7 +25,7 @@ _EXAMPLES, _ONE_BY_ONE, _SHOWN, _CLASSES, _COLUMNS, _POINTS, _LETTERS = 2000, 20
 
 
 def judge_examples(trainer: Trainer, data: Any, batch_size: int) -> dict[str, Any]:
-    """What a report says of the first 2,000 examples: counts, ``confusion`` or ``residuals``, ``worst`` and ``best``."""
+    """Summarise the first 2,000 examples for a report: counts, ``confusion`` or ``residuals``, ``worst`` and ``best``."""
     inputs, targets, outputs, losses = _collect(trainer, data, batch_size)
     summary: dict[str, Any] = {"count": len(losses)}
     term = trainer.terms[0]
@@ -55,7 +55,7 @@ def _decode(
     y: Array,
     name: str,
 ) -> None:
-    """Word numbers of an example as text, and no masks beside it"""
+    """Decode the token ids of an example to text, and drop the masks beside it"""
     at = shown["number"]
     masks = [array for n, array in inputs.items() if "mask" in n.lower()]
     read = [array[at] != 0 for array in masks[:1]]
@@ -98,7 +98,7 @@ def _collect(trainer: Trainer, data: Any, batch_size: int) -> tuple[dict[str, Ar
                 break
     if not parts:
         raise OnnxGradError("there are no examples to judge one by one.")
-    # Texts have batches of several lengths: those like the first one are judged.
+    # Texts have batches of several lengths: only batches with the length of the first one are evaluated.
     equal_parts = [part for part in parts if _lengths(part) == _lengths(parts[0])]
     inputs = {n: np.concatenate([p[0][n] for p in equal_parts]) for n, first in parts[0][0].items() if first.ndim}
     target, output, losses = (np.concatenate([part[i] for part in equal_parts]) for i in (1, 2, 3))

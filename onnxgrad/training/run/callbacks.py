@@ -15,7 +15,7 @@ __all__ = ["Callback", "Callbacks"]
 
 
 class Callback:
-    """What ``Trainer.fit(callbacks=[...])`` calls; override what is wanted. True from the first three ends the run.
+    """The methods that ``Trainer.fit(callbacks=[...])`` calls, to be overridden. True from the first three ends the run.
 
     A function is called as ``on_epoch``. Of several ranks all are given the same callbacks, and the first one calls them.
 
@@ -57,7 +57,7 @@ class Callbacks:
         self._callbacks = list(given)
 
     def hear(self, event: str) -> bool:
-        """Whether anybody wants to know of it."""
+        """Return whether any callback handles this event."""
         own = getattr(Callback, event)
         return any(self._method(one, event) is not None and getattr(type(one), event, None) is not own for one in self._callbacks)
 

@@ -45,13 +45,13 @@ class TrainingLoop:
         self.callbacks = Callbacks(plan.callbacks if trainer.ranks.is_first else ())
 
     def run(self) -> None:
-        """Epochs until the plan is done, patience ends, a callback says so or Ctrl-C is pressed."""
+        """Run epochs until the plan is done, patience ends, a callback returns True or Ctrl-C is pressed."""
         out = None if self.folder is None else self.folder.path
-        told = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "validation": self.held_out}
+        run_options = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "validation": self.held_out}
         if any(getattr(callback, "watches_gradients", False) for callback in self.plan.callbacks):
-            self.trainer.watch_gradients()  # on all ranks, whose programs are alike
+            self.trainer.watch_gradients()  # on all ranks, whose programs are equal
         try:
-            self._tell("on_begin", told)
+            self._tell("on_begin", run_options)
             if self.trainer.ranks.any(self.trainer.watches_gradients):
                 self.trainer.watch_gradients()  # the callbacks of rank 0 ask for it, and all ranks run one program
             self._epochs()
@@ -143,7 +143,7 @@ class TrainingLoop:
         return self.plan.max_steps is not None and self.trainer.state.step >= self.plan.max_steps
 
     def _evaluates(self, step: int) -> bool:
-        """Whether the model is evaluated now, within an epoch: every so many steps, and where the run ends"""
+        """Return whether the model is evaluated after this step: every ``evaluate_every`` steps, and where the run ends"""
         every = self.plan.evaluate_every
         return self.held_out is not None and (self._at_end() or (every is not None and step % every == 0))
 
@@ -161,8 +161,8 @@ class TrainingLoop:
         trainer = self.trainer
         metrics = trainer.evaluate(self.held_out, batch_size=self.plan.batch_size)
         row = {f"val_{name}": value for name, value in metrics.items()}
-        told = {"step": trainer.state.step, "epoch": trainer.state.epoch + 1, **row}
-        self._stopped = self._tell("on_evaluate", told) or self._stopped
+        event = {"step": trainer.state.step, "epoch": trainer.state.epoch + 1, **row}
+        self._stopped = self._tell("on_evaluate", event) or self._stopped
         return row
 
     def _step_row(self, examples: int, values: Row) -> Row:

@@ -1,4 +1,4 @@
-"""Where a run stands: kept as JSON in a checkpoint, and believed only if a run can have come there.
+"""The position of a run: kept as JSON in a checkpoint, and believed only if a run can have come there.
 
 Tests: tests/training/test_checkpoints.py.
 """
@@ -25,7 +25,7 @@ ENTRIES = {"graph", "position"}
 
 @dataclass(frozen=True)
 class Position:
-    """What a checkpoint holds besides tensors."""
+    """The state of a run that a checkpoint holds besides tensors."""
 
     epoch: int
     batch: int
@@ -52,7 +52,7 @@ def position_of(metadata: Mapping[str, str], path: str | Path) -> Position:
     """The position in the metadata of a checkpoint.
 
     Raises:
-        ModelError: if there is none, a field is missing or of another kind, or no run can stand there.
+        ModelError: if there is none, a field is missing or of another type, or no run can reach that position.
     """
     for name in sorted(metadata.keys() - ENTRIES):
         raise damaged(path, f"its metadata has an entry {name!r}, which no Trainer writes")
@@ -89,7 +89,7 @@ def check_schedule(schedule: LRScheduler | None, position: Position, path: str |
 
 
 def _unlike(own: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
-    """The first field that the given state lacks, or has as another kind of value"""
+    """Return the first field that the stored state lacks, or holds with another type"""
     for name, value in own.items():
         other = stored.get(name)
         if isinstance(value, dict):
@@ -102,7 +102,7 @@ def _unlike(own: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
 
 
 def epochs_done(path: str | Path) -> int:
-    """How many epochs a run had finished when its Trainer wrote this checkpoint.
+    """Return the number of epochs a run had finished when its Trainer wrote this checkpoint.
 
     Raises:
         ModelError: if the file cannot be read, or no Trainer wrote it.
@@ -111,7 +111,7 @@ def epochs_done(path: str | Path) -> int:
 
 
 def _wrong(state: Any) -> str | None:
-    """What is wrong with the fields of a position, if anything"""
+    """Describe the first invalid field of a position; None if all are valid"""
     if not isinstance(state, dict):
         return "is not an object with fields"
     missing = [name for name in _REQUIRED if name not in state]

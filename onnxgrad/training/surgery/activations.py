@@ -1,4 +1,4 @@
-"""What an output holds: the activation that made it, found through operators that move elements and compute nothing.
+"""The activation that produced an output, traced through operators that move elements and compute nothing.
 
 Tests: tests/training/losses/test_terms.py, tests/training/test_hidden_activations.py.
 """
@@ -25,7 +25,7 @@ _MOVES = VIEWS | {"Cast", "Transpose", "Dropout"}
 
 
 def activation_before(y: Variable, kinds: Collection[str]) -> tuple[Operator | None, list[Operator]]:
-    """The operator of one of these types that made ``y``, if one did, and what has moved its elements since."""
+    """The operator of one of these types that produced ``y``, if one did, and the operators that moved its elements since."""
     at, moves = _before_moves(y)
     return at if at is not None and at.domain == "" and at.type in kinds else None, moves
 
@@ -40,7 +40,7 @@ def _before_moves(y: Variable) -> tuple[Operator | None, list[Operator]]:
 
 
 def hidden_activation(y: Variable) -> tuple[Operator, str] | None:
-    """An If, Loop or Scan that made ``y``, and the type of the activation that makes it inside; None if there is none."""
+    """The If, Loop or Scan that produced ``y``, and the type of the activation in its body; None if there is none."""
     at, moves = _before_moves(y)
     result = moves[0].inputs[0] if moves else y
     if at is None or result is None:
@@ -58,7 +58,7 @@ def hidden_activation(y: Variable) -> tuple[Operator, str] | None:
 
 
 def _unrounded(at: Operator | None) -> Operator | None:
-    """What made the real numbers that QuantizeLinear and DequantizeLinear round"""
+    """Skip QuantizeLinear and DequantizeLinear: return the operator that produced the values they round"""
     if at is None or at.domain != "" or at.type != "DequantizeLinear" or at.inputs[0] is None:
         return at
     before = at.inputs[0].op
@@ -68,7 +68,7 @@ def _unrounded(at: Operator | None) -> Operator | None:
 
 
 class Activation:
-    """The Softmax, LogSoftmax or Sigmoid that made a tensor.
+    """The Softmax, LogSoftmax or Sigmoid that produced a tensor.
 
     Args:
         y: an output of a model.
@@ -96,12 +96,12 @@ class Activation:
 
     @property
     def before(self) -> Variable:
-        """What the activation reads"""
+        """The input of the activation"""
         assert self.operator is not None and self.operator.inputs[0] is not None
         return self.operator.inputs[0]
 
     def logits(self, op: Builder) -> Variable:
-        """What the activation reads, moved to where ``y`` has it, in the element type of ``y``"""
+        """The input of the activation, with its elements moved as in ``y``, in the element type of ``y``"""
         return self._moved(op, self._cast(op, self.y.dtype))
 
     def log_probabilities(self, op: Builder, dtype: DType) -> Variable:
@@ -141,7 +141,7 @@ def _real(v: Variable | None) -> bool:
 
 
 def _axis_after(move: Operator, axis: int) -> int | None:
-    """Where an operator that only moves elements puts an axis; None if it does not stay one, or that is not known"""
+    """Return the position of an axis behind an operator that only moves elements; None if the axis is split, or not known"""
     x, y = move.inputs[0], move.outputs[0]
     if x is None or y is None or x.dims is None or y.dims is None:
         return None
@@ -165,7 +165,7 @@ def _axis_after(move: Operator, axis: int) -> int | None:
 
 
 def _as_many(some: tuple[Dim, ...], others: tuple[Dim, ...]) -> bool:
-    """Whether as many elements lie in these dimensions as in the others, for certain"""
+    """Return whether both lists of dimensions certainly have the same number of elements"""
 
     def rest(dims: tuple[Dim, ...]) -> tuple[int, list[Any]]:
         return math.prod(d for d in dims if isinstance(d, int)), [d for d in dims if not isinstance(d, int)]

@@ -212,7 +212,7 @@ def remove_added_dropout(program: Program) -> None:
 
 
 def remove_unread_constants(program: Program) -> None:
-    """Drop the constants that were made here and that nothing reads any more."""
+    """Drop the constants that were created here and that nothing reads any more."""
     block = program.global_block()
     used = {v for op in block.ops for v in op.operands()}
     gone = {v for v in program._constants.values() if v not in used}

@@ -1,7 +1,7 @@
 """LoRA: a low-rank branch beside a frozen layer, y = f(x, W) + (alpha / rank) B A x.
 
 Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021; on quantised weights: Dettmers et al., "QLoRA", 2023.
-A branch is found again by the metadata of its operators, also in a file that it was exported to.
+A branch is recognised by the metadata of its operators, also in a file that it was exported to.
 
 Tests: tests/training/surgery/test_heads.py.
 """
@@ -159,7 +159,7 @@ def _branch_at(add: Operator, reads: Counter[Variable]) -> Branch | None:
     base, scaled = _operator_of(add.inputs[0]), _operator_of(add.inputs[1])
     while base is not None and base.type == "Add" and KEY in (base.metadata or {}):
         base = _operator_of(base.inputs[0])  # another branch of the same layer
-    op_type = None if base is None else _kind_of(base)
+    op_type = None if base is None else _op_type_of(base)
     if base is None or scaled is None or scaled.type != "Mul" or op_type not in ("MatMul", "Conv"):
         return None
     up = _operator_of(scaled.inputs[0])
@@ -178,7 +178,7 @@ def _branch_at(add: Operator, reads: Counter[Variable]) -> Branch | None:
     return Branch(add, base, a, b, float(scale.get_value().reshape(())))
 
 
-def _kind_of(base: Operator) -> str | None:
+def _op_type_of(base: Operator) -> str | None:
     """The operator that the branch of a layer consists of"""
     if base.domain:
         return "MatMul" if (base.domain, base.type) == ("com.microsoft", "MatMulNBits") else None
@@ -204,7 +204,7 @@ def _starts_beside(low: Operator, base: Operator) -> bool:
 
 
 def _fit(base: Operator, a: Parameter, b: Parameter, weight: Variable) -> bool:
-    """Whether A and B have the shapes that make a change of the weight"""
+    """Return whether the product of A and B has the shape of the weight"""
     left, right, whole = a.static_shape, b.static_shape, matrix_of(base)
     x = base.inputs[0] if base.type == "MatMulNBits" else weight
     if left is None or right is None or whole is None or x is None or not (a.dtype is b.dtype is x.dtype):
@@ -277,7 +277,7 @@ def merge_lora(program: Program, quantised: str = "branch", said: list[str] | No
     block.vars = {name: v for name, v in block.vars.items() if v not in gone}
     remove_unread_constants(merged)
     if said is not None and rounded:
-        said.append(_told(rounded))
+        said.append(_rounding_note(rounded))
     if KEY in merged.metadata and not branches_of(merged):
         _thaw(merged)
     return merged
@@ -308,7 +308,7 @@ def _merge_quantised(branch: Branch, again: bool) -> tuple[Variable | None, list
 
 
 def _drop_unread(v: Variable | None) -> None:
-    """Remove the operators that made a weight, as far as nothing else reads what they give"""
+    """Remove the operators that produced a weight, unless something else reads their outputs"""
     while v is not None and v.op is not None and v.value is None and not _reads(v.block.program)[v]:
         op = v.op
         op.block.ops = [other for other in op.block.ops if other is not op]
@@ -330,7 +330,7 @@ def _add_bias(base: Operator, bias: Variable | None) -> None:
     total.op.outputs, y.op = [y], total.op
 
 
-def _told(rounded: Sequence[Rounding]) -> str:
+def _rounding_note(rounded: Sequence[Rounding]) -> str:
     error, weight, change = (sum(getattr(one, name) for one in rounded) for name in ("error", "weight", "change"))
     worst = max(rounded, key=lambda one: one.error / max(one.weight, 1e-300))
     average, largest = (np.sqrt(part) for part in (error / max(weight, 1e-300), worst.error / max(worst.weight, 1e-300)))
@@ -362,7 +362,7 @@ def _trail(weight: Variable | None) -> tuple[Variable, bool] | None:
 
 
 def _is_read_once(weight: Variable | None, reads: Counter[Variable]) -> bool:
-    """Whether nothing but one layer reads a stored weight, or what lies between the two"""
+    """Return whether only one layer reads a stored weight and the tensors between the two"""
     while weight is not None and reads[weight] == 1:
         if weight.op is None or weight.value is not None:
             return True

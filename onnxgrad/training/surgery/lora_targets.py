@@ -86,7 +86,7 @@ def _of_kind(targets: Sequence[LoraTarget], kind: str) -> list[LoraTarget]:
 
 
 def _is_head(op: Operator) -> bool:
-    """Whether nothing stands between a layer and an output but what makes scores of its result"""
+    """Return whether only operators of ``_BEHIND_HEAD`` lie between a layer and an output"""
     at: Operator | None = op
     while at is not None:
         y = at.outputs[0]
