@@ -147,7 +147,7 @@ class PipelinedStep(RankStep):
         self._read = averages
 
     def compute(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> list[Any]:
-        """Compute the gradients of a part of the batch and the fetches: the loss of the whole batch, None for those of other ranks."""
+        """Compute the gradients of a part of the batch and the fetches: the loss of all, None for those of other ranks."""
         now = (self.program.version, [v.name for v in fetches])
         if self._step is None or self._built_for != now:
             self._step, self._built_for = self._agreed_step(executor, fetches), now
