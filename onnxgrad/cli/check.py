@@ -55,8 +55,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"dynamic dimensions were taken as {', '.join(f'{n}={k}' for n, k in assumed.items())} (--dim NAME=SIZE, or --feeds)")
     for row in rows:
         verdict = {True: "right", False: "WRONG", None: f"cannot be resolved by differences: {row['why']}"}[row["right"]]
-        found = f"finite differences {row['differences']:.6g} +- {row['error']:.1g}"
-        print(f"  {row['name']}: gradient {row['gradient']:.6g}, {found}: {verdict}")
+        differences = f"finite differences {row['differences']:.6g} +- {row['error']:.1g}"
+        print(f"  {row['name']}: gradient {row['gradient']:.6g}, {differences}: {verdict}")
     if rows:
         counts = [sum(row["right"] is verdict for row in rows) for verdict in (True, False, None)]
         print("numerical check: {} of {} right, {} wrong, {} cannot be resolved".format(counts[0], len(rows), *counts[1:]))

@@ -43,8 +43,8 @@ class _Model:
         self.values = self.run({})
 
     def run(self, changed: dict[str, Array]) -> dict[str, Array]:
-        found = self.executor.run(self.program, {**self.feeds, **changed}, self.outputs)
-        return dict(zip(self.outputs, found, strict=True))
+        values = self.executor.run(self.program, {**self.feeds, **changed}, self.outputs)
+        return dict(zip(self.outputs, values, strict=True))
 
     def start(self, name: str) -> Array:
         return np.asarray(self.parameters[name].get_value() if name in self.parameters else self.feeds[name])
@@ -115,30 +115,30 @@ class _Judge:
         if self.measured < 4:
             self.noise, self.measured = max(self.noise, noise_of(f, self.at, self.model.precision * length)), self.measured + 1
         tiny = self.model.precision * length
-        found = differentiate(f, _FIRST_STEP * length, self.noise, claimed=along, tiny=tiny)
-        right, why = self.verdict(along, found)
+        estimate = differentiate(f, _FIRST_STEP * length, self.noise, claimed=along, tiny=tiny)
+        right, why = self.verdict(along, estimate)
         if right is False:
-            found, right, why = self._second_opinion(name, direction, along, found, f, length)
-        row = {"name": name, "gradient": along, "differences": found.value, "error": found.error, "right": right, "why": why}
+            estimate, right, why = self._second_opinion(name, direction, along, estimate, f, length)
+        row = {"name": name, "gradient": along, "differences": estimate.value, "error": estimate.error, "right": right, "why": why}
         return row
 
-    def verdict(self, along: float, found: Estimate) -> tuple[bool | None, str]:
+    def verdict(self, along: float, estimate: Estimate) -> tuple[bool | None, str]:
         """Right, wrong beyond the error of the differences, or neither"""
-        size, apart = max(abs(along), abs(found.value)), abs(along - found.value)
-        if not np.isfinite(found.error):
+        size, apart = max(abs(along), abs(estimate.value)), abs(along - estimate.value)
+        if not np.isfinite(estimate.error):
             return (None, "the outputs are not finite near this point")
-        if along == 0.0 and found.value == 0.0:
+        if along == 0.0 and estimate.value == 0.0:
             return True, ""
-        if found.error <= self.tolerance * size and apart <= self.tolerance * size + found.error:
+        if estimate.error <= self.tolerance * size and apart <= self.tolerance * size + estimate.error:
             return True, ""
-        if apart > self.tolerance * size + _MARGIN * found.error:
+        if apart > self.tolerance * size + _MARGIN * estimate.error:
             return False, ""
-        if 2.0 * self.noise / found.step > 0.5 * found.error:
+        if 2.0 * self.noise / estimate.step > 0.5 * estimate.error:
             return None, "rounding hides it"
         return None, "it changes too fast for any step"
 
     def _second_opinion(
-        self, name: str, direction: Array, along: float, found: Estimate, f: Callable[[float], float], length: float
+        self, name: str, direction: Array, along: float, estimate: Estimate, f: Callable[[float], float], length: float
     ) -> tuple[Estimate, bool | None, str]:
         """Other steps, the kinks that a gradient may choose a side of, and the same rules in float64"""
         tiny = self.model.precision * length
@@ -146,20 +146,20 @@ class _Judge:
         right, why = self.verdict(along, again)
         if right is not False:
             return again, right, why
-        if again.error < found.error:
-            found = again
-        jump = kink_at_zero(f, self.at, found.step, self.noise)
+        if again.error < estimate.error:
+            estimate = again
+        jump = kink_at_zero(f, self.at, estimate.step, self.noise)
         if jump:
-            found = found._replace(error=found.error + jump / 2.0)
-            if self.verdict(along, found)[0] is not False:
-                return found, None, "the model has a kink here"
+            estimate = estimate._replace(error=estimate.error + jump / 2.0)
+            if self.verdict(along, estimate)[0] is not False:
+                return estimate, None, "the model has a kink here"
         exact = self._in_double(name)
-        if exact is not None and self.verdict(float((exact * direction).sum()), found)[0] is not False:
-            return found, None, "the gradient agrees in float64, and is rounded too much in the file's type"
+        if exact is not None and self.verdict(float((exact * direction).sum()), estimate)[0] is not False:
+            return estimate, None, "the gradient agrees in float64, and is rounded too much in the file's type"
         rounds = _rounding(self.program)
         if rounds is not None:
-            return found, None, f"the gradient passes through {rounds} by convention"
-        return found, False, ""
+            return estimate, None, f"the gradient passes through {rounds} by convention"
+        return estimate, False, ""
 
     def _in_double(self, name: str) -> Array | None:
         """The gradient as the same rules give it in float64, if onnxruntime can"""
@@ -173,8 +173,8 @@ class _Judge:
                     self._double = exact(self.model.feeds, self.cotangents)[1]
                 except OnnxGradError:
                     pass
-        found: Array | None = self._double.get(name)
-        return found
+        gradient: Array | None = self._double.get(name)
+        return gradient
 
 
 def _in_double(program: Program, feeds: dict[str, Array], own: _Model) -> _Model | None:
@@ -183,7 +183,7 @@ def _in_double(program: Program, feeds: dict[str, Array], own: _Model) -> _Model
     for _ in range(30):
         try:
             wide = in_double_precision(program, keep)
-            found = _Model(wide, feeds, own.outputs, 1e-7 if keep else 1e-15)
+            model = _Model(wide, feeds, own.outputs, 1e-7 if keep else 1e-15)
         except ExecutionError as error:
             more = _without_kernel(program, str(error)) - keep
             if not more:
@@ -192,16 +192,16 @@ def _in_double(program: Program, feeds: dict[str, Array], own: _Model) -> _Model
             continue
         except OnnxGradError:
             return None
-        for name, value in found.values.items():
+        for name, value in model.values.items():
             was = np.asarray(own.values[name], np.float64)
             if value.shape != was.shape or not np.linalg.norm(value - was) <= 1e-2 * np.linalg.norm(was):
                 return None
-        return found
+        return model
     return None
 
 
 def _without_kernel(program: Program, message: str) -> set[str]:
-    """Types of operators that onnxruntime refused in float64: the one it names, or those that it writes out with that one"""
+    """Return the operator types that onnxruntime refused in float64: the named one, or the functions with it in their body"""
     named = _NO_DOUBLE.search(message)
     missing = {name for name in (named.groups() if named else ()) if name}
     operators = list(all_operators_of(program.global_block()))
@@ -209,12 +209,12 @@ def _without_kernel(program: Program, message: str) -> set[str]:
     if missing & present:
         return missing & present
     bodies = {op.type: op.schema.raw for op in operators if op.schema is not None}
-    written = {kind for kind, raw in bodies.items() if missing & {node.op_type for node in raw.function_body.node}}
-    return written or {kind for kind, raw in bodies.items() if getattr(raw, "has_context_dependent_function", False)}
+    written = {op_type for op_type, raw in bodies.items() if missing & {node.op_type for node in raw.function_body.node}}
+    return written or {op_type for op_type, raw in bodies.items() if getattr(raw, "has_context_dependent_function", False)}
 
 
 def _rounding(program: Program) -> str | None:
-    """The first operator whose gradient is not that of what it computes"""
+    """Return the type of the first operator that quantises: its gradient is not the derivative of its output"""
     for op in all_operators_of(program.global_block()):
         entry = find_entry(op)
         if entry is not None and entry.quantizes:

@@ -75,13 +75,13 @@ def sizes_of(given: Sequence[str]) -> dict[str, int]:
     Raises:
         ArgumentError: if an entry has another form.
     """
-    found = {}
+    sizes = {}
     for text in given:
         name, _, size = text.partition("=")
         if not name or not size.isdigit():
             raise ArgumentError(f"--dim takes NAME=SIZE, not {text!r}.")
-        found[name] = int(size)
-    return found
+        sizes[name] = int(size)
+    return sizes
 
 
 def _shape(v: Variable, sizes: dict[str, int]) -> tuple[int, ...]:
@@ -93,18 +93,18 @@ def _shape(v: Variable, sizes: dict[str, int]) -> tuple[int, ...]:
 
 def _dim_name(v: Variable, axis: int) -> str:
     """The name of an unknown dimension of an input; ``x.1`` where the file gives it none"""
-    found = (v.dims or ())[axis]
-    return found if isinstance(found, str) and not is_nameless(found) else f"{v.name}.{axis}"
+    dim = (v.dims or ())[axis]
+    return dim if isinstance(dim, str) and not is_nameless(dim) else f"{v.name}.{axis}"
 
 
 def assumed_sizes(program: Program, sizes: dict[str, int]) -> dict[str, int]:
     """Sizes that ``feeds_for`` takes for dynamic dimensions that were not given, by name."""
-    found: dict[str, int] = {}
+    assumed: dict[str, int] = {}
     for v in program.inputs:
         for axis, size in enumerate(_shape(v, sizes)):
             if not isinstance((v.dims or ())[axis], int) and _dim_name(v, axis) not in sizes:
-                found.setdefault(_dim_name(v, axis), size)
-    return found
+                assumed.setdefault(_dim_name(v, axis), size)
+    return assumed
 
 
 def feeds_for(program: Program, path: str | None, sizes: dict[str, int], seed: int) -> dict[str, Array]:
@@ -116,28 +116,28 @@ def feeds_for(program: Program, path: str | None, sizes: dict[str, int], seed: i
     """
     if path is not None:
         try:
-            given = read_arrays(Path(path))
+            arrays = read_arrays(Path(path))
         except (FileError, ModelError) as error:
             raise DataError(str(error)) from error
-        missing = [v.name for v in program.inputs if v.name not in given]
+        missing = [v.name for v in program.inputs if v.name not in arrays]
         if missing:
-            raise DataError(f"{path!r} has no array {missing[0]!r}; it has {sorted(given)}.")
-        return {v.name: given[v.name].astype(v.dtype.numpy, copy=False) for v in program.inputs}
+            raise DataError(f"{path!r} has no array {missing[0]!r}; it has {sorted(arrays)}.")
+        return {v.name: arrays[v.name].astype(v.dtype.numpy, copy=False) for v in program.inputs}
     unknown = [(v, i) for v in program.inputs for i, d in enumerate(v.dims or ()) if not isinstance(d, int)]
     names = list(dict.fromkeys(_dim_name(v, i) for v, i in unknown))
     for name in sizes.keys() - set(names):
         raise ArgumentError(f"--dim {name}: the inputs have the dynamic dimensions {names}. Name one of them.")
     rng = np.random.default_rng(seed)
-    found = {}
+    feeds = {}
     for v in program.inputs:
         shape, dtype = _shape(v, sizes), v.dtype
         if dtype.is_float:
-            found[v.name] = rng.normal(0, 1, shape).astype(dtype.numpy)
+            feeds[v.name] = rng.normal(0, 1, shape).astype(dtype.numpy)
         elif dtype.is_integer or dtype.name == "bool":
-            found[v.name] = rng.integers(0, 2, shape).astype(dtype.numpy)
+            feeds[v.name] = rng.integers(0, 2, shape).astype(dtype.numpy)
         else:
             raise DataError(f"no random values for the input {v.name!r} of type {dtype.name}. Give --feeds FILE.npz.")
-    return found
+    return feeds
 
 
 def shape_text(v: Variable) -> str:
@@ -156,10 +156,10 @@ def human(size: float) -> str:
 
 def bytes_given(text: str) -> int:
     """``"1.5GB"`` as a number of bytes; for argparse."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", text)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", text)
+    if match is None:
         raise argparse.ArgumentTypeError(f"not a size such as 800MB or 1.5GB: {text!r}")
-    number, unit, binary = found.groups()
+    number, unit, binary = match.groups()
     return int(float(number) * (1024 if binary else 1000) ** " kMGT".index(unit or " "))
 
 

@@ -56,10 +56,10 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels") -> An
         return Texts(path, settings["tokenizer"], max_length=settings["max_length"])
     if settings.get("tokenizer") is not None:
         return Text(path, settings["tokenizer"], max_length=settings["max_length"], pack=settings["pack"], label=label)
-    found = source_at(path)
-    given = [option for option in _IMAGES if settings.get(option)]
+    source = source_at(path)
+    image_options = [option for option in _IMAGES if settings.get(option)]
     buffer = settings.get("buffer")
-    if isinstance(found, Images):
+    if isinstance(source, Images):
         changes = {option: settings.get(option) or False for option in ("flip", "crop")} if name == "data" else {}
         return Images(
             path,
@@ -70,20 +70,20 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels") -> An
             color=(settings.get("color") or 0.0) if name == "data" else 0.0,
             **changes,
         )
-    if given and name == "data":
-        raise ArgumentError(f"--{given[0].replace('_', '-')} is for images; {path!r} holds none. Leave it out.")
-    if buffer is not None and isinstance(found, Table):
+    if image_options and name == "data":
+        raise ArgumentError(f"--{image_options[0].replace('_', '-')} is for images; {path!r} holds none. Leave it out.")
+    if buffer is not None and isinstance(source, Table):
         return Table(path, stream=True, buffer=buffer)
-    if buffer is not None and callable(found):
-        return Shuffled(found, buffer=buffer)
+    if buffer is not None and callable(source):
+        return Shuffled(source, buffer=buffer)
     return path
 
 
 def _has_labels(path: Path, settings: dict[str, Any]) -> bool:
-    """Whether text is a column of a table, beside what is to be learned; lines of JSON are unless a language model learns them"""
+    """Return whether text is a column of a table beside labels; JSON lines are, unless a language model is trained"""
     losses = [settings.get("loss"), *(term[0] for term in settings.get("term") or ())]
-    told = any(losses) and "causal_lm" not in losses
-    return path.suffix in SEPARATORS and (path.suffix != ".jsonl" or told)
+    has_labels = any(losses) and "causal_lm" not in losses
+    return path.suffix in SEPARATORS and (path.suffix != ".jsonl" or has_labels)
 
 
 def _size(text: str | None) -> list[int] | None:
@@ -98,23 +98,23 @@ def _size(text: str | None) -> list[int] | None:
 def resolved(settings: dict[str, Any]) -> None:
     """Paths of the settings made absolute; a share of the data becomes a number."""
     for name in PATHS:
-        given = settings.get(name)
-        if given is None:
+        value = settings.get(name)
+        if value is None:
             continue
-        share = _share(given) if name == "val" else None
-        settings[name] = str(Path(given).resolve()) if share is None else share
+        fraction = _fraction_of(value) if name == "val" else None
+        settings[name] = str(Path(value).resolve()) if fraction is None else fraction
 
 
-def _share(text: str) -> float | None:
+def _fraction_of(text: str) -> float | None:
     try:
-        found = float(text)
+        fraction = float(text)
     except ValueError:
         return None
     if Path(text).exists():
         return None
-    if not 0 < found < 1:
+    if not 0 < fraction < 1:
         raise ArgumentError(f"--val takes a path, or a share of the data between 0 and 1, not {text}.")
-    return found
+    return fraction
 
 
 def opened_inputs(settings: dict[str, Any], program: Program, targets: list[str]) -> Rows | Stream:

@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     extras = {name: [m for m in modules if find_spec(m) is None] for name, modules in _EXTRAS.items()}
     tests = [] if options.no_test else [_tried(name, test) for name, test in _TESTS.items()]
     failed = any(row["error"] for row in tests)
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "onnxgrad": __version__,
         "python": f"{platform.python_version()} at {sys.executable}",
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}, {os.cpu_count()} processors",
@@ -70,13 +70,13 @@ def run(options: argparse.Namespace) -> int:
         "self_test": tests,
     }
     if options.json:
-        print_json(found)
+        print_json(report)
         return 1 if failed else 0
-    print(f"onnxgrad {__version__}, Python {found['python']}\n{found['system']}")
+    print(f"onnxgrad {__version__}, Python {report['python']}\n{report['system']}")
     print("packages   " + ", ".join(f"{name} {number or 'MISSING'}" for name, number in packages.items()))
-    for line in found["older_than_required"]:
+    for line in report["older_than_required"]:
         print(f"note: {line}")
-    print(f"providers  {', '.join(found['providers'])}")
+    print(f"providers  {', '.join(report['providers'])}")
     for name, missing in extras.items():
         advice = f"no {', '.join(missing)}; pip install 'onnxgrad[{name}]'" if missing else "yes"
         print(f"extra      {name:<12} {advice}")
@@ -100,12 +100,12 @@ def _too_old() -> list[str]:
         needed = [Requirement(text) for text in requires("onnxgrad") or []]
     except (ImportError, PackageNotFoundError):
         return []  # run from its source
-    found = []
+    outdated = []
     for need in needed:
         have = _version(need.name)
         if need.marker is None and have is not None and not need.specifier.contains(have, prereleases=True):
-            found.append(f"{need.name} {have} is installed, {need.specifier} is needed. pip install -U {need.name}")
-    return found
+            outdated.append(f"{need.name} {have} is installed, {need.specifier} is needed. pip install -U {need.name}")
+    return outdated
 
 
 def _tried(name: str, test: Callable[[], None]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Print the loss and the metrics of a model on data.
 
-Of a run, loss and metrics are those that it was trained with unless others are named, and the best checkpoint is judged.
+Of a run, loss and metrics are those that it was trained with unless others are named, and the best checkpoint is evaluated.
 
 examples:
   onnxgrad evaluate run/ --data test.csv
@@ -42,27 +42,27 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("evaluate needs --data. See onnxgrad evaluate --help.")
     if options.batch_size < 1:
         raise ArgumentError(f"--batch-size is at least 1, not {options.batch_size}.")
-    given = vars(options)
-    resolved(given)
+    arguments = vars(options)
+    resolved(arguments)
     classes: dict[str, Any] = {}
     if Path(options.model).is_dir():
         if options.loss or options.output or options.target:
             raise ArgumentError("a run has its loss; --loss, --output and --target are for an .onnx file. Leave them out.")
         trainer, settings = run_of(options.model, options.checkpoint, options.metric)
-        given = asked({**settings, **{k: v for k, v in given.items() if k in settings and v is not None}})
+        arguments = asked({**settings, **{k: v for k, v in arguments.items() if k in settings and v is not None}})
         classes = settings.get("classes") or {}
     elif options.loss is None:
         raise ArgumentError("evaluate needs --loss for an .onnx file. See onnxgrad evaluate --help.")
     else:
         trainer = Trainer(options.model, loss=Term(options.loss, options.output, options.target), metrics=options.metric or ())
-    opened = trainer.opened(data_named(given, "data", trainer.terms[0].target), classes)
-    found = trainer.evaluate(opened, batch_size=options.batch_size)
+    opened = trainer.opened(data_named(arguments, "data", trainer.terms[0].target), classes)
+    metrics = trainer.evaluate(opened, batch_size=options.batch_size)
     if options.json:
-        print_json(found)
+        print_json(metrics)
     else:
         for remark in opened.remarks:
             print(f"note: {remark}")
-        print("  ".join(f"{name} {value:.4g}" for name, value in found.items()))
+        print("  ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
     return 0
 
 

@@ -56,40 +56,41 @@ def run(options: argparse.Namespace) -> int:
     with Working("reading the model", options.json) as working:
         program = load(options)
         size = None if options.image_size is None else _size(options.image_size)
-        name, how, said = preparation_of(program, [image], size, options.image_mean, options.image_std, options.image_order)
+        name, how, note = preparation_of(program, [image], size, options.image_mean, options.image_std, options.image_order)
         small = image.resize(how.size[::-1], 2)
         feeds = {name: how.array(small)[None]}
-        found: dict[str, Attribution] = {}
+        attributions: dict[str, Attribution] = {}
         for method in options.method:
             working.say(f"computing {method}")
             if method == "grad-cam":
-                found[method] = grad_cam(program, feeds, layer=options.layer, label=options.label, output=options.of)
+                attributions[method] = grad_cam(program, feeds, layer=options.layer, label=options.label, output=options.of)
             elif method == "saliency":
-                found[method] = saliency(program, feeds, name, label=options.label, output=options.of)
+                attributions[method] = saliency(program, feeds, name, label=options.label, output=options.of)
             else:
-                found[method] = integrated_gradients(
+                attributions[method] = integrated_gradients(
                     program, feeds, name, baseline=_black(how, small), steps=options.steps, label=options.label, output=options.of
                 )
-    panels = [overlay(small, heat_of(a, how)) for a in found.values()]
+    panels = [overlay(small, heat_of(a, how)) for a in attributions.values()]
     _save([np.asarray(small.convert("RGB")), *panels], output)
-    first = next(iter(found.values()))
-    facts = {"file": output, "class": first.labels[0], "score": first.scores[0], "methods": list(found), "image": said}
-    if "integrated" in found:
-        facts["completeness_gap"] = found["integrated"].gap
+    first = next(iter(attributions.values()))
+    facts = {"file": output, "class": first.labels[0], "score": first.scores[0], "methods": list(attributions), "image": note}
+    if "integrated" in attributions:
+        facts["completeness_gap"] = attributions["integrated"].gap
     if options.json:
         print_json(facts)
         return 0
-    print(f"note: {said}")
+    print(f"note: {note}")
     print(f"class {first.labels[0]}, score {first.scores[0]:.4g}")
-    if "integrated" in found:
-        print(f"integrated gradients add up to the change of the score but for {found['integrated'].gap:.1%} (more --steps, less)")
-    print(f"wrote {output}: the picture, {', '.join(found)}")
+    if "integrated" in attributions:
+        gap = attributions["integrated"].gap
+        print(f"integrated gradients add up to the change of the score but for {gap:.1%} (more --steps, less)")
+    print(f"wrote {output}: the picture, {', '.join(attributions)}")
     return 0
 
 
-def heat_of(found: Attribution, how: Preparation) -> Array:
+def heat_of(attribution: Attribution, how: Preparation) -> Array:
     """A map of [height, width] between 0 and 1: magnitudes summed over channels, the brightest hundredth cut off"""
-    heat = np.asarray(found.values[0], np.float64)
+    heat = np.asarray(attribution.values[0], np.float64)
     if heat.ndim == 3:
         heat = np.abs(heat).sum(axis=0 if how.layout == "CHW" else -1)
     top = float(np.percentile(heat, 99)) or float(heat.max()) or 1.0
@@ -102,11 +103,11 @@ def overlay(image: Any, heat: Array) -> Array:
 
     grey = np.asarray(image.convert("L"), np.float64)[..., None]
     wide = Image.fromarray((heat * 255).round().astype(np.uint8)).resize(image.size, 2)
-    share = np.asarray(wide, np.float64) / 255
-    place = share * (len(_COLOURS) - 1)
-    low = np.minimum(place.astype(int), len(_COLOURS) - 2)
-    colours = _COLOURS[low] + (place - low)[..., None] * (_COLOURS[low + 1] - _COLOURS[low])
-    strength = 0.25 + 0.6 * share[..., None]
+    level = np.asarray(wide, np.float64) / 255
+    position = level * (len(_COLOURS) - 1)
+    low = np.minimum(position.astype(int), len(_COLOURS) - 2)
+    colours = _COLOURS[low] + (position - low)[..., None] * (_COLOURS[low + 1] - _COLOURS[low])
+    strength = 0.25 + 0.6 * level[..., None]
     pixels: Array = ((1 - strength) * grey + strength * colours).round().astype(np.uint8)
     return pixels
 

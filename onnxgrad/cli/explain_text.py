@@ -49,15 +49,20 @@ def run(options: argparse.Namespace) -> int:
         feeds = _feeds(program, encoding)
         about = options.tokens_at or token_table(program)
         working.say("computing gradients")
-        found = integrated_gradients(program, feeds, about, steps=options.steps, label=options.label, output=options.of)
-    if found.values.ndim != 3 or found.values.shape[1] != len(encoding.ids):
+        attribution = integrated_gradients(program, feeds, about, steps=options.steps, label=options.label, output=options.of)
+    if attribution.values.ndim != 3 or attribution.values.shape[1] != len(encoding.ids):
         raise ArgumentError(
-            f"{about!r} holds {list(found.values.shape)}, not [1, tokens, size]. Name the token vectors (--tokens-at)."
+            f"{about!r} holds {list(attribution.values.shape)}, not [1, tokens, size]. Name the token vectors (--tokens-at)."
         )
-    tokens = [{"token": t, "adds": float(v)} for t, v in zip(encoding.tokens, found.values[0].sum(axis=-1), strict=True)]
-    facts: dict[str, Any] = {"class": found.labels[0], "score": found.scores[0], "completeness_gap": found.gap, "tokens": tokens}
+    tokens = [{"token": t, "adds": float(v)} for t, v in zip(encoding.tokens, attribution.values[0].sum(axis=-1), strict=True)]
+    facts: dict[str, Any] = {
+        "class": attribution.labels[0],
+        "score": attribution.scores[0],
+        "completeness_gap": attribution.gap,
+        "tokens": tokens,
+    }
     if options.output is not None:
-        title = f"class {found.labels[0]}, score {found.scores[0]:.4g}"
+        title = f"class {attribution.labels[0]}, score {attribution.scores[0]:.4g}"
         text = page(
             f"{title}: tokens", '<main id="parts"></main>', asset("tokens.css"), asset("tokens.js"), {**facts, "title": title}
         )
@@ -65,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(facts)
         return 0
-    print(f"class {found.labels[0]}, score {found.scores[0]:.4g}; the tokens add up but for {found.gap:.1%}")
+    print(f"class {attribution.labels[0]}, score {attribution.scores[0]:.4g}; the tokens add up but for {attribution.gap:.1%}")
     most = max(max(abs(t["adds"]) for t in tokens), 1e-30)
     for t in tokens:
         print(f"  {t['adds']:>+9.4f}  {('+' if t['adds'] > 0 else '-') * round(20 * abs(t['adds']) / most):<20}  {t['token']}")
@@ -75,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _feeds(program: Any, encoding: Any) -> dict[str, Any]:
-    """The model's inputs: words, and what follows from them"""
+    """The model's inputs: token ids, and the inputs derived from them"""
     inputs = {v.name: v for v in program.inputs}
     if "input_ids" not in inputs:
         raise ArgumentError(f"the model has no input 'input_ids'; it has {list(inputs)}. Other models of text are not explained.")

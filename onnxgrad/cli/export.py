@@ -77,12 +77,12 @@ def run(options: argparse.Namespace) -> int:
     trainer = make_trainer(read_settings(options.folder), options.folder)
     path = checkpoint_of(Path(options.folder), options.checkpoint)
     trainer.load(path)
-    written, said = [], []
+    written, notes = [], []
     if options.inference:
         trainer.export(options.inference, fold=options.fold, observe=options.observe)
         written.append(options.inference)
     if options.merged:
-        said = trainer.export(options.merged, fold=options.fold, quantised="again" if options.requantise else "float")
+        notes = trainer.export(options.merged, fold=options.fold, quantised="again" if options.requantise else "float")
         written.append(options.merged)
     if options.adapters:
         trainer.save_adapters(options.adapters)
@@ -95,10 +95,10 @@ def run(options: argparse.Namespace) -> int:
     elif options.training_step:
         written += _write_step(trainer, Path(options.training_step), options.lowering, options.required_operators)
     if options.json:
-        found = {"checkpoint": str(path), "step": trainer.step_number, "epoch": trainer.epoch, "written": written}
-        print_json({**found, "notes": said} if said else found)
+        result = {"checkpoint": str(path), "step": trainer.step_number, "epoch": trainer.epoch, "written": written}
+        print_json({**result, "notes": notes} if notes else result)
     else:
-        for line in said:
+        for line in notes:
             print(f"note: {line}")
         print(f"{path} (step {trainer.step_number}): wrote {', '.join(written)}")
     return 0

@@ -57,12 +57,12 @@ def run(options: argparse.Namespace) -> int:
     derive = func.vjp if options.cotangent else func.value_and_grad
     program = load(options)
     names, notes = ([], []) if options.cotangent else _differentiated(program, options.of, options.label)
-    found = derive(program, names or options.of, options.wrt)
+    derived = derive(program, names or options.of, options.wrt)
     shown = [v.name for v in _outputs(program, options.of)] if names else []
-    values = [found.program.global_block().vars[name] for name in shown if name not in [v.name for v in found._fetches]]
-    fetches = [*values, *found._fetches]
-    save_onnx(found.program, options.output, fetches, lowering=options.lowering)
-    inputs = [{"name": v.name, "type": shape_text(v)} for v in found.program.inputs]
+    values = [derived.program.global_block().vars[name] for name in shown if name not in [v.name for v in derived._fetches]]
+    fetches = [*values, *derived._fetches]
+    save_onnx(derived.program, options.output, fetches, lowering=options.lowering)
+    inputs = [{"name": v.name, "type": shape_text(v)} for v in derived.program.inputs]
     outputs = [{"name": v.name, "type": shape_text(v)} for v in fetches]
     if options.json:
         print_json({"file": options.output, "inputs": inputs, "outputs": outputs, "notes": notes})
@@ -70,9 +70,9 @@ def run(options: argparse.Namespace) -> int:
     for note in notes:
         print(f"note: {note}")
     print(f"wrote {options.output}")
-    for kind, entries in (("input", inputs), ("output", outputs)):
+    for role, entries in (("input", inputs), ("output", outputs)):
         for entry in entries:
-            print(f"{kind:<7} {entry['name']}: {entry['type']}")
+            print(f"{role:<7} {entry['name']}: {entry['type']}")
     return 0
 
 
@@ -88,34 +88,34 @@ def _differentiated(program: Program, names: list[str] | None, label: int | None
     if any(name not in program.global_block().vars for name in names or ()):
         return [], []  # func says which
     for y in _outputs(program, names):
-        made = Activation(y)
+        activation = Activation(y)
         if label is not None:
-            chosen.append(_one_class(program, y, made, label).name)
-        elif made.kind == "Softmax":
-            chosen.append(made.before.name)
+            chosen.append(_one_class(program, y, activation, label).name)
+        elif activation.kind == "Softmax":
+            chosen.append(activation.before.name)
             notes.append(
                 f"{y.name} comes from Softmax, so its sum is constant; the gradient is that of the logits before it, "
-                f"{made.before.name}. --class K takes one class, --cotangent any weights."
+                f"{activation.before.name}. --class K takes one class, --cotangent any weights."
             )
         else:
             chosen.append(y.name)
     return (chosen, notes) if label is not None or notes else ([], [])
 
 
-def _one_class(program: Program, y: Variable, made: Activation, label: int) -> Variable:
+def _one_class(program: Program, y: Variable, activation: Activation, label: int) -> Variable:
     """Class ``label`` of an output, along the axis of its Softmax, or axis 1"""
     rank = 2 if y.rank is None else y.rank
     if rank == 0:
         raise ArgumentError(
             f"--class {label}: {y.name} is one number and has no classes. Leave --class out, or name another with --of."
         )
-    along = [axis for axis in range(rank) if made.kind in ("Softmax", "LogSoftmax") and made.runs_along(axis)]
+    along = [axis for axis in range(rank) if activation.kind in ("Softmax", "LogSoftmax") and activation.runs_along(axis)]
     axis = along[0] if along else min(1, rank - 1)
     count = y.dims[axis] if y.dims is not None else None
     if label < 0 or (isinstance(count, int) and label >= count):
         known = f"0 to {count - 1}" if isinstance(count, int) else "0 and above"
         raise ArgumentError(f"--class {label}: {y.name} has the classes {known}. Choose one of them.")
-    found: Variable = program.global_block().build.emit(
+    class_score: Variable = program.global_block().build.emit(
         "Gather", [y, np.array(label)], {"axis": axis}, outputs=[program.fresh_name(f"{y.name}@CLASS")]
     )[0]
-    return found
+    return class_score

@@ -38,11 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    found = describe(load(options), sizes_of(options.dim))
+    facts = describe(load(options), sizes_of(options.dim))
     if options.json:
-        print_json(found)
+        print_json(facts)
     else:
-        _print(found, options.all)
+        _print(facts, options.all)
     return 0
 
 
@@ -69,14 +69,14 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
         },
         "ties": find_ties(program).warnings(),
         "hints": [*_hints(operators), *_unneeded(program)],
-        "training_mode_operators": {kind: sum(op.type == kind for op in operators) for kind in _MODES},
+        "training_mode_operators": {op_type: sum(op.type == op_type for op in operators) for op_type in _MODES},
         "keeps_statistics": has_statistics(program),
         "memory": _memory(program, sizes),
     }
 
 
 def _hints(operators: list[Any]) -> list[str]:
-    """What an exporter may have left out"""
+    """Return hints on operators that an exporter may have dropped"""
     convolutions = sum(op.type in ("Conv", "ConvTranspose") for op in operators)
     if convolutions < 2 or any("Normalization" in op.type for op in operators):
         return []
@@ -124,14 +124,14 @@ def _bytes(v: Variable, sizes: dict[str, int]) -> int:
     return math.prod(dims) * int(np.dtype(v.dtype.numpy).itemsize)
 
 
-def _print(found: dict[str, Any], everything: bool) -> None:
-    opsets = ", ".join(f"{domain} {version}" for domain, version in found["opset"].items())
-    print(f"opset {opsets}; {found['operators']} operators; written by {found['producer'] or 'an unknown producer'}")
-    for kind in ("inputs", "outputs"):
-        for v in found[kind]:
+def _print(facts: dict[str, Any], everything: bool) -> None:
+    opsets = ", ".join(f"{domain} {version}" for domain, version in facts["opset"].items())
+    print(f"opset {opsets}; {facts['operators']} operators; written by {facts['producer'] or 'an unknown producer'}")
+    for section in ("inputs", "outputs"):
+        for v in facts[section]:
             losses = f"; losses that fit: {', '.join(v['losses'])}" if v.get("losses") else ""
-            print(f"{kind[:-1]:<7} {v['name']}: {v['type']}{losses}")
-    parameters = found["parameters"]
+            print(f"{section[:-1]:<7} {v['name']}: {v['type']}{losses}")
+    parameters = facts["parameters"]
     print(
         f"weights {parameters['count']} ({parameters['trainable']} trainable), "
         f"{parameters['elements']:,} elements, {human(parameters['bytes'])}"
@@ -147,17 +147,17 @@ def _print(found: dict[str, Any], everything: bool) -> None:
     print(f"not trained: {len(parameters['not_weights'])} constants, {len(floats)} of them floating-point")
     for name, why in list(floats.items())[: None if everything else _SHOWN // 2]:
         print(f"  {name}: {why}")
-    for text in [*found["ties"], *found["hints"]]:
+    for text in [*facts["ties"], *facts["hints"]]:
         print(f"note: {text}")
-    modes = ", ".join(f"{count} {kind}" for kind, count in found["training_mode_operators"].items() if count)
+    modes = ", ".join(f"{count} {op_type}" for op_type, count in facts["training_mode_operators"].items() if count)
     frozen = [w["name"] for w in parameters["weights"] if not w["trainable"]]
     if frozen:
         named = ", ".join(frozen[:3]) + (f" and {len(frozen) - 3} more" if len(frozen) > 3 else "")
         print(f"training freezes {len(frozen)} of {parameters['count']} weights: {named}")
-    if found["keeps_statistics"]:
+    if facts["keeps_statistics"]:
         print("training keeps the statistics of BatchNormalization that the file holds, unless --batch-norm train is given")
     print(f"operators that training changes: {modes or 'none'}")
-    memory = found["memory"]
+    memory = facts["memory"]
     total = memory["weights_gradients_and_adam"] + memory["results_and_their_gradients"]
     ones = ", ".join(memory["dimensions_taken_as_1"][:4])
     print(f"a training step takes about {human(total)}" + (f", with {ones} = 1 (set --dim)" if ones else ""))

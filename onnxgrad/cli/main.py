@@ -29,13 +29,13 @@ _COMMANDS = (info, check, view, explain_image, explain_text, grad, train, evalua
 
 def parser() -> argparse.ArgumentParser:
     """The arguments of all commands."""
-    found = argparse.ArgumentParser(
+    main_parser = argparse.ArgumentParser(
         prog="onnxgrad",
         description="Inspect, differentiate, train and export .onnx files.",
         epilog="onnxgrad COMMAND --help shows examples. Exit codes: 0 success, 1 check or command failed, 2 wrong usage.",
     )
-    found.add_argument("--version", action="version", version=f"onnxgrad {__version__}")
-    commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    main_parser.add_argument("--version", action="version", version=f"onnxgrad {__version__}")
+    commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in _COMMANDS:
         name, (summary, _, examples) = (
             module.__name__.rpartition(".")[2].replace("_", "-"),
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         module.add_arguments(command)
         command.add_argument("--debug", action="store_true", help="show where an error comes from")
         command.set_defaults(run=module.run)
-    return found
+    return main_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,8 +92,8 @@ def _run(options: Any) -> int:
         return _say("interrupted.", 1)
     except Exception as error:
         # No file may lead here: this is an error of onnxgrad itself.
-        said = f"{type(error).__name__}: {error}"
-        return _say(f"onnxgrad failed ({said}). Run it again with --debug, and report what it then shows.", 1)
+        message = f"{type(error).__name__}: {error}"
+        return _say(f"onnxgrad failed ({message}). Run it again with --debug, and report what it then shows.", 1)
 
 
 def _say(error: object, code: int) -> int:

@@ -49,20 +49,20 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("predict needs --data. See onnxgrad predict --help.")
     if options.batch_size < 1:
         raise ArgumentError(f"--batch-size is at least 1, not {options.batch_size}.")
-    given = vars(options)
-    resolved(given)
+    arguments = vars(options)
+    resolved(arguments)
     classes: list[str] = []
     if Path(options.model).is_dir():
         trainer, settings = run_of(options.model, options.checkpoint)
-        data = data_named(asked({**settings, **{k: v for k, v in given.items() if k in settings and v is not None}}), "data")
-        found = trainer.predict(data, batch_size=options.batch_size)
+        data = data_named(asked({**settings, **{k: v for k, v in arguments.items() if k in settings and v is not None}}), "data")
+        outputs = trainer.predict(data, batch_size=options.batch_size)
         classes = next(iter((settings.get("classes") or {}).values()), [])
     else:
         program = from_onnx(options.model)
-        found = predicted(Executor(), program, data_named(given, "data"), options.batch_size, beside=TARGETS)
-    write_answers(out, found, classes)
-    count = len(next(iter(found.values())))
-    shapes = {name: list(array.shape) for name, array in found.items()}
+        outputs = predicted(Executor(), program, data_named(arguments, "data"), options.batch_size, beside=TARGETS)
+    write_answers(out, outputs, classes)
+    count = len(next(iter(outputs.values())))
+    shapes = {name: list(array.shape) for name, array in outputs.items()}
     if options.json:
         print_json({"written": str(out), "examples": count, "outputs": shapes})
     else:
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def write_answers(path: Path, found: dict[str, Any], classes: list[str]) -> None:
+def write_answers(path: Path, outputs: dict[str, Any], classes: list[str]) -> None:
     """Outputs as a table, or as arrays.
 
     Raises:
@@ -78,11 +78,11 @@ def write_answers(path: Path, found: dict[str, Any], classes: list[str]) -> None
     """
     if path.suffix == ".npz":
         with writing(path) as file:
-            np.savez(file, **found)
+            np.savez(file, **outputs)
         return
     columns: dict[str, Any] = {}
-    rows = {len(array) for array in found.values()}
-    for name, array in found.items():
+    rows = {len(array) for array in outputs.values()}
+    for name, array in outputs.items():
         flat = np.asarray(array).reshape(len(array), -1)
         if flat.shape[1] > _WIDEST or len(rows) > 1:
             raise ArgumentError(f"the output {name!r} has shape {list(np.shape(array))}, which is no table. Write an .npz file.")

@@ -75,8 +75,8 @@ def as_rows(folder: str) -> tuple[list[str], list[list[str | float]]]:
 
 def _read(folder: str) -> dict[str, dict[str, float]]:
     path = Path(folder) / TABLE
-    found: dict[str, dict[str, float]] = json.loads(path.read_text()) if path.is_file() else {}
-    return found
+    table: dict[str, dict[str, float]] = json.loads(path.read_text()) if path.is_file() else {}
+    return table
 
 
 def _write(folder: str, rows: dict[str, dict[str, float]]) -> None:

@@ -51,12 +51,12 @@ def read_settings(folder: str) -> dict[str, Any]:
     if not path.is_file():
         raise ArgumentError(f"there is no {SETTINGS} in {folder!r}. Name the folder that was given to train --out.")
     try:
-        found = json.loads(read_whole(path))
+        settings = json.loads(read_whole(path))
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"{str(path)!r} is damaged: {error}.") from error
-    if not isinstance(found, dict) or not isinstance(found.get("model"), str):
+    if not isinstance(settings, dict) or not isinstance(settings.get("model"), str):
         raise ArgumentError(f"{str(path)!r} is damaged: it does not hold the settings of a run.")
-    return _Settings(found)
+    return _Settings(settings)
 
 
 class _Settings(dict[str, Any]):
@@ -82,11 +82,11 @@ def write_settings(run: RunFolder, settings: dict[str, Any]) -> None:
 
 def _model_path(settings: dict[str, Any], folder: str | None) -> Path:
     copied = Path(folder) / MODEL if folder is not None else Path(settings["model"])
-    found = copied if copied.is_file() else Path(settings["model"])
-    if not found.is_file():
+    path = copied if copied.is_file() else Path(settings["model"])
+    if not path.is_file():
         started = "; the run was started with it. Put it back." if folder is not None else ". Name an .onnx file."
-        raise ModelError(f"there is no file {str(found)!r}{started}")
-    return found
+        raise ModelError(f"there is no file {str(path)!r}{started}")
+    return path
 
 
 def checkpoint_of(folder: Path, name: str) -> Path:
@@ -180,14 +180,14 @@ def data_of(settings: dict[str, Any], name: str) -> Any:
 
 
 def _batch_norm(settings: dict[str, Any], program: Program, folder: str | None) -> tuple[str, list[str]]:
-    """What is done with BatchNormalization, and where it is inserted; the settings of a new run get it too"""
-    given = settings["batch_norm"]
-    if given is None:
+    """Return the mode of BatchNormalization and the layers it is inserted behind; the settings of a new run get them too"""
+    setting = settings["batch_norm"]
+    if setting is None:
         # Runs of older versions always trained the statistics.
         mode = settings.get("batch_norm_mode") or ("train" if folder is not None else _default_mode(settings, program))
         settings["batch_norm_mode"] = mode
         return mode, []
-    mode, after = (given[0], given[1:]) if given and given[0] in MODES else ("insert", given)
+    mode, after = (setting[0], setting[1:]) if setting and setting[0] in MODES else ("insert", setting)
     if after and mode != "insert":
         raise ArgumentError(f"--batch-norm {mode} takes no names; {after[0]!r} follows it.")
     return mode, after
@@ -204,7 +204,7 @@ def _default_mode(settings: dict[str, Any], program: Program) -> str:
 
 
 def _sizes(program: Program, settings: dict[str, Any]) -> dict[str, int]:
-    """What is known of unknown dimensions: the first ones are the batch, others are given by name"""
+    """Return the sizes of unknown dimensions: the first ones are the batch, others are set by name"""
     first = {v.dims[0] for v in program.inputs if v.dims and isinstance(v.dims[0], str)}
     return {**dict.fromkeys([BATCH, *sorted(first)], settings["batch_size"]), **sizes_of(settings["dim"])}
 
@@ -224,14 +224,14 @@ def _teacher(settings: dict[str, Any]) -> Distillation | None:
 
 
 def _groups(settings: dict[str, Any]) -> dict[str, dict[str, float]]:
-    given = settings.get("rate") or []
-    return {pattern: {"learning_rate": _number(text, "--rate takes PATTERN FACTOR")} for pattern, text in given}
+    rates = settings.get("rate") or []
+    return {pattern: {"learning_rate": _number(text, "--rate takes PATTERN FACTOR")} for pattern, text in rates}
 
 
 def loss_terms(settings: dict[str, Any]) -> list[Term]:
-    given = settings["term"] or [(settings["loss"], settings["of"], settings["target"], "1")]
+    entries = settings["term"] or [(settings["loss"], settings["of"], settings["target"], "1")]
     layout = settings.get("layout")
-    if layout is not None and not any(loss in _LAID_OUT for loss, *_ in given):
+    if layout is not None and not any(loss in _LAID_OUT for loss, *_ in entries):
         raise ArgumentError("--layout is for the losses ctc and cross_entropy. Leave it out.")
     weights = settings.get("class_weights")
     if weights is not None and weights != ["balanced"]:
@@ -243,7 +243,7 @@ def loss_terms(settings: dict[str, Any]) -> list[Term]:
     }
     return [
         Term(loss, output, target, _number(weight), layout=layout if loss in _LAID_OUT else None, **more)
-        for loss, output, target, weight in given
+        for loss, output, target, weight in entries
     ]
 
 

@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_data(parser.add_argument_group("data"))
     _add_loss(parser.add_argument_group("loss and optimizer"))
     _add_choice(parser.add_argument_group("what trains"))
-    _add_course(parser.add_argument_group("training loop"))
+    _add_loop_options(parser.add_argument_group("training loop"))
     _add_ranks(parser.add_argument_group("several processes (mpiexec -n 4 onnxgrad train ...)"))
 
 
@@ -295,7 +295,7 @@ def _add_ranks(group: Any) -> None:
     )
 
 
-def _add_course(group: Any) -> None:
+def _add_loop_options(group: Any) -> None:
     group.add_argument("--epochs", type=int, help="number of epochs in all, those before --resume included (default 5)")
     group.add_argument("--more-epochs", type=int, metavar="N", help="with --resume: N epochs more than the run has had")
     group.add_argument(
@@ -345,15 +345,15 @@ def run(options: argparse.Namespace) -> int:
             working.say("evaluating the quantised model")
             quantized_run.measured(trainer, data[1], settings, folder)
     if not options.json and is_first:
-        read = [remark for given in data if isinstance(given, Text) for remark in given.remarks]
+        read = [note for source in data if isinstance(source, Text) for note in source.remarks]
         for remark in [*trainer.remarks, *dict.fromkeys(read), *(warning.message for warning in caught)]:
             print(f"note: {remark}")
         count = sum(p.get_value().size for p in trainer.trained)
         plan = trainer.program.memory_plan
         if plan is not None:
-            share = f"{plan.recomputed} of {plan.operators} operators are recomputed"
+            recomputed = f"{plan.recomputed} of {plan.operators} operators are recomputed"
             peak, without = human(plan.peak), human(plan.peak_without)
-            print(f"activations and gradients take about {peak}, {without} without recomputation; {share}")
+            print(f"activations and gradients take about {peak}, {without} without recomputation; {recomputed}")
         print(f"training {len(trainer.trained)} of {len(trainer.program.parameters)} weights, {count:,} elements")
     if options.find_lr is not None:
         return _find_rate(trainer, data[0], settings, options)
@@ -375,23 +375,25 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _find_rate(trainer: Trainer, data: Any, settings: dict[str, Any], options: argparse.Namespace) -> int:
-    found = find_learning_rate(trainer, data, batch_size=settings["batch_size"])
+    result = find_learning_rate(trainer, data, batch_size=settings["batch_size"])
     if options.find_lr:
-        found.plot(options.find_lr)
+        result.plot(options.find_lr)
     if options.json:
-        print(json.dumps({"event": "rate", **found._asdict()}))
+        print(json.dumps({"event": "rate", **result._asdict()}))
     else:
         drawn = f"; loss over rate is in {options.find_lr}" if options.find_lr else ""
-        print(f"the loss falls fastest at a learning rate of {found.suggestion:.2g} (--lr {found.suggestion:.2g}){drawn}")
+        print(f"the loss falls fastest at a learning rate of {result.suggestion:.2g} (--lr {result.suggestion:.2g}){drawn}")
     return 0
 
 
 def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """Folder and settings: those of the command line, or those of the run to resume"""
+    """Return folder and settings, from the command line or from the run to resume"""
     if options.resume is not None:
-        stages = _given(options) & _STAGES
+        stages = _changed_options(options) & _STAGES
         others = (
-            _given(options) - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log", "rank_timeout"} - stages
+            _changed_options(options)
+            - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log", "rank_timeout"}
+            - stages
         )
         if others:
             what = "the model" if "model" in others else f"--{min(others).replace('_', '-')}"
@@ -423,12 +425,12 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
-    settings["lora_layers"] = [name for given in options.lora_layers for name in given.split(",") if name]
+    settings["lora_layers"] = [name for text in options.lora_layers for name in text.split(",") if name]
     resolved(settings)
     return options.out, settings
 
 
-def _given(options: argparse.Namespace) -> set[str]:
+def _changed_options(options: argparse.Namespace) -> set[str]:
     """Names of the options that differ from their defaults"""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
@@ -449,7 +451,7 @@ def _fit(
 
     with trainer.ranks.folder(folder, settings["keep"]) as run:
         if options.resume is None and run is not None and trainer.ranks.is_first:
-            settings["classes"] = {name: list(words) for name, words in data[0].classes.items()}
+            settings["classes"] = {name: list(class_names) for name, class_names in data[0].classes.items()}
             write_settings(run, settings)
         return trainer.fit(
             data[0],

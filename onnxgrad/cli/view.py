@@ -59,5 +59,5 @@ def _of_run(folder: str) -> Program:
 
 def _values(program: Program, feeds: dict[str, Any]) -> dict[str, Any]:
     names = [v.name for op in program.global_block().ops for v in op.outputs if v is not None and v.value is None]
-    found = Executor().run(program, feeds, names)
-    return {**feeds, **{name: value for name, value in zip(names, found, strict=True) if hasattr(value, "shape")}}
+    fetched = Executor().run(program, feeds, names)
+    return {**feeds, **{name: value for name, value in zip(names, fetched, strict=True) if hasattr(value, "shape")}}

@@ -45,9 +45,9 @@ def state_of(name: str) -> Entry:
     namespace, _, last = name.rpartition(".")
     if last not in NAMES.get(namespace, ()):
         raise UnknownName(f"{name!r} is not in Paddle's documented API as listed in onnxgrad.compat.names.")
-    found = _find(name)
-    if found is not _ABSENT:
-        because = _refusal(found)
+    value = _find(name)
+    if value is not _ABSENT:
+        because = _refusal(value)
         return Entry(name, "done" if because is None else "refused", because or "")
     target, because = maps_to(name), reason(name)
     if target is not None:
@@ -56,21 +56,21 @@ def state_of(name: str) -> Entry:
 
 
 def _find(name: str) -> Any:
-    """What this package has under a name of Paddle."""
+    """Look up the object that this package has under a name of Paddle."""
     namespace, _, last = name.rpartition(".")
     if namespace == "paddle.static.Program":
         return getattr(Program(), last, _ABSENT)
-    found: Any = importlib.import_module("onnxgrad")
+    value: Any = importlib.import_module("onnxgrad")
     for part in name.split(".")[1:]:
-        found = getattr(found, part, _ABSENT)
-        if found is _ABSENT:
-            return found
-    return found
+        value = getattr(value, part, _ABSENT)
+        if value is _ABSENT:
+            return value
+    return value
 
 
-def _refusal(found: Any) -> str | None:
-    """The reason that stands in the docstring of a function that only refuses."""
-    doc = getattr(found, "__doc__", None) or ""
+def _refusal(value: Any) -> str | None:
+    """Return the reason in the docstring of a function that only raises NotOffered."""
+    doc = getattr(value, "__doc__", None) or ""
     return doc.removeprefix(_REFUSES).strip().rstrip(".") if doc.startswith(_REFUSES) else None
 
 
@@ -80,9 +80,9 @@ def entries() -> list[Entry]:
 
 
 def counts() -> dict[str, int]:
-    """How many names are in which state."""
-    found = Counter(entry.state for entry in entries())
-    return {state: found[state] for state in ("done", "maps to", "refused", "missing")}
+    """Count the names in each state."""
+    by_state = Counter(entry.state for entry in entries())
+    return {state: by_state[state] for state in ("done", "maps to", "refused", "missing")}
 
 
 def table() -> str:
@@ -99,19 +99,19 @@ def table() -> str:
         ),
     ]
     for namespace, names in NAMES.items():
-        found = [state_of(f"{namespace}.{name}") for name in names]
+        states = [state_of(f"{namespace}.{name}") for name in names]
         lines += ["", f"## {namespace}", ""]
         for state, heading in (("done", "Done"), ("missing", "Missing")):
-            chosen = [entry.name.rpartition(".")[2] for entry in found if entry.state == state]
+            chosen = [entry.name.rpartition(".")[2] for entry in states if entry.state == state]
             if chosen:
                 lines += [f"{heading} ({len(chosen)}): {', '.join(chosen)}", ""]
         others: dict[str, list[str]] = {}
-        for entry in found:
+        for entry in states:
             if entry.state in ("maps to", "refused"):
                 others.setdefault(_cell(entry), []).append(entry.name.rpartition(".")[2])
         if others:
             lines += ["| | names |", "|---|---|"]
-            lines += [f"| {said} | {', '.join(names)} |" for said, names in others.items()]
+            lines += [f"| {cause} | {', '.join(names)} |" for cause, names in others.items()]
         elif lines[-1] == "":
             lines.pop()
     return "\n".join(lines) + "\n"

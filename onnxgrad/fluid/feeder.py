@@ -46,7 +46,7 @@ class DataFeeder:
         samples = [list(sample) for sample in iterable]
         if any(len(sample) != len(self._inputs) for sample in samples):
             raise ArgumentError(f"DataFeeder: every sample has {len(self._inputs)} entries, one for each input.")
-        found = {}
+        arrays = {}
         for v, column in zip(self._inputs, zip(*samples, strict=True), strict=True):
-            found[v.name] = np.asarray(column, v.dtype.numpy).reshape(len(samples), *v.shape[1:])
-        return found
+            arrays[v.name] = np.asarray(column, v.dtype.numpy).reshape(len(samples), *v.shape[1:])
+        return arrays

@@ -85,16 +85,19 @@ _RENAMED = [
 ]
 
 
-def _reduction(kind: str, op_type: str, what: str) -> Callable[..., Variable]:
-    signature, about = f"{kind}(input, dim=None, keep_dim=False, name=None)", f"{what} over the axes ``dim``, or of all elements."
-    return renamed(signature, partial(reduce, kind, op_type), about, x="input", axis="dim", keepdim="keep_dim")
+def _reduction(layer_name: str, op_type: str, what: str) -> Callable[..., Variable]:
+    signature, about = (
+        f"{layer_name}(input, dim=None, keep_dim=False, name=None)",
+        f"{what} over the axes ``dim``, or of all elements.",
+    )
+    return renamed(signature, partial(reduce, layer_name, op_type), about, x="input", axis="dim", keepdim="keep_dim")
 
 
-def _elementwise(kind: str, function: Callable[..., Variable], sign: str) -> Callable[..., Variable]:
+def _elementwise(layer_name: str, function: Callable[..., Variable], sign: str) -> Callable[..., Variable]:
     """A function of two operands, one of which is aligned with some axes of the other"""
 
     def aligned(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
-        layer = LayerHelper(kind, x, y, name=name)
+        layer = LayerHelper(layer_name, x, y, name=name)
         # y gets axes of size 1 behind its own, so that it meets x from ``axis`` on.
         missing = 0 if axis == -1 else x.ndim - axis - y.ndim
         if missing < 0:
@@ -102,7 +105,7 @@ def _elementwise(kind: str, function: Callable[..., Variable], sign: str) -> Cal
         y = layer.op.Unsqueeze(y, list(range(y.ndim, y.ndim + missing))) if missing else y
         return layer.activate(function(x, y, name=layer.name), act)
 
-    aligned.__name__ = aligned.__qualname__ = kind
+    aligned.__name__ = aligned.__qualname__ = layer_name
     aligned.__doc__ = f"{sign}; y's axes are x's from ``axis`` on (the last ones for -1). ``act`` is applied last."
     return aligned
 
@@ -285,11 +288,11 @@ def pool2d(
     if data_format != "NCHW":
         raise ArgumentError("pool2d: only data_format='NCHW' is offered. Transpose before and after.")
     if global_pooling:
-        kind = "GlobalMaxPool" if pool_type == "max" else "GlobalAveragePool"
-        return LayerHelper("pool2d", input, name=name).result(kind, input)
-    kinds = {"max": F.max_pool2d, "avg": partial(F.avg_pool2d, exclusive=exclusive)}
-    found: Variable = kinds[pool_type](input, pool_size, pool_stride, pool_padding, ceil_mode=ceil_mode, name=name)
-    return found
+        op_type = "GlobalMaxPool" if pool_type == "max" else "GlobalAveragePool"
+        return LayerHelper("pool2d", input, name=name).result(op_type, input)
+    functions = {"max": F.max_pool2d, "avg": partial(F.avg_pool2d, exclusive=exclusive)}
+    pooled: Variable = functions[pool_type](input, pool_size, pool_stride, pool_padding, ceil_mode=ceil_mode, name=name)
+    return pooled
 
 
 def dropout(
@@ -351,10 +354,10 @@ def sigmoid_cross_entropy_with_logits(
     layer = LayerHelper("sigmoid_cross_entropy_with_logits", x, label, name=name)
     op = layer.op
     kept = op.Cast(op.Not(op.Equal(label, op.constant(ignore_index, label.dtype))), to=x.dtype.number)
-    found = logistic_of_scores(op, x, label)
+    loss = logistic_of_scores(op, x, label)
     if not normalize:
-        return layer.result("Mul", found, kept)
-    return layer.result("Div", op.Mul(found, kept), op.Max(op.ReduceSum(kept, keepdims=0), 1.0))
+        return layer.result("Mul", loss, kept)
+    return layer.result("Div", op.Mul(loss, kept), op.Max(op.ReduceSum(kept, keepdims=0), 1.0))
 
 
 def smooth_l1(
@@ -368,10 +371,10 @@ def smooth_l1(
     layer = LayerHelper("smooth_l1_loss", x, y)
     op, square = layer.op, 1.0 if sigma is None else float(sigma) ** 2
     d = op.Sub(x, y) if inside_weight is None else op.Mul(op.Sub(x, y), inside_weight)
-    found = huber(op, d, 1.0 / square)
-    found = found if sigma is None else op.Mul(found, square)
-    found = found if outside_weight is None else op.Mul(found, outside_weight)
-    return layer.result("ReduceSum", op.Flatten(found, axis=1), [1], keepdims=1)
+    loss = huber(op, d, 1.0 / square)
+    loss = loss if sigma is None else op.Mul(loss, square)
+    loss = loss if outside_weight is None else op.Mul(loss, outside_weight)
+    return layer.result("ReduceSum", op.Flatten(loss, axis=1), [1], keepdims=1)
 
 
 def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Variable:

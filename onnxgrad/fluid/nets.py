@@ -94,6 +94,6 @@ def scaled_dot_product_attention(
     def heads(x: Variable) -> Variable:
         return reshape(x, [0, 0, num_heads, x.shape[-1] // num_heads])
 
-    found = F.scaled_dot_product_attention(heads(queries), heads(keys), heads(values), dropout_p=dropout_rate)
+    attention = F.scaled_dot_product_attention(heads(queries), heads(keys), heads(values), dropout_p=dropout_rate)
     # dropout of Paddle 1 scales by 1 - p in inference, not up in training.
-    return reshape(found * (1.0 - dropout_rate) if dropout_rate else found, [0, 0, values.shape[-1]])
+    return reshape(attention * (1.0 - dropout_rate) if dropout_rate else attention, [0, 0, values.shape[-1]])

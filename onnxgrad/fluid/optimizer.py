@@ -40,18 +40,18 @@ def _adadelta(self: Any, epsilon: float, rho: float, parameters: Any, weight_dec
     optimizer.Adadelta.__init__(self, 1.0, epsilon, rho, parameters, weight_decay, grad_clip, name)
 
 
-def _made(kind: str, arguments: str) -> type[Optimizer]:
-    """The class ``<kind>Optimizer``: today's, with the arguments of Paddle 1."""
-    new = getattr(optimizer, kind)
-    initialise = _adadelta if kind == "Adadelta" else new.__init__
+def _paddle_1_class(class_name: str, arguments: str) -> type[Optimizer]:
+    """Create the class ``<name>Optimizer``: the current optimizer with the arguments of Paddle 1."""
+    new = getattr(optimizer, class_name)
+    initialise = _adadelta if class_name == "Adadelta" else new.__init__
     # Lamb accepts the regularization and leaves it out: its decay is its own.
-    names = {"parameters": "parameter_list"} | ({} if kind == "Lamb" else {"weight_decay": "regularization"})
+    names = {"parameters": "parameter_list"} | ({} if class_name == "Lamb" else {"weight_decay": "regularization"})
     body = {"__init__": renamed(f"__init__(self, {arguments})", initialise, **names), "__module__": __name__}
-    return type(f"{kind}Optimizer", (new,), body | {"__doc__": (new.__doc__ or "").partition("\n\n")[0]})
+    return type(f"{class_name}Optimizer", (new,), body | {"__doc__": (new.__doc__ or "").partition("\n\n")[0]})
 
 
-_CLASSES = {f"{kind}Optimizer": _made(kind, arguments) for kind, arguments in _ARGUMENTS.items()}
-_CLASSES |= {kind: _CLASSES[f"{kind}Optimizer"] for kind in _ARGUMENTS if kind not in ("RMSProp", "Lamb")}
+_CLASSES = {f"{class_name}Optimizer": _paddle_1_class(class_name, arguments) for class_name, arguments in _ARGUMENTS.items()}
+_CLASSES |= {class_name: _CLASSES[f"{class_name}Optimizer"] for class_name in _ARGUMENTS if class_name not in ("RMSProp", "Lamb")}
 
 
 class RecomputeOptimizer:

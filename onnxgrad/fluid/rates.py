@@ -26,23 +26,23 @@ class RunCounted(lr.LambdaDecay):
         super().__init__(1.0, rate)
 
 
-def _share(step: int, decay_steps: float, staircase: bool) -> float:
+def _decays(step: int, decay_steps: float, staircase: bool) -> float:
     return step // decay_steps if staircase else step / decay_steps
 
 
 def exponential_decay(learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> RunCounted:
     """learning_rate * decay_rate^(run / decay_steps); whole powers only with ``staircase``."""
-    return RunCounted(lambda step: learning_rate * decay_rate ** _share(step, decay_steps, staircase))
+    return RunCounted(lambda step: learning_rate * decay_rate ** _decays(step, decay_steps, staircase))
 
 
 def natural_exp_decay(learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> RunCounted:
     """learning_rate * exp(-decay_rate * run / decay_steps)."""
-    return RunCounted(lambda step: learning_rate * math.exp(-decay_rate * _share(step, decay_steps, staircase)))
+    return RunCounted(lambda step: learning_rate * math.exp(-decay_rate * _decays(step, decay_steps, staircase)))
 
 
 def inverse_time_decay(learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> RunCounted:
     """learning_rate / (1 + decay_rate * run / decay_steps)."""
-    return RunCounted(lambda step: learning_rate / (1 + decay_rate * _share(step, decay_steps, staircase)))
+    return RunCounted(lambda step: learning_rate / (1 + decay_rate * _decays(step, decay_steps, staircase)))
 
 
 def polynomial_decay(

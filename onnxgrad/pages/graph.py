@@ -75,16 +75,20 @@ def view_program(model: Model, path: str | Path | None = None, *, values: Mappin
 
 
 def describe(program: Program, name: str, values: Mapping[str, Array] | None = None) -> dict[str, Any]:
-    """What the page shows, as plain values: lists of operators, tensors and groups that refer to each other by position."""
-    found = _Description(fates(program), values or {})
-    found.block(program.global_block(), None, ())
+    """Return the contents of the page: lists of operators, tensors and groups that refer to each other by position."""
+    description = _Description(fates(program), values or {})
+    description.block(program.global_block(), None, ())
     for v in program.outputs:
-        found.end(v)
+        description.end(v)
     weights = sum(int(np.prod(p.static_shape or (0,))) for p in program.parameters)
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in program.opset_imports)
-    counts = Counter(node["state"] for node in found.nodes if node["kind"] == "operator")
-    said = [f"{sum(counts.values()):,} operators", f"{len(program.parameters):,} weights, {weights:,} elements", f"opset {opsets}"]
-    return {"name": name, "said": said, "nodes": found.nodes, "tensors": found.tensors, "groups": found.groups}
+    counts = Counter(node["state"] for node in description.nodes if node["kind"] == "operator")
+    summary = [
+        f"{sum(counts.values()):,} operators",
+        f"{len(program.parameters):,} weights, {weights:,} elements",
+        f"opset {opsets}",
+    ]
+    return {"name": name, "said": summary, "nodes": description.nodes, "tensors": description.tensors, "groups": description.groups}
 
 
 class _Description:
@@ -191,22 +195,22 @@ def _kind(op: Operator) -> str:
 
 
 def _crossing(operators: list[Operator]) -> Any:
-    """How many tensors are made before a position and read behind it"""
-    place = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
+    """Count the tensors that are produced before a position and read behind it"""
+    positions = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
     last: dict[Variable, int] = {}
     for i, op in enumerate(operators):
-        last.update((v, i) for v in op.operands() if v is not None and v in place)
+        last.update((v, i) for v in op.operands() if v is not None and v in positions)
     change = np.zeros(len(operators) + 2, np.int64)
     for v, end in last.items():
-        change[place[v] + 1] += 1
+        change[positions[v] + 1] += 1
         change[end + 1] -= 1
     alive = np.cumsum(change)
     return lambda at: int(alive[at])
 
 
 def _bodies_in(value: Any) -> list[Block]:
-    found = value if isinstance(value, list) else [value]
-    return [body for body in found if isinstance(body, Block)]
+    entries = value if isinstance(value, list) else [value]
+    return [body for body in entries if isinstance(body, Block)]
 
 
 def _short(value: Any) -> str:
@@ -217,13 +221,13 @@ def _short(value: Any) -> str:
 def _numbers_of(array: Array) -> dict[str, Any]:
     """Range, mean and first elements"""
     first = [_short(e) if isinstance(e, (str, bytes)) else f"{e:.6g}" for e in array.reshape(-1)[:_FEW].tolist()]
-    found: dict[str, Any] = {"shape": list(array.shape), "first": first, "size": int(array.size)}
+    summary: dict[str, Any] = {"shape": list(array.shape), "first": first, "size": int(array.size)}
     if array.size and array.dtype.kind not in "OSUc":
         wide = array.astype(np.float64)
         whole = np.isfinite(wide)
-        found["not_finite"] = int(array.size - whole.sum())
+        summary["not_finite"] = int(array.size - whole.sum())
         if whole.any():
             kept = wide[whole]
-            found["range"] = [f"{x:.6g}" for x in (kept.min(), kept.max(), kept.mean(), kept.std())]
-            found["histogram"] = np.histogram(kept, 24)[0].tolist() if array.size > _FEW else []
-    return found
+            summary["range"] = [f"{x:.6g}" for x in (kept.min(), kept.max(), kept.mean(), kept.std())]
+            summary["histogram"] = np.histogram(kept, 24)[0].tolist() if array.size > _FEW else []
+    return summary

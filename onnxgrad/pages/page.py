@@ -17,7 +17,7 @@ __all__ = ["asset", "page"]
 
 
 def asset(name: str) -> str:
-    """The text of a style or script that stands beside this module."""
+    """Read a style or script next to this module."""
     return (files("onnxgrad.pages") / name).read_text(encoding="utf-8")
 
 

@@ -41,16 +41,16 @@ def repeats_in(kinds: Sequence[str], crossing: Callable[[int], int] = lambda at:
         >>> repeats_in("xabcdabcdabcdy")
         [Repeat(start=1, length=4, times=3, inner=())]
     """
-    numbers = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}
-    return _find(np.array([numbers[kind] for kind in kinds], np.int64), 0, crossing)
+    numbers = {op_type: i for i, op_type in enumerate(dict.fromkeys(kinds))}
+    return _find(np.array([numbers[op_type] for op_type in kinds], np.int64), 0, crossing)
 
 
-def _find(kinds: Array, offset: int, crossing: Callable[[int], int]) -> list[Repeat]:
+def _find(numbers: Array, offset: int, crossing: Callable[[int], int]) -> list[Repeat]:
     best = (0, 0, 0, 0)  # elements after the first part, length, start, slack
-    for length in range(_SHORTEST, min(len(kinds) // 2, _LONGEST) + 1):
-        for start, run in _runs(kinds[:-length] == kinds[length:]):
+    for length in range(_SHORTEST, min(len(numbers) // 2, _LONGEST) + 1):
+        for start, run in _runs(numbers[:-length] == numbers[length:]):
             count = run // length + 1
-            if count > 1 and (count - 1) * length > best[0] and len(set(kinds[start : start + length].tolist())) > 1:
+            if count > 1 and (count - 1) * length > best[0] and len(set(numbers[start : start + length].tolist())) > 1:
                 best = ((count - 1) * length, length, start, run % length)
     hidden, length, start, slack = best
     if not hidden:
@@ -58,10 +58,10 @@ def _find(kinds: Array, offset: int, crossing: Callable[[int], int]) -> list[Rep
     count = hidden // length + 1
     begin = min(range(slack + 1), key=lambda o: sum(crossing(offset + start + o + i * length) for i in range(count + 1))) + start
     end = begin + count * length
-    inner = tuple(_find(kinds[begin : begin + length], offset + begin, crossing))
+    inner = tuple(_find(numbers[begin : begin + length], offset + begin, crossing))
     inner = tuple(r._replace(start=r.start - offset - begin) for r in inner)
-    found = Repeat(offset + begin, length, count, inner)
-    return [*_find(kinds[:begin], offset, crossing), found, *_find(kinds[end:], offset + end, crossing)]
+    repeat = Repeat(offset + begin, length, count, inner)
+    return [*_find(numbers[:begin], offset, crossing), repeat, *_find(numbers[end:], offset + end, crossing)]
 
 
 def _runs(same: Array) -> list[tuple[int, int]]:

@@ -71,7 +71,7 @@ def data(name: str, shape: Sequence[int | str | None], dtype: Any = None, lod_le
 
 
 class InputSpec:
-    """What an input looks like.
+    """The shape, element type and name of an input.
 
     Args:
         shape: dimensions; None or -1 for any size.

@@ -77,8 +77,8 @@ class _VariablePickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if not isinstance(obj, Variable):
             return NotImplemented
-        with obj.block.program.active_scope().viewed(obj.name) as found:
-            return np.asarray(obj.get_value() if found is None else found).__reduce__()
+        with obj.block.program.active_scope().viewed(obj.name) as stored:
+            return np.asarray(obj.get_value() if stored is None else stored).__reduce__()
 
 
 def load(program: Program, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None) -> None:
@@ -116,11 +116,11 @@ def set_program_state(program: Program, state_dict: dict[str, np.ndarray[Any, An
     Raises:
         ArgumentError: if an array does not have its variable's shape; nothing is changed then.
     """
-    found = [(v, np.asarray(state_dict[v.name])) for v in _persistable(program) if v.name in state_dict]
-    for v, value in found:
+    pairs = [(v, np.asarray(state_dict[v.name])) for v in _persistable(program) if v.name in state_dict]
+    for v, value in pairs:
         if v.static_shape is not None and value.shape != v.static_shape:
             raise ArgumentError(f"{v.name} has shape {list(v.shape)}, the loaded array has {list(value.shape)}.")
-    for v, value in found:
+    for v, value in pairs:
         v.set_value(value)
 
 
@@ -193,8 +193,8 @@ def normalize_program(
         raise ArgumentError(
             f"normalize_program: {useless[0]!r} is not involved in the target_vars calculation. Leave it out of feed_vars."
         )
-    made = {v for op in block.ops for v in op.outputs}
-    block.vars = {name: v for name, v in block.vars.items() if v in read | fed | made}
+    computed = {v for op in block.ops for v in op.outputs}
+    block.vars = {name: v for name, v in block.vars.items() if v in read | fed | computed}
     block.inputs, block.outputs = inputs, outputs
     block.initializers = [v for v in block.initializers if v in read]
     copy.parameters = [p for p in copy.parameters if p in read]
@@ -248,10 +248,10 @@ def load_inference_model(
     return [program, [v.name for v in program.inputs], list(program.outputs)]
 
 
-def _variables(what: str, given: Variable | Sequence[Variable]) -> list[Variable]:
-    items = [given] if isinstance(given, Variable) else given
+def _variables(what: str, variables: Variable | Sequence[Variable]) -> list[Variable]:
+    items = [variables] if isinstance(variables, Variable) else variables
     if not isinstance(items, (list, tuple)) or not all(isinstance(item, Variable) for item in items):
-        raise NotAVariable(f"{what} is a Variable or a list of Variables, not {given!r}.")
+        raise NotAVariable(f"{what} is a Variable or a list of Variables, not {variables!r}.")
     return list(items)
 
 

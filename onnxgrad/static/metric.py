@@ -187,7 +187,7 @@ def Print(  # noqa: N802
     if layer.op.block.parent is not None:
         raise ArgumentError("Print: values inside a branch or loop cannot be fetched. Return them and print outside.")
     parts = {"name": print_tensor_name, "place": True, "shape": print_tensor_shape, "type": print_tensor_type, "data": True}
-    made = layer.result("Identity", input)
-    layer.program.plan.printers.append((made, _Printer(input.name, first_n, message, summarize, parts)))
+    output = layer.result("Identity", input)
+    layer.program.plan.printers.append((output, _Printer(input.name, first_n, message, summarize, parts)))
     layer.program.version += 1
-    return made
+    return output

@@ -14,8 +14,8 @@ __all__ = ["global_scope", "scope_guard"]
 
 def global_scope() -> Scope:
     """The scope that programs built in Python use."""
-    found: Scope = state.current.make_once("scope", Scope)
-    return found
+    scope: Scope = state.current.make_once("scope", Scope)
+    return scope
 
 
 @contextmanager

@@ -58,7 +58,7 @@ class CompiledProgram:
 
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
-    """As many times ``CPUPlace()``; as the environment's ``CPU_NUM`` says, or once, unless given."""
+    """Return ``device_count`` times ``CPUPlace()``; by default the environment's ``CPU_NUM`` times, or once."""
     return [CPUPlace() for _ in range(device_count or int(os.environ.get("CPU_NUM", "1")))]
 
 
@@ -87,7 +87,7 @@ def device_guard(device: str | None = None) -> Iterator[None]:
     Raises:
         ArgumentError: if it is not 'cpu', 'gpu', 'gpu:0', ... or 'gpu:all'.
     """
-    kind, _, index = (device or "cpu").partition(":")
-    if kind not in ("cpu", "gpu", "npu", "xpu") or (index and not (index.isdigit() or index == "all")):
+    device_type, _, index = (device or "cpu").partition(":")
+    if device_type not in ("cpu", "gpu", "npu", "xpu") or (index and not (index.isdigit() or index == "all")):
         raise ArgumentError(f"device_guard takes 'cpu', 'gpu' or 'gpu:0', not {device!r}.")
     yield

@@ -130,15 +130,15 @@ class _Case:
         operands: list[Any] = [self._operand(i, item) for i, item in enumerate(sample.inputs)]
         build = self.program.global_block().build
         if sample.build is not None:
-            found = sample.build(build, *operands)
+            results = sample.build(build, *operands)
         else:
             while operands and operands[-1] is None:
                 operands.pop()
             if sample.reference is not None:
-                found = self._foreign(sample, operands)
+                results = self._foreign(sample, operands)
             else:
-                found = build.emit(sample.op_type, operands, dict(sample.attrs), outputs=sample.outputs, domain=sample.domain)
-        self.all_outputs: list[Variable] = list(found) if isinstance(found, tuple) else [found]
+                results = build.emit(sample.op_type, operands, dict(sample.attrs), outputs=sample.outputs, domain=sample.domain)
+        self.all_outputs: list[Variable] = list(results) if isinstance(results, tuple) else [results]
         chosen = range(len(self.all_outputs)) if sample.only is None else sample.only
         self.outputs = [self.all_outputs[i] for i in chosen if self.all_outputs[i].is_float]
 
@@ -147,12 +147,12 @@ class _Case:
         block = self.program.global_block()
         operator = Operator(block, sample.op_type, operands, [], dict(sample.attrs), sample.domain)
         names = (self.program.fresh_name(f"{sample.op_type}_{i}") for i in range(sample.outputs))
-        made = [Variable(block, name, None, operator) for name in names]
-        operator.outputs = [*made]
+        outputs = [Variable(block, name, None, operator) for name in names]
+        operator.outputs = [*outputs]
         block.append(operator)
-        for v, value in zip(made, evaluate(to_onnx(self.program, made), self.feeds, self.operators), strict=True):
+        for v, value in zip(outputs, evaluate(to_onnx(self.program, outputs), self.feeds, self.operators), strict=True):
             v.type = TensorType(dtype_of(value.dtype), self._dims(value))
-        return tuple(made)
+        return tuple(outputs)
 
     def _operand(self, i: int, item: Any) -> Any:
         if item is None:
@@ -269,16 +269,16 @@ def _compare(
     case: _Case,
     sample: Sample,
     forward: ModelProto,
-    found: list[Variable | None],
+    grads: list[Variable | None],
     weights: list[Array],
     order: str,
     reference: Reference,
 ) -> None:
-    present = [(x, g) for x, g in zip(case.differentiated, found, strict=True) if g is not None]
+    present = [(x, g) for x, g in zip(case.differentiated, grads, strict=True) if g is not None]
     model = to_onnx(case.program, [g for _, g in present]) if present else None
     values = iter(reference.values(model, case.feeds, case.operators) if model is not None else [])
     rng = np.random.default_rng(5)
-    for x, g in zip(case.differentiated, found, strict=True):
+    for x, g in zip(case.differentiated, grads, strict=True):
         array = case.feeds[x.name]
         positions = rng.permutation(array.size)[:_MOST_ELEMENTS]
         step = 1e-5 if order == "first" else 1e-4
@@ -350,9 +350,9 @@ def check_gradient(
     values = reference.values(forward, case.feeds, case.operators)
     seeds = case.cotangents(case.outputs, values)
     weights = [case.feeds[c.name] for c in seeds]
-    found = gradients(case.outputs, case.differentiated, seeds)
-    _compare(case, sample, forward, found, weights, "first", reference)
-    present = [g for g in found if g is not None]
+    grads = gradients(case.outputs, case.differentiated, seeds)
+    _compare(case, sample, forward, grads, weights, "first", reference)
+    present = [g for g in grads if g is not None]
     if order < 2 or not sample.second or not present:
         return
     first = to_onnx(case.program, present)
@@ -383,8 +383,8 @@ def gradient_model(
     wide = _Case(sample, "float64")
     values = (reference or Reference()).values(to_onnx(wide.program, wide.outputs), wide.feeds)
     seeds = case.cotangents(case.outputs, values)
-    found = [g for g in gradients(case.outputs, case.differentiated, seeds) if g is not None]
-    return to_onnx(case.program, found), case.feeds
+    grads = [g for g in gradients(case.outputs, case.differentiated, seeds) if g is not None]
+    return to_onnx(case.program, grads), case.feeds
 
 
 def check_adjointness(sample: Sample, *, op_type: str | None = None, symbolic: bool = False) -> ModelProto:
@@ -412,12 +412,12 @@ def check_adjointness(sample: Sample, *, op_type: str | None = None, symbolic: b
     pulled = vjp(case.outputs, case.differentiated, cotangents)
     pushed = jvp(case.outputs, case.differentiated, tangents)
     model = to_onnx(case.program, [*pulled, *pushed])
-    found = evaluate(model, case.feeds, case.operators)
-    for y, value, tangent in zip(case.outputs, values, found[len(pulled) :], strict=True):
+    results = evaluate(model, case.feeds, case.operators)
+    for y, value, tangent in zip(case.outputs, values, results[len(pulled) :], strict=True):
         if tangent.shape != value.shape:
             raise GradientMismatch(f"{sample}: the tangent of {y.name} has shape {tangent.shape}, not {value.shape}.")
-    backward = sum(float((g * case.feeds[t.name]).sum()) for g, t in zip(found, tangents, strict=False))
-    forward = sum(float((y * case.feeds[c.name]).sum()) for y, c in zip(found[len(pulled) :], cotangents, strict=True))
+    backward = sum(float((g * case.feeds[t.name]).sum()) for g, t in zip(results, tangents, strict=False))
+    forward = sum(float((y * case.feeds[c.name]).sum()) for y, c in zip(results[len(pulled) :], cotangents, strict=True))
     # Operators with a stash type compute in float32 inside.
     tolerance = 1e-6 if any(_casts_to_float32(node) for node in model.graph.node) else 1e-9
     if not abs(backward - forward) <= tolerance * max(1.0, abs(backward)):

@@ -18,7 +18,7 @@ _MOST = 40
 
 
 class Estimate(NamedTuple):
-    """A derivative, how far the true one may be from it, and the step that it was found with."""
+    """A derivative, the bound of its error, and the step that it was computed with."""
 
     value: float
     error: float
@@ -44,8 +44,8 @@ def differentiate(
         The best estimate; its error is infinite if no two steps gave numbers.
 
     Example:
-        >>> found = differentiate(lambda t: math.sin(40 * t), 0.3, 1e-16)
-        >>> abs(found.value - 40) < found.error < 1e-3
+        >>> estimate = differentiate(lambda t: math.sin(40 * t), 0.3, 1e-16)
+        >>> abs(estimate.value - 40) < estimate.error < 1e-3
         True
     """
     best = Estimate(math.nan, math.inf, step)
@@ -54,7 +54,7 @@ def differentiate(
     hidden = 0
 
     def may_hide(h: float) -> bool:
-        """Whether a slope as claimed could turn within this step, so that values stay as close as they are"""
+        """Return whether the claimed slope could change within this step, so that values stay as close as they are"""
         spread = seen[1] - seen[0]
         return spread > 0.0 and abs(claimed) * (h if spread > 8.0 * noise else tiny) > 0.2 * spread
 
@@ -70,34 +70,34 @@ def differentiate(
         for j, old in enumerate(before, 1):
             factor = shrink ** (2 * j)
             row.append((factor * row[-1] - old) / (factor - 1.0))
-        found = _best_of(row, before, rounding, h)
+        estimate = _best_of(row, before, rounding, h)
         before = row
         # Steps that agree by chance, all across the same stairs, say, are contradicted by smaller ones.
-        if found.error < best.error or abs(found.value - best.value) > found.error + best.error:
-            best = found
-        good = good + 1 if found.error <= _ENOUGH * abs(found.value) else 0
+        if estimate.error < best.error or abs(estimate.value - best.value) > estimate.error + best.error:
+            best = estimate
+        good = good + 1 if estimate.error <= _ENOUGH * abs(estimate.value) else 0
         if may_hide(h):
             hidden = i + 1
             if rounding > abs(claimed) or hidden == _MOST:
                 return best._replace(error=max(best.error, abs(best.value - claimed)))
-        elif good >= 2 or rounding > max(best.error, found.error) or i + 1 >= max(steps, hidden + 4):
+        elif good >= 2 or rounding > max(best.error, estimate.error) or i + 1 >= max(steps, hidden + 4):
             break
     return best
 
 
 def _best_of(row: list[float], before: list[float], rounding: float, h: float) -> Estimate:
-    """The entry of a row of the tableau that is closest to those which it was extrapolated from"""
-    found = Estimate(math.nan, math.inf, h)
+    """Return the entry of a row of the tableau that is closest to the entries it was extrapolated from"""
+    best = Estimate(math.nan, math.inf, h)
     for j, value in enumerate(row if before else ()):
         others = [before[0]] if j == 0 else [row[j - 1], before[j - 1]]
         error = max(abs(value - other) for other in others) + rounding
-        if error < found.error:
-            found = Estimate(value, error, h)
-    return found
+        if error < best.error:
+            best = Estimate(value, error, h)
+    return best
 
 
 def noise_of(f: Function, at: float, tiny: float) -> float:
-    """What rounding does to values of ``f`` near 0, from second differences over steps that are too small for anything else.
+    """Estimate the rounding error of ``f`` near 0, from second differences over steps that are too small for anything else.
 
     Args:
         f: a function of one number.

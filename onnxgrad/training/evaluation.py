@@ -69,14 +69,14 @@ def predicted(
     Raises:
         DataError: if the data does not fit the model.
     """
-    found: dict[str, list[Any]] = {v.name: [] for v in program.outputs}
+    outputs: dict[str, list[Any]] = {v.name: [] for v in program.outputs}
     following = following or DerivedInputs(program)
     inputs = [v for v in program.inputs if v.name not in beside]
     wanted = DataSpec.of(inputs, (), following.names, program, beside)
     for batch in open_data(data, wanted).plain().batches(batch_size, shuffle=False):
         feed = checked_batch(following.complete(batch), inputs)
-        for name, value in zip(found, executor.run(program, feed, list(found)), strict=True):
-            found[name].append(value)
-    if not all(found.values()):
+        for name, value in zip(outputs, executor.run(program, feed, list(outputs)), strict=True):
+            outputs[name].append(value)
+    if not all(outputs.values()):
         raise DataError("there is nothing to predict: the data has no batch.")
-    return {name: np.concatenate(values) for name, values in found.items()}
+    return {name: np.concatenate(values) for name, values in outputs.items()}

@@ -33,8 +33,8 @@ def save_inference(
     Returns:
         Lines on what was rounded.
     """
-    said: list[str] = []
-    final = merge_lora(program, quantised, said)
+    notes: list[str] = []
+    final = merge_lora(program, quantised, notes)
     remove_added_dropout(final)
     fold_added_batch_norm(final)
     if fold:
@@ -43,4 +43,4 @@ def save_inference(
         observe_scales(final, observe)
     store_integers(final)
     save_onnx(final, path)
-    return said
+    return notes

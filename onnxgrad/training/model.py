@@ -26,7 +26,7 @@ __all__ = ["Model"]
 
 
 class Model:
-    """What a Trainer trains.
+    """A program with its loss, as a Trainer trains it.
 
     Args:
         program: without a loss, in training mode; the losses are appended to it.
@@ -85,22 +85,22 @@ class Model:
     @property
     def class_column(self) -> str | None:
         """The target column of class numbers, of the first term that has one."""
-        found = (term.target for term in self.terms if term.loss in ("cross_entropy", "bce_with_logits", "triplet"))
-        return next(found, None)
+        targets = (term.target for term in self.terms if term.loss in ("cross_entropy", "bce_with_logits", "triplet"))
+        return next(targets, None)
 
     @property
     def spec(self) -> DataSpec:
-        """What data for this model looks like."""
+        """The names, types and shapes of the data for this model."""
         spelled = [term.target for term in self.terms if term.loss == "ctc"]
         return DataSpec.of(self.inputs, self.labels, self.derived.names, self.inference, spelled=spelled)
 
     def name_unused(self, names: Iterable[str]) -> None:
         """Warn, once, of columns of the data that nothing reads."""
-        found = sorted(set(names) - self._unused - {v.name for v in self.inference.inputs})
-        self._unused.update(found)
-        if found:
-            said = f"nothing reads the data's {', '.join(map(repr, found))}: the columns of model and loss are {self.columns}"
-            warnings.warn(f"{said}. Leave out what is not used, or rename it.", stacklevel=4)
+        unused = sorted(set(names) - self._unused - {v.name for v in self.inference.inputs})
+        self._unused.update(unused)
+        if unused:
+            message = f"nothing reads the data's {', '.join(map(repr, unused))}: the columns of model and loss are {self.columns}"
+            warnings.warn(f"{message}. Leave out what is not used, or rename it.", stacklevel=4)
 
     def feed_of(self, batch: dict[str, Any], executor: Executor) -> Batch:
         """Check a batch and complete it by what follows from its columns.
@@ -118,8 +118,8 @@ class Model:
             feed[COLUMN] = self.teacher.answer(feed, self.outputs[0].dims)
         if self._shapes is None:
 
-            def evaluated(name: str, given: Batch) -> Any:
-                (value,) = executor.run(self.evaluation, given, [name])
+            def evaluated(name: str, feed: Batch) -> Any:
+                (value,) = executor.run(self.evaluation, feed, [name])
                 return value
 
             self._shapes = output_shapes(self.terms, self.layouts, self.outputs, feed, evaluated)

@@ -19,16 +19,16 @@ __all__ = ["clipping", "grouped", "make_optimizer", "optimizer_names"]
 
 
 def _classes() -> dict[str, type[Optimizer]]:
-    found = {name: getattr(available, name) for name in available.__all__}
+    classes = {name: getattr(available, name) for name in available.__all__}
     return {
         name.lower(): cls
-        for name, cls in found.items()
+        for name, cls in classes.items()
         if inspect.isclass(cls) and issubclass(cls, Optimizer) and cls._update is not Optimizer._update
     }
 
 
 def optimizer_names() -> list[str]:
-    """What ``make_optimizer`` knows."""
+    """Return the names that ``make_optimizer`` accepts."""
     return sorted(_classes())
 
 
@@ -58,18 +58,18 @@ def grouped(parameters: Sequence[Parameter], groups: Mapping[str, Mapping[str, A
     if not groups:
         return None
     left = list(parameters)
-    found: list[dict[str, Any]] = []
+    parameter_groups: list[dict[str, Any]] = []
     for pattern, options in groups.items():
         unknown = sorted(set(options) - {"learning_rate", "weight_decay"})
         if unknown or any(not 0 <= float(value) < math.inf for value in options.values()):
-            said = f"the group {pattern!r} has {dict(options)}"
-            raise ArgumentError(f"{said}; a group has learning_rate (a factor) and weight_decay, each at least 0.")
+            message = f"the group {pattern!r} has {dict(options)}"
+            raise ArgumentError(f"{message}; a group has learning_rate (a factor) and weight_decay, each at least 0.")
         chosen = [p for p in left if fnmatchcase(p.name, pattern)]
         if not chosen:
             raise UnknownName(f"no trained parameter that is left fits the pattern {pattern!r} of groups=. See onnxgrad info.")
-        found.append({"params": chosen, **options})
+        parameter_groups.append({"params": chosen, **options})
         left = [p for p in left if not fnmatchcase(p.name, pattern)]
-    return [*found, {"params": left}] if left else found
+    return [*parameter_groups, {"params": left}] if left else parameter_groups
 
 
 def make_optimizer(
@@ -79,15 +79,15 @@ def make_optimizer(
     clip: Any,
     groups: list[dict[str, Any]] | None = None,
 ) -> Optimizer:
-    """An optimizer from its name; one that is an object already is given back.
+    """Create an optimizer from its name; an optimizer object is returned as it is.
 
     Raises:
         ArgumentError: if there is none of that name, or it has no weight decay.
     """
     if isinstance(optimizer, Optimizer):
         if groups is not None or clip is not None or weight_decay is not None:
-            said = "groups, clipping and weight decay are settings of the optimizer"
-            raise ArgumentError(f"{said}; give them to {type(optimizer).__name__}, or name the optimizer: 'adamw'.")
+            message = "groups, clipping and weight decay are settings of the optimizer"
+            raise ArgumentError(f"{message}; give them to {type(optimizer).__name__}, or name the optimizer: 'adamw'.")
         return optimizer
     if isinstance(learning_rate, (int, float)) and not 0 <= learning_rate < math.inf:
         raise ArgumentError(f"the learning rate is a number of at least 0, not {learning_rate}.")

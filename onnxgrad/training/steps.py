@@ -20,7 +20,7 @@ __all__ = ["TrainingSteps"]
 
 
 class TrainingSteps:
-    """What a Trainer writes of its training."""
+    """Export of the training step of a Trainer."""
 
     program: Program
     loss: Variable
@@ -70,6 +70,6 @@ class TrainingSteps:
         return counted(self.program, self.state.step % self.accumulate)
 
     def _split(self, lowering: str | None, batch_norm: str | None) -> Split:
-        found = split_step(self.program, self._fetch(), None, lowering, self.loss.name, None, batch_norm)
-        found.manifest["begun"] = self.state.step % self.accumulate
-        return found
+        split = split_step(self.program, self._fetch(), None, lowering, self.loss.name, None, batch_norm)
+        split.manifest["begun"] = self.state.step % self.accumulate
+        return split

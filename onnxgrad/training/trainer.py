@@ -74,7 +74,7 @@ class Trainer(TrainingSteps):
         loss: a name (``cross_entropy``, ``causal_lm``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
             ``triplet``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or several that are added up.
         target: name of the data column with the targets, for a loss given by name or function; None for ``target``, and for
-            ``labels`` of ``causal_lm``, which are the words themselves where the data lacks them.
+            ``labels`` of ``causal_lm``, which are the tokens themselves where the data lacks them.
         optimizer: a name such as ``"adamw"``, or an Optimizer.
         learning_rate: a number or a scheduler, which moves on after every update; for an optimizer given by name.
         schedule: ``constant``, ``cosine``, ``linear``, ``one-cycle``, ``step`` or ``plateau``: how a learning rate given as a
@@ -175,7 +175,7 @@ class Trainer(TrainingSteps):
         self.inputs = list(self.program.inputs)
         self.program.random_seed = seed
         rounded = prepare_quantized(self.program, quantized)
-        self.batch_norm, said = prepare_batch_norm(self.program, batch_norm, sample)
+        self.batch_norm, notes = prepare_batch_norm(self.program, batch_norm, sample)
         split_statistics(self.program)
         self.inference = self.program.clone(for_test=True)
         self.chosen = choose_trainable(self.program, trainable, freeze)
@@ -198,7 +198,7 @@ class Trainer(TrainingSteps):
         with state.fresh_names():
             self.model = Model(self.program, self.inference, self.terms, taught, metrics)
             self._append(loss_scale, ema, kept)
-        self.remarks += [*opened, *rounded, *said, *kept_tables(self.program), *self.model.derived.remarks]
+        self.remarks += [*opened, *rounded, *notes, *kept_tables(self.program), *self.model.derived.remarks]
         self.executor = Executor(place, threads=self.ranks.threads(threads), memory=memory, precision=precision)
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
         self.state = RunState()
@@ -246,13 +246,13 @@ class Trainer(TrainingSteps):
 
     def summary(self) -> Summary:
         """Layers with shapes, weights and what trains, and the memory of a step; print it."""
-        found = summarize(self.inference, repr(self), [p.name for p in self.trained])
+        summary = summarize(self.inference, repr(self), [p.name for p in self.trained])
         own = {p.name for p in self.program.parameters}
         state = {v.name: v for v in self.program.list_vars() if v.persistable and v.name not in own}
-        found.memory[2] = (found.memory[2][0], sum(map(bytes_of, state.values())))
+        summary.memory[2] = (summary.memory[2][0], sum(map(bytes_of, state.values())))
         if self.program.memory_plan is not None:
-            found.memory.append(("activations and gradients at the peak", self.program.memory_plan.peak))
-        return found
+            summary.memory.append(("activations and gradients at the peak", self.program.memory_plan.peak))
+        return summary
 
     @property
     def columns(self) -> list[str]:
@@ -292,8 +292,8 @@ class Trainer(TrainingSteps):
     @property
     def schedule(self) -> LRScheduler | None:
         """The scheduler of the learning rate, if there is one."""
-        found = self.optimizer._learning_rate
-        return found if isinstance(found, LRScheduler) else None
+        rate = self.optimizer._learning_rate
+        return rate if isinstance(rate, LRScheduler) else None
 
     # One step --------------------------------------------------------------------------------------------------------
 
@@ -345,8 +345,8 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        source, held_out, said = open_both(data, validation, self.model.spec, self.model.class_column, self.seed)
-        self.remarks += said
+        source, held_out, notes = open_both(data, validation, self.model.spec, self.model.class_column, self.seed)
+        self.remarks += notes
         self._class_names = dict(source.classes) or self._class_names
         for term in self.terms:
             if term.weighing.balanced and source is not data:
@@ -389,7 +389,7 @@ class Trainer(TrainingSteps):
             epochs: how many more, 1 unless ``total_epochs`` is given. A second call goes on where the first one ended; a resumed
                 run finishes the call that it resumes.
             total_epochs: instead of ``epochs``: how many in all, counted from the first call.
-            validation: the same for the data that the model is judged by after each epoch; or a share of the data, such as 0.1,
+            validation: the same for the data that the model is evaluated on after each epoch; or a share of the data, such as 0.1,
                 that is held out by the seed, of each class alike.
             batch_size, shuffle, drop_last: for data given as arrays; the order depends on the seed and the epoch only.
             out: folder for history and checkpoints; Ctrl-C writes one there and returns.
@@ -433,8 +433,10 @@ class Trainer(TrainingSteps):
             if folder is not None and resume:
                 self._load(folder.last(), source.count(batch_size, drop_last), {} if accept_changed_data else files)
                 if self.batch and isinstance(source, Stream) and source.resumes:
-                    said = f"the run stands in the middle of epoch {self.epoch + 1}, where it cannot go on: {source.resumes}"
-                    raise TrainingError(f"{said}. Shuffle by another source, or resume from a checkpoint of the end of an epoch.")
+                    message = f"the run stands in the middle of epoch {self.epoch + 1}, where it cannot go on: {source.resumes}"
+                    raise TrainingError(
+                        f"{message}. Shuffle by another source, or resume from a checkpoint of the end of an epoch."
+                    )
                 if self.history:
                     folder.write_history(self.history)
             else:
@@ -446,8 +448,8 @@ class Trainer(TrainingSteps):
             plan = FitPlan(goal, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
             plan = replace(plan, monitor=monitor, max_steps=max_steps, evaluate_every=evaluate_every)
             if count and self.epoch >= goal:
-                said = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
-                warnings.warn(f"{said}. Give a larger total_epochs (--epochs).", stacklevel=2)
+                message = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
+                warnings.warn(f"{message}. Give a larger total_epochs (--epochs).", stacklevel=2)
             TrainingLoop(self, self.ranks.source(source), held_out, folder, plan).run()
         return self.history
 
@@ -455,13 +457,13 @@ class Trainer(TrainingSteps):
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """A ``with`` block in which the averages of the weights stand for the weights, where ``ema`` is on."""
+        """A ``with`` block in which the averages of the weights replace the weights, where ``ema`` is on."""
         self.ranks.step.collect()
         with nullcontext() if self.average is None or self.step_number < self.accumulate else self.average.apply():
             yield
 
     def opened(self, data: Data, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
-        """Data for ``evaluate``; ``classes`` are words by number, by target column; None for those of the data
+        """Open data for ``evaluate``; ``classes`` are class names by number, by target column; None for the classes of the data
         that was trained on.
 
         Raises:
@@ -549,18 +551,18 @@ class Trainer(TrainingSteps):
 
     def _load(self, path: str | Path, batches: int | None = None, files: Fingerprints | None = None) -> None:
         """Look at everything first, then change; an epoch has so many ``batches``, from these ``files``, as far as that is known"""
-        found = read_tensors(path)
-        if found.metadata.get("graph") != graph_hash(self.program):
+        tensors = read_tensors(path)
+        if tensors.metadata.get("graph") != graph_hash(self.program):
             raise TrainingError(f"{str(path)!r} was written for another model, loss or optimizer. Use the same arguments as then.")
-        position = position_of(found.metadata, path)
+        position = position_of(tensors.metadata, path)
         check_unchanged(position.files, files or {})
         check_position(position, path, batches, seed=self.seed, accumulate=self.accumulate)
         check_schedule(self.schedule, position, path)
-        check_tensors(self.program, found)
-        weight = bad_value(self.program, found.arrays)
+        check_tensors(self.program, tensors)
+        weight = bad_value(self.program, tensors.arrays)
         if weight is not None:
             raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
-        set_tensors(self.program, found)
+        set_tensors(self.program, tensors)
         self.ranks.step.loaded()
         self.state.go_to(position)
         if self.schedule is not None and position.schedule is not None:

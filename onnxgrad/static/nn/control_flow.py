@@ -85,9 +85,9 @@ def cond(
             raise ArgumentError(f"cond: the branches return {a!r} and {b!r}. Cast one to the element type of the other.")
     names = [program.generate_name("_generated_var") for _ in blocks[0].outputs]
     attrs = {"then_branch": blocks[0], "else_branch": blocks[1]}
-    made = as_tuple(program.current_block().build.emit("If", (pred,), attrs, outputs=names))
-    attach_in_bodies(made[0].op)
-    return _rebuild(false_tree, iter(made))
+    outputs = as_tuple(program.current_block().build.emit("If", (pred,), attrs, outputs=names))
+    attach_in_bodies(outputs[0].op)
+    return _rebuild(false_tree, iter(outputs))
 
 
 def case(pred_fn_pairs: Sequence[tuple[Variable, Branch]], default: Branch | None = None, name: str | None = None) -> Any:
@@ -209,9 +209,9 @@ def while_loop(
         # A shape changes from step to step: write the body again for what stays the same.
         inner = loop.write_again(joined)
     names = [program.generate_name("_generated_var") for _ in starts]
-    made = as_tuple(outer.emit("Loop", (None, goes_on, *starts), {"body": inner}, outputs=names))
-    attach_in_bodies(made[0].op)
-    return list(_rebuild(tree, iter(made)))
+    outputs = as_tuple(outer.emit("Loop", (None, goes_on, *starts), {"body": inner}, outputs=names))
+    attach_in_bodies(outputs[0].op)
+    return list(_rebuild(tree, iter(outputs)))
 
 
 class _LoopWriter:
@@ -263,8 +263,8 @@ class _LoopWriter:
 def _run_while(cond: Callable[..., Any], body: Callable[..., Any], values: list[Any]) -> list[Any]:
     """The loop itself, for eager tensors"""
     while bool(cond(*values)):
-        found = body(*values)
-        values = list(found) if isinstance(found, (list, tuple)) else [found]
+        result = body(*values)
+        values = list(result) if isinstance(result, (list, tuple)) else [result]
     return values
 
 
@@ -333,7 +333,7 @@ def _rebuild(tree: Any, leaves: Iterator[Any]) -> Any:
 
 
 def _structure(tree: Any) -> Any:
-    """What two structures have in common if they are the same but for their leaves."""
+    """Return the structure of two results that differ in their leaves only."""
     if isinstance(tree, (list, tuple)):
         return [_structure(item) for item in tree]
     if isinstance(tree, dict):

@@ -62,9 +62,9 @@ def _conv_nd(
     """
     if not isinstance(use_cudnn, bool):
         raise ArgumentError(f"conv{axes}d: use_cudnn is True or False, not {use_cudnn!r}. It has no effect.")
-    kind, options = f"conv{axes}d", {"stride": stride, "padding": padding, "dilation": dilation}
-    kernel = numbers(filter_size, axes, f"{kind}: filter_size")
-    return _layer(kind, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
+    layer_name, options = f"conv{axes}d", {"stride": stride, "padding": padding, "dilation": dilation}
+    kernel = numbers(filter_size, axes, f"{layer_name}: filter_size")
+    return _layer(layer_name, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
 
 
 conv2d, conv3d = over_axes(_conv_nd, 2, 3)
@@ -104,12 +104,12 @@ def _conv_nd_transpose(
         >>> static.nn.conv2d_transpose(static.data("x", [None, 3, 4, 4]), num_filters=2, filter_size=3, stride=2).shape
         (-1, 2, 9, 9)
     """
-    kind = f"conv{axes}d_transpose"
+    layer_name = f"conv{axes}d_transpose"
     options = {"stride": stride, "padding": padding, "dilation": dilation, "output_size": output_size}
     if filter_size is None:
-        filter_size = _size_for(kind, axes, input, data_format, **options)
-    kernel = numbers(filter_size, axes, f"{kind}: filter_size")
-    return _layer(kind, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
+        filter_size = _size_for(layer_name, axes, input, data_format, **options)
+    kernel = numbers(filter_size, axes, f"{layer_name}: filter_size")
+    return _layer(layer_name, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
 
 
 conv2d_transpose, conv3d_transpose = over_axes(_conv_nd_transpose, 2, 3)
@@ -150,7 +150,7 @@ def deform_conv2d(
 
 
 def _layer(
-    kind: str,
+    layer_name: str,
     axes: int,
     kernel: list[int],
     options: dict[str, Any],
@@ -164,43 +164,43 @@ def _layer(
     data_format: str,
 ) -> Variable:
     """The function of nn.functional of this name, with new parameters"""
-    layer = LayerHelper(kind, input, name=name)
+    layer = LayerHelper(layer_name, input, name=name)
     last, groups = channels_last(data_format, axes), 1 if groups is None else groups
     axis = axes + 1 if last else 1
-    weight, bias = _parameters(layer, kind, input, axis, num_filters, kernel, groups, param_attr, bias_attr)
+    weight, bias = _parameters(layer, layer_name, input, axis, num_filters, kernel, groups, param_attr, bias_attr)
     layer.skip_names(0 if bias is None or last else 1)
-    y = getattr(F, kind)(input, weight, bias, groups=groups, data_format=data_format, name=layer.name, **options)
+    y = getattr(F, layer_name)(input, weight, bias, groups=groups, data_format=data_format, name=layer.name, **options)
     return layer.activate(y, act)
 
 
 def _parameters(
-    layer: LayerHelper, kind: str, x: Variable, axis: int, filters: int, kernel: list[int], groups: int, *attrs: Attr
+    layer: LayerHelper, layer_name: str, x: Variable, axis: int, filters: int, kernel: list[int], groups: int, *attrs: Attr
 ) -> tuple[Any, Any]:
     """New filters and a new bias for an input with channels on ``axis``."""
-    channels = known_channels(kind, x, axis)
-    positive(filters, kind, "num_filters")
-    if channels % positive(groups, kind, "groups") or filters % groups:
-        raise ArgumentError(f"{kind}: {groups} groups do not divide {channels} channels and {filters} filters.")
+    channels = known_channels(layer_name, x, axis)
+    positive(filters, layer_name, "num_filters")
+    if channels % positive(groups, layer_name, "groups") or filters % groups:
+        raise ArgumentError(f"{layer_name}: {groups} groups do not divide {channels} channels and {filters} filters.")
     default: Initializer = Normal(0.0, math.sqrt(2.0 / (math.prod(kernel) * channels)))
     shape, dtype = [filters, channels // groups, *kernel], x.dtype
-    if kind.endswith("transpose"):
+    if layer_name.endswith("transpose"):
         default, shape = XavierUniform(), [channels, filters // groups, *kernel]
     weight = layer.parameter(attrs[0], "w", shape, dtype, default)
     return weight, layer.parameter(attrs[1], "b", [filters], dtype, Constant(0.0))
 
 
 def _size_for(
-    kind: str, axes: int, x: Variable, data_format: str, stride: Any, padding: Any, dilation: Any, output_size: Any
+    layer_name: str, axes: int, x: Variable, data_format: str, stride: Any, padding: Any, dilation: Any, output_size: Any
 ) -> list[int]:
     """The filters with which a transposed convolution gives ``output_size``"""
     if output_size is None:
-        raise ArgumentError(f"{kind}: give output_size or filter_size.")
+        raise ArgumentError(f"{layer_name}: give output_size or filter_size.")
     last, pads = channels_last(data_format, axes), pads_of(padding, axes)
     if pads == "SAME":
-        raise ArgumentError(f"{kind}: padding 'SAME' needs a filter_size.")
+        raise ArgumentError(f"{layer_name}: padding 'SAME' needs a filter_size.")
     sizes = list(x.shape[1:-1] if last else x.shape[2:])
     if any(n < 0 for n in sizes):
-        raise ProgramError(f"{kind}: the spatial size of {x!r} must be known here. Declare it in data().")
+        raise ProgramError(f"{layer_name}: the spatial size of {x!r} must be known here. Declare it in data().")
     total = [0] * axes if isinstance(pads, str) else [a + b for a, b in zip(pads[:axes], pads[axes:], strict=True)]
     parts = zip(numbers(output_size, axes), sizes, numbers(stride, axes), total, numbers(dilation, axes), strict=True)
     return [(out - (n - 1) * s + pad - 1) // d + 1 for out, n, s, pad, d in parts]

@@ -62,8 +62,8 @@ def batch_norm(
         ParamAttr(moving_variance_name, Constant(1.0), trainable=False), "w", size, dtype, Constant(1.0)
     )
     layer.skip_names(2 if last else 3)
-    given = (input, mean, variance, scale, shift, not is_test, momentum, epsilon, data_layout, use_global_stats)
-    return layer.activate(F.batch_norm(*given, name=layer.name), act)
+    arguments = (input, mean, variance, scale, shift, not is_test, momentum, epsilon, data_layout, use_global_stats)
+    return layer.activate(F.batch_norm(*arguments, name=layer.name), act)
 
 
 def layer_norm(
@@ -180,11 +180,11 @@ def data_norm(
     layer = LayerHelper("data_norm", input, name=name)
     op, program = layer.op, layer.program
     features, dtype = [known_channels("data_norm", input)], input.dtype
-    given = param_attr if isinstance(param_attr, dict) else {}
+    initial = param_attr if isinstance(param_attr, dict) else {}
 
-    def parameter(kind: str, key: str, default: float, trainable: bool) -> Any:
-        attr = ParamAttr(f"{layer.name}.{kind}", Constant(float(given.get(key, default))), trainable=trainable)
-        return layer.parameter(attr, kind, features, dtype, Constant(0.0))
+    def parameter(suffix: str, key: str, default: float, trainable: bool) -> Any:
+        attr = ParamAttr(f"{layer.name}.{suffix}", Constant(float(initial.get(key, default))), trainable=trainable)
+        return layer.parameter(attr, suffix, features, dtype, Constant(0.0))
 
     size = parameter("batch_size", "batch_size", 1e4, False)
     total = parameter("batch_sum", "batch_sum", 0.0, False)

@@ -25,7 +25,7 @@ TARGETS = ("label", "labels", "class", "target", "y")
 
 
 class Arrangement(NamedTuple):
-    """Which columns of a table make each column of the data, what is left over, and lines on what was guessed."""
+    """The columns of a table that form each column of the data, the unused ones, and notes on the guesses."""
 
     parts: dict[str, list[str]]
     unused: list[str]
@@ -42,7 +42,7 @@ def arranged(
     wanted: DataSpec,
     where: str,
 ) -> Arrangement:
-    """Find the columns of a table for those of the data.
+    """Map the columns of a table to the columns of the data.
 
     A column has the name of the input, or its elements are numbered (``x.0``, ``x_1``, ``x[2]``); a single input that is left takes
     all numeric columns that are left, in their order.
@@ -57,18 +57,18 @@ def arranged(
         DataError: if a column is missing.
     """
     parts: dict[str, list[str]] = {}
-    remarks: list[str] = []
+    notes: list[str] = []
     for name in [*wanted.names, *wanted.optional]:
-        found = [name] if name in header else _numbered(name, header)
-        if found:
-            parts[name] = found
+        matches = [name] if name in header else _numbered(name, header)
+        if matches:
+            parts[name] = matches
     missing = [name for name in wanted.names if name not in parts]
     targets = [name for name in missing if name in wanted.targets]
     others = [name for name in TARGETS if name in header and name not in (*wanted.names, *wanted.optional)]
     if len(targets) == 1 and len(others) == 1:
         parts[targets[0]] = others
         missing.remove(targets[0])
-        remarks.append(f"the column {others[0]!r} of {where} is taken as {targets[0]!r}.")
+        notes.append(f"the column {others[0]!r} of {where} is taken as {targets[0]!r}.")
     if len(missing) == 1 and missing[0] not in wanted.targets:
         taken = {column for columns in parts.values() for column in columns}
         rest = [column for column in numeric if column not in taken]
@@ -79,7 +79,7 @@ def arranged(
         if rest and (width is None or width == len(rest)):
             parts[missing[0]] = rest
             shown = ", ".join(rest) if len(rest) <= 6 else f"{rest[0]}, {rest[1]}, ... {rest[-1]}"
-            remarks.append(f"the input {missing[0]!r} is made of {len(rest)} columns of {where}, in this order: {shown}.")
+            notes.append(f"the input {missing[0]!r} is made of {len(rest)} columns of {where}, in this order: {shown}.")
             missing = []
         elif rest and width:
             raise DataError(
@@ -90,17 +90,17 @@ def arranged(
         name = next((name for name in missing if name in wanted.targets), missing[0])
         raise DataError(f"{where} has no column {name!r}; it has {list(header)}. Rename or add it.")
     used = {column for columns in parts.values() for column in columns}
-    return Arrangement(parts, [column for column in header if column not in used], remarks)
+    return Arrangement(parts, [column for column in header if column not in used], notes)
 
 
 def _numbered(name: str, header: Sequence[str]) -> list[str]:
     pattern = re.compile(re.escape(name) + r"(?:[._]|\[)(\d+)\]?")
-    found = {int(match[1]): column for column in header if (match := pattern.fullmatch(column))}
-    return [found[number] for number in sorted(found)]
+    by_number = {int(match[1]): column for column in header if (match := pattern.fullmatch(column))}
+    return [by_number[number] for number in sorted(by_number)]
 
 
 def _width(v: Variable | None) -> int | None:
-    """How many numbers an example of this input has; None if the file leaves it open"""
+    """Return the number of elements of one example of this input; None if the file leaves it open"""
     if v is None or v.dims is None:
         return None
     dims = v.dims[1:]
@@ -112,30 +112,30 @@ class Numbering:
 
     def __init__(self, classes: Mapping[str, Sequence[str]], wanted: DataSpec | None = None) -> None:
         self.wanted = wanted or DataSpec(())
-        self.classes = {name: list(words) for name, words in classes.items() if name not in self.wanted.spelled}
+        self.classes = {name: list(class_names) for name, class_names in classes.items() if name not in self.wanted.spelled}
         self.remarks: list[str] = []
 
     def __call__(self, name: str, values: Sequence[str], where: str) -> Array:
         if name in self.wanted.spelled:
-            labels, said = spelled(self.wanted.program, name, values, where)
-            self.remarks = [said]
+            labels, note = spelled(self.wanted.program, name, values, where)
+            self.remarks = [note]
             return labels
         if name not in self.classes:
             self.classes[name] = sorted(set(values))
-        number = {word: i for i, word in enumerate(self.classes[name])}
-        for row, word in enumerate(values):
-            if word not in number:
+        number = {class_name: i for i, class_name in enumerate(self.classes[name])}
+        for row, class_name in enumerate(values):
+            if class_name not in number:
                 known = ", ".join(self.classes[name][:10])
                 raise DataError(
-                    f"{where}, row {row + 1}, column {name!r}: the class {word!r} is none of the training data: {known}."
+                    f"{where}, row {row + 1}, column {name!r}: the class {class_name!r} is none of the training data: {known}."
                 )
-        return np.array([number[word] for word in values], np.int64)
+        return np.array([number[class_name] for class_name in values], np.int64)
 
 
 def shown(classes: Sequence[str]) -> str:
     """``cat = 0, dog = 1``, shortened"""
-    said = [f"{word} = {number}" for number, word in enumerate(classes)]
-    return ", ".join(said if len(said) <= 8 else [*said[:4], "...", said[-1]])
+    entries = [f"{class_name} = {number}" for number, class_name in enumerate(classes)]
+    return ", ".join(entries if len(entries) <= 8 else [*entries[:4], "...", entries[-1]])
 
 
 def stacked(
@@ -146,7 +146,7 @@ def stacked(
     where: str,
     first: int = 0,
 ) -> Batch:
-    """The columns of the data from those of a table, or of a part of it that begins with row ``first``.
+    """Build the columns of the data from the columns of a table, or of a part of it that begins with row ``first``.
 
     Raises:
         DataError: naming the table, the row (counted from 1) and the column of what is missing or no number.
@@ -155,22 +155,22 @@ def stacked(
     def at(row: int, column: str) -> str:
         return f"{where}, row {first + row + 1}, column {column!r}"
 
-    found: Batch = {}
+    batch: Batch = {}
     for name, parts in plan.parts.items():
         target = name in wanted.targets
-        if target and len(parts) == 1 and _are_words(columns[parts[0]], name in numbering.classes):
-            words = _present(columns[parts[0]], parts[0], at)
-            found[name] = numbering(name, [str(word) for word in words], where)
+        if target and len(parts) == 1 and _are_class_names(columns[parts[0]], name in numbering.classes):
+            cells = _present(columns[parts[0]], parts[0], at)
+            batch[name] = numbering(name, [str(cell) for cell in cells], where)
             continue
         arrays = [_numbers(columns[part], part, at, target) for part in parts]
         array = arrays[0] if len(arrays) == 1 and parts == [name] else _side_by_side(arrays)
-        found[name] = _reshaped(array, wanted.variables.get(name))
-    return found
+        batch[name] = _reshaped(array, wanted.variables.get(name))
+    return batch
 
 
 def remarks_on(classes: Mapping[str, Sequence[str]]) -> list[str]:
     """A line on the numbers of the classes of each target column."""
-    return [f"classes of {name!r}: {shown(words)}." for name, words in classes.items()]
+    return [f"classes of {name!r}: {shown(class_names)}." for name, class_names in classes.items()]
 
 
 def _side_by_side(arrays: list[Array]) -> Array:
@@ -194,7 +194,7 @@ def _present(values: Sequence[Any] | Array, column: str, at: Callable[[int, str]
     return cells
 
 
-def _are_words(values: Sequence[Any] | Array, known: bool) -> bool:
+def _are_class_names(values: Sequence[Any] | Array, known: bool) -> bool:
     cells = [cell for cell in values if cell is not None] if not isinstance(values, np.ndarray) else []
     if known and cells:
         return True

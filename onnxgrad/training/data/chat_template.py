@@ -69,8 +69,8 @@ class ChatTemplate:
                 before = self._try(messages[:at], True, where)
                 upto = self._try(messages[: at + 1], False, where)
                 if not whole.startswith(upto) or not upto.startswith(before):
-                    said = f"{where}: the template writes message {at + 1} in another way once others follow"
-                    raise DataError(f"{said}, so it cannot be told what counts. Write the example as prompt and completion.")
+                    problem = f"{where}: the template writes message {at + 1} in another way once others follow"
+                    raise DataError(f"{problem}, so it cannot be told what counts. Write the example as prompt and completion.")
                 counted.append((len(before), len(upto)))
         return whole, counted
 
@@ -78,25 +78,25 @@ class ChatTemplate:
         try:
             return self._render(messages, prompts)
         except Exception as error:
-            said = f"{where}: the template refuses the chat ({error})"
-            raise DataError(f"{said}. Change the messages, or write prompt and completion.") from error
+            message = f"{where}: the template refuses the chat ({error})"
+            raise DataError(f"{message}. Change the messages, or write prompt and completion.") from error
 
     def _special(self, name: str) -> str:
-        found = self._config.get(name)
-        if isinstance(found, dict):
-            found = found.get("content")
-        return found if isinstance(found, str) else ""
+        token = self._config.get(name)
+        if isinstance(token, dict):
+            token = token.get("content")
+        return token if isinstance(token, str) else ""
 
     def _own(self, folder: Path) -> tuple[str | None, str]:
         """The template that lies beside the tokenizer, and in which file"""
         path = folder / "chat_template.jinja"
         if path.is_file():
             return path.read_text(encoding="utf-8"), path.name
-        found = self._config.get("chat_template")
-        if isinstance(found, list):
-            named = {entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)}
-            found = named.get("default")
-        return found if isinstance(found, str) else None, "tokenizer_config.json"
+        template = self._config.get("chat_template")
+        if isinstance(template, list):
+            named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+            template = named.get("default")
+        return template if isinstance(template, str) else None, "tokenizer_config.json"
 
     def _compiled(self, jinja2: Any, text: str, origin: str) -> Callable[[Sequence[Any], bool], str]:
         environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
@@ -129,7 +129,7 @@ def _object_in(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError, OSError) as error:
         raise DataError(f"{str(path)!r} cannot be read ({error}). Correct or remove it.") from error
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

@@ -1,4 +1,4 @@
-"""Inputs of a language model that follow from its words: an empty cache, the mask, the positions, the labels.
+"""Inputs of a language model that follow from its tokens: an empty cache, the mask, the positions, the labels.
 
 Exporters and generation libraries agree on the names: ``input_ids``, ``attention_mask``, ``position_ids``, ``past_key_values.*``.
 
@@ -28,11 +28,11 @@ IGNORED = -100
 
 
 class DerivedInputs:
-    """Which inputs of a program need not be fed, and what stands for them then.
+    """The inputs of a program that need not be fed, and how they are computed.
 
     Args:
         program: a program with its targets attached.
-        labels: the target columns of causal_lm, which follow from the words too.
+        labels: the target columns of causal_lm, which follow from the tokens too.
 
     Attributes:
         names: of the inputs that follow from others.
@@ -52,8 +52,8 @@ class DerivedInputs:
         self._windowed = False
         self.remarks: list[str] = []
         inputs = {v.name: v for v in program.inputs}
-        words = inputs.get(TOKENS)
-        if words is None or words.rank != 2 or not words.dtype.is_integer:
+        tokens = inputs.get(TOKENS)
+        if tokens is None or tokens.rank != 2 or not tokens.dtype.is_integer:
             return
         past = [v for v in inputs.values() if v.name.startswith(PAST) and v.is_float and v.dims and len(v.dims) > 1]
         mask, positions = inputs.get(MASK), inputs.get(POSITIONS)
@@ -85,19 +85,21 @@ class DerivedInputs:
         """The batch with what it lacks of these inputs.
 
         Raises:
-            DataError: if the size of a cache is not known, or the words have not two axes.
+            DataError: if the size of a cache is not known, or the tokens have not two axes.
         """
         missing = [name for name in self._made if name not in batch]
         if (not missing and not self._windowed) or TOKENS not in batch:
             return batch
-        found = {name: np.asarray(array) for name, array in batch.items()}
-        if found[TOKENS].ndim != 2:
-            raise DataError(f"column {TOKENS!r} has shape {list(found[TOKENS].shape)}, the model takes [batch, steps]. Reshape it.")
-        for name in sorted(missing, key=lambda name: name.startswith(PAST)):  # a cache that is made here holds no words
-            found[name] = self._made[name](found)
-        if self._windowed and MASK in found and found[MASK].ndim == 2 and (np.diff(found[MASK], axis=1) <= 0).all():
-            found[MASK] = np.ones_like(found[MASK])
-        return found
+        arrays = {name: np.asarray(array) for name, array in batch.items()}
+        if arrays[TOKENS].ndim != 2:
+            raise DataError(
+                f"column {TOKENS!r} has shape {list(arrays[TOKENS].shape)}, the model takes [batch, steps]. Reshape it."
+            )
+        for name in sorted(missing, key=lambda name: name.startswith(PAST)):  # a cache that is created here holds no tokens
+            arrays[name] = self._made[name](arrays)
+        if self._windowed and MASK in arrays and arrays[MASK].ndim == 2 and (np.diff(arrays[MASK], axis=1) <= 0).all():
+            arrays[MASK] = np.ones_like(arrays[MASK])
+        return arrays
 
 
 def read_by_loss(inputs: Sequence[Variable], loss: Variable) -> tuple[list[Variable], list[str]]:
@@ -117,12 +119,12 @@ def _mask(batch: Batch) -> Array:
 
 
 def _past_steps(batch: Batch) -> int:
-    """How many words the cache holds that the data feeds"""
+    """Return the number of tokens in the cache that the data feeds"""
     return max(0, int(_mask(batch).shape[1]) - int(batch[TOKENS].shape[1]))
 
 
 def _ones(batch: Batch) -> Array:
-    """As many as there are words, and those that a cache in the data holds"""
+    """Return a mask of ones, one for each token and for each token of a cache in the data"""
     held = [v.shape[2] for name, v in batch.items() if name.startswith(PAST) and v.ndim == 4]
     rows, steps = batch[TOKENS].shape
     return np.ones((rows, steps + max(held, default=0)), np.int64)
@@ -130,8 +132,8 @@ def _ones(batch: Batch) -> Array:
 
 def _positions(batch: Batch) -> Array:
     counted = np.cumsum(_mask(batch), axis=1) - 1
-    found: Array = np.maximum(counted, 0)[:, _past_steps(batch) :].astype(np.int64)
-    return found
+    positions: Array = np.maximum(counted, 0)[:, _past_steps(batch) :].astype(np.int64)
+    return positions
 
 
 def _labels(batch: Batch) -> Array:

@@ -70,7 +70,7 @@ def _shaped(array: Array, v: Variable) -> Array:
 
 
 def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any, ...]]) -> None:
-    """Class numbers must be those of the output of this shape, label sequences must fit into its steps.
+    """Check that class numbers are below the number of classes of the output, and that label sequences fit into its steps.
 
     Raises:
         DataError: naming the column.
@@ -86,10 +86,10 @@ def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any,
             negative = labels < 0 if term.loss != "ctc" else np.zeros_like(labels, bool)
             wrong = labels[(labels != -100) & (negative | (labels >= last))]
             if wrong.size:
-                said = (
+                message = (
                     f"column {name!r} holds the label {int(wrong[0])}; {term.output or 'the output'} has classes 0 to {last - 1}."
                 )
-                raise DataError(f"{said} Number the classes from 0, or give the model another head.")
+                raise DataError(f"{message} Number the classes from 0, or give the model another head.")
         if term.loss == "ctc" and isinstance(dims[1], int):
             _check_sequences(labels, dims[1], name)
 
@@ -106,7 +106,7 @@ def output_shapes(
     Raises:
         ArgumentError: if this batch shows that a ctc term takes the steps of its output for the batch.
     """
-    found = []
+    shapes = []
     for term, layout, v in zip(terms, layouts, outputs, strict=True):
         dims = list(v.dims or (None, None, None))
         axis = 1 if term.loss == "cross_entropy" and layout != "NTC" else -1
@@ -119,12 +119,12 @@ def output_shapes(
                 _check_layout(layout, v, feed, feed[term.target], run)
             batch = layout.index("N")
             dims = [dims[batch], dims[1 - batch], dims[2]]
-        found.append(tuple(dims))
-    return found
+        shapes.append(tuple(dims))
+    return shapes
 
 
 def _check_layout(layout: str, v: Variable, feed: Batch, labels: Array, run: Callable[[str, Batch], Array]) -> None:
-    """Whether the axis that was taken for the batch is as long as the labels, and longer for a longer batch"""
+    """Check that the axis taken for the batch is as long as the labels, and longer for a longer batch"""
     at = layout.index("N")
     shape = run(v.name, feed).shape
     if shape[0] != shape[1]:
@@ -144,16 +144,16 @@ def _check_layout(layout: str, v: Variable, feed: Batch, labels: Array, run: Cal
 
 def doubted_logits(outputs: Sequence[Any], names: Sequence[str], as_logits: Sequence[bool]) -> list[str]:
     """A sentence for each output that is taken for logits and holds what looks like probabilities; None is one of another rank."""
-    found = []
+    sentences = []
     for value, name, taken in zip(outputs, names, as_logits, strict=True):
         array = np.zeros(0) if value is None else np.asarray(value)
         if taken and array.size and 0 <= array.min() < array.max() <= 1:
             low, high = f"{array.min():.3g}", f"{array.max():.3g}"
-            found.append(
+            sentences.append(
                 f"{name} is taken as logits, but all its values in the first batch lie between {low} and {high}. "
                 "If these are probabilities, name the tensor before the last activation as the output of the loss."
             )
-    return found
+    return sentences
 
 
 def _check_sequences(labels: Array, steps: int, name: str) -> None:

@@ -20,14 +20,14 @@ _ENDS = 4096
 
 
 def fingerprints_of(**data: Any) -> Fingerprints:
-    """Of what is given as a path, or was read from one; arrays and iterables have none.
+    """Compute the fingerprints of the data files; arrays and iterables have none.
 
     Of a folder the names and sizes of its files count, and what the first and last 4 kB of each hold.
 
     Raises:
         DataError: if a file cannot be read.
     """
-    paths = {what: getattr(given, "path", given) for what, given in data.items()}
+    paths = {what: getattr(value, "path", value) for what, value in data.items()}
     return {what: _of_file(Path(path)) for what, path in paths.items() if isinstance(path, (str, Path))}
 
 
@@ -55,7 +55,7 @@ def _of_folder(path: Path) -> dict[str, Any]:
 
 
 def check_unchanged(then: Mapping[str, Mapping[str, Any]], now: Fingerprints) -> None:
-    """Compare the files of a run with those that it is to go on with.
+    """Compare the files of a run with the files that it is resumed with.
 
     Raises:
         TrainingError: naming the first that has another content.
@@ -64,5 +64,5 @@ def check_unchanged(then: Mapping[str, Mapping[str, Any]], now: Fingerprints) ->
         was = then.get(what)
         if was is not None and (was["size"], was["sha256"]) != (file["size"], file["sha256"]):
             sizes = f"{was['size']:,} bytes" if was["size"] == file["size"] else f"{was['size']:,} bytes then, {file['size']:,} now"
-            said = f"the file {file['name']!r} ({what}) is not what this run was trained on: {sizes}, another content"
-            raise TrainingError(f"{said}. Put it back, or go on with accept_changed_data=True (--accept-changed-data).")
+            message = f"the file {file['name']!r} ({what}) is not what this run was trained on: {sizes}, another content"
+            raise TrainingError(f"{message}. Put it back, or go on with accept_changed_data=True (--accept-changed-data).")

@@ -78,10 +78,10 @@ class Images:
             OnnxGradError: if Pillow is missing.
         """
         numbering = Numbering(classes or {}, wanted)
-        paths, columns, found, unused = self._listed(wanted, numbering)
-        made = opened_pictures(self, wanted, _Files(paths), columns, found, unused, self.path.name)
-        made.remarks = [*made.remarks, *numbering.remarks]
-        return made
+        paths, columns, class_names, unused = self._listed(wanted, numbering)
+        pictures = opened_pictures(self, wanted, _Files(paths), columns, class_names, unused, self.path.name)
+        pictures.remarks = [*pictures.remarks, *numbering.remarks]
+        return pictures
 
     def _listed(self, wanted: DataSpec, numbering: Numbering) -> _Listed:
         path = self.path
@@ -96,19 +96,19 @@ class Images:
         return self._from_folder(path, wanted, numbering)
 
     def _from_folder(self, path: Path, wanted: DataSpec, numbering: Numbering) -> _Listed:
-        found = {entry.name: sorted(_images_in(entry)) for entry in sorted(path.iterdir()) if entry.is_dir()}
+        files_by_class = {entry.name: sorted(_images_in(entry)) for entry in sorted(path.iterdir()) if entry.is_dir()}
         target = next((name for name in wanted.names if name in wanted.targets), None)
         if target is None:
             files = sorted(_images_in(path))
             if not files:
                 raise DataError(f"the folder {str(path)!r} holds no images ({', '.join(SUFFIXES)}).")
             return files, {}, {}, []
-        classes = numbering.classes.get(target) or [name for name, files in found.items() if files]
-        unknown = sorted(name for name, files in found.items() if files and name not in classes)
+        classes = numbering.classes.get(target) or [name for name, files in files_by_class.items() if files]
+        unknown = sorted(name for name, files in files_by_class.items() if files and name not in classes)
         if unknown:
             known = ", ".join(classes[:10])
             raise DataError(f"the sub-folder {unknown[0]!r} of {str(path)!r} is none of the classes of the training data: {known}.")
-        listed = [(file, number) for number, name in enumerate(classes) for file in found.get(name, ())]
+        listed = [(file, number) for number, name in enumerate(classes) for file in files_by_class.get(name, ())]
         if not listed:
             raise DataError(
                 f"{str(path)!r} holds no sub-folders with images. Make one for each class, or give a .csv of paths and labels."
@@ -145,7 +145,7 @@ class Images:
 
 
 def opened_pictures(
-    given: Images,
+    source: Images,
     wanted: DataSpec,
     images: _Files | Callable[[int], Any],
     columns: dict[str, Array],
@@ -159,25 +159,25 @@ def opened_pictures(
     count = len(next(iter(columns.values()))) if columns else len(images)  # type: ignore[arg-type]
     chosen = sorted({round(i) for i in np.linspace(0, count - 1, min(count, _SAMPLES))})
     samples = [images(int(i)) for i in chosen]
-    name, how, said = preparation_of(wanted.program, samples, given.size, given.mean, given.std, given.order)
+    name, how, note = preparation_of(wanted.program, samples, source.size, source.mean, source.std, source.order)
     missing = [other for other in wanted.names if other != name and other not in columns]
     if missing:
         raise DataError(
             f"{where!r} gives the images for {name!r} and {sorted(columns)}, but the model takes {missing[0]!r} too. Give arrays."
         )
-    found = Pictures(images, count, name, columns, how, given.changes)
-    found.classes, found.unused = classes, unused
-    changes = [what for what, on in zip(("mirrored", "cropped", "changed in colour"), given.changes, strict=True) if on]
-    found.remarks = [
-        said,
+    pictures = Pictures(images, count, name, columns, how, source.changes)
+    pictures.classes, pictures.unused = classes, unused
+    changes = [what for what, on in zip(("mirrored", "cropped", "changed in colour"), source.changes, strict=True) if on]
+    pictures.remarks = [
+        note,
         *remarks_on(classes),
         *([f"images are {' and '.join(changes)} at random in training."] if changes else []),
     ]
-    return found
+    return pictures
 
 
 class Pictures(Rows):
-    """Images that are read when their batch is made, and columns of labels."""
+    """Images that are read when their batch is built, and columns of labels."""
 
     def __init__(
         self,
@@ -209,9 +209,9 @@ class Pictures(Rows):
         return self.columns.get(name)
 
     def plain(self) -> Pictures:
-        found = copy.copy(self)
-        found.changes = (False, False, 0.0)
-        return found
+        pictures = copy.copy(self)
+        pictures.changes = (False, False, 0.0)
+        return pictures
 
 
 def _changed(image: Any, size: tuple[int, int], changes: tuple[bool, bool, float], rng: np.random.Generator) -> Any:
@@ -220,8 +220,8 @@ def _changed(image: Any, size: tuple[int, int], changes: tuple[bool, bool, float
 
     flip, crop, color = changes
     if crop:
-        share = np.sqrt(rng.uniform(_SMALLEST_CROP, 1.0))
-        width, height = image.size[0] * share, image.size[1] * share
+        scale = np.sqrt(rng.uniform(_SMALLEST_CROP, 1.0))
+        width, height = image.size[0] * scale, image.size[1] * scale
         left, top = rng.uniform(0, image.size[0] - width), rng.uniform(0, image.size[1] - height)
         image = image.resize(size[::-1], 2, box=(left, top, left + width, top + height))
     if flip and rng.random() < 0.5:
@@ -295,11 +295,11 @@ def is_image_table(path: Path) -> bool:
 
 
 def _labels(cells: list[str], name: str, column: str, numbering: Numbering, where: str) -> Array:
-    """Numbers, or the numbers of words"""
+    """Return labels as numbers; class names become class numbers"""
     for row, cell in enumerate(cells, 1):
         if not (cell or "").strip():
             raise DataError(f"{where}, row {row}, column {column!r} is empty. Fill it in, or leave the row out.")
-    for kind in (int, float) if name not in (*numbering.classes, *numbering.wanted.spelled) else ():
+    for number_type in (int, float) if name not in (*numbering.classes, *numbering.wanted.spelled) else ():
         with suppress(ValueError):
-            return np.array([kind(cell) for cell in cells])
+            return np.array([number_type(cell) for cell in cells])
     return numbering(name, cells, where)

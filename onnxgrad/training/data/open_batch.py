@@ -80,7 +80,7 @@ def _is_separate(single: Program, several: Program) -> bool:
         alone = [session.run(None, {name: x[i : i + 1] for name, x in feed.items()}) for i in range(_TRIED)]
     except Exception:  # onnxruntime's own types: the file cannot take several examples
         return False
-    return all(_agree(found, [row[k] for row in alone]) for k, found in enumerate(together))
+    return all(_agree(output, [row[k] for row in alone]) for k, output in enumerate(together))
 
 
 def _session(program: Program) -> Any:
@@ -88,7 +88,7 @@ def _session(program: Program) -> Any:
 
 
 def _agree(together: Any, alone: list[Any]) -> bool:
-    found, expected = np.asarray(together), np.concatenate([np.atleast_1d(np.asarray(one)) for one in alone])
-    if found.shape != expected.shape:
+    actual, expected = np.asarray(together), np.concatenate([np.atleast_1d(np.asarray(one)) for one in alone])
+    if actual.shape != expected.shape:
         return False
-    return bool(np.allclose(found.astype(np.float64), expected.astype(np.float64), rtol=1e-4, atol=1e-5, equal_nan=True))
+    return bool(np.allclose(actual.astype(np.float64), expected.astype(np.float64), rtol=1e-4, atol=1e-5, equal_nan=True))

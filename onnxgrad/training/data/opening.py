@@ -47,10 +47,10 @@ def open_data(data: Any, wanted: DataSpec | Sequence[str], classes: Mapping[str,
     path = Path(data) if isinstance(data, (str, Path)) else getattr(data, "path", None)
     if isinstance(data, (str, Path)):
         data = _at(str(data), wanted)
-    found = _opened(data, wanted, classes)
+    dataset = _opened(data, wanted, classes)
     if isinstance(path, Path):
-        found.path = path if path.exists() else Path(str(path).rpartition(":")[0])
-    return found
+        dataset.path = path if path.exists() else Path(str(path).rpartition(":")[0])
+    return dataset
 
 
 def _opened(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None) -> Rows | Stream:
@@ -82,18 +82,18 @@ def open_both(
         DataError, ArgumentError: as ``open_data`` and ``split`` do.
     """
     source = open_data(data, wanted)
-    remarks = [] if source is data else list(source.remarks)
+    notes = [] if source is data else list(source.remarks)
     uneven = None if target is None or source is data else imbalance(source, target)
     if uneven is not None:
-        remarks.append(uneven)
+        notes.append(uneven)
     if validation is None:
-        return source, None, remarks
+        return source, None, notes
     if isinstance(validation, float):
-        train, held_out, said = split(source, validation, target, seed)
+        train, held_out, split_notes = split(source, validation, target, seed)
         train.unused = source.unused
-        return train, held_out, [*remarks, *said]
+        return train, held_out, [*notes, *split_notes]
     held_out = open_data(validation, wanted, source.classes)
-    return source, held_out, remarks + [said for said in held_out.remarks if held_out is not validation and said not in remarks]
+    return source, held_out, notes + [note for note in held_out.remarks if held_out is not validation and note not in notes]
 
 
 def _columns(data: Mapping[str, Any], wanted: DataSpec) -> Columns:
@@ -107,7 +107,7 @@ def _columns(data: Mapping[str, Any], wanted: DataSpec) -> Columns:
 
 
 def source_at(text: str) -> Any:
-    """What a path names: ``Images``, ``Table``, a function, or the path itself where it holds arrays.
+    """Return the data source that a path names: ``Images``, ``Table``, a function, or the path itself where it holds arrays.
 
     Raises:
         DataError: if there is nothing there, or it is text.
@@ -127,15 +127,15 @@ def source_at(text: str) -> Any:
 
 
 def _at(text: str, wanted: DataSpec) -> Any:
-    found = source_at(text)
-    if not isinstance(found, Path):
-        return found
-    if found.is_dir():
-        return read_folder(found, wanted)
-    if not found.is_file():
+    source = source_at(text)
+    if not isinstance(source, Path):
+        return source
+    if source.is_dir():
+        return read_folder(source, wanted)
+    if not source.is_file():
         raise DataError(f"there is no file {text!r}.")
-    if found.suffix == ".npy":
-        array = read_npy(found)
+    if source.suffix == ".npy":
+        array = read_npy(source)
         if array.dtype.names:
             return {name: array[name] for name in array.dtype.names}
         if len(wanted.names) != 1:
@@ -144,6 +144,6 @@ def _at(text: str, wanted: DataSpec) -> Any:
             )
         return {wanted.names[0]: array}
     try:
-        return read_arrays(found)
+        return read_arrays(source)
     except (FileError, ModelError) as error:
         raise DataError(str(error)) from error

@@ -25,12 +25,12 @@ _LARGE = 1_000_000_000
 
 
 def is_loader(data: Any) -> bool:
-    """Whether it is a DataLoader of torch."""
+    """Return whether the data is a DataLoader of torch."""
     return any(cls.__module__.startswith("torch.utils.data") and cls.__name__ == "DataLoader" for cls in type(data).__mro__)
 
 
 def is_dataset(data: Any) -> bool:
-    """Whether it is a dataset of Hugging Face."""
+    """Return whether the data is a dataset of Hugging Face."""
     return any(cls.__module__.startswith("datasets.") for cls in type(data).__mro__)
 
 
@@ -90,8 +90,8 @@ def opened_dataset(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[s
     if isinstance(data, dict):
         raise DataError(f"the data is a dict of the splits {sorted(data)}. Give one of them: data={sorted(data)[0]!r} ...")
     features = dict(data.features or {})
-    kinds = {name: type(feature).__name__ for name, feature in features.items()}
-    pictures = [name for name, kind in kinds.items() if kind == "Image"]
+    feature_types = {name: type(feature).__name__ for name, feature in features.items()}
+    pictures = [name for name, feature_type in feature_types.items() if feature_type == "Image"]
     where = "the dataset"
     if pictures and hasattr(data, "__len__"):
         return _dataset_pictures(data, wanted, pictures[0], features)
@@ -99,17 +99,17 @@ def opened_dataset(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[s
     header = list(features) or list(next(iter(data)))
     plan = arranged(header, numeric, wanted, where)
     numbering = Numbering(classes or {}, wanted)
-    found: Rows | Stream
+    rows: Rows | Stream
     if hasattr(data, "__len__"):
-        found = DatasetRows(data, plan, wanted, numbering)
+        rows = DatasetRows(data, plan, wanted, numbering)
         if (data.data.nbytes or 0) < _LARGE:
-            found = Columns(found.take(np.arange(len(data))))
+            rows = Columns(rows.take(np.arange(len(data))))
     else:
-        found = Shuffled(_examples(data, plan, wanted, numbering))
+        rows = Shuffled(_examples(data, plan, wanted, numbering))
     named = {name: getattr(features.get(plan.parts[name][0]), "names", None) for name in wanted.targets if name in plan.parts}
-    found.classes = {**numbering.classes, **{name: names for name, names in named.items() if names}}
-    found.unused, found.remarks = plan.unused, [*plan.remarks, *remarks_on(found.classes)]
-    return found
+    rows.classes = {**numbering.classes, **{name: names for name, names in named.items() if names}}
+    rows.unused, rows.remarks = plan.unused, [*plan.remarks, *remarks_on(rows.classes)]
+    return rows
 
 
 class DatasetRows(Rows):
@@ -131,8 +131,8 @@ class DatasetRows(Rows):
 
 
 def _is_numeric(feature: Any) -> bool:
-    kind = str(getattr(feature, "dtype", ""))
-    return type(feature).__name__ == "Value" and kind.startswith(("int", "uint", "float", "bool"))
+    dtype = str(getattr(feature, "dtype", ""))
+    return type(feature).__name__ == "Value" and dtype.startswith(("int", "uint", "float", "bool"))
 
 
 def _dataset_pictures(data: Any, wanted: DataSpec, column: str, features: dict[str, Any]) -> Rows:
@@ -157,8 +157,8 @@ def _dataset_pictures(data: Any, wanted: DataSpec, column: str, features: dict[s
         used.append(source)
 
     def image(number: int) -> Any:
-        found = plain[number][column]
-        return found.convert("L" if found.mode in ("1", "L", "I;16") else "RGB")
+        picture = plain[number][column]
+        return picture.convert("L" if picture.mode in ("1", "L", "I;16") else "RGB")
 
     unused = [name for name in features if name not in used]
     return opened_pictures(Images("."), wanted, _Counted(image, len(data)), columns, classes, unused, "the dataset")
@@ -229,5 +229,5 @@ def function_in(text: str) -> Callable[[int], Any]:
     wanted = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
     if len(wanted) > 1:
         raise ArgumentError(f"{name} in {str(path)!r} takes {[p.name for p in wanted]}; it may take the number of the epoch alone.")
-    found: Callable[[int], Any] = function if wanted else lambda epoch: function()
-    return found
+    source: Callable[[int], Any] = function if wanted else lambda epoch: function()
+    return source

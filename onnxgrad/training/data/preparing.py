@@ -28,7 +28,7 @@ _MOVES = ("Cast", "Transpose", "Identity", "Pad", "Resize")
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is done with an image: resized, its values v / 255 less ``mean`` over ``std``, its axes in the order of ``layout``.
+    """The preprocessing of an image: resized, its values v / 255 less ``mean`` over ``std``, its axes in the order of ``layout``.
 
     Attributes:
         size: height and width.
@@ -71,19 +71,19 @@ def image_input(inputs: Sequence[Variable]) -> tuple[Variable, str, int]:
     Raises:
         DataError: if there is none, or several.
     """
-    found = []
+    candidates = []
     for v in inputs:
         if v.dims is not None and len(v.dims) == 4:
             for axis, layout in ((1, "CHW"), (3, "HWC")):
                 if v.dims[axis] in (1, 3):
-                    found.append((v, layout, int(v.dims[axis])))  # type: ignore[arg-type]
+                    candidates.append((v, layout, int(v.dims[axis])))  # type: ignore[arg-type]
                     break
-    if len(found) != 1:
-        what = "none" if not found else f"{len(found)}"
+    if len(candidates) != 1:
+        what = "none" if not candidates else f"{len(candidates)}"
         raise DataError(
             f"images go into an input of rank 4 with 1 or 3 channels; the model has {what} of these: {list(inputs)}. Give arrays."
         )
-    return found[0]
+    return candidates[0]
 
 
 def preparation_of(
@@ -106,43 +106,45 @@ def preparation_of(
     v, layout, channels = image_input(program.inputs)
     assert v.dims is not None
     declared = v.dims[1:3] if layout == "HWC" else v.dims[2:]
-    found_size, why_size = _size(declared, size, samples)
-    given_order = _order(order, channels)
-    base = Preparation(found_size, layout, given_order or ("L" if channels == 1 else "RGB"), (0.0,) * channels, (1.0,) * channels)
+    target_size, why_size = _size(declared, size, samples)
+    channel_order = _order(order, channels)
+    base = Preparation(
+        target_size, layout, channel_order or ("L" if channels == 1 else "RGB"), (0.0,) * channels, (1.0,) * channels
+    )
     if not v.dtype.is_float:
         return (
             v.name,
             replace(base, dtype=v.dtype.numpy),
-            _said(v, base, why_size, "bytes as they are, as the input is of integers"),
+            _note(v, base, why_size, "bytes as they are, as the input is of integers"),
         )
     base = replace(base, dtype=v.dtype.numpy)
     if mean is not None or std is not None:
         base = replace(base, mean=_channels(mean, channels, "mean", 0.0), std=_channels(std, channels, "std", 1.0))
-        return v.name, base, _said(v, base, why_size, f"{base.values()}, as given")
+        return v.name, base, _note(v, base, why_size, f"{base.values()}, as given")
     known = _from_graph(v)
     if known is not None:
         base = replace(base, mean=(_PLAIN[known][0],) * channels, std=(_PLAIN[known][1],) * channels)
-        return v.name, base, _said(v, base, why_size, f"{base.values()}, which the graph itself goes on to normalise")
-    best = _by_statistics(program, v, base, samples, given_order)
+        return v.name, base, _note(v, base, why_size, f"{base.values()}, which the graph itself goes on to normalise")
+    best = _by_statistics(program, v, base, samples, channel_order)
     if best is not None:
-        return v.name, best, _said(v, best, why_size, f"{best.values()}, which fits the statistics in the file best")
+        return v.name, best, _note(v, best, why_size, f"{best.values()}, which fits the statistics in the file best")
     if channels == 3:
         base = replace(base, mean=_IMAGENET[0], std=_IMAGENET[1])
     why = f"{base.values()}, a guess, as the file does not say: see --image-mean, --image-std and --image-order"
-    return v.name, base, _said(v, base, why_size, why)
+    return v.name, base, _note(v, base, why_size, why)
 
 
-def _said(v: Variable, made: Preparation, why_size: str, values: str) -> str:
-    height, width = made.size
-    channels = "grey" if made.order == "L" else made.order
-    return f"images go into {v.name!r} as {made.layout}, {channels}, {height} x {width} ({why_size}), {values}."
+def _note(v: Variable, preparation: Preparation, why_size: str, values: str) -> str:
+    height, width = preparation.size
+    channels = "grey" if preparation.order == "L" else preparation.order
+    return f"images go into {v.name!r} as {preparation.layout}, {channels}, {height} x {width} ({why_size}), {values}."
 
 
-def _size(declared: Sequence[Any], given: Sequence[int] | None, samples: Sequence[Any]) -> tuple[tuple[int, int], str]:
-    if given is not None:
-        height, width = (int(given[0]), int(given[-1]))
-        if min(height, width) < 1 or len(given) > 2:
-            raise ArgumentError(f"the size of images is a height and a width of at least 1, not {list(given)}.")
+def _size(declared: Sequence[Any], size: Sequence[int] | None, samples: Sequence[Any]) -> tuple[tuple[int, int], str]:
+    if size is not None:
+        height, width = (int(size[0]), int(size[-1]))
+        if min(height, width) < 1 or len(size) > 2:
+            raise ArgumentError(f"the size of images is a height and a width of at least 1, not {list(size)}.")
         for want, have in zip(declared, (height, width), strict=True):
             if isinstance(want, int) and want != have:
                 raise ArgumentError(f"the model takes images of {list(declared)}, not {height} x {width}. Leave the size out.")
@@ -157,19 +159,19 @@ def _size(declared: Sequence[Any], given: Sequence[int] | None, samples: Sequenc
     return (int(fixed[0]), int(fixed[1])), why
 
 
-def _order(given: str | None, channels: int) -> str | None:
-    if given is None:
+def _order(requested: str | None, channels: int) -> str | None:
+    if requested is None:
         return "L" if channels == 1 else None
-    order = given.upper()
+    order = requested.upper()
     if order not in ("RGB", "BGR") or channels != 3:
         raise ArgumentError(
-            f"the order of channels is rgb or bgr, for a model of 3 channels; this has {channels}, and {given!r} is given."
+            f"the order of channels is rgb or bgr, for a model of 3 channels; this has {channels}, and {requested!r} is given."
         )
     return order
 
 
-def _channels(given: Sequence[float] | None, channels: int, what: str, default: float) -> tuple[float, ...]:
-    values = [default] if given is None else [float(v) for v in given]
+def _channels(statistic: Sequence[float] | None, channels: int, what: str, default: float) -> tuple[float, ...]:
+    values = [default] if statistic is None else [float(v) for v in statistic]
     if len(values) not in (1, channels) or (what == "std" and min(values) <= 0):
         raise ArgumentError(
             f"{what} is one number or one for each of {channels} channels{', above 0' * (what == 'std')}, not {values}."
@@ -178,7 +180,7 @@ def _channels(given: Sequence[float] | None, channels: int, what: str, default: 
 
 
 def _from_graph(v: Variable) -> str | None:
-    """What the graph takes, if its first arithmetic is with constants: a factor of less than 1/20 is for bytes"""
+    """Describe the values the graph takes, if its first arithmetic is with constants: a factor of less than 1/20 is for bytes"""
     factor, at, met = 1.0, v, False
     while True:
         readers = [op for op in at.block.ops if any(x is at for x in op.inputs)]
@@ -211,7 +213,7 @@ def _from_graph(v: Variable) -> str | None:
 def _by_statistics(
     program: Program, v: Variable, base: Preparation, samples: Sequence[Any], order: str | None
 ) -> Preparation | None:
-    """The candidate whose first normalised layer has, over some images, the mean and variance nearest to those of the file"""
+    """Choose the candidate for which the first normalised layer has the mean and variance nearest to the statistics in the file"""
     norm = next((op for op in program.global_block().ops if op.type == "BatchNormalization"), None)
     if norm is None or norm.inputs[0] is None or len(program.inputs) != 1 or not samples:
         return None
@@ -226,14 +228,16 @@ def _by_statistics(
     resized = [image.resize(base.size[::-1], 2) for image in samples]
     executor = Executor()
     scored = []
-    for place, (m, s) in enumerate(ways):
-        for turn, name in enumerate(orders):
-            made = replace(base, mean=m, std=s, order=name)
-            images = np.stack([made.array(image) for image in resized])
-            (found,) = executor.run(program, {v.name: images}, [norm.inputs[0].name])
-            x = np.asarray(found, np.float64)
+    for way_index, (m, s) in enumerate(ways):
+        for order_index, name in enumerate(orders):
+            candidate = replace(base, mean=m, std=s, order=name)
+            images = np.stack([candidate.array(image) for image in resized])
+            (output,) = executor.run(program, {v.name: images}, [norm.inputs[0].name])
+            x = np.asarray(output, np.float64)
             axes = (0, *range(2, x.ndim))
             spread = np.maximum(x.var(axis=axes), 1e-12) / np.maximum(var, 1e-12)
             off = (x.mean(axis=axes) - mean) ** 2 / np.maximum(var, 1e-12)
-            scored.append((float(np.mean(np.minimum(off, 100) + np.minimum(np.log(spread) ** 2, 100))), place, turn, made))
+            scored.append(
+                (float(np.mean(np.minimum(off, 100) + np.minimum(np.log(spread) ** 2, 100))), way_index, order_index, candidate)
+            )
     return min(scored, key=lambda entry: entry[:3])[3]

@@ -100,8 +100,8 @@ class RowSubset(Rows):
         return self.base.take(self.rows[rows], epoch)
 
     def column(self, name: str) -> Array | None:
-        found = self.base.column(name)
-        return None if found is None else found[self.rows]
+        column = self.base.column(name)
+        return None if column is None else column[self.rows]
 
     def plain(self) -> Rows:
         return RowSubset(self.base.plain(), self.rows)

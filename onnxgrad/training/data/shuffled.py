@@ -60,20 +60,20 @@ class Shuffled(Stream):
 
     def parts(self, fraction: float, seed: int) -> tuple[Shuffled, Shuffled]:
         """The data without a share of its examples, and that share; which they are depends on the seed and their place."""
-        found = []
+        parts = []
         for held_out in (False, True):
             part = self._copy()
             part._share = (fraction, seed, held_out)
             if self.length is not None:
                 part.length = int((_mask(fraction, seed).random(self.length) < fraction).sum())
                 part.length = part.length if held_out else self.length - part.length
-            found.append(part)
-        return found[0], found[1]
+            parts.append(part)
+        return parts[0], parts[1]
 
     def _copy(self) -> Shuffled:
-        found = Shuffled(self.source, buffer=self.buffer, length=self.length, names=self.names)
-        found.path, found.unused, found.classes, found.resumes = self.path, self.unused, self.classes, self.resumes
-        return found
+        clone = Shuffled(self.source, buffer=self.buffer, length=self.length, names=self.names)
+        clone.path, clone.unused, clone.classes, clone.resumes = self.path, self.unused, self.classes, self.resumes
+        return clone
 
     def count(self, batch_size: int, drop_last: bool = False) -> int | None:
         if self.length is None:

@@ -46,7 +46,7 @@ class DataSpec:
         beside: Sequence[str] = (),
         spelled: Sequence[str] = (),
     ) -> DataSpec:
-        """For these variables, without those that are optional."""
+        """Return the spec of these variables without the optional ones."""
         every = {v.name: v for v in [*inputs, *targets]}
         names = [name for name in every if name not in optional]
         return cls(names, every, [v.name for v in targets], optional, program, beside, spelled)

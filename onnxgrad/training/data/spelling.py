@@ -35,9 +35,9 @@ def characters(program: Program | None) -> list[str] | None:
     listed = None if program is None else program.metadata.get(KEY)
     if program is None or not listed:
         return None
-    found = listed.removesuffix("\n").split("\n")
+    symbols = listed.removesuffix("\n").split("\n")
     classes = {v.dims[-1] for v in program.outputs if v.dims and len(v.dims) == 3}
-    return [*found, " "] if len(found) + 2 in classes and " " not in found else found
+    return [*symbols, " "] if len(symbols) + 2 in classes and " " not in symbols else symbols
 
 
 def spelled(program: Program | None, name: str, texts: Sequence[str], where: str) -> tuple[Array, str]:

@@ -57,16 +57,16 @@ def split(data: Rows | Stream, fraction: float, target: str | None = None, seed:
     else:
         how = f", each class of {target!r} by its share"
         parts = [rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
-        chosen = np.concatenate([part[: _share(len(part), fraction)] for part in parts])
+        chosen = np.concatenate([part[: _held_out_count(len(part), fraction)] for part in parts])
     if not 0 < len(chosen) < len(data):
         raise DataError(f"a share of {fraction:.3g} of {len(data)} examples leaves a part empty. Give another share, or more data.")
     kept = np.setdiff1d(np.arange(len(data)), chosen)
-    said = f"validation holds out {len(chosen):,} of {len(data):,} examples{how}."
+    note = f"validation holds out {len(chosen):,} of {len(data):,} examples{how}."
     held_out = data.select(np.sort(chosen))
-    return data.select(kept), held_out.plain(), [said]
+    return data.select(kept), held_out.plain(), [note]
 
 
-def _share(count: int, fraction: float) -> int:
+def _held_out_count(count: int, fraction: float) -> int:
     return min(max(1, round(fraction * count)), count - 1)
 
 
@@ -84,7 +84,7 @@ def classes_in(column: Array | None) -> Array | None:
 
 
 def class_counts(data: Any, target: str) -> dict[int, int] | None:
-    """How often each class of a target column occurs, without those of -100; None where that is not known."""
+    """Count the examples of each class of a target column, ignoring the label -100; None where the labels are not known."""
     column = data.column(target) if isinstance(data, Rows) else None
     if column is None or column.dtype.kind not in "iub":
         column = classes_in(column)
@@ -106,5 +106,7 @@ def imbalance(data: Any, target: str) -> str | None:
     names = data.classes.get(target, ())
     called = {label: f"{label} ({names[label]})" if 0 <= label < len(names) else str(label) for label in counts}
     most, least = max(counts, key=lambda label: counts[label]), min(counts, key=lambda label: counts[label])
-    said = f"the classes are uneven: {counts[most]:,} examples of class {called[most]}, {counts[least]:,} of class {called[least]}"
-    return f"{said}. class_weights='balanced' (--class-weights balanced) weighs them; look at f1 rather than accuracy."
+    message = (
+        f"the classes are uneven: {counts[most]:,} examples of class {called[most]}, {counts[least]:,} of class {called[least]}"
+    )
+    return f"{message}. class_weights='balanced' (--class-weights balanced) weighs them; look at f1 rather than accuracy."

@@ -63,37 +63,37 @@ class Table:
         reader = reader_of(self.path)
         where = self.path.name
         plan = arranged(reader.header, reader.numeric, wanted, where)
-        found: Rows | Stream
+        rows: Rows | Stream
         if streams:
             self._learn(reader, plan, wanted, numbering)
-            found = Shuffled(_Pieces(reader, plan, wanted, numbering, where), buffer=self.buffer, length=reader.length)
+            rows = Shuffled(_Pieces(reader, plan, wanted, numbering, where), buffer=self.buffer, length=reader.length)
         else:
             columns = stacked(plan, reader.columns(plan.read), wanted, numbering, where)
-            found = Columns(columns)
-        found.classes, found.unused = numbering.classes, plan.unused
-        found.remarks = [*plan.remarks, *remarks_on(numbering.classes), *numbering.remarks]
-        return found
+            rows = Columns(columns)
+        rows.classes, rows.unused = numbering.classes, plan.unused
+        rows.remarks = [*plan.remarks, *remarks_on(numbering.classes), *numbering.remarks]
+        return rows
 
     def _learn(self, reader: _Arrow | _Lines, plan: Arrangement, wanted: DataSpec, numbering: Numbering) -> None:
         """Look through the target columns for the words in them"""
         names = [name for name in wanted.targets if len(plan.parts.get(name, ())) == 1 and name not in numbering.classes]
-        words: dict[str, set[str]] = {name: set() for name in names}
+        cells: dict[str, set[str]] = {name: set() for name in names}
         parts = {name: plan.parts[name][0] for name in names if plan.parts[name][0] not in reader.numeric}
         for _, columns in reader.pieces(list(parts.values())) if parts else ():
             for name, part in parts.items():
-                words[name].update(cell for cell in columns[part] if isinstance(cell, str))
-        for name, seen in words.items():
+                cells[name].update(cell for cell in columns[part] if isinstance(cell, str))
+        for name, seen in cells.items():
             if seen and name in wanted.spelled:
                 raise DataError(
                     f"column {name!r} of {self.path.name} holds text for ctc, which is read at once. Leave out buffer (--buffer)."
                 )
-            if seen and not all(_is_number(word) for word in seen):
+            if seen and not all(_is_number(cell) for cell in seen):
                 numbering.classes[name] = sorted(seen)
 
 
-def _is_number(word: str) -> bool:
+def _is_number(cell: str) -> bool:
     try:
-        float(word)
+        float(cell)
     except ValueError:
         return False
     return True
@@ -140,19 +140,19 @@ class _Lines:
 
     def _object(self, number: int, line: str) -> dict[str, Any]:
         try:
-            found = json.loads(line)
+            record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise DataError(f"line {number} of {str(self.path)!r} is no JSON ({error}). Write one object on each line.") from error
-        if not isinstance(found, dict):
+        if not isinstance(record, dict):
             raise DataError(f"line {number} of {str(self.path)!r} is no object. Write {{...}} with the columns.")
-        return found
+        return record
 
     def pieces(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, list[Any]]]]:
         held: dict[str, list[Any]] = {name: [] for name in names}
         first = count = 0
-        for _, found in self._objects():
+        for _, record in self._objects():
             for name in names:
-                held[name].append(found.get(name))
+                held[name].append(record.get(name))
             count += 1
             if count - first == _READ:
                 yield first, held
@@ -161,11 +161,11 @@ class _Lines:
             yield first, held
 
     def columns(self, names: Sequence[str]) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {name: [] for name in names}
+        columns: dict[str, list[Any]] = {name: [] for name in names}
         for _, piece in self.pieces(names):
             for name in names:
-                found[name] += piece[name]
-        return found
+                columns[name] += piece[name]
+        return columns
 
 
 class _Arrow:
@@ -281,16 +281,18 @@ def _values(table: Any) -> dict[str, Any]:
     """Columns without gaps as arrays, others as lists"""
     import pyarrow as pa
 
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         if plain and column.null_count == 0:
-            found[name] = np.asarray(column.to_numpy(**({} if isinstance(column, pa.ChunkedArray) else {"zero_copy_only": False})))
+            columns[name] = np.asarray(
+                column.to_numpy(**({} if isinstance(column, pa.ChunkedArray) else {"zero_copy_only": False}))
+            )
         elif (pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type)) and column.null_count == 0:
-            found[name] = _lists(column)
+            columns[name] = _lists(column)
         else:
-            found[name] = [_cell(value) for value in column.to_pylist()]
-    return found
+            columns[name] = [_cell(value) for value in column.to_pylist()]
+    return columns
 
 
 def _lists(column: Any) -> Any:
@@ -326,11 +328,11 @@ class _typed:  # noqa: N801 (it reads like a function)
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, error_type: Any, error: BaseException | None, trace: Any) -> None:
         if error is None or isinstance(error, (OnnxGradError, GeneratorExit, KeyboardInterrupt, MemoryError)):
             return
-        said = " ".join(str(error).split())
-        raise DataError(f"cannot read {str(self.path)!r}: {said[:300]}") from error
+        message = " ".join(str(error).split())
+        raise DataError(f"cannot read {str(self.path)!r}: {message[:300]}") from error
 
 
 def read_folder(path: Path, wanted: DataSpec) -> Columns:
@@ -340,9 +342,9 @@ def read_folder(path: Path, wanted: DataSpec) -> Columns:
     if missing:
         raise DataError(f"the folder {str(path)!r} has no {missing[0]}.npy; it has {sorted(files)}. Rename or add it.")
     names = [name for name in [*wanted.names, *wanted.optional] if name in files]
-    found = Columns({name: read_npy(files[name], mapped=True) for name in names})
-    found.unused = sorted(files.keys() - set(names))
-    return found
+    columns = Columns({name: read_npy(files[name], mapped=True) for name in names})
+    columns.unused = sorted(files.keys() - set(names))
+    return columns
 
 
 def read_npy(path: Path, mapped: bool = False) -> Any:
@@ -363,7 +365,7 @@ def is_text(path: Path) -> bool:
     """Whether the first object of a .jsonl file is a text or a chat, which a tokenizer reads."""
     try:
         line = next((line for line in read_whole(path).splitlines() if line.strip()), b"{}")
-        found = json.loads(line)
+        record = json.loads(line)
     except (FileError, ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and any(name in found for name in ("text", "messages", "prompt"))
+    return isinstance(record, dict) and any(name in record for name in ("text", "messages", "prompt"))

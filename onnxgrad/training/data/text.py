@@ -46,7 +46,7 @@ class _Passage(NamedTuple):
 
 
 class Text(Stream):
-    """Rows of words from a file, as batches of ``input_ids``, ``attention_mask`` and labels, all int64 [rows, steps].
+    """Rows of tokens from a file, as batches of ``input_ids``, ``attention_mask`` and labels, all int64 [rows, steps].
 
     Rows of similar length go into one batch. Each batch is padded on the right to one of a few lengths: 8, 12, 16, 24, 32, 48, ...
 
@@ -54,7 +54,7 @@ class Text(Stream):
         path: a ``.txt`` or ``.jsonl`` file.
         tokenizer: path of a ``tokenizer.json``. A ``tokenizer_config.json`` beside it says which word ends a text, and how a chat
             is written: by its template where the package jinja2 is installed, else by that of ChatML; ``remarks`` says which.
-        max_length: words in a row at most; longer examples are cut.
+        max_length: tokens in a row at most; longer examples are cut.
         pack: put several short examples into one row. Words then see the examples before them in the row.
         label: name of the column with the labels; -100 stands where nothing counts.
 
@@ -120,20 +120,20 @@ class Text(Stream):
 
     def select(self, rows: Array) -> Text:
         """The rows of these numbers as data of its own."""
-        found = copy.copy(self)
-        found.rows, found.lengths = [self.rows[int(row)] for row in rows], self.lengths[rows]
-        return found
+        selected = copy.copy(self)
+        selected.rows, selected.lengths = [self.rows[int(row)] for row in rows], self.lengths[rows]
+        return selected
 
     def _batch(self, chosen: Array) -> Batch:
         steps = int(self.lengths[chosen].max())
-        words, mask = np.zeros((2, len(chosen), steps), np.int64)
+        token_ids, mask = np.zeros((2, len(chosen), steps), np.int64)
         labels = np.full((len(chosen), steps), IGNORED, np.int64)
         for at, index in enumerate(chosen):
             row = self.rows[index]
-            words[at, : len(row.words)] = row.words
+            token_ids[at, : len(row.words)] = row.words
             labels[at, : len(row.words)] = row.labels
             mask[at, : len(row.words)] = 1
-        return {TOKENS: words, MASK: mask, self.label: labels}
+        return {TOKENS: token_ids, MASK: mask, self.label: labels}
 
     # Reading -----------------------------------------------------------------------------------------------------------
 
@@ -162,39 +162,41 @@ class Text(Stream):
 
     def _passage(self, line: str, where: str) -> _Passage:
         try:
-            found = json.loads(line)
+            record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where} is no JSON ({error}). Write one object on each line.") from error
-        if not isinstance(found, dict):
+        if not isinstance(record, dict):
             raise DataError(f"{where} is no object. Write {{...}} with text, prompt and completion, or messages.")
-        if "messages" in found:
-            text, counted = self._template.written(found["messages"], where)
+        if "messages" in record:
+            text, counted = self._template.written(record["messages"], where)
             if self._template.remark not in self.remarks:
                 self.remarks.append(self._template.remark)
             return _Passage(text, counted, marked=False)
-        parts = [found.get(name) for name in (("text",) if "text" in found else ("prompt", "completion"))]
+        parts = [record.get(name) for name in (("text",) if "text" in record else ("prompt", "completion"))]
         if not all(isinstance(part, str) for part in parts):
-            raise DataError(f"{where} has neither text, nor prompt and completion, nor messages; it has {sorted(map(str, found))}.")
+            raise DataError(
+                f"{where} has neither text, nor prompt and completion, nor messages; it has {sorted(map(str, record))}."
+            )
         text = "".join(part for part in parts if part is not None)
         return _Passage(text + self._template.end, [(len(str(parts[0])) if len(parts) == 2 else 0, _END)])
 
     def _encoded(self, passages: Sequence[_Passage]) -> list[_Row]:
-        found: dict[int, Any] = {}
+        encodings: dict[int, Any] = {}
         for marked in (True, False):
             chosen = [at for at, passage in enumerate(passages) if passage.marked is marked]
             texts = [passages[at].text for at in chosen]
-            found.update(zip(chosen, self._tokenizer.encode_batch(texts, add_special_tokens=marked), strict=True))
-        return [_row(found[at], passage) for at, passage in enumerate(passages)]
+            encodings.update(zip(chosen, self._tokenizer.encode_batch(texts, add_special_tokens=marked), strict=True))
+        return [_row(encodings[at], passage) for at, passage in enumerate(passages)]
 
 
 def _row(encoding: Any, passage: _Passage) -> _Row:
-    """The words of a passage; those that begin in a stretch that counts have their own number as label"""
-    words = np.array(encoding.ids, np.int32)
+    """Return the tokens of a passage, with labels for the tokens that begin in a span that counts"""
+    token_ids = np.array(encoding.ids, np.int32)
     begin, end = np.array(encoding.offsets, np.int64).reshape(-1, 2).T
-    counts = np.zeros(len(words), bool)
+    counts = np.zeros(len(token_ids), bool)
     for first, last in passage.counted:
         counts |= (begin >= first) & (begin < last) & (end > begin)
-    return _Row(words, np.where(counts, words, np.int32(IGNORED)))
+    return _Row(token_ids, np.where(counts, token_ids, np.int32(IGNORED)))
 
 
 def bucket(length: int, limit: int) -> int:
@@ -206,16 +208,16 @@ def bucket(length: int, limit: int) -> int:
 
 
 def _packed(rows: Sequence[_Row], size: int) -> list[_Row]:
-    """The longest first, each into the fullest row that has room for it; the first word of an example follows from no other"""
+    """Pack the longest first, each into the fullest row with the capacity for it; the first token of an example has no label"""
     free: list[tuple[int, int]] = []
     bins: list[list[_Row]] = []
     for row in sorted(rows, key=lambda row: -len(row.words)):
         at = bisect.bisect_left(free, (len(row.words), -1))
-        room, into = free.pop(at) if at < len(free) else (size, len(bins))
+        capacity, into = free.pop(at) if at < len(free) else (size, len(bins))
         if into == len(bins):
             bins.append([])
         bins[into].append(_Row(row.words, np.concatenate([[np.int32(IGNORED)], row.labels[1:]])))
-        bisect.insort(free, (room - len(row.words), into))
+        bisect.insort(free, (capacity - len(row.words), into))
     return [_Row(*(np.concatenate(parts) for parts in zip(*held, strict=True))) for held in bins]
 
 

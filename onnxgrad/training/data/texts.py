@@ -33,7 +33,7 @@ class Texts:
     Args:
         path: the file.
         tokenizer: path of a ``tokenizer.json``.
-        max_length: words in a row at most; longer texts are cut.
+        max_length: tokens in a row at most; longer texts are cut.
 
     Raises:
         ArgumentError: if the suffix is another.
@@ -56,16 +56,16 @@ class Texts:
         """The data for a program; ``classes`` by target column have numbers already.
 
         Raises:
-            DataError: naming the file and what is missing in it, or the inputs if none takes words.
+            DataError: naming the file and what is missing in it, or the inputs if none takes tokens.
         """
         where = self.path.name
         if not self.path.is_file():
             raise DataError(f"there is no file {str(self.path)!r}.")
-        words, mask, types = _inputs(wanted)
+        tokens, mask, types = _inputs(wanted)
         reader = reader_of(self.path)
-        made = [name for name in (words, mask, types) if name is not None]
-        names = [name for name in wanted.names if name not in made]
-        optional = [name for name in wanted.optional if name not in made]
+        tokenized = [name for name in (tokens, mask, types) if name is not None]
+        names = [name for name in wanted.names if name not in tokenized]
+        optional = [name for name in wanted.optional if name not in tokenized]
         text = _text_column(reader.header, reader.numeric, (*names, *wanted.beside), where)
         header = [name for name in reader.header if name != text]
         rest = DataSpec(names, wanted.variables, wanted.targets, optional, wanted.program, wanted.beside)
@@ -73,23 +73,23 @@ class Texts:
         columns = reader.columns([text, *plan.read])
         encodings = self._tokenizer.encode_batch([_written(cell, i, text, where) for i, cell in enumerate(columns[text])])
         numbering = Numbering(classes or {})
-        filled, cut = self._filled(encodings, wanted.variables.get(words), words, mask, types)
-        found = Columns({**filled, **stacked(plan, columns, rest, numbering, where)})
-        found.classes, found.unused = numbering.classes, plan.unused
-        size = filled[words].shape[1]
-        said = [f"the column {text!r} of {where} becomes {size} words in {words!r}."]
+        filled, cut = self._filled(encodings, wanted.variables.get(tokens), tokens, mask, types)
+        rows = Columns({**filled, **stacked(plan, columns, rest, numbering, where)})
+        rows.classes, rows.unused = numbering.classes, plan.unused
+        size = filled[tokens].shape[1]
+        notes = [f"the column {text!r} of {where} becomes {size} words in {tokens!r}."]
         if cut:
-            said.append(f"{cut:,} of {len(encodings):,} texts of {where} are cut to {size} words.")
+            notes.append(f"{cut:,} of {len(encodings):,} texts of {where} are cut to {size} words.")
         if mask is None and any(len(e.ids) < size for e in encodings):
-            said.append("the model takes no mask: it reads what fills up shorter texts, too.")
-        found.remarks = [*said, *plan.remarks, *remarks_on(numbering.classes)]
-        found.decoders = {words: decoder_of(self._tokenizer)}
-        return found
+            notes.append("the model takes no mask: it reads what fills up shorter texts, too.")
+        rows.remarks = [*notes, *plan.remarks, *remarks_on(numbering.classes)]
+        rows.decoders = {tokens: decoder_of(self._tokenizer)}
+        return rows
 
     def _filled(
-        self, encodings: Sequence[Any], v: Variable | None, words: str, mask: str | None, types: str | None
+        self, encodings: Sequence[Any], v: Variable | None, tokens: str, mask: str | None, types: str | None
     ) -> tuple[Batch, int]:
-        """Words, mask and types as arrays of one length, and how many texts are cut"""
+        """Token ids, mask and types as arrays of one length, and the number of texts that are cut"""
         fixed = None if v is None or v.dims is None or len(v.dims) < 2 else v.dims[1]
         longest = max((len(e.ids) for e in encodings), default=1)
         size = fixed if isinstance(fixed, int) else min(bucket(longest, self.max_length), self.max_length)
@@ -99,34 +99,34 @@ class Texts:
         pad = next((n for n in map(self._tokenizer.token_to_id, _PADS) if n is not None), 0)
         for encoding in encodings:
             encoding.pad(size, pad_id=pad)
-        found = {words: np.array([e.ids for e in encodings], np.int64).reshape(-1, size)}
+        batch = {tokens: np.array([e.ids for e in encodings], np.int64).reshape(-1, size)}
         if mask is not None:
-            found[mask] = np.array([e.attention_mask for e in encodings], np.int64).reshape(-1, size)
+            batch[mask] = np.array([e.attention_mask for e in encodings], np.int64).reshape(-1, size)
         if types is not None:
-            found[types] = np.array([e.type_ids for e in encodings], np.int64).reshape(-1, size)
-        return found, cut
+            batch[types] = np.array([e.type_ids for e in encodings], np.int64).reshape(-1, size)
+        return batch, cut
 
 
 def _inputs(wanted: DataSpec) -> tuple[str, str | None, str | None]:
-    """Names of the inputs for words, mask and types"""
+    """Names of the inputs for token ids, mask and types"""
     every = [*wanted.names, *wanted.optional]
     variables = {name: wanted.variables.get(name) for name in every if name not in wanted.targets}
     integers = [name for name, v in variables.items() if v is not None and v.dtype.is_integer and v.rank == 2]
     mask = next((name for name in integers if "mask" in name.lower()), MASK if MASK in every else None)
     types = next((name for name in integers if "type" in name.lower() or "segment" in name.lower()), None)
     left = [name for name in integers if name not in (mask, types) and "position" not in name.lower()]
-    found = TOKENS if TOKENS in left else left[0] if len(left) == 1 else None
-    if found is None:
+    tokens = TOKENS if TOKENS in left else left[0] if len(left) == 1 else None
+    if tokens is None:
         raise DataError(
             f"no input is found that takes words, an integer [batch, steps]: the inputs are {list(variables)}. Feed arrays by name."
         )
-    return found, mask, types
+    return tokens, mask, types
 
 
 def _text_column(header: Sequence[str], numeric: Sequence[str], others: Sequence[str], where: str) -> str:
-    words = [name for name in header if name not in numeric]
-    named = [name for name in _NAMES if name in words]
-    left = [name for name in words if name not in others]
+    candidates = [name for name in header if name not in numeric]
+    named = [name for name in _NAMES if name in candidates]
+    left = [name for name in candidates if name not in others]
     if not named and len(left) != 1:
         raise DataError(f"which column of {where} is the text? It has {list(header)}. Call it 'text'.")
     return named[0] if named else left[0]

@@ -26,7 +26,7 @@ _LOSSES = ("cross_entropy", "bce_with_logits", "causal_lm")
 
 
 class Distillation(NamedTuple):
-    """How a teacher counts: (1 - ``weight``) of the loss is that of the labels, ``weight`` that of the teacher's probabilities at
+    """Settings of a teacher: the labels have the weight 1 - ``weight`` in the loss, the teacher's probabilities ``weight``, at
     ``temperature`` T, times T^2."""
 
     model: Any
@@ -49,19 +49,19 @@ class Teacher:
     """
 
     def __init__(self, given: Any, program: Program, terms: Sequence[Term], place: Any, threads: int | None) -> None:
-        found = given if isinstance(given, Distillation) else Distillation(given)
-        if not 0 < found.temperature < np.inf or not 0 < found.weight <= 1:
-            said = f"temperature {found.temperature} and weight {found.weight}"
-            raise ArgumentError(f"a teacher has a temperature above 0 and a weight above 0 and up to 1, not {said}.")
+        distillation = given if isinstance(given, Distillation) else Distillation(given)
+        if not 0 < distillation.temperature < np.inf or not 0 < distillation.weight <= 1:
+            settings = f"temperature {distillation.temperature} and weight {distillation.weight}"
+            raise ArgumentError(f"a teacher has a temperature above 0 and a weight above 0 and up to 1, not {settings}.")
         if len(terms) != 1 or not isinstance(terms[0].loss, str) or terms[0].loss not in _LOSSES:
             raise ArgumentError(f"a teacher stands beside one loss of {', '.join(_LOSSES)}. Leave it out, or choose one of these.")
-        self.temperature, self.weight = float(found.temperature), float(found.weight)
-        self.program = found.model if isinstance(found.model, Program) else from_onnx(found.model)
+        self.temperature, self.weight = float(distillation.temperature), float(distillation.weight)
+        self.program = distillation.model if isinstance(distillation.model, Program) else from_onnx(distillation.model)
         own = {v.name for v in program.inputs}
         missing = [v.name for v in self.program.inputs if v.name not in own]
         if missing:
             raise ArgumentError(f"the teacher reads the input {missing[0]!r}; the model has {sorted(own)}. Rename it in its file.")
-        self.output = output_of(self.program, found.output, [])
+        self.output = output_of(self.program, distillation.output, [])
         self.executor = Executor(place, threads=threads)
         self._kind = Activation(self.output).kind
         self._binary = terms[0].loss == "bce_with_logits"
@@ -75,27 +75,27 @@ class Teacher:
 
     def _loss(self, output: Variable, target: Variable) -> Variable:
         """T^2 times the divergence of softmax(student / T) from softmax(teacher / T), or of sigmoids; its mean over examples"""
-        op, made, t = Builder(output.block, key="distilled"), Activation(output), self.temperature
-        x = made.logits(op) if made.kind in ("Softmax", "LogSoftmax", "Sigmoid") else output
+        op, activation, t = Builder(output.block, key="distilled"), Activation(output), self.temperature
+        x = activation.logits(op) if activation.kind in ("Softmax", "LogSoftmax", "Sigmoid") else output
         x = x if x.dtype == target.dtype else op.Cast(x, to=target.dtype.number)
         if self._binary:
             p = op.Sigmoid(op.Div(target, t))
-            found: Variable = op.Mul(op.ReduceMean(bounded_logistic(op, op.Div(x, t), p), keepdims=0), t * t)
-            return found
+            loss: Variable = op.Mul(op.ReduceMean(bounded_logistic(op, op.Div(x, t), p), keepdims=0), t * t)
+            return loss
         wanted = op.LogSoftmax(op.Div(target, t), axis=self._axis)
-        said = op.LogSoftmax(op.Div(x, t), axis=self._axis)
-        each = op.ReduceSum(op.Mul(op.Exp(wanted), op.Sub(wanted, said)), axes=[self._axis], keepdims=0)
+        log_q = op.LogSoftmax(op.Div(x, t), axis=self._axis)
+        each = op.ReduceSum(op.Mul(op.Exp(wanted), op.Sub(wanted, log_q)), axes=[self._axis], keepdims=0)
         return op.Mul(op.ReduceMean(each, keepdims=0), t * t)
 
     def answer(self, feed: Batch, dims: Sequence[Any] | None) -> np.ndarray[Any, Any]:
-        """What the teacher says of a batch, as logits.
+        """Return the logits of the teacher for a batch.
 
         Raises:
             DataError: if that has not the shape of the model's output.
         """
         own = {v.name: feed[v.name] for v in self.program.inputs}
-        (found,) = self.executor.run(self.program, own, [self.output.name])
-        y = np.asarray(found, np.float32)
+        (logits,) = self.executor.run(self.program, own, [self.output.name])
+        y = np.asarray(logits, np.float32)
         if self._kind == "Softmax":
             y = np.log(np.maximum(y, 1e-30))
         elif self._kind == "Sigmoid":

@@ -42,22 +42,22 @@ def bent(program: Program, text: str) -> Variable:
     """
     names = program.global_block().vars
     name = text if text in names else max((n for n in names if text.startswith((f"{n}.", f"{n}["))), key=len, default="")
-    found = names.get(name)
-    if found is None or found.is_leaf:
+    tensor = names.get(name)
+    if tensor is None or tensor.is_leaf:
         raise UnknownName(f"the program has no output {text!r}; it has {[v.name for v in program.outputs]}.")
     if name == text:
-        return found
+        return tensor
     try:
         tree = ast.parse("_" + text[len(name) :], mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ArgumentError(f"{text!r} is no expression ({error}). Write {name}.transpose(1, 0, 2) or {name}[:, 0].") from error
     op = Builder(program.global_block(), key="bent")
     try:
-        return _value(op, tree, found, text)
+        return _value(op, tree, tensor, text)
     except OnnxGradError as error:
         if isinstance(error, ArgumentError):
             raise
-        raise ArgumentError(f"{text!r} does not fit {found!r}: {error}") from error
+        raise ArgumentError(f"{text!r} does not fit {tensor!r}: {error}") from error
 
 
 def _value(op: Builder, tree: ast.expr, start: Variable, text: str) -> Variable:
@@ -75,12 +75,12 @@ def _value(op: Builder, tree: ast.expr, start: Variable, text: str) -> Variable:
 
 
 def _arguments(tree: ast.Call, text: str) -> list[int]:
-    given: list[ast.expr] = [*tree.args, *(keyword.value for keyword in tree.keywords if keyword.arg in ("axis", "axes"))]
-    if len(given) != len(tree.args) + len(tree.keywords):
+    arguments: list[ast.expr] = [*tree.args, *(keyword.value for keyword in tree.keywords if keyword.arg in ("axis", "axes"))]
+    if len(arguments) != len(tree.args) + len(tree.keywords):
         raise ArgumentError(f"{text!r}: the only keyword is axis=.")
-    if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
-        given = given[0].elts
-    return [_integer(entry, text) for entry in given]
+    if len(arguments) == 1 and isinstance(arguments[0], (ast.Tuple, ast.List)):
+        arguments = arguments[0].elts
+    return [_integer(entry, text) for entry in arguments]
 
 
 def _integer(tree: ast.expr, text: str) -> int:
@@ -97,27 +97,27 @@ def _axis(x: Variable, axis: int, text: str) -> int:
     return axis % x.rank
 
 
-def _called(op: Builder, x: Variable, method: str, given: list[int], text: str) -> Variable:
+def _called(op: Builder, x: Variable, method: str, arguments: list[int], text: str) -> Variable:
     if method == "transpose":
-        if x.rank is None or sorted(_axis(x, axis, text) for axis in given) != list(range(x.rank)):
-            raise ArgumentError(f"{text!r}: transpose takes each axis of {x!r} once, not {given}.")
-        found: Variable = op.Transpose(x, perm=[axis % x.rank for axis in given])
+        if x.rank is None or sorted(_axis(x, axis, text) for axis in arguments) != list(range(x.rank)):
+            raise ArgumentError(f"{text!r}: transpose takes each axis of {x!r} once, not {arguments}.")
+        result: Variable = op.Transpose(x, perm=[axis % x.rank for axis in arguments])
     elif method == "reshape":
-        if given.count(-1) > 1 or not given or min(given) < -1:
-            raise ArgumentError(f"{text!r}: reshape takes sizes, one of which may be -1, not {given}.")
-        found = op.Reshape(x, given, allowzero=1)
+        if arguments.count(-1) > 1 or not arguments or min(arguments) < -1:
+            raise ArgumentError(f"{text!r}: reshape takes sizes, one of which may be -1, not {arguments}.")
+        result = op.Reshape(x, arguments, allowzero=1)
     elif method == "squeeze":
-        axes = [_axis(x, axis, text) for axis in given]
+        axes = [_axis(x, axis, text) for axis in arguments]
         wrong = [axis for axis in axes if x.dims is not None and isinstance(x.dims[axis], int) and x.dims[axis] != 1]
         if wrong or not axes:
-            raise ArgumentError(f"{text!r}: squeeze takes axes of length 1 of {x!r}, not {given}.")
-        found = op.Squeeze(x, axes)
+            raise ArgumentError(f"{text!r}: squeeze takes axes of length 1 of {x!r}, not {arguments}.")
+        result = op.Squeeze(x, axes)
     else:
-        if len(given) != 1:
-            raise ArgumentError(f"{text!r}: {method} takes one axis, not {given}.")
-        axis = _axis(x, given[0], text)
-        found = op.Softmax(x, axis=axis) if method == "softmax" else op.ArgMax(x, axis=axis, keepdims=0)
-    return found
+        if len(arguments) != 1:
+            raise ArgumentError(f"{text!r}: {method} takes one axis, not {arguments}.")
+        axis = _axis(x, arguments[0], text)
+        result = op.Softmax(x, axis=axis) if method == "softmax" else op.ArgMax(x, axis=axis, keepdims=0)
+    return result
 
 
 def _sliced(op: Builder, x: Variable, tree: ast.expr, text: str) -> Variable:
@@ -154,5 +154,5 @@ def _sliced(op: Builder, x: Variable, tree: ast.expr, text: str) -> Variable:
     if rows:
         begins, ends, axes, steps = (np.array(column, np.int64) for column in zip(*rows, strict=True))
         x = op.Slice(x, begins, ends, axes, steps)
-    found: Variable = op.Squeeze(x, dropped) if dropped else x
-    return found
+    result: Variable = op.Squeeze(x, dropped) if dropped else x
+    return result

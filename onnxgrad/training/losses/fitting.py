@@ -1,4 +1,4 @@
-"""Which losses fit an output, by what made it and by its shape.
+"""The losses that fit an output, by the operator that produced it and by its shape.
 
 Tests: tests/cli/test_data.py.
 """
@@ -29,19 +29,19 @@ def fitting_losses(y: Variable, program: Program) -> list[str]:
     if not y.is_float or y.name.startswith("present") or y.rank in (None, 0):
         return []
     try:
-        kind = Activation(y).kind
+        activation = Activation(y).kind
     except OnnxGradError:
         return []
     last = y.dims[-1] if y.dims else None
-    words = any(v.name == TOKENS for v in program.inputs)
-    if kind == "Sigmoid":
+    takes_tokens = any(v.name == TOKENS for v in program.inputs)
+    if activation == "Sigmoid":
         return ["bce_with_logits"]
-    if kind:
+    if activation:
         return ["ctc", "cross_entropy", "kl"] if y.rank == 3 else ["cross_entropy", "kl"]
     if y.rank == 1 or last == 1:
         return [*_NUMBERS, "bce_with_logits"]
     if y.rank == 2:
         return ["cross_entropy", "bce_with_logits", *_NUMBERS, "cosine", "triplet", "kl"]
     if y.rank == 3:
-        return [*(["causal_lm"] if words else []), "cross_entropy", "ctc", *_NUMBERS]
+        return [*(["causal_lm"] if takes_tokens else []), "cross_entropy", "ctc", *_NUMBERS]
     return ["cross_entropy", "bce_with_logits", *_NUMBERS]

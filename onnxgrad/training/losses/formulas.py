@@ -35,8 +35,8 @@ __all__ = ["LAYOUTS", "LOSSES", "alignment_loss", "class_loss", "takes_logits"]
 Remarks = list[str]
 
 
-def _cross_entropy(op: Builder, y: Variable, label: Variable, remarks: Remarks) -> Any:
-    return class_loss(op, y, label, remarks)
+def _cross_entropy(op: Builder, y: Variable, label: Variable, notes: Remarks) -> Any:
+    return class_loss(op, y, label, notes)
 
 
 def class_loss(
@@ -56,14 +56,14 @@ def class_loss(
     """
     if y.rank == 1:
         raise ArgumentError(f"{loss} needs class scores of rank 2 or more; {y!r} has rank 1. Use bce_with_logits.")
-    made = _made_by(y, loss, axis)
-    scores, is_log = y, made.kind == "LogSoftmax"
-    if made.kind == "Softmax":
+    activation = _activation_of(y, loss, axis)
+    scores, is_log = y, activation.kind == "LogSoftmax"
+    if activation.kind == "Softmax":
         remarks.append(f"{y.name} holds probabilities (it comes from Softmax); the loss uses the logits before it.")
-        if made.runs_along(axis):
-            scores = made.logits(op)
+        if activation.runs_along(axis):
+            scores = activation.logits(op)
         else:
-            scores, is_log = made.log_probabilities(op, y.dtype), True
+            scores, is_log = activation.log_probabilities(op, y.dtype), True
     elif is_log:
         remarks.append(f"{y.name} holds log-probabilities (it comes from LogSoftmax).")
     else:
@@ -83,16 +83,16 @@ def class_loss(
     return op.SoftmaxCrossEntropyLoss(scores, label, ignore_index=-100)
 
 
-def _causal_lm(op: Builder, y: Variable, label: Variable, remarks: Remarks) -> Any:
-    """Mean of -log p of the next word, over the words that count: scores [batch, steps, words], labels [batch, steps]
+def _causal_lm(op: Builder, y: Variable, label: Variable, notes: Remarks) -> Any:
+    """Mean of -log p of the next token, over the tokens that count: scores [batch, steps, vocabulary], labels [batch, steps]
 
-    The label of a position is the word that stands there, so the labels move by one step and the last position has none. Moving the
+    The label of a position is the token at that position, so the labels move by one step and the last position has none. Moving the
     scores instead would copy them.
     """
     if y.rank not in (None, 3):
         raise ArgumentError(f"causal_lm needs scores of shape [batch, steps, words], not {y!r}. Name the output that holds them.")
     following = op.Pad(op.Slice(label, [1], [2**31 - 1], [1]), [0, 0, 0, 1], np.array(-100, label.dtype.numpy))
-    return class_loss(op, y, following, remarks, "causal_lm", -1)
+    return class_loss(op, y, following, notes, "causal_lm", -1)
 
 
 _WRONG = {
@@ -105,89 +105,89 @@ _WRONG = {
 
 
 def takes_logits(loss: str, y: Variable) -> bool:
-    """Whether a loss of this name takes ``y`` for logits that might be something else, because no activation was found before it"""
+    """Return whether a loss of this name takes ``y`` for logits without an activation before it to confirm that"""
     return loss in _WRONG and loss != "causal_lm" and not Activation(y).kind
 
 
-def _made_by(y: Variable, loss: str, axis: int) -> Activation:
+def _activation_of(y: Variable, loss: str, axis: int) -> Activation:
     """The activation before ``y``.
 
     Raises:
         ArgumentError: if the loss does not fit it, or the probabilities do not lie along this axis.
     """
-    made, hidden = Activation(y), hidden_activation(y)
+    activation, hidden = Activation(y), hidden_activation(y)
     if hidden is not None:
-        inside, kind = hidden
+        inside, op_type = hidden
         raise ArgumentError(
-            f"{y.name} holds what {kind} makes within the body of {inside.type}, and {loss} would take it for logits. "
+            f"{y.name} holds what {op_type} makes within the body of {inside.type}, and {loss} would take it for logits. "
             f"Use the loss mse, or a file without that {inside.type}."
         )
-    if not made.kind:
-        return made
-    name = f"or name the tensor before {made.kind}, {made.before.name!r}, as the output of the loss."
-    if (made.kind == "Sigmoid") != (loss == "bce_with_logits"):
+    if not activation.kind:
+        return activation
+    name = f"or name the tensor before {activation.kind}, {activation.before.name!r}, as the output of the loss."
+    if (activation.kind == "Sigmoid") != (loss == "bce_with_logits"):
         why, advice = _WRONG[loss]
-        raise ArgumentError(f"{loss} does not fit {y.name}: it comes from {made.kind}, so {why}. {advice}, {name}")
-    if made.kind != "Sigmoid" and made.runs_along(axis) is False:
+        raise ArgumentError(f"{loss} does not fit {y.name}: it comes from {activation.kind}, so {why}. {advice}, {name}")
+    if activation.kind != "Sigmoid" and activation.runs_along(axis) is False:
         wanted = "the last axis" if axis == -1 else f"axis {axis}"
         raise ArgumentError(
-            f"{loss} reads the classes along {wanted} of {y!r}, but {made.kind} normalises along another. "
+            f"{loss} reads the classes along {wanted} of {y!r}, but {activation.kind} normalises along another. "
             f"Transpose or reshape it in the model, {name}"
         )
-    return made
+    return activation
 
 
-def _log_probabilities(op: Builder, y: Variable, made: Activation, dtype: DType) -> tuple[str, Any]:
-    """What ``y`` holds, and log p over the last axis, in an element type"""
-    if made.kind:
-        kind = "log-probabilities" if made.kind == "LogSoftmax" else "probabilities"
-        return kind, made.log_probabilities(op, dtype)
+def _log_probabilities(op: Builder, y: Variable, activation: Activation, dtype: DType) -> tuple[str, Any]:
+    """Name the content of ``y``, and return log p over the last axis in an element type"""
+    if activation.kind:
+        content = "log-probabilities" if activation.kind == "LogSoftmax" else "probabilities"
+        return content, activation.log_probabilities(op, dtype)
     return "logits", op.LogSoftmax(y if y.dtype == dtype else op.Cast(y, to=dtype.number), axis=-1)
 
 
-def _bce_with_logits(op: Builder, y: Variable, target: Variable, remarks: Remarks) -> Any:
-    made = _made_by(y, "bce_with_logits", -1)
-    if made.kind:
-        remarks.append(f"{y.name} holds probabilities (it comes from Sigmoid); the loss uses the logits before it.")
-        y = made.logits(op)
+def _bce_with_logits(op: Builder, y: Variable, target: Variable, notes: Remarks) -> Any:
+    activation = _activation_of(y, "bce_with_logits", -1)
+    if activation.kind:
+        notes.append(f"{y.name} holds probabilities (it comes from Sigmoid); the loss uses the logits before it.")
+        y = activation.logits(op)
     else:
-        remarks.append(f"{y.name} is taken as logits: the loss applies sigmoid.")
+        notes.append(f"{y.name} is taken as logits: the loss applies sigmoid.")
     return bounded_logistic(op, y, target)
 
 
-def _mse(op: Builder, y: Variable, target: Variable, remarks: Remarks) -> Any:
+def _mse(op: Builder, y: Variable, target: Variable, notes: Remarks) -> Any:
     return squared_error(op, y, target)
 
 
-def _l1(op: Builder, y: Variable, target: Variable, remarks: Remarks) -> Any:
+def _l1(op: Builder, y: Variable, target: Variable, notes: Remarks) -> Any:
     return absolute_error(op, y, target)
 
 
-def _smooth_l1(op: Builder, y: Variable, target: Variable, remarks: Remarks) -> Any:
+def _smooth_l1(op: Builder, y: Variable, target: Variable, notes: Remarks) -> Any:
     return huber(op, op.Sub(y, target))
 
 
-def _kl(op: Builder, y: Variable, target: Variable, remarks: Remarks) -> Any:
+def _kl(op: Builder, y: Variable, target: Variable, notes: Remarks) -> Any:
     """Divergence of the target distribution from softmax of the output over the last axis"""
-    kind, log = _log_probabilities(op, y, _made_by(y, "kl", -1), y.dtype)
-    remarks.append(f"{y.name} is taken as {kind}.")
+    content, log = _log_probabilities(op, y, _activation_of(y, "kl", -1), y.dtype)
+    notes.append(f"{y.name} is taken as {content}.")
     return kl_divergence(op, log, target)
 
 
-def _cosine(op: Builder, y: Variable, target: Variable, remarks: Remarks) -> Any:
+def _cosine(op: Builder, y: Variable, target: Variable, notes: Remarks) -> Any:
     """1 - cosine of the angle between output and target along the last axis; a shorter vector counts as of length 1e-6"""
     product, square, wanted = cosine_parts(op, y, target, -1)
     return op.Sub(1.0, op.Div(product, op.Sqrt(op.Mul(op.Max(square, 1e-12), op.Max(wanted, 1e-12)))))
 
 
-def _triplet(op: Builder, y: Variable, label: Variable, remarks: Remarks) -> Any:
+def _triplet(op: Builder, y: Variable, label: Variable, notes: Remarks) -> Any:
     if y.rank != 2:
         raise ArgumentError(f"triplet needs embeddings of shape [batch, size], not {y!r}.")
     return hardest_triplets(op, y, label)
 
 
-def _ctc(op: Builder, y: Variable, labels: Variable, remarks: Remarks) -> Any:
-    return alignment_loss(op, y, labels, remarks, LAYOUTS[0])
+def _ctc(op: Builder, y: Variable, labels: Variable, notes: Remarks) -> Any:
+    return alignment_loss(op, y, labels, notes, LAYOUTS[0])
 
 
 LAYOUTS = ("NTC", "TNC", "NCT")
@@ -197,9 +197,9 @@ LAYOUTS = ("NTC", "TNC", "NCT")
 def alignment_loss(op: Builder, y: Variable, labels: Variable, remarks: Remarks, layout: str) -> Any:
     """``ctc`` of an output in one of the layouts"""
     dtype = dtype_of("float32") if y.dtype.name in ("float16", "bfloat16") else y.dtype
-    kind, scores = _log_probabilities(op, y, _made_by(y, "ctc", -1), dtype)
+    content, scores = _log_probabilities(op, y, _activation_of(y, "ctc", -1), dtype)
     axes = "[batch, steps, classes]" if layout == LAYOUTS[0] else "[steps, batch, classes]"
-    remarks.append(f"{y.name} is taken as {kind} of shape {axes}; class 0 is the blank.")
+    remarks.append(f"{y.name} is taken as {content} of shape {axes}; class 0 is the blank.")
     return ctc(op, scores if layout == LAYOUTS[0] else op.Transpose(scores, perm=[1, 0, 2]), labels)
 
 

@@ -1,4 +1,4 @@
-"""Attaching a loss to the outputs of a program that has none: terms, targets, and what was found out about the outputs."""
+"""Attaching a loss to the outputs of a program that has none: terms, targets, and the layouts of the outputs."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Term:
             raise ArgumentError(f"there is no loss {loss!r}. Use one of {sorted(LOSSES)}, or a function.")
         known = {"ctc": LAYOUTS[:2], "cross_entropy": ("NTC", "NCT")}.get(loss if isinstance(loss, str) else "", ())
         if layout is not None and layout not in known:
-            said = "layout is 'NTC' or 'TNC' for the loss ctc, 'NTC' or 'NCT' for cross_entropy, and for these only"
-            raise ArgumentError(f"{said}; not {layout!r} for {loss!r}.")
+            message = "layout is 'NTC' or 'TNC' for the loss ctc, 'NTC' or 'NCT' for cross_entropy, and for these only"
+            raise ArgumentError(f"{message}; not {layout!r} for {loss!r}.")
         self.loss = loss
         self.output = output
         self.target = target or ("labels" if loss == "causal_lm" else "target")
@@ -108,7 +108,7 @@ class Attached:
 
 
 class _Understood(NamedTuple):
-    """What was found out about the output of one term"""
+    """The output of one term, its layout, and whether it is taken as logits"""
 
     output: Variable
     layout: str | None
@@ -127,28 +127,28 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
 
     lift(program)
     inputs = list(program.inputs)
-    remarks: list[str] = []
+    notes: list[str] = []
     targets: dict[str, Variable] = {}
     total: Variable | None = None
     understood = []
     with program_guard(program):
         op = Builder(program.global_block(), key="loss")
         for term in terms:
-            output = output_of(program, term.output, remarks)
+            output = output_of(program, term.output, notes)
             as_logits = isinstance(term.loss, str) and takes_logits(term.loss, output)
-            understood.append(_Understood(output, _layout(term, output, inputs, remarks), as_logits))
-            value = _value(op, term, understood[-1], targets, remarks)
+            understood.append(_Understood(output, _layout(term, output, inputs, notes), as_logits))
+            value = _value(op, term, understood[-1], targets, notes)
             total = value if total is None else op.Add(total, value)
     if total is None:
         raise ArgumentError("a loss has at least one term.")
-    return Attached(total, list(targets.values()), understood, remarks)
+    return Attached(total, list(targets.values()), understood, notes)
 
 
-def _value(op: Builder, term: Term, found: _Understood, targets: dict[str, Variable], remarks: list[str]) -> Variable:
+def _value(op: Builder, term: Term, resolved: _Understood, targets: dict[str, Variable], notes: list[str]) -> Variable:
     """The weighted mean of one term; a target column that is new becomes an input"""
-    name, output = term.target, found.output
+    name, output = term.target, resolved.output
     if name not in targets:
-        targets[name] = _new_target(op.block.program, name, term.target_type(output, found.layout))
+        targets[name] = _new_target(op.block.program, name, term.target_type(output, resolved.layout))
     weighing, weight = term.weighing, None
     if weighing.sample_weight is not None:
         column = weighing.sample_weight
@@ -161,30 +161,30 @@ def _value(op: Builder, term: Term, found: _Understood, targets: dict[str, Varia
         if not isinstance(value, Variable):
             raise ArgumentError(f"the loss function returned {type(value).__name__}. Return a Variable of the program.")
     elif term.loss == "cross_entropy":
-        axis = -1 if found.layout == "NTC" else 1
-        value = class_loss(op, output, targets[name], remarks, axis=axis, weighing=weighing, weight=weight, key=key)
+        axis = -1 if resolved.layout == "NTC" else 1
+        value = class_loss(op, output, targets[name], notes, axis=axis, weighing=weighing, weight=weight, key=key)
         weight = None
     elif term.loss == "bce_with_logits" and not weighing.is_plain:
         target = targets[name]
-        value = LOSSES[term.loss](op, output, weighing.smoothed(op, target), remarks)
+        value = LOSSES[term.loss](op, output, weighing.smoothed(op, target), notes)
         value, weight = weighing.binary(op, value, target, weight, key), None
     elif term.loss == "ctc":
-        assert found.layout is not None
-        value = alignment_loss(op, output, targets[name], remarks, found.layout)
+        assert resolved.layout is not None
+        value = alignment_loss(op, output, targets[name], notes, resolved.layout)
     else:
-        value = LOSSES[term.loss](op, output, targets[name], remarks)
+        value = LOSSES[term.loss](op, output, targets[name], notes)
     value = weighing.mean(op, value, weight)
     return value if term.weight == 1.0 else op.Mul(value, term.weight)
 
 
-def _layout(term: Term, output: Variable, inputs: Sequence[Variable], remarks: list[str]) -> str | None:
-    """Which axis of the output of a ctc term is the batch: that which inputs have first, or the only one that is free
+def _layout(term: Term, output: Variable, inputs: Sequence[Variable], notes: list[str]) -> str | None:
+    """Return the layout of the output of a ctc term: the batch axis is the first axis of the inputs, or the only free one
 
     Raises:
         ArgumentError: if the output has not three axes, or they cannot be told apart.
     """
     if term.loss == "cross_entropy":
-        return _class_layout(term, output, remarks)
+        return _class_layout(term, output, notes)
     if term.loss != "ctc":
         return "NTC" if term.loss == "causal_lm" else None
     if output.dims is None or len(output.dims) != 3:
@@ -203,8 +203,8 @@ def _layout(term: Term, output: Variable, inputs: Sequence[Variable], remarks: l
     return LAYOUTS[1] if signs[1] and not signs[0] else LAYOUTS[0]
 
 
-def _class_layout(term: Term, output: Variable, remarks: list[str]) -> str | None:
-    """Where the classes of a cross_entropy term are
+def _class_layout(term: Term, output: Variable, notes: list[str]) -> str | None:
+    """Return the layout of the output of a cross_entropy term
 
     Raises:
         ArgumentError: if a layout is given for an output that has not three axes.
@@ -214,14 +214,14 @@ def _class_layout(term: Term, output: Variable, remarks: list[str]) -> str | Non
             raise ArgumentError(f"a layout of cross_entropy is for scores of three axes, not {output!r}. Leave it out.")
         return None
     assert output.dims is not None
-    made = Activation(output)
-    along = [made.kind in ("Softmax", "LogSoftmax") and made.runs_along(axis) is True for axis in (1, 2)]
+    activation = Activation(output)
+    along = [activation.kind in ("Softmax", "LogSoftmax") and activation.runs_along(axis) is True for axis in (1, 2)]
     known = [isinstance(dim, int) for dim in output.dims[1:]]
     if term.layout is not None or along[0] != along[1]:
         return term.layout or ("NTC" if along[1] else "NCT")
-    found, other, where = ("NTC", "NCT", "the last axis") if known == [False, True] else ("NCT", "NTC", "axis 1")
-    remarks.append(f"the classes of {output.name} lie along {where}; if not, say layout='{other}' (--layout {other}).")
-    return found
+    layout, other, where = ("NTC", "NCT", "the last axis") if known == [False, True] else ("NCT", "NTC", "axis 1")
+    notes.append(f"the classes of {output.name} lie along {where}; if not, say layout='{other}' (--layout {other}).")
+    return layout
 
 
 def output_of(program: Program, name: str | None, remarks: list[str]) -> Variable:

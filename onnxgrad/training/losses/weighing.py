@@ -19,7 +19,7 @@ _SMOOTHED = ("cross_entropy", "bce_with_logits")
 
 
 class Weighing:
-    """How the examples of one term count.
+    """Weights of the examples of one term.
 
     Args:
         loss: name of the loss, or a function.
@@ -37,8 +37,8 @@ class Weighing:
         if not 0 <= label_smoothing < 1:
             raise ArgumentError(f"label_smoothing is a share of at least 0 and less than 1, not {label_smoothing}.")
         if (label_smoothing or class_weights is not None) and (not isinstance(loss, str) or loss not in _SMOOTHED):
-            said = "label_smoothing and class_weights are for the losses cross_entropy and bce_with_logits"
-            raise ArgumentError(f"{said}, not {loss!r}. Leave them out.")
+            message = "label_smoothing and class_weights are for the losses cross_entropy and bce_with_logits"
+            raise ArgumentError(f"{message}, not {loss!r}. Leave them out.")
         self.balanced = isinstance(class_weights, str)
         if self.balanced and class_weights != BALANCED:
             raise ArgumentError(f"class_weights is a number for each class, or 'balanced', not {class_weights!r}.")
@@ -55,7 +55,7 @@ class Weighing:
         return not self.smoothing and self.given is None and not self.balanced and self.sample_weight is None
 
     def classes(self, op: Builder, count: Any, dtype: Any, key: str) -> Variable | None:
-        """The weights as a variable of the program; those of ``balanced`` are 1 until they are set."""
+        """Return the class weights as a variable of the program; ``balanced`` weights are 1 until they are set."""
         if self.given is None and not self.balanced:
             return None
         if not isinstance(count, int):
@@ -95,9 +95,9 @@ class Weighing:
             return op.emit(name, arguments, {"ignore_index": -100})
         value = op.emit(name, arguments, {"ignore_index": -100, "reduction": "none"})
         counted = op.Not(op.Equal(label, -100))
-        share = op.Cast(counted, to=scores.dtype.number)
+        weights = op.Cast(counted, to=scores.dtype.number)
         if classes is not None:
-            share = op.Mul(share, op.Gather(classes, op.Where(counted, label, 0)))
+            weights = op.Mul(weights, op.Gather(classes, op.Where(counted, label, 0)))
         if self.smoothing:
             log = scores if is_log else op.LogSoftmax(scores, axis=1)
             if classes is not None:
@@ -111,8 +111,8 @@ class Weighing:
             weight = weight if weight.dtype == value.dtype else op.Cast(weight, to=value.dtype.number)
             rank = label.rank or 1
             weight = op.Reshape(weight, [-1, *[1] * (rank - 1)]) if rank > 1 else weight
-            value, share = op.Mul(value, weight), op.Mul(share, weight)
-        return op.Div(op.ReduceSum(value, keepdims=0), op.ReduceSum(share, keepdims=0))
+            value, weights = op.Mul(value, weight), op.Mul(weights, weight)
+        return op.Div(op.ReduceSum(value, keepdims=0), op.ReduceSum(weights, keepdims=0))
 
     def smoothed(self, op: Builder, target: Variable) -> Variable:
         """Targets 0 and 1 of bce_with_logits as e / 2 and 1 - e / 2"""
@@ -124,12 +124,12 @@ class Weighing:
         if classes is None:
             return self.mean(op, value, weight)
         zero, one = op.Gather(classes, 0), op.Gather(classes, 1)
-        share = op.Add(zero, op.Mul(target, op.Sub(one, zero)))
+        weights = op.Add(zero, op.Mul(target, op.Sub(one, zero)))
         if weight is not None:
             rank = value.rank or 1
             weight = weight if weight.dtype == value.dtype else op.Cast(weight, to=value.dtype.number)
-            share = op.Mul(share, op.Reshape(weight, [-1, *[1] * (rank - 1)]) if rank > 1 else weight)
-        return op.Div(op.ReduceSum(op.Mul(value, share), keepdims=0), op.ReduceSum(share, keepdims=0))
+            weights = op.Mul(weights, op.Reshape(weight, [-1, *[1] * (rank - 1)]) if rank > 1 else weight)
+        return op.Div(op.ReduceSum(op.Mul(value, weights), keepdims=0), op.ReduceSum(weights, keepdims=0))
 
     def balance(self, counts: dict[int, int] | None) -> str:
         """Set the weights of ``balanced`` by how often each class occurs; returns a line that says them.
@@ -149,7 +149,7 @@ class Weighing:
 
 
 def balanced_weights(counts: dict[int, int], classes: int) -> Any:
-    """n / (number of classes that occur * count) for each class; 1 for those that do not occur.
+    """Compute n / (number of classes that occur * count) for each class; 1 for a class that does not occur.
 
     Example:
         >>> balanced_weights({0: 6, 1: 2}, 3)
@@ -157,7 +157,7 @@ def balanced_weights(counts: dict[int, int], classes: int) -> Any:
     """
     known: Sequence[int] = [label for label in counts if 0 <= label < classes]
     total = sum(counts[label] for label in known)
-    found = np.ones(classes)
+    weights = np.ones(classes)
     for label in known:
-        found[label] = total / (len(known) * counts[label])
-    return found
+        weights[label] = total / (len(known) * counts[label])
+    return weights

@@ -82,7 +82,7 @@ METRICS: dict[str, Callable[[Array, Array], Array]] = {"accuracy": _accuracy, "m
 
 
 def is_whole(metric: Any) -> bool:
-    """Whether it is a metric of all examples together."""
+    """Return whether the metric is computed from all examples together."""
     return isinstance(metric, str) and WHOLE.fullmatch(metric) is not None
 
 
@@ -117,8 +117,8 @@ def metric_named(
         known = sorted([*METRICS, *EPOCH_METRICS])
         raise ArgumentError(f"there is no metric {metric!r}. Use one of {known}, or a function.")
     if metric == "accuracy" and output is not None:
-        made = activation_before(output, _HOLDS)[0]
-        return metric, _accuracy if made is None else _HOLDS[made.type]
+        activation = activation_before(output, _HOLDS)[0]
+        return metric, _accuracy if activation is None else _HOLDS[activation.type]
     return metric, METRICS[metric]
 
 

@@ -73,33 +73,33 @@ class EpochMetric:
         Raises:
             DataError: if the data does not define it.
         """
-        found = getattr(self, f"_{self.name}")()
-        if not np.isfinite(found):
+        value = getattr(self, f"_{self.name}")()
+        if not np.isfinite(value):
             raise DataError(f"the metric {self.name} is not defined for this data: a class or a label is missing. Leave it out.")
-        return float(found)
+        return float(value)
 
     # Counts ------------------------------------------------------------------------------------------------------------
 
     def _confusion(self, y: Array, target: Array) -> None:
-        """Rows are targets, columns predictions; a single score is compared with what separates its classes"""
+        """Count targets (rows) and predictions (columns); a single score is compared with the threshold of its activation"""
         if y.ndim == target.ndim + 1 and y.shape[1] > 1:
-            classes, said = y.shape[1], y.argmax(axis=1).reshape(-1)
+            classes, predictions = y.shape[1], y.argmax(axis=1).reshape(-1)
         else:
-            classes, said = 2, (y.reshape(-1) > (0.5 if self.kind in ("Sigmoid", "HardSigmoid") else 0.0)).astype(np.int64)
+            classes, predictions = 2, (y.reshape(-1) > (0.5 if self.kind in ("Sigmoid", "HardSigmoid") else 0.0)).astype(np.int64)
         truth = np.asarray(target).reshape(-1)
         truth = (truth > 0.5).astype(np.int64) if classes == 2 and truth.dtype.kind == "f" else truth.astype(np.int64)
         kept = truth != -100
-        pairs = np.bincount(truth[kept] * classes + said[kept], minlength=classes * classes).reshape(classes, classes)
+        pairs = np.bincount(truth[kept] * classes + predictions[kept], minlength=classes * classes).reshape(classes, classes)
         self.totals["pairs"] = self.totals.get("pairs", 0) + pairs
 
-    def _of_classes(self, share: Callable[[Array, Array, Array], Array]) -> float:
-        """Of class 1 of two, else the mean over the classes that occur; true positives, false positives, false negatives"""
+    def _of_classes(self, ratio: Callable[[Array, Array, Array], Array]) -> float:
+        """Return the score of class 1 of two, else the mean over the classes that occur, from the counts of each class"""
         pairs = self.totals["pairs"].astype(np.float64)
         right = np.diag(pairs)
         wrong, missed = pairs.sum(axis=0) - right, pairs.sum(axis=1) - right
-        found = share(right, wrong, missed)
+        scores = ratio(right, wrong, missed)
         occurs = right + wrong + missed > 0
-        return float(found[1]) if len(found) == 2 else float(found[occurs].mean())
+        return float(scores[1]) if len(scores) == 2 else float(scores[occurs].mean())
 
     def _precision(self) -> float:
         return self._of_classes(lambda right, wrong, missed: right / np.maximum(right + wrong, 1))
@@ -135,12 +135,12 @@ class EpochMetric:
         return float(np.exp(self.totals["nll"] / self.totals["count"])) if self.totals["count"] else float("nan")
 
     def _probabilities(self, y: Array, log: bool = False) -> Array:
-        """Of scores along axis 1"""
+        """Return probabilities from scores along axis 1"""
         if self.kind == "Softmax":
             return np.log(np.maximum(y, 1e-300)) if log else y
         moved = y - y.max(axis=1, keepdims=True)
-        found: Array = moved - np.log(np.exp(moved).sum(axis=1, keepdims=True))
-        return found if log else np.exp(found)
+        log_p: Array = moved - np.log(np.exp(moved).sum(axis=1, keepdims=True))
+        return log_p if log else np.exp(log_p)
 
     # Sequences ---------------------------------------------------------------------------------------------------------
 
@@ -149,10 +149,10 @@ class EpochMetric:
         best = (y.transpose(1, 0, 2) if self.steps_first else y).argmax(axis=2)
         for row, labels in zip(best, target, strict=True):
             path = row[np.concatenate([[True], row[1:] != row[:-1]])]
-            said, truth = path[path > 0].tolist(), labels[labels >= 0].tolist()
+            decoded, truth = path[path > 0].tolist(), labels[labels >= 0].tolist()
             if self.name == "wer":
-                said, truth = _words(said, self.space), _words(truth, self.space)
-            self.totals["edits"] = self.totals.get("edits", 0) + _rapidfuzz().distance(said, truth)
+                decoded, truth = _words(decoded, self.space), _words(truth, self.space)
+            self.totals["edits"] = self.totals.get("edits", 0) + _rapidfuzz().distance(decoded, truth)
             self.totals["count"] = self.totals.get("count", 0) + len(truth)
 
     def _cer(self) -> float:
@@ -225,10 +225,10 @@ def _rapidfuzz() -> Any:
 
 
 def _words(labels: list[int], space: int) -> list[tuple[int, ...]]:
-    found: list[list[int]] = [[]]
+    words: list[list[int]] = [[]]
     for label in labels:
         if label == space:
-            found.append([])
+            words.append([])
         else:
-            found[-1].append(label)
-    return [tuple(word) for word in found if word]
+            words[-1].append(label)
+    return [tuple(word) for word in words if word]

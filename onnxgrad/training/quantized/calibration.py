@@ -95,14 +95,16 @@ def quantize(model: Any, path: str | Path, data: Any, *, examples: int = 256, be
                 op_types_to_quantize=sorted({*QDQRegistry, *QLinearOpsRegistry} - _IN_FLOAT),
             )
         except Exception as error:
-            said = " ".join(str(error).split())[:200]
-            raise ModelError(f"onnxruntime cannot quantise this model ({said}). Raise its opset to {_OLDEST} or more.") from error
+            message = " ".join(str(error).split())[:200]
+            raise ModelError(
+                f"onnxruntime cannot quantise this model ({message}). Raise its opset to {_OLDEST} or more."
+            ) from error
         finally:
             logging.getLogger().setLevel(level)
-    found = sum(op.type == "DequantizeLinear" for op in from_onnx(path).global_block().ops)
-    if not found:
+    count = sum(op.type == "DequantizeLinear" for op in from_onnx(path).global_block().ops)
+    if not count:
         raise ModelError("onnxruntime's quantizer found nothing to quantise in this model. Train it as it is.")
-    return found
+    return count
 
 
 def agreement(rows: dict[str, dict[str, float]]) -> str:

@@ -45,13 +45,13 @@ def compute_in_integers(program: Program, mode: str | None, trained: Sequence[Va
     if place.lowering != "cpu":
         raise ArgumentError(f"frozen='int8' is for the CPU provider. Leave it out on {place!r}.")
     changed = {*trained, *program.updates}
-    found = [op for op in program.global_block().ops if _weight_of(op, changed) is not None]
-    if not found:
+    products = [op for op in program.global_block().ops if _weight_of(op, changed) is not None]
+    if not products:
         raise ArgumentError("frozen='int8' finds no frozen MatMul or Gemm of 16,384 float32 weights. Leave it out.")
     rounded: dict[tuple[int, bool], tuple[Variable, Variable]] = {}
-    for op in found:
+    for op in products:
         _attach(op, program, rounded)
-    return [f"{len(found)} products with frozen weights are computed in 8-bit integers (frozen 'int8')"]
+    return [f"{len(products)} products with frozen weights are computed in 8-bit integers (frozen 'int8')"]
 
 
 def _weight_of(op: Operator, changed: set[Variable]) -> Variable | None:
@@ -69,10 +69,10 @@ def _weight_of(op: Operator, changed: set[Variable]) -> Variable | None:
     return w if shape is not None and len(shape) == 2 and shape[0] * shape[1] >= _SMALL else None
 
 
-def _rounded(program: Program, w: Variable, turned: bool) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _rounded(program: Program, w: Variable, transposed: bool) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """A matrix in integers and the scale of each column; a column of zeros has scale 0."""
     value = np.asarray(present_value(program.active_scope(), w), np.float32)
-    value = value.T if turned else value
+    value = value.T if transposed else value
     scale = (np.abs(value).max(0) / _HIGHEST).astype(np.float32)
     return np.rint(value / np.where(scale > 0, scale, 1)).astype(np.int8), scale
 
@@ -82,11 +82,11 @@ def _attach(op: Operator, program: Program, rounded: dict[tuple[int, bool], tupl
     x, w = op.inputs[:2]
     y = op.outputs[0]
     assert x is not None and w is not None and y is not None
-    turned = op.type == "Gemm" and bool(op.attr("transB"))
-    if (id(w), turned) not in rounded:
-        integers, scales = _rounded(program, w, turned)
-        rounded[id(w), turned] = program.constant(integers), program.constant(scales)
-    matrix, scale = rounded[id(w), turned]
+    transposed = op.type == "Gemm" and bool(op.attr("transB"))
+    if (id(w), transposed) not in rounded:
+        integers, scales = _rounded(program, w, transposed)
+        rounded[id(w), transposed] = program.constant(integers), program.constant(scales)
+    matrix, scale = rounded[id(w), transposed]
     at = next(i for i, other in enumerate(block.ops) if other is op) + 1
     tail, block.ops = block.ops[at:], block.ops[:at]
     build: Any = Builder(block, key=f"{y.name}/int8")
@@ -94,11 +94,11 @@ def _attach(op: Operator, program: Program, rounded: dict[tuple[int, bool], tupl
     # It takes NaN for a number: 0 times the sum of x is what a diverged run is seen by.
     seen = build.Add(step, build.Mul(build.ReduceSum(x, keepdims=0), np.float32(0)))
     total = build.Cast(build.MatMulInteger(small, matrix, zero), to=x.dtype.number)
-    found = build.Mul(total, build.Mul(seen, scale))
+    result = build.Mul(total, build.Mul(seen, scale))
     if len(op.inputs) > 2 and op.inputs[2] is not None:
-        found = build.Add(found, op.inputs[2])
+        result = build.Add(result, op.inputs[2])
     inner = block.ops[at:]
     for other in inner:
         other.replaces = op
-    op.expansion = Expansion(inner, [found], always=True)
+    op.expansion = Expansion(inner, [result], always=True)
     block.ops += tail

@@ -30,21 +30,21 @@ Array = np.ndarray[Any, Any]
 
 
 def _marked(program: Program) -> list[tuple[Operator, dict[str, Any]]]:
-    found = []
+    marked = []
     for op in all_operators_of(program.global_block()):
         text = (op.metadata or {}).get(KEY)
         if text is not None:
             try:
                 what = json.loads(text)
-                kind = _KINDS[what["kind"]]
-                fits = op.type == kind and not op.domain and all(isinstance(what.get(key, t()), t) for key, t in _FIELDS.items())
-                fits = fits and (kind != "Identity" or {"scale", "rank", "zero_rank"} <= what.keys())
+                op_type = _KINDS[what["kind"]]
+                fits = op.type == op_type and not op.domain and all(isinstance(what.get(key, t()), t) for key, t in _FIELDS.items())
+                fits = fits and (op_type != "Identity" or {"scale", "rank", "zero_rank"} <= what.keys())
             except (ValueError, TypeError, KeyError, RecursionError):
                 fits = False
             if not fits:
                 raise ModelError(f"{op} is marked by {KEY} and is not as train_quantized makes it. Remove the mark.")
-            found.append((op, what))
-    return found
+            marked.append((op, what))
+    return marked
 
 
 _KINDS = {"scale": "Mul", "weight": "QuantizeLinear", "bias": "Identity"}
@@ -58,10 +58,10 @@ def store_integers(program: Program) -> None:
         ModelError: if a file marks something else as such.
     """
     marked = _marked(program)
-    for kind in ("scale", "weight", "bias"):  # a weight is rounded by the final scale, and a bias has the product of two
+    for role in ("scale", "weight", "bias"):  # a weight is rounded by the final scale, and a bias has the product of two
         for op, what in marked:
-            if what["kind"] == kind:
-                _STORE[kind](program, op, what)
+            if what["kind"] == role:
+                _STORE[role](program, op, what)
 
 
 def _scale_of(v: Variable | None) -> tuple[Variable, Variable | None]:
@@ -108,7 +108,7 @@ def _bounds(zero: Variable) -> tuple[int, int]:
 
 
 def _store_bias(program: Program, op: Operator, what: dict[str, Any]) -> None:
-    """With the scale that onnxruntime takes it to have, that of the layer's data times that of its weight"""
+    """Store a bias with the scale that onnxruntime assumes, the product of the scales of the layer's data and its weight"""
     master, y = op.inputs[0], op.outputs[0]
     if not isinstance(master, Parameter) or y is None or master.static_shape is None:
         raise ModelError(f"{op} is marked by {KEY} and is not as train_quantized makes it. Remove the mark.")
@@ -136,12 +136,12 @@ def _store_bias(program: Program, op: Operator, what: dict[str, Any]) -> None:
 def _product_of_scales(program: Program, bias: Variable) -> Array | None:
     for op in all_operators_of(program.global_block()):
         if any(v is bias for v in op.inputs[2:3]):
-            made = [None if v is None or v.value is not None else v.op for v in op.inputs[:2]]
-            scales = [m.inputs[1] for m in made if m is not None and m.type == "DequantizeLinear"]
+            producers = [None if v is None or v.value is not None else v.op for v in op.inputs[:2]]
+            scales = [m.inputs[1] for m in producers if m is not None and m.type == "DequantizeLinear"]
             values = [v.get_value().astype(np.float64) for v in scales if v is not None and v.is_leaf]
             if len(values) == 2 and values[0].size == 1 and values[1].ndim < 2:
-                found: Array = values[1] * values[0].reshape(())
-                return found
+                product: Array = values[1] * values[0].reshape(())
+                return product
     return None
 
 
@@ -158,10 +158,10 @@ def _new_constant(program: Program, wanted: str, value: Array) -> Variable:
     block = program.global_block()
     tensor = TensorValue.of(value)
     name = wanted if wanted and block.find(wanted) is None else program.fresh_name(wanted or "integers")
-    made = Variable(block, name, TensorType(tensor.dtype, tensor.shape))
-    made.value = tensor
-    block.initializers.append(block.register(made))
-    return made
+    constant = Variable(block, name, TensorType(tensor.dtype, tensor.shape))
+    constant.value = tensor
+    block.initializers.append(block.register(constant))
+    return constant
 
 
 def _remove(program: Program, ops: list[Operator]) -> None:
@@ -207,15 +207,15 @@ def _quantizers(program: Program) -> tuple[list[Operator], list[Operator]]:
         for index, v in enumerate(op.inputs):
             if v is not None:
                 readers[v].append((op, index))
-    found: tuple[list[Operator], list[Operator]] = ([], [])
+    quantizers: tuple[list[Operator], list[Operator]] = ([], [])
     for op in block.ops:
         if op.type != "QuantizeLinear" or op.inputs[1] is None or op.inputs[0] is None or op.outputs[0] is None:
             continue
         alone = all(index == 1 and r.type in ("QuantizeLinear", "DequantizeLinear") for r, index in readers[op.inputs[1]])
-        turned = all(r.type == "DequantizeLinear" for r, _ in readers[op.outputs[0]])
-        if alone and turned:
-            found[not isinstance(op.inputs[0], Parameter)].append(op)
-    return found
+        dequantized = all(r.type == "DequantizeLinear" for r, _ in readers[op.outputs[0]])
+        if alone and dequantized:
+            quantizers[not isinstance(op.inputs[0], Parameter)].append(op)
+    return quantizers
 
 
 def _extremes(op: Operator, x: Array) -> tuple[Array, Array]:
@@ -243,21 +243,21 @@ def _ranges(program: Program, ops: list[Operator], data: Data, batch_size: int) 
         elif op.type == "DequantizeLinear" and op.inputs[0] in quantizers and op.outputs[0] is not None:
             substitute(block.ops, {op.outputs[0]: quantizers[op.inputs[0]]})
     names = [quantizers[block.vars[op.outputs[0].name]] for op in ops if op.outputs[0] is not None]
-    found: dict[Variable, list[tuple[Array, Array]]] = defaultdict(list)
+    ranges: dict[Variable, list[tuple[Array, Array]]] = defaultdict(list)
     executor, inputs = Executor(), program.inputs
     for batch in open_data(data, DataSpec.of(inputs, program=program)).plain().batches(batch_size, shuffle=False):
         feed = checked_batch(batch, inputs)
         for op, value in zip(ops, executor.run(plain, feed, names) if ops else [], strict=True):
             assert op.inputs[1] is not None
             if not op.attrs.get("block_size"):
-                found[op.inputs[1]].append(_extremes(op, np.asarray(value, np.float64)))
-    if ops and not found:
+                ranges[op.inputs[1]].append(_extremes(op, np.asarray(value, np.float64)))
+    if ops and not ranges:
         raise DataError("there is nothing to observe: the data has no batch. Give some rows of the model's inputs.")
-    return found
+    return ranges
 
 
 def _unrounded(op: Operator) -> Variable:
-    """What is quantised; from 0 to the largest level if 0 is the smallest one: a Relu or Clip before it is left out then"""
+    """Return the tensor that is quantised, clipped to its range if 0 is the smallest level: the file has no Relu before it then"""
     x, scale, zero, *_ = [*op.inputs, None]
     assert x is not None and scale is not None
     bottom, top = (0, 255) if zero is None else _bounds(zero)

@@ -3,7 +3,7 @@
 A weight that is stored in integers gets a float master, ``W -> DequantizeLinear`` becomes ``master -> QuantizeLinear ->
 DequantizeLinear``, and the gradient goes straight through (``onnxgrad.straight_through``). Scales learn as in Esser et al.,
 "Learned Step Size Quantization", 2020, by their logarithm, as in Jain et al., "Trained Quantization Thresholds", 2019: they stay
-positive, and a step of an optimizer changes each by a share of itself. What was added is found again by the metadata of its
+positive, and a step of an optimizer changes each by a share of itself. The added operators are recognised by the metadata of its
 operators; ``integers`` takes it out.
 """
 
@@ -49,7 +49,7 @@ _MOVES = VIEWS | {"Gather", "Slice", "Transpose"}
 
 
 class _Site(NamedTuple):
-    """Where an operator reads a stored integer tensor, and how: scale, zero point (None for 0), axis, size of blocks."""
+    """An operator that reads a stored integer tensor: scale, zero point (None for 0), axis, size of blocks."""
 
     op: Operator
     scale: Variable
@@ -59,7 +59,7 @@ class _Site(NamedTuple):
 
 
 def prepare_quantized(program: Program, mode: str | None) -> list[str]:
-    """What the Trainer does with integer weights; returns a line on it.
+    """Prepare integer weights for the Trainer; returns a note on it.
 
     Args:
         program: a loaded program without a backward pass; it is changed.
@@ -112,8 +112,8 @@ def train_quantized(
     """
     if scales not in ("learned", "fixed"):
         raise ArgumentError(f"scales is 'learned' or 'fixed', not {scales!r}.")
-    found = _sites(program, integers)
-    chosen = {v: found[v] for v in _matching(found, layers)}
+    by_tensor = _sites(program, integers)
+    chosen = {v: by_tensor[v] for v in _matching(by_tensor, layers)}
     if any(_needs_newer(v, sites) for v, sites in chosen.items()) and (program.opset_version() or 1) < OLDEST_WITH_RULES:
         lift(program)
     block = program.global_block()
@@ -127,12 +127,12 @@ def train_quantized(
     return names
 
 
-def _matching(found: dict[Variable, list[_Site]], layers: str | Sequence[str]) -> list[Variable]:
+def _matching(sites: dict[Variable, list[_Site]], layers: str | Sequence[str]) -> list[Variable]:
     chosen: dict[Variable, None] = {}
     for pattern in [layers] if isinstance(layers, str) else layers:
-        fitting = [v for v in found if fnmatchcase(v.name, pattern)]
+        fitting = [v for v in sites if fnmatchcase(v.name, pattern)]
         if not fitting:
-            known = ", ".join(v.name for v in list(found)[:6]) or "none"
+            known = ", ".join(v.name for v in list(sites)[:6]) or "none"
             raise UnknownName(f"train_quantized: {pattern!r} fits no tensor of integers that can be trained. There are: {known}.")
         chosen.update(dict.fromkeys(fitting))
     return list(chosen)
@@ -154,15 +154,15 @@ def _sites(program: Program, integers: bool) -> dict[Variable, list[_Site]]:
             if v is not None:
                 readers[v].append((op, index))
     returned = {v for one in program.blocks for v in one.outputs}
-    found = {}
+    by_tensor = {}
     for v, slots in readers.items():
         if v.block is not block or v.value is None or v.is_data or v in returned or not v.dtype.is_integer:
             continue
         sites = [_site(op, index, readers, integers) for op, index in slots]
         kept = [site for site in sites if site is not None]
         if len(kept) == len(sites) and v.value.size and len({site[1:] for site in kept}) == 1 and _is_weight(v, kept):
-            found[v] = kept
-    return found
+            by_tensor[v] = kept
+    return by_tensor
 
 
 def _is_weight(v: Variable, sites: list[_Site]) -> bool:
@@ -172,7 +172,7 @@ def _is_weight(v: Variable, sites: list[_Site]) -> bool:
 
 
 def _site(op: Operator, index: int, readers: Any, integers: bool) -> _Site | None:
-    """How an operator reads the tensor of integers at this slot, None where it is not known"""
+    """Return how an operator dequantises the integer tensor at this slot, None where that is not known"""
     if op.domain not in ("", CONTRIB_DOMAIN):
         return None
     if op.type == "DequantizeLinear" and index == 0:
@@ -191,7 +191,7 @@ def _site(op: Operator, index: int, readers: Any, integers: bool) -> _Site | Non
 
 
 def _site_behind(op: Operator, readers: Any) -> _Site | None:
-    """How what dequantises the moved integers reads them, if they have one scale"""
+    """Return how the operator behind moved integers dequantises them, if they have one scale"""
     behind = [_site(reader, at, {}, False) if reader.type == "DequantizeLinear" else None for reader, at in readers[op.outputs[0]]]
     kept = [site for site in behind if site is not None]
     if not kept or len(kept) < len(behind) or len({site[1:] for site in kept}) > 1:
@@ -247,25 +247,29 @@ def _learn_scales(program: Program, ops: list[Operator], chosen: list[Variable])
             if v is not None:
                 readers[v].append((op, index))
     block = program.global_block()
-    wanted, found = set(chosen), {}
+    wanted, learned = set(chosen), {}
     for scale, slots in readers.items():
         if scale.value is None or not scale.is_float or isinstance(scale, Parameter) or scale.block is not block:
             continue
-        kinds = {op.type if index == 1 else "" for op, index in slots if not _dequantizes_bias(op)}
-        if not kinds or kinds - {"QuantizeLinear", "DequantizeLinear"} or not (scale in wanted or "QuantizeLinear" in kinds):
+        op_types = {op.type if index == 1 else "" for op, index in slots if not _dequantizes_bias(op)}
+        if (
+            not op_types
+            or op_types - {"QuantizeLinear", "DequantizeLinear"}
+            or not (scale in wanted or "QuantizeLinear" in op_types)
+        ):
             continue
         shape = scale.value.shape
         name = program.fresh_name(f"{scale.name}.log")
         log = block.create_parameter(name, shape, scale.dtype, value=TensorValue.of(np.zeros(shape, scale.dtype.numpy)))
         program.decisions[name] = "weight: logarithm of what a scale is multiplied by"
         build = Builder(block, key=name)
-        found[scale] = product = build.Mul(scale, build.Exp(log))
+        learned[scale] = product = build.Mul(scale, build.Exp(log))
         assert product.op is not None
         _mark(product.op, {"kind": "scale"})
         for op, _ in slots:
             if not _dequantizes_bias(op):
-                op.inputs = [op.inputs[0], found[scale], *op.inputs[2:]]
-    return found
+                op.inputs = [op.inputs[0], learned[scale], *op.inputs[2:]]
+    return learned
 
 
 def _dequantizes_bias(op: Operator) -> bool:

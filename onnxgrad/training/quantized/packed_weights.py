@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Rounding(NamedTuple):
-    """What it cost to store a changed weight in small integers again: squares of norms."""
+    """The error of rounding a changed weight to small integers again, as squares of norms."""
 
     name: str
     bits: int
@@ -77,8 +77,8 @@ def _bytes(levels: Array, bits: int) -> Array:
     each = 8 // bits
     padded = np.pad(levels, [(0, 0), (0, -levels.shape[1] % each)]).reshape(len(levels), -1, each).astype(np.uint8)
     shifted = padded << (np.arange(each, dtype=np.uint8) * bits)
-    found: Array = np.bitwise_or.reduce(shifted, axis=-1)
-    return found
+    packed: Array = np.bitwise_or.reduce(shifted, axis=-1)
+    return packed
 
 
 def _numbers(op: Operator) -> Array:
@@ -98,8 +98,8 @@ def _numbers(op: Operator) -> Array:
     else:
         zero = zeros.reshape(rows, count).astype(np.float64)
     at = np.arange(length) // block if groups is None else groups
-    found: Array = (levels - zero[:, at]) * scales.reshape(rows, count).astype(np.float64)[:, at]
-    return found
+    weights: Array = (levels - zero[:, at]) * scales.reshape(rows, count).astype(np.float64)[:, at]
+    return weights
 
 
 def requantise(op: Operator, weight: Array, name: str, change: Array) -> Rounding:

@@ -117,7 +117,7 @@ class RankStep:
 
     @property
     def _is_shared(self) -> bool:
-        """Whether some state lies on one rank alone"""
+        """Return whether any state is held by one rank alone"""
         return any(one is not None and one.shared is not None for one in (self.exchange, self.sums))
 
     def forget(self) -> None:
@@ -135,26 +135,26 @@ class RankStep:
 
 
 class PipelinedStep(RankStep):
-    """What ``Strategy(pipeline=)`` asks for: layers on several ranks. It is made at the first batch.
+    """The step of ``Strategy(pipeline=)``, with layers on several ranks. It is built at the first batch.
 
     Arguments are those of ``RankStep``."""
 
     _step: PipelineStep | None = None
-    _made_of: tuple[Any, ...] = ()
+    _built_for: tuple[Any, ...] = ()
     _agreed = False
 
     def _begin(self, is_scaled: bool, averages: list[str]) -> None:
         self._read = averages
 
     def compute(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> list[Any]:
-        """Gradients of a part of the batch, and what is fetched: of the loss that of the whole batch; None for what others have."""
+        """Compute the gradients of a part of the batch and the fetches: the loss of all, None for those of other ranks."""
         now = (self.program.version, [v.name for v in fetches])
-        if self._step is None or self._made_of != now:
-            self._step, self._made_of = self._agreed_step(executor, fetches), now
+        if self._step is None or self._built_for != now:
+            self._step, self._built_for = self._agreed_step(executor, fetches), now
         if self._is_whole:
             self.forget()
-        given = self._step.compute(feed, part)
-        return [given.get(v.name) for v in fetches]
+        values = self._step.compute(feed, part)
+        return [values.get(v.name) for v in fetches]
 
     def apply(self, executor: Executor) -> None:
         assert self._step is not None

@@ -61,9 +61,9 @@ def part_of(batch: Batch, transport: Transport | _Row) -> PartBatch:
         if size != whole:
             raise DataError(f"ranks cut a batch along its first axis, of which column {name!r} has {size} and others {whole}.")
     rows, part = _rows(whole, transport)
-    found = PartBatch({name: array[rows] for name, array in batch.items()})
-    found.whole, found.part = whole, part
-    return found
+    part_batch = PartBatch({name: array[rows] for name, array in batch.items()})
+    part_batch.whole, part_batch.part = whole, part
+    return part_batch
 
 
 def _rows(whole: int, transport: Transport | _Row) -> tuple[slice, Part]:
@@ -80,12 +80,12 @@ class _Parts(Stream):
         self.source, self.transport, self.unused = source, transport, source.unused
 
     def count(self, batch_size: int, drop_last: bool = False) -> int | None:
-        found: int | None = self.source.count(batch_size, drop_last)
-        return found
+        count: int | None = self.source.count(batch_size, drop_last)
+        return count
 
     def examples(self, batch_size: int, drop_last: bool = False) -> int | None:
-        found: int | None = self.source.examples(batch_size, drop_last)
-        return found
+        count: int | None = self.source.examples(batch_size, drop_last)
+        return count
 
     def batches(
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
@@ -96,9 +96,9 @@ class _Parts(Stream):
             return
         for chosen in self.source.numbers(batch_size, **order):
             rows, part = _rows(len(chosen), self.transport)
-            found = PartBatch(self.source.take(chosen[rows], (seed, epoch)))
-            found.whole, found.part = len(chosen), part
-            yield found
+            part_batch = PartBatch(self.source.take(chosen[rows], (seed, epoch)))
+            part_batch.whole, part_batch.part = len(chosen), part
+            yield part_batch
 
 
 class _Unwritten(RunFolder):
@@ -172,10 +172,10 @@ class Ranks:
         Raises:
             ArgumentError: if the strategy does not fit the program.
         """
-        kind: type[RankStep] = RankStep
+        step_class: type[RankStep] = RankStep
         if self.are_many and self.strategy.pipeline > 1:
-            kind = PipelinedStep
-        self.step = kind(self.transport, self.strategy, program, loss, is_scaled, average)
+            step_class = PipelinedStep
+        self.step = step_class(self.transport, self.strategy, program, loss, is_scaled, average)
 
     def threads(self, wanted: int | None) -> int | None:
         """Threads of an operator: ranks of one machine share its cores."""
@@ -219,12 +219,12 @@ class Ranks:
         return {name: float(total / count) for name, (total, count) in zip(arrays, table, strict=False)}
 
     def any(self, answer: bool) -> bool:
-        """Whether one rank says so."""
+        """Return whether any rank answers True."""
         if not self.are_many:
             return answer
-        found = np.array([answer], np.uint8)
-        self.transport.all_reduce_(found, "max")
-        return bool(found[0])
+        flag = np.array([answer], np.uint8)
+        self.transport.all_reduce_(flag, "max")
+        return bool(flag[0])
 
     # Evaluation and files --------------------------------------------------------------------------------------------
 

@@ -33,12 +33,12 @@ def bad_value(program: Program, values: Mapping[str, Any]) -> str | None:
 
 
 def bad_loss(program: Program, feed: dict[str, Any], executor: Executor) -> str:
-    """Why a loss is not finite, and what to do, as the end of a sentence."""
+    """Explain why a loss is not finite and what to do, as the end of a sentence."""
     weight = bad_weight(program)
     if weight is not None:
         return f", because an earlier update left {weight} not finite. Lower the learning rate or set clip_norm."
-    found = first_bad_operator(program, feed, executor)
-    where = f"; the first value that is not finite is {found}" if found else ""
+    bad_operator = first_bad_operator(program, feed, executor)
+    where = f"; the first value that is not finite is {bad_operator}" if bad_operator else ""
     return f"{where}. Lower the learning rate, or look at this batch."
 
 

@@ -25,26 +25,26 @@ _EXAMPLES, _ONE_BY_ONE, _SHOWN, _CLASSES, _COLUMNS, _POINTS, _LETTERS = 2000, 20
 
 
 def judge_examples(trainer: Trainer, data: Any, batch_size: int) -> dict[str, Any]:
-    """What a report says of the first 2,000 examples: counts, ``confusion`` or ``residuals``, ``worst`` and ``best``."""
+    """Summarise the first 2,000 examples for a report: counts, ``confusion`` or ``residuals``, ``worst`` and ``best``."""
     inputs, targets, outputs, losses = _collect(trainer, data, batch_size)
-    found: dict[str, Any] = {"count": len(losses)}
+    summary: dict[str, Any] = {"count": len(losses)}
     term = trainer.terms[0]
     y, target = trainer.model.classes_second(outputs, targets)
     names = getattr(data, "classes", {}).get(term.target)
     classes = term.loss in ("cross_entropy", "causal_lm") and y.ndim == target.ndim + 1
     if classes:
-        found["confusion"] = _confusion(y.argmax(axis=1), target, y.shape[1], names)
+        summary["confusion"] = _confusion(y.argmax(axis=1), target, y.shape[1], names)
     elif term.loss == "bce_with_logits" and y.size == target.size and y.size == len(losses):
-        found["confusion"] = _confusion((y.reshape(-1) > 0).astype(np.int64), target.reshape(-1).astype(np.int64), 2)
+        summary["confusion"] = _confusion((y.reshape(-1) > 0).astype(np.int64), target.reshape(-1).astype(np.int64), 2)
     elif y.shape == target.shape:
-        found["residuals"] = _residuals(y, target)
+        summary["residuals"] = _residuals(y, target)
     order = np.argsort(losses, kind="stable")
     ends = {"worst": order[::-1][:_SHOWN], "best": order[:_SHOWN]}
     for name, chosen in ends.items():
-        found[name] = [_example(int(i), inputs, y, target, float(losses[i]), classes, names) for i in chosen]
-        for shown, i in zip(found[name], chosen, strict=True):
+        summary[name] = [_example(int(i), inputs, y, target, float(losses[i]), classes, names) for i in chosen]
+        for shown, i in zip(summary[name], chosen, strict=True):
             _decode(shown, data.decoders, inputs, target[i], y[i], term.target)
-    return found
+    return summary
 
 
 def _decode(
@@ -55,14 +55,16 @@ def _decode(
     y: Array,
     name: str,
 ) -> None:
-    """Word numbers of an example as text, and no masks beside it"""
+    """Decode the token ids of an example to text, and drop the masks beside it"""
     at = shown["number"]
     masks = [array for n, array in inputs.items() if "mask" in n.lower()]
     read = [array[at] != 0 for array in masks[:1]]
     texts = []
     for column in inputs.keys() & decoders.keys():
-        words = inputs[column][at]
-        texts.append([column, _cut(decoders[column](words[read[0]] if read and read[0].shape == words.shape else words))])
+        token_ids = inputs[column][at]
+        texts.append(
+            [column, _cut(decoders[column](token_ids[read[0]] if read and read[0].shape == token_ids.shape else token_ids))]
+        )
     if not texts:
         return
     shown["row"] = texts
@@ -96,10 +98,10 @@ def _collect(trainer: Trainer, data: Any, batch_size: int) -> tuple[dict[str, Ar
                 break
     if not parts:
         raise OnnxGradError("there are no examples to judge one by one.")
-    # Texts have batches of several lengths: those like the first one are judged.
-    alike = [part for part in parts if _lengths(part) == _lengths(parts[0])]
-    inputs = {n: np.concatenate([p[0][n] for p in alike]) for n, first in parts[0][0].items() if first.ndim}
-    target, output, losses = (np.concatenate([part[i] for part in alike]) for i in (1, 2, 3))
+    # Texts have batches of several lengths: only batches with the length of the first one are evaluated.
+    equal_parts = [part for part in parts if _lengths(part) == _lengths(parts[0])]
+    inputs = {n: np.concatenate([p[0][n] for p in equal_parts]) for n, first in parts[0][0].items() if first.ndim}
+    target, output, losses = (np.concatenate([part[i] for part in equal_parts]) for i in (1, 2, 3))
     return inputs, target, output, losses
 
 
@@ -139,9 +141,9 @@ def _confusion(predicted: Array, target: Array, classes: int, names: Sequence[st
     predicted, target = predicted[counted], target[counted]
     frequent = np.argsort(-np.bincount(target, minlength=classes), kind="stable")[:_CLASSES]
     shown = np.sort(frequent)
-    place = np.full(classes, -1)
-    place[shown] = np.arange(len(shown))
-    rows, columns = place[target], place[predicted]
+    positions = np.full(classes, -1)
+    positions[shown] = np.arange(len(shown))
+    rows, columns = positions[target], positions[predicted]
     inside = (rows >= 0) & (columns >= 0)
     counts = np.zeros((len(shown), len(shown)), np.int64)
     np.add.at(counts, (rows[inside], columns[inside]), 1)
@@ -163,16 +165,16 @@ def _residuals(y: Array, target: Array) -> dict[str, Any]:
 def _example(
     i: int, inputs: dict[str, Array], y: Array, target: Array, loss: float, classes: bool, names: Sequence[str] | None
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {"number": i, "loss": loss, "target": _few(target[i])}
-    found["predicted"] = _few(y[i].argmax(axis=0)) if classes else _few(y[i])
+    example: dict[str, Any] = {"number": i, "loss": loss, "target": _few(target[i])}
+    example["predicted"] = _few(y[i].argmax(axis=0)) if classes else _few(y[i])
     if classes and names is not None and target.ndim == 1:
-        found["target"], found["predicted"] = (_named(int(k), names) for k in (target[i], y[i].argmax()))
+        example["target"], example["predicted"] = (_named(int(k), names) for k in (target[i], y[i].argmax()))
     pictures = [address for array in inputs.values() if (address := as_picture(array[i])) is not None]
     if pictures:
-        found["picture"] = pictures[0]
+        example["picture"] = pictures[0]
     else:
-        found["row"] = [[name, _few(array[i], _COLUMNS)] for name, array in inputs.items()]
-    return found
+        example["row"] = [[name, _few(array[i], _COLUMNS)] for name, array in inputs.items()]
+    return example
 
 
 def _named(k: int, names: Sequence[str]) -> str:

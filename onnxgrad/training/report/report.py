@@ -120,8 +120,8 @@ class Report(Callback):
             self._render()
 
     def _render(self) -> None:
-        found = {**self._found, "tables": self._tables}
-        text = page(f"{found['name']}: report", _BODY, asset("report.css"), asset("report.js"), found)
+        contents = {**self._found, "tables": self._tables}
+        text = page(f"{contents['name']}: report", _BODY, asset("report.css"), asset("report.js"), contents)
         write_atomically(self.folder / "report.html", text.encode())
 
     def _look(self, trainer: Trainer) -> None:
@@ -135,9 +135,9 @@ class Report(Callback):
         norms = np.asarray(trainer.gradient_norms, np.float64)
         for p, old, norm in zip(trainer.trained, before, norms, strict=True):
             value = p.get_value()
-            new, share = _some(value), value.size / max(1, old.size)
+            new, weight = _some(value), value.size / max(1, old.size)
             sums = squares[_layer_of(p.name, self._layers)]
-            for k, term in enumerate((float(norm) ** 2, share * float(((new - old) ** 2).sum()), share * float((old**2).sum()))):
+            for k, term in enumerate((float(norm) ** 2, weight * float(((new - old) ** 2).sum()), weight * float((old**2).sum()))):
                 sums[k] += term
         rows = [[math.sqrt(g), math.sqrt(u / w) if w > 0 else None] for g, u, w in squares.values()]
         self.samples.append({"step": step, "gradient": [g for g, _ in rows], "update": [u for _, u in rows]})
@@ -148,10 +148,10 @@ class Report(Callback):
         if step == 0 or not path.is_file():
             return
         try:
-            found = json.loads(read_whole(path))
-            self.steps = [row for row in found["steps"] if row["step"] <= step]
-            self.samples = [row for row in found["samples"] if row["step"] <= step]
-            self._seconds, (self._every_step, self._every_sample) = float(found["seconds"]), found["every"]
+            stored = json.loads(read_whole(path))
+            self.steps = [row for row in stored["steps"] if row["step"] <= step]
+            self.samples = [row for row in stored["samples"] if row["step"] <= step]
+            self._seconds, (self._every_step, self._every_sample) = float(stored["seconds"]), stored["every"]
         except (ValueError, KeyError, TypeError):
             self.steps, self.samples = [], []  # damaged: the curves begin here
 
@@ -184,13 +184,13 @@ def _some(value: Any) -> np.ndarray[Any, Any]:
 
 def _layers(names: Sequence[str]) -> list[str]:
     """Weights, or what their names have in common before the last dot or slash where there are many; the shorter list"""
-    found = list(dict.fromkeys(names))
-    while len(found) > _LAYERS:
-        shorter = list(dict.fromkeys(_parent(name) for name in found))
-        if len(shorter) == len(found):
-            return [*found[: _LAYERS - 1], "*"]
-        found = shorter
-    return found
+    layers = list(dict.fromkeys(names))
+    while len(layers) > _LAYERS:
+        shorter = list(dict.fromkeys(_parent(name) for name in layers))
+        if len(shorter) == len(layers):
+            return [*layers[: _LAYERS - 1], "*"]
+        layers = shorter
+    return layers
 
 
 def _parent(name: str) -> str:
@@ -219,13 +219,13 @@ def _rounded(value: Any) -> Any:
 
 def _frozen(trainer: Trainer) -> list[dict[str, Any]]:
     trained = {p.name for p in trainer.trained}
-    found = []
+    rows = []
     for p in trainer.program.parameters:
         if p.name not in trained and not any(fnmatchcase(p.name, f"*{end}") for end in ("@MASTER", "@ACCUMULATED")):
             chosen = any(p is one for one in trainer.chosen)
             why = "no gradient reaches it" if chosen else p.reason if is_table(p) else "it was not chosen (trainable=, freeze=)"
-            found.append({"name": p.name, "shape": list(p.static_shape or ()), "why": why})
-    return found
+            rows.append({"name": p.name, "shape": list(p.static_shape or ()), "why": why})
+    return rows
 
 
 def _memory(trainer: Trainer) -> list[list[Any]]:

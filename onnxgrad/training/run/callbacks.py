@@ -15,7 +15,7 @@ __all__ = ["Callback", "Callbacks"]
 
 
 class Callback:
-    """What ``Trainer.fit(callbacks=[...])`` calls; override what is wanted. True from the first three ends the run.
+    """The methods that ``Trainer.fit(callbacks=[...])`` calls, to be overridden. True from the first three ends the run.
 
     A function is called as ``on_epoch``. Of several ranks all are given the same callbacks, and the first one calls them.
 
@@ -54,24 +54,24 @@ class Callbacks:
     """Several callbacks as one."""
 
     def __init__(self, given: Sequence[Callback | Callable[..., Any]]) -> None:
-        self._given = list(given)
+        self._callbacks = list(given)
 
     def hear(self, event: str) -> bool:
-        """Whether anybody wants to know of it."""
+        """Return whether any callback handles this event."""
         own = getattr(Callback, event)
-        return any(self._method(one, event) is not None and getattr(type(one), event, None) is not own for one in self._given)
+        return any(self._method(one, event) is not None and getattr(type(one), event, None) is not own for one in self._callbacks)
 
     def tell(self, event: str, *what: Any) -> bool:
         """Tell all of them; True if one of them ends the run."""
-        methods = [self._method(one, event) for one in self._given]
+        methods = [self._method(one, event) for one in self._callbacks]
         answers = [method(*what) for method in methods if method is not None]
         return any(answer is True for answer in answers)
 
     @staticmethod
     def _method(one: Any, event: str) -> Callable[..., Any] | None:
         if any(hasattr(one, name) for name in _EVENTS):
-            found: Callable[..., Any] | None = getattr(one, event, None)
-            return found
+            method: Callable[..., Any] | None = getattr(one, event, None)
+            return method
         return one if event == "on_epoch" else None
 
 

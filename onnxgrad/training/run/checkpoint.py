@@ -73,9 +73,9 @@ def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = N
         ModelError: if the file cannot be read, or is damaged.
         UnknownName: if it does not hold exactly the variables of this program. Nothing is changed in either case.
     """
-    found = read_tensors(path)
-    check_tensors(program, found)
-    set_tensors(program, found, scope)
+    tensors = read_tensors(path)
+    check_tensors(program, tensors)
+    set_tensors(program, tensors, scope)
 
 
 def check_tensors(program: Programs, found: TensorFile) -> None:
@@ -120,14 +120,14 @@ def _as_list(program: Programs) -> list[Program]:
 
 
 def _exchanges(program: Programs) -> list[Any]:
-    found = [one.plan.exchange_of(turn) for one in _as_list(program) for turn in ("run", "apply")]
-    return [exchange for exchange in found if hasattr(exchange, "rests")]
+    exchanges = [one.plan.exchange_of(phase) for one in _as_list(program) for phase in ("run", "apply")]
+    return [exchange for exchange in exchanges if hasattr(exchange, "rests")]
 
 
 def _state(program: Programs) -> list[Any]:
     left_out = {v.name for v in _left_out(program)}
-    found = {v.name: v for one in reversed(_as_list(program)) for v in [*one.list_vars(), *one.parameters] if v.persistable}
-    return [v for name, v in found.items() if name not in left_out]
+    variables = {v.name: v for one in reversed(_as_list(program)) for v in [*one.list_vars(), *one.parameters] if v.persistable}
+    return [v for name, v in variables.items() if name not in left_out]
 
 
 def _left_out(program: Programs) -> list[Any]:
@@ -151,6 +151,6 @@ def _contents(v: Any) -> str:
     known = digests.get(v.name)
     if known is not None and known[0] is held:
         return known[1]
-    found = hashlib.sha256(np.ascontiguousarray(v.get_value()).view(np.uint8).data).hexdigest()
-    digests[v.name] = (held, found)
-    return found
+    digest = hashlib.sha256(np.ascontiguousarray(v.get_value()).view(np.uint8).data).hexdigest()
+    digests[v.name] = (held, digest)
+    return digest

@@ -32,8 +32,8 @@ def lock(file: Any, folder: Path) -> None:
         who = f" (process {process})" if process else ""
         raise TrainingError(f"another process trains in {str(folder)!r} already{who}. Choose another folder, or wait for it.")
     if supported is None and _holder(file).partition(" ")[2] not in ("", platform.node()):
-        said = f"process {_holder(file).replace(' ', ' on ')} may train in {str(folder)!r}, whose file system has no locks"
-        raise TrainingError(f"{said}. Wait for it, or remove {file.name!r} if it has ended.")
+        message = f"process {_holder(file).replace(' ', ' on ')} may train in {str(folder)!r}, whose file system has no locks"
+        raise TrainingError(f"{message}. Wait for it, or remove {file.name!r} if it has ended.")
     with suppress(OSError):
         file.truncate(0)
         file.write(f"{os.getpid()} {platform.node()}")

@@ -64,9 +64,9 @@ class TensorBoard(Callback):
         if self._writer is not None:
             self._writer.close()
 
-    def _write(self, kind: str, row: Row) -> None:
+    def _write(self, prefix: str, row: Row) -> None:
         _, event, summary = self._kinds
-        values = [summary.Value(tag=f"{kind}/{name}", simple_value=value) for name, value in _curves(row).items()]
+        values = [summary.Value(tag=f"{prefix}/{name}", simple_value=value) for name, value in _curves(row).items()]
         self._writer.add_event(event(step=row["step"], wall_time=time.time(), summary=summary(value=values)))  # type: ignore[attr-defined]
 
 
@@ -128,5 +128,5 @@ def _curves(row: Row) -> Row:
 
 
 def loggers(names: Sequence[str], folder: str | Path) -> list[Callback]:
-    """Those of these names, for the run in a folder."""
+    """Return the loggers of these names, for the run in a folder."""
     return [TensorBoard(Path(folder) / "tensorboard") if name == "tensorboard" else MLflow() for name in names]

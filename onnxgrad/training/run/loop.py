@@ -45,13 +45,13 @@ class TrainingLoop:
         self.callbacks = Callbacks(plan.callbacks if trainer.ranks.is_first else ())
 
     def run(self) -> None:
-        """Epochs until the plan is done, patience ends, a callback says so or Ctrl-C is pressed."""
+        """Run epochs until the plan is done, patience ends, a callback returns True or Ctrl-C is pressed."""
         out = None if self.folder is None else self.folder.path
-        told = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "validation": self.held_out}
+        run_options = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "validation": self.held_out}
         if any(getattr(callback, "watches_gradients", False) for callback in self.plan.callbacks):
-            self.trainer.watch_gradients()  # on all ranks, whose programs are alike
+            self.trainer.watch_gradients()  # on all ranks, whose programs are equal
         try:
-            self._tell("on_begin", told)
+            self._tell("on_begin", run_options)
             if self.trainer.ranks.any(self.trainer.watches_gradients):
                 self.trainer.watch_gradients()  # the callbacks of rank 0 ask for it, and all ranks run one program
             self._epochs()
@@ -70,8 +70,8 @@ class TrainingLoop:
         with trainer.interrupt as interrupt:
             ended = out_of_patience(trainer.state.history[trainer.state.begun :], plan.patience, plan.monitor)
             if ended:
-                said = f"nothing is trained: no epoch was better for {plan.patience} epochs"
-                warnings.warn(f"{said}. Give another patience.", stacklevel=3)
+                message = f"nothing is trained: no epoch was better for {plan.patience} epochs"
+                warnings.warn(f"{message}. Give another patience.", stacklevel=3)
             while trainer.state.epoch < plan.epochs and not ended and not interrupt.stops and not self._at_end():
                 ended = not self._epoch()
             if (interrupt.stops or self._stopped) and self.folder is not None:
@@ -143,12 +143,12 @@ class TrainingLoop:
         return self.plan.max_steps is not None and self.trainer.state.step >= self.plan.max_steps
 
     def _evaluates(self, step: int) -> bool:
-        """Whether the model is evaluated now, within an epoch: every so many steps, and where the run ends"""
+        """Return whether the model is evaluated after this step: every ``evaluate_every`` steps, and where the run ends"""
         every = self.plan.evaluate_every
         return self.held_out is not None and (self._at_end() or (every is not None and step % every == 0))
 
     def _evaluate(self) -> None:
-        row = {"step": self.trainer.state.step, "epoch": self.trainer.state.epoch + 1, **self._judged_by()}
+        row = {"step": self.trainer.state.step, "epoch": self.trainer.state.epoch + 1, **self._validated()}
         self.trainer.state.evaluations.append(row)
         better = (self.plan.monitor or "val_loss") in row and self._is_better(row)
         if self.folder is not None:
@@ -156,14 +156,14 @@ class TrainingLoop:
             if better:
                 self._write(self.folder, better)
 
-    def _judged_by(self) -> Row:
+    def _validated(self) -> Row:
         assert self.held_out is not None
         trainer = self.trainer
-        found = trainer.evaluate(self.held_out, batch_size=self.plan.batch_size)
-        judged_by = {f"val_{name}": value for name, value in found.items()}
-        told = {"step": trainer.state.step, "epoch": trainer.state.epoch + 1, **judged_by}
-        self._stopped = self._tell("on_evaluate", told) or self._stopped
-        return judged_by
+        metrics = trainer.evaluate(self.held_out, batch_size=self.plan.batch_size)
+        row = {f"val_{name}": value for name, value in metrics.items()}
+        event = {"step": trainer.state.step, "epoch": trainer.state.epoch + 1, **row}
+        self._stopped = self._tell("on_evaluate", event) or self._stopped
+        return row
 
     def _step_row(self, examples: int, values: Row) -> Row:
         trainer = self.trainer
@@ -175,7 +175,7 @@ class TrainingLoop:
         position = {"epoch": trainer.state.epoch + 1, "step": trainer.state.step, "learning_rate": trainer.optimizer.get_lr()}
         row: Row = {**position, **trainer.state.means.now()}
         if self.held_out is not None:
-            row.update(self._judged_by())
+            row.update(self._validated())
         return row
 
     def _is_better(self, row: Row) -> bool:

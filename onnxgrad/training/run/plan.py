@@ -24,7 +24,7 @@ Row: TypeAlias = "dict[str, Any]"
 
 @dataclass(frozen=True)
 class FitPlan:
-    """How to run; see ``Trainer.fit``. ``epochs`` is how many there will be in all."""
+    """Options of a run; see ``Trainer.fit``. ``epochs`` is how many there will be in all."""
 
     epochs: int
     batch_size: int
@@ -42,7 +42,7 @@ class FitPlan:
 
 
 def judged(row: Row, monitor: str | None = None) -> float:
-    """What decides whether an epoch was better: the smaller, the better."""
+    """Return the monitored value of an epoch; the smaller, the better."""
     name = monitor or ("val_loss" if "val_loss" in row else "loss")
     return float(row[name]) * (1 if FALLING.fullmatch(name) else -1)
 

@@ -1,4 +1,4 @@
-"""Where a run stands: kept as JSON in a checkpoint, and believed only if a run can have come there.
+"""The position of a run: kept as JSON in a checkpoint, and believed only if a run can have come there.
 
 Tests: tests/training/test_checkpoints.py.
 """
@@ -25,7 +25,7 @@ ENTRIES = {"graph", "position"}
 
 @dataclass(frozen=True)
 class Position:
-    """What a checkpoint holds besides tensors."""
+    """The state of a run that a checkpoint holds besides tensors."""
 
     epoch: int
     batch: int
@@ -52,20 +52,20 @@ def position_of(metadata: Mapping[str, str], path: str | Path) -> Position:
     """The position in the metadata of a checkpoint.
 
     Raises:
-        ModelError: if there is none, a field is missing or of another kind, or no run can stand there.
+        ModelError: if there is none, a field is missing or of another type, or no run can reach that position.
     """
     for name in sorted(metadata.keys() - ENTRIES):
         raise damaged(path, f"its metadata has an entry {name!r}, which no Trainer writes")
     if "position" not in metadata:
         raise ModelError(f"{str(path)!r} is no checkpoint of a Trainer: its metadata holds no position. Name one that fit wrote.")
     try:
-        found = json.loads(metadata["position"])
+        state = json.loads(metadata["position"])
     except (ValueError, RecursionError) as error:
         raise damaged(path, f"its metadata entry 'position' is not JSON ({error})") from error
-    wrong = _wrong(found)
+    wrong = _wrong(state)
     if wrong is not None:
         raise damaged(path, f"its position {wrong}")
-    return Position(**found)
+    return Position(**state)
 
 
 def check_position(position: Position, path: str | Path, batches: int | None, **settings: int) -> None:
@@ -75,8 +75,8 @@ def check_position(position: Position, path: str | Path, batches: int | None, **
         if was != now:
             raise TrainingError(f"{str(path)!r} was written with {name}={was}, this is {name}={now}.")
     if batches is not None and position.batch > batches:
-        said = f"{str(path)!r} stands at batch {position.batch} of epoch {position.epoch + 1}, which has {batches} batches"
-        raise TrainingError(f"{said}. Use the data and the batch size of the run.")
+        message = f"{str(path)!r} stands at batch {position.batch} of epoch {position.epoch + 1}, which has {batches} batches"
+        raise TrainingError(f"{message}. Use the data and the batch size of the run.")
 
 
 def check_schedule(schedule: LRScheduler | None, position: Position, path: str | Path) -> None:
@@ -88,21 +88,21 @@ def check_schedule(schedule: LRScheduler | None, position: Position, path: str |
         raise damaged(path, f"its position lacks a proper {wrong!r} of the schedule {type(schedule).__name__}")
 
 
-def _unlike(own: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
-    """The first field that the given state lacks, or has as another kind of value"""
+def _unlike(own: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
+    """Return the first field that the stored state lacks, or holds with another type"""
     for name, value in own.items():
-        other = given.get(name)
+        other = stored.get(name)
         if isinstance(value, dict):
             inner = _unlike(value, other) if isinstance(other, dict) else ""
             if inner is not None:
                 return f"{name}.{inner}".removesuffix(".")
-        elif name not in given or not (_is_number(other) or (other is None and name not in LRScheduler._keys)):
+        elif name not in stored or not (_is_number(other) or (other is None and name not in LRScheduler._keys)):
             return name
     return None
 
 
 def epochs_done(path: str | Path) -> int:
-    """How many epochs a run had finished when its Trainer wrote this checkpoint.
+    """Return the number of epochs a run had finished when its Trainer wrote this checkpoint.
 
     Raises:
         ModelError: if the file cannot be read, or no Trainer wrote it.
@@ -110,20 +110,20 @@ def epochs_done(path: str | Path) -> int:
     return position_of(read_metadata(path), path).epoch
 
 
-def _wrong(found: Any) -> str | None:
-    """What is wrong with the fields of a position, if anything"""
-    if not isinstance(found, dict):
+def _wrong(state: Any) -> str | None:
+    """Describe the first invalid field of a position; None if all are valid"""
+    if not isinstance(state, dict):
         return "is not an object with fields"
-    missing = [name for name in _REQUIRED if name not in found]
+    missing = [name for name in _REQUIRED if name not in state]
     if missing:
         return f"lacks the field {missing[0]!r}"
-    unknown = sorted(found.keys() - {known.name for known in fields(Position)})
+    unknown = sorted(state.keys() - {known.name for known in fields(Position)})
     if unknown:
         return f"has a field {unknown[0]!r}, which no Trainer writes"
-    for name, value in found.items():
+    for name, value in state.items():
         if not _fits(name, value):
             return f"has {name}={_short(value)}, which is not {_KINDS.get(name, 'a whole number of at least 0')}"
-    return _unreachable(found)
+    return _unreachable(state)
 
 
 _KINDS = {
@@ -158,17 +158,17 @@ def _is_fingerprint(file: Any) -> bool:
     return isinstance(file, dict) and _is_whole(file.get("size")) and isinstance(file.get("sha256"), str)
 
 
-def _unreachable(found: dict[str, Any]) -> str | None:
+def _unreachable(state: dict[str, Any]) -> str | None:
     """Each epoch has a batch, and each batch is a step"""
-    epoch, batch, step, begun = found["epoch"], found["batch"], found["step"], found.get("begun", 0)
+    epoch, batch, step, begun = state["epoch"], state["batch"], state["step"], state.get("begun", 0)
     if step < epoch + batch:
         return f"has batch={batch} of epoch={epoch} after step={step}, which no run can reach"
     if begun > epoch:
         return f"has begun={begun}, later than epoch={epoch}"
-    if len(found["history"]) != epoch:
-        return f"has a history of {len(found['history'])} rows after epoch={epoch}"
-    if not batch and (found["examples"] or found["totals"]):
-        return f"has examples={found['examples']} in an epoch that has not begun"
+    if len(state["history"]) != epoch:
+        return f"has a history of {len(state['history'])} rows after epoch={epoch}"
+    if not batch and (state["examples"] or state["totals"]):
+        return f"has examples={state['examples']} in an epoch that has not begun"
     return None
 
 

@@ -126,7 +126,7 @@ class Progress:
         return (self._done - self._first[1]) / max(1e-9, time.monotonic() - self._first[0])
 
     def _seconds_left(self) -> float | None:
-        """Of the run"""
+        """Estimate the seconds until the run ends"""
         speed = self._speed()
         if speed is None or self._examples is None or self._later is None:
             return None

@@ -1,4 +1,4 @@
-"""RunState: where a run stands, which a checkpoint holds besides tensors.
+"""RunState: the progress of a run, which a checkpoint holds besides tensors.
 
 Tests: tests/training/test_trainer.py, tests/training/test_damaged_checkpoints.py.
 """
@@ -17,7 +17,7 @@ __all__ = ["RunState"]
 
 @dataclass
 class RunState:
-    """Where a run stands.
+    """The progress of a run.
 
     Attributes:
         step: taken in all.
@@ -42,7 +42,7 @@ class RunState:
     files: Fingerprints = field(default_factory=dict)
 
     def position(self, seed: int, accumulate: int, schedule: LRScheduler | None) -> Position:
-        """What a checkpoint says of it.
+        """Return the position that a checkpoint stores.
 
         Args:
             seed, accumulate, schedule: of the Trainer, which go along.

@@ -1,4 +1,4 @@
-"""What an output holds: the activation that made it, found through operators that move elements and compute nothing.
+"""The activation that produced an output, traced through operators that move elements and compute nothing.
 
 Tests: tests/training/losses/test_terms.py, tests/training/test_hidden_activations.py.
 """
@@ -25,7 +25,7 @@ _MOVES = VIEWS | {"Cast", "Transpose", "Dropout"}
 
 
 def activation_before(y: Variable, kinds: Collection[str]) -> tuple[Operator | None, list[Operator]]:
-    """The operator of one of these types that made ``y``, if one did, and what has moved its elements since."""
+    """The operator of one of these types that produced ``y``, if one did, and the operators that moved its elements since."""
     at, moves = _before_moves(y)
     return at if at is not None and at.domain == "" and at.type in kinds else None, moves
 
@@ -40,17 +40,17 @@ def _before_moves(y: Variable) -> tuple[Operator | None, list[Operator]]:
 
 
 def hidden_activation(y: Variable) -> tuple[Operator, str] | None:
-    """An If, Loop or Scan that made ``y``, and the type of the activation that makes it inside; None if there is none."""
+    """The If, Loop or Scan that produced ``y``, and the type of the activation in its body; None if there is none."""
     at, moves = _before_moves(y)
-    made = moves[0].inputs[0] if moves else y
-    if at is None or made is None:
+    result = moves[0].inputs[0] if moves else y
+    if at is None or result is None:
         return None
-    place = next((i for i, v in enumerate(reversed(at.outputs)) if v is made), 0)
+    index = next((i for i, v in enumerate(reversed(at.outputs)) if v is result), 0)
     for body in at.blocks():
-        inner = body.outputs[-1 - place]
-        kind = Activation(inner).kind
-        if kind:
-            return at, kind
+        inner = body.outputs[-1 - index]
+        activation = Activation(inner).kind
+        if activation:
+            return at, activation
         deeper = hidden_activation(inner)
         if deeper is not None:
             return at, deeper[1]
@@ -58,7 +58,7 @@ def hidden_activation(y: Variable) -> tuple[Operator, str] | None:
 
 
 def _unrounded(at: Operator | None) -> Operator | None:
-    """What made the real numbers that QuantizeLinear and DequantizeLinear round"""
+    """Skip QuantizeLinear and DequantizeLinear: return the operator that produced the values they round"""
     if at is None or at.domain != "" or at.type != "DequantizeLinear" or at.inputs[0] is None:
         return at
     before = at.inputs[0].op
@@ -68,7 +68,7 @@ def _unrounded(at: Operator | None) -> Operator | None:
 
 
 class Activation:
-    """The Softmax, LogSoftmax or Sigmoid that made a tensor.
+    """The Softmax, LogSoftmax or Sigmoid that produced a tensor.
 
     Args:
         y: an output of a model.
@@ -96,12 +96,12 @@ class Activation:
 
     @property
     def before(self) -> Variable:
-        """What the activation reads"""
+        """The input of the activation"""
         assert self.operator is not None and self.operator.inputs[0] is not None
         return self.operator.inputs[0]
 
     def logits(self, op: Builder) -> Variable:
-        """What the activation reads, moved to where ``y`` has it, in the element type of ``y``"""
+        """The input of the activation, with its elements moved as in ``y``, in the element type of ``y``"""
         return self._moved(op, self._cast(op, self.y.dtype))
 
     def log_probabilities(self, op: Builder, dtype: DType) -> Variable:
@@ -123,10 +123,10 @@ class Activation:
         """Whether the probabilities of one example lie along this axis of ``y``; None if that is not known"""
         assert self.operator is not None
         rank, last = self.before.rank, self.y.rank
-        given = int(self.operator.attr("axis"))
-        if not self.moves and given == axis:
+        own_axis = int(self.operator.attr("axis"))
+        if not self.moves and own_axis == axis:
             return True
-        at = None if rank is None else given % rank
+        at = None if rank is None else own_axis % rank
         length = None if at is None or self.before.dims is None else self.before.dims[at]
         for move in self.moves:
             at = None if at is None else _axis_after(move, at)
@@ -141,7 +141,7 @@ def _real(v: Variable | None) -> bool:
 
 
 def _axis_after(move: Operator, axis: int) -> int | None:
-    """Where an operator that only moves elements puts an axis; None if it does not stay one, or that is not known"""
+    """Return the position of an axis behind an operator that only moves elements; None if the axis is split, or not known"""
     x, y = move.inputs[0], move.outputs[0]
     if x is None or y is None or x.dims is None or y.dims is None:
         return None
@@ -156,16 +156,16 @@ def _axis_after(move: Operator, axis: int) -> int | None:
     if axes:
         kept = [i for i in range(len(x.dims)) if i not in {a % len(x.dims) for a in axes}]
         return kept.index(axis) if axis in kept else None
-    for place, dim in enumerate(y.dims):
+    for position, dim in enumerate(y.dims):
         if same_dim(x.dims[axis], dim) and (
-            _as_many(x.dims[:axis], y.dims[:place]) or _as_many(x.dims[axis + 1 :], y.dims[place + 1 :])
+            _as_many(x.dims[:axis], y.dims[:position]) or _as_many(x.dims[axis + 1 :], y.dims[position + 1 :])
         ):
-            return place
+            return position
     return None
 
 
 def _as_many(some: tuple[Dim, ...], others: tuple[Dim, ...]) -> bool:
-    """Whether as many elements lie in these dimensions as in the others, for certain"""
+    """Return whether both lists of dimensions certainly have the same number of elements"""
 
     def rest(dims: tuple[Dim, ...]) -> tuple[int, list[Any]]:
         return math.prod(d for d in dims if isinstance(d, int)), [d for d in dims if not isinstance(d, int)]

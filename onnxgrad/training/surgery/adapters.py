@@ -53,10 +53,10 @@ def save_adapters(program: Program, path: str | Path) -> None:
     if Path(path).suffix == ADAPTER:
         _save_for_runtime(program, Path(path))
         return
-    found = {name: np.asarray(p.get_value()) for name, p in _adapters(program).items()}
-    if not found:
+    tensors = {name: np.asarray(p.get_value()) for name, p in _adapters(program).items()}
+    if not tensors:
         raise ArgumentError("the program has no LoRA branches to save. Call add_lora first.")
-    write_tensors(path, found)
+    write_tensors(path, tensors)
 
 
 def load_adapters(program: Program, path: str | Path) -> None:
@@ -76,10 +76,10 @@ def load_adapters(program: Program, path: str | Path) -> None:
 
 
 def _save_for_runtime(program: Program, path: Path) -> None:
-    found = program.clone(for_test=True)
-    found.scope = program.active_scope().copy()
+    clone = program.clone(for_test=True)
+    clone.scope = program.active_scope().copy()
     weights: dict[str, Array] = {}
-    for branch in branches_of(found):
+    for branch in branches_of(clone):
         if branch.base.type == "Conv":
             raise ArgumentError(f"{branch.base}: adapter files are for MatMul, Gemm and MatMulNBits. Merge the adapters instead.")
         weights[branch.a.name] = np.asarray(branch.a.get_value())
@@ -87,12 +87,12 @@ def _save_for_runtime(program: Program, path: Path) -> None:
         branch.drop_scale()
     if not weights:
         raise ArgumentError("the program has no LoRA branches to save. Call add_lora first.")
-    remove_added_dropout(found)
-    fold_added_batch_norm(found)
+    remove_added_dropout(clone)
+    fold_added_batch_norm(clone)
     model = path.with_suffix(".onnx")
     for name, value in weights.items():
-        _empty(found, name, 1 if name.endswith("A") else 0, value)
-    save_onnx(found, model)
+        _empty(clone, name, 1 if name.endswith("A") else 0, value)
+    save_onnx(clone, model)
     _take_as_inputs(model, weights)
     _write(path, weights)
 
@@ -118,8 +118,8 @@ def _take_as_inputs(path: Path, weights: dict[str, Array]) -> None:
     model = onnx.load(path, load_external_data=False)
     for name, value in weights.items():
         dims = [value.shape[0], "rank"] if name.endswith("A") else ["rank", value.shape[1]]
-        kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
-        model.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, dims))
+        dtype = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
+        model.graph.input.append(onnx.helper.make_tensor_value_info(name, dtype, dims))
     write_whole(path, model.SerializeToString())
 
 

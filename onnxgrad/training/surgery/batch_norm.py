@@ -74,11 +74,11 @@ def prepare_batch_norm(program: Program, mode: str | None, sample: Data | None) 
         mode = "train"
     norms = _norms(program)
     own = [op for op in norms if not is_added(op)]
-    said = [f"BatchNormalization that was inserted ({len(norms) - len(own)} operators) normalises by batch."] * (
+    notes = [f"BatchNormalization that was inserted ({len(norms) - len(own)} operators) normalises by batch."] * (
         len(own) < len(norms)
     )
     if not own:
-        return mode or "train", said
+        return mode or "train", notes
     stored = has_statistics(program)
     chosen = mode or ("frozen" if stored and not was_training else "train")
     if chosen == "frozen":
@@ -87,7 +87,7 @@ def prepare_batch_norm(program: Program, mode: str | None, sample: Data | None) 
         why = ", as the file says, which was exported in training mode" if was_training and mode is None else ""
         why = why if stored or why else ", since the file has none of its own"
         text = f"normalises by batch and learns new statistics{why} (batch_norm 'train'); 'frozen' keeps those of the file."
-    return chosen, [f"BatchNormalization ({len(own)} operators) {text}", *said]
+    return chosen, [f"BatchNormalization ({len(own)} operators) {text}", *notes]
 
 
 def leave_training_mode(program: Program) -> bool:
@@ -99,7 +99,7 @@ def leave_training_mode(program: Program) -> bool:
         Whether BatchNormalization was among them.
     """
     read = {v for op in all_operators_of(program.global_block()) for v in op.operands()} | set(program.outputs)
-    found = False
+    changed = False
     for op in all_operators_of(program.global_block()):
         if op.domain or op.replaces is not None or program.imported is None:
             continue
@@ -111,8 +111,8 @@ def leave_training_mode(program: Program) -> bool:
                 op.attrs.pop("training_mode", None)
                 op.outputs = op.outputs[:1]
                 op.block.vars = {name: v for name, v in op.block.vars.items() if v not in statistics}
-                found = True
-    return found
+                changed = True
+    return changed
 
 
 def has_statistics(program: Program) -> bool:
@@ -171,10 +171,10 @@ def insert_batch_norm(
         DataError: if the data does not fit the model.
     """
     points = _points(program, [after] if isinstance(after, str) else after)
-    found = {} if data is None else _statistics(program, points, data, batch_size)
+    statistics = {} if data is None else _statistics(program, points, data, batch_size)
     for v in points:
         channels = _channels(v)
-        mean, var = found.get(v.name, (np.zeros(channels), np.ones(channels)))
+        mean, var = statistics.get(v.name, (np.zeros(channels), np.ones(channels)))
         _normalise(v, mean, var, momentum, epsilon)
     return [v.name for v in points]
 
@@ -182,19 +182,19 @@ def insert_batch_norm(
 def _points(program: Program, after: Iterable[str] | None) -> list[Variable]:
     block = program.global_block()
     outputs = set(block.outputs)
-    made = {v.name: op for op in block.ops for v in op.outputs[:1] if v is not None and op.replaces is None}
+    producers = {v.name: op for op in block.ops for v in op.outputs[:1] if v is not None and op.replaces is None}
     if after is None:
-        found = [v for v in _convolved(block.ops) if v not in outputs]
+        points = [v for v in _convolved(block.ops) if v not in outputs]
     else:
-        by_operator = {op.name: name for name, op in made.items() if op.name}
+        by_operator = {op.name: name for name, op in producers.items() if op.name}
         names = [by_operator.get(name, name) for name in after]
-        unknown = [name for name in names if name not in made]
+        unknown = [name for name in names if name not in producers]
         if unknown:
-            known = ", ".join([name for name, op in made.items() if op.type in _LAYERS][:6]) or "none"
+            known = ", ".join([name for name, op in producers.items() if op.type in _LAYERS][:6]) or "none"
             raise UnknownName(f"no operator of the main graph computes {unknown[0]!r}. Layers compute: {known}.")
-        found = [block.vars[name] for name in names]
+        points = [block.vars[name] for name in names]
     readers = {v: op for op in block.ops for v in op.inputs[:1] if op.type == "BatchNormalization"}
-    for v in found:
+    for v in points:
         op = v.op
         if op is None or _layer_of(op) is None:
             raise ArgumentError(f"insert_batch_norm: {v.name!r} is no result of Conv, ConvTranspose or Gemm. Name one of these.")
@@ -203,17 +203,17 @@ def _points(program: Program, after: Iterable[str] | None) -> list[Variable]:
         if v in readers and after is not None:
             raise ArgumentError(f"insert_batch_norm: {readers[v]} follows {v.name!r} already. Leave it out.")
         _channels(v)
-    found = [v for v in found if v not in readers]
-    if not found:
+    points = [v for v in points if v not in readers]
+    if not points:
         raise ArgumentError("insert_batch_norm: no Conv or ConvTranspose of the main graph is without BatchNormalization.")
-    return found
+    return points
 
 
 def _convolved(ops: list[Operator]) -> list[Variable]:
     """Results of the Conv and ConvTranspose of a model, behind their LoRA branches"""
     total = {op.inputs[0]: op.outputs[0] for op in ops if op.type == "Add" and LORA in (op.metadata or {})}
-    made = [op.outputs[0] for op in ops if op.type in _LAYERS[:2] and not op.domain and LORA not in (op.metadata or {})]
-    return [v for v in (total.get(v, v) for v in made) if v is not None]
+    outputs = [op.outputs[0] for op in ops if op.type in _LAYERS[:2] and not op.domain and LORA not in (op.metadata or {})]
+    return [v for v in (total.get(v, v) for v in outputs) if v is not None]
 
 
 def _layer_of(op: Operator) -> Operator | None:
@@ -244,8 +244,8 @@ def _statistics(program: Program, points: Sequence[Variable], data: Data, batch_
     empty = [name for name, seen in count.items() if not seen]
     if empty:
         raise ArgumentError(f"insert_batch_norm: the data gives {empty[0]!r} no values. Give more examples.")
-    found = {name: total / count[name] for name, total in totals.items()}
-    return {name: (mean, np.maximum(square - mean**2, 0.0)) for name, (mean, square) in found.items()}
+    means = {name: total / count[name] for name, total in totals.items()}
+    return {name: (mean, np.maximum(square - mean**2, 0.0)) for name, (mean, square) in means.items()}
 
 
 def _normalise(v: Variable, mean: Array, var: Array, momentum: float, epsilon: float) -> None:
@@ -411,6 +411,6 @@ def _store(fold: _Fold, old: Variable | None, name: str, value: Array, reads: Co
     block = fold.layer.block
     if old is not None:
         reads[old] -= 1
-    made = block.create_parameter(block.program.fresh_name(name), stored.shape, dtype, value=TensorValue.of(stored))
-    reads[made] = 1
-    return made
+    parameter = block.create_parameter(block.program.fresh_name(name), stored.shape, dtype, value=TensorValue.of(stored))
+    reads[parameter] = 1
+    return parameter

@@ -52,12 +52,12 @@ def cut_at(program: Program, tensors: str | Sequence[str]) -> Program:
 
 
 def _computed(program: Program, name: str) -> Variable:
-    found = program.global_block().vars.get(name)
-    if found is None or found.op is None or found.value is not None:
+    variable = program.global_block().vars.get(name)
+    if variable is None or variable.op is None or variable.value is not None:
         results = [v.name for op in program.global_block().ops for v in op.outputs if v is not None and v.value is None]
         near = [other for other in results if name.lower() in other.lower()] or results[-6:]
         raise UnknownName(f"no operator of the main graph computes {name!r}. Name a tensor, such as {', '.join(near[:6])}.")
-    return found
+    return variable
 
 
 def remove_dead(program: Program) -> None:
@@ -121,9 +121,9 @@ def replace_head(program: Program, at: str | None = None, classes: int = 2, *, n
 
 def _new_parameter(block: Block, name: str, value: np.ndarray[Any, Any]) -> Parameter:
     free = name if name not in block.program.names else block.program.fresh_name(name)
-    found = block.create_parameter(free, value.shape, value.dtype, value=TensorValue.of(value))
+    parameter = block.create_parameter(free, value.shape, value.dtype, value=TensorValue.of(value))
     block.program.decisions[free] = "weight: added"
-    return found
+    return parameter
 
 
 def _before_last_layer(program: Program) -> Variable:
@@ -144,11 +144,11 @@ def insert_after(op: Operator, write: Callable[[Builder], Variable], key: str) -
     at = op.idx + 1
     tail, block.ops = block.ops[at:], block.ops[:at]
     try:
-        made = write(Builder(block, key=key))
+        result = write(Builder(block, key=key))
     finally:
         block.ops += tail
     block.program.version += 1
-    return made
+    return result
 
 
 @all_or_nothing
@@ -171,14 +171,14 @@ def insert_dropout(program: Program, after: str | Iterable[str], ratio: float = 
         raise ArgumentError(f"the ratio of Dropout lies in [0, 1), not {ratio}.")
     block = program.global_block()
     by_operator = {op.name: op.outputs[0].name for op in block.ops if op.name and op.outputs and op.outputs[0] is not None}
-    found = []
+    names = []
     for name in [after] if isinstance(after, str) else after:
         v = _computed(program, by_operator.get(name, name))
         if any(v is out for out in block.outputs):
             raise ArgumentError(f"insert_dropout: {v.name!r} is an output of the program. Name a tensor before it.")
         _drop_after(v, ratio)
-        found.append(v.name)
-    return found
+        names.append(v.name)
+    return names
 
 
 def _drop_after(v: Variable, ratio: float) -> None:
@@ -212,7 +212,7 @@ def remove_added_dropout(program: Program) -> None:
 
 
 def remove_unread_constants(program: Program) -> None:
-    """Drop the constants that were made here and that nothing reads any more."""
+    """Drop the constants that were created here and that nothing reads any more."""
     block = program.global_block()
     used = {v for op in block.ops for v in op.operands()}
     gone = {v for v in program._constants.values() if v not in used}

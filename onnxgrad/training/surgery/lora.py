@@ -1,7 +1,7 @@
 """LoRA: a low-rank branch beside a frozen layer, y = f(x, W) + (alpha / rank) B A x.
 
 Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021; on quantised weights: Dettmers et al., "QLoRA", 2023.
-A branch is found again by the metadata of its operators, also in a file that it was exported to.
+A branch is recognised by the metadata of its operators, also in a file that it was exported to.
 
 Tests: tests/training/surgery/test_heads.py.
 """
@@ -138,14 +138,14 @@ class Branch(NamedTuple):
 def branches_of(program: Program) -> list[Branch]:
     """Raises ModelError where a mark, which a file may hold, is on anything but a branch."""
     reads = _reads(program)
-    found = []
+    branches = []
     for add in all_operators_of(program.global_block()):
         if add.type == "Add" and not add.domain and KEY in (add.metadata or {}):
             branch = _branch_at(add, reads)
             if branch is None:
                 raise ModelError(f"the LoRA branch at {add} is not as add_lora made it. Export it without merging.")
-            found.append(branch)
-    return found
+            branches.append(branch)
+    return branches
 
 
 def _reads(program: Program) -> Counter[Variable]:
@@ -159,12 +159,12 @@ def _branch_at(add: Operator, reads: Counter[Variable]) -> Branch | None:
     base, scaled = _operator_of(add.inputs[0]), _operator_of(add.inputs[1])
     while base is not None and base.type == "Add" and KEY in (base.metadata or {}):
         base = _operator_of(base.inputs[0])  # another branch of the same layer
-    kind = None if base is None else _kind_of(base)
-    if base is None or scaled is None or scaled.type != "Mul" or kind not in ("MatMul", "Conv"):
+    op_type = None if base is None else _op_type_of(base)
+    if base is None or scaled is None or scaled.type != "Mul" or op_type not in ("MatMul", "Conv"):
         return None
     up = _operator_of(scaled.inputs[0])
-    low = _operator_of(up.inputs[0]) if up is not None and up.type == kind else None
-    if up is None or low is None or low.type != kind or len(up.inputs) != 2 or len(low.inputs) != 2:
+    low = _operator_of(up.inputs[0]) if up is not None and up.type == op_type else None
+    if up is None or low is None or low.type != op_type or len(up.inputs) != 2 or len(low.inputs) != 2:
         return None
     between = [add.inputs[0], low.outputs[0], up.outputs[0], scaled.outputs[0]]
     marked = all(KEY in (op.metadata or {}) and not op.domain for op in (low, up, scaled))
@@ -173,12 +173,12 @@ def _branch_at(add: Operator, reads: Counter[Variable]) -> Branch | None:
     a, b, scale, weight = low.inputs[1], up.inputs[1], scaled.inputs[1], base.inputs[1]
     if not (isinstance(a, Parameter) and isinstance(b, Parameter)) or scale is None or scale.value is None or weight is None:
         return None
-    if scale.value.size != 1 or not _fit(base, a, b, weight) or (kind == "Conv" and not _convolve_alike(base, low, up)):
+    if scale.value.size != 1 or not _fit(base, a, b, weight) or (op_type == "Conv" and not _has_same_geometry(base, low, up)):
         return None
     return Branch(add, base, a, b, float(scale.get_value().reshape(())))
 
 
-def _kind_of(base: Operator) -> str | None:
+def _op_type_of(base: Operator) -> str | None:
     """The operator that the branch of a layer consists of"""
     if base.domain:
         return "MatMul" if (base.domain, base.type) == ("com.microsoft", "MatMulNBits") else None
@@ -194,12 +194,17 @@ def _starts_beside(low: Operator, base: Operator) -> bool:
     x, rows = base.inputs[0], low.inputs[0]
     if base.type != "Gemm" or not base.attr("transA"):
         return x is rows
-    turn = _operator_of(rows)
-    return turn is not None and turn.type == "Transpose" and turn.inputs[0] is x and list(turn.attr("perm") or (1, 0)) == [1, 0]
+    transpose = _operator_of(rows)
+    return (
+        transpose is not None
+        and transpose.type == "Transpose"
+        and transpose.inputs[0] is x
+        and list(transpose.attr("perm") or (1, 0)) == [1, 0]
+    )
 
 
 def _fit(base: Operator, a: Parameter, b: Parameter, weight: Variable) -> bool:
-    """Whether A and B have the shapes that make a change of the weight"""
+    """Return whether the product of A and B has the shape of the weight"""
     left, right, whole = a.static_shape, b.static_shape, matrix_of(base)
     x = base.inputs[0] if base.type == "MatMulNBits" else weight
     if left is None or right is None or whole is None or x is None or not (a.dtype is b.dtype is x.dtype):
@@ -217,7 +222,7 @@ def _fit(base: Operator, a: Parameter, b: Parameter, weight: Variable) -> bool:
     )
 
 
-def _convolve_alike(base: Operator, low: Operator, up: Operator) -> bool:
+def _has_same_geometry(base: Operator, low: Operator, up: Operator) -> bool:
     settings = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     return all(low.attr(name) == base.attr(name) for name in settings) and up.attrs == {"group": base.attr("group")}
 
@@ -250,8 +255,8 @@ def merge_lora(program: Program, quantised: str = "branch", said: list[str] | No
         stored = None if is_packed(branch.base) else _trail(branch.base.inputs[1])
         if stored is None:
             if quantised != "branch":
-                bias, found = _merge_quantised(branch, quantised == "again")
-                rounded += found
+                bias, roundings = _merge_quantised(branch, quantised == "again")
+                rounded += roundings
                 _remove(branch)
                 _add_bias(branch.base, bias)
             continue
@@ -262,7 +267,7 @@ def merge_lora(program: Program, quantised: str = "branch", said: list[str] | No
         else:
             value = weight.get_value().T if transposed else weight.get_value()
             branch.base.inputs = [*branch.base.inputs]
-            branch.base.inputs[1] = _twin(weight, np.asarray(value + change, weight.dtype.numpy))
+            branch.base.inputs[1] = _merged_parameter(weight, np.asarray(value + change, weight.dtype.numpy))
         _remove(branch)
     before = {v for op in program.global_block().ops for v in op.operands()}
     used = {v for one in merged.blocks for op in one.ops for v in op.operands()}
@@ -272,7 +277,7 @@ def merge_lora(program: Program, quantised: str = "branch", said: list[str] | No
     block.vars = {name: v for name, v in block.vars.items() if v not in gone}
     remove_unread_constants(merged)
     if said is not None and rounded:
-        said.append(_told(rounded))
+        said.append(_rounding_note(rounded))
     if KEY in merged.metadata and not branches_of(merged):
         _thaw(merged)
     return merged
@@ -303,7 +308,7 @@ def _merge_quantised(branch: Branch, again: bool) -> tuple[Variable | None, list
 
 
 def _drop_unread(v: Variable | None) -> None:
-    """Remove the operators that made a weight, as far as nothing else reads what they give"""
+    """Remove the operators that produced a weight, unless something else reads their outputs"""
     while v is not None and v.op is not None and v.value is None and not _reads(v.block.program)[v]:
         op = v.op
         op.block.ops = [other for other in op.block.ops if other is not op]
@@ -325,14 +330,14 @@ def _add_bias(base: Operator, bias: Variable | None) -> None:
     total.op.outputs, y.op = [y], total.op
 
 
-def _told(rounded: Sequence[Rounding]) -> str:
+def _rounding_note(rounded: Sequence[Rounding]) -> str:
     error, weight, change = (sum(getattr(one, name) for one in rounded) for name in ("error", "weight", "change"))
     worst = max(rounded, key=lambda one: one.error / max(one.weight, 1e-300))
-    share, largest = (np.sqrt(part) for part in (error / max(weight, 1e-300), worst.error / max(worst.weight, 1e-300)))
+    average, largest = (np.sqrt(part) for part in (error / max(weight, 1e-300), worst.error / max(worst.weight, 1e-300)))
     ratio = np.sqrt(error / change) if change else np.inf
     many = f"{len(rounded)} weights are rounded" if len(rounded) > 1 else "1 weight is rounded"
     return (
-        f"{many} to {worst.bits} bits again, with a relative error of {share:.3g} (at most {largest:.3g}, in {worst.name}): "
+        f"{many} to {worst.bits} bits again, with a relative error of {average:.3g} (at most {largest:.3g}, in {worst.name}): "
         f"{ratio:.3g} times the size of what was learnt."
     )
 
@@ -357,7 +362,7 @@ def _trail(weight: Variable | None) -> tuple[Variable, bool] | None:
 
 
 def _is_read_once(weight: Variable | None, reads: Counter[Variable]) -> bool:
-    """Whether nothing but one layer reads a stored weight, or what lies between the two"""
+    """Return whether only one layer reads a stored weight and the tensors between the two"""
     while weight is not None and reads[weight] == 1:
         if weight.op is None or weight.value is not None:
             return True
@@ -365,7 +370,7 @@ def _is_read_once(weight: Variable | None, reads: Counter[Variable]) -> bool:
     return False
 
 
-def _twin(weight: Variable, value: Array) -> Parameter:
+def _merged_parameter(weight: Variable, value: Array) -> Parameter:
     program = weight.block.program
     name = program.fresh_name(f"{weight.name}.merged")
     return program.global_block().create_parameter(name, value.shape, weight.dtype, value=TensorValue.of(value))

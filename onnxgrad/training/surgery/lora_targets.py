@@ -54,8 +54,8 @@ class LoraTarget(NamedTuple):
 
     def is_for(self, kind: str) -> bool:
         names = f"{self.name} {self.op.name or ''}".lower()
-        attention = any(word in names for word in _ATTENTION)
-        return attention if kind == "attention" else not attention and any(word in names for word in _MLP)
+        attention = any(part in names for part in _ATTENTION)
+        return attention if kind == "attention" else not attention and any(part in names for part in _MLP)
 
 
 def chosen_targets(program: Program, layers: str | Sequence[str]) -> list[LoraTarget]:
@@ -71,12 +71,12 @@ def chosen_targets(program: Program, layers: str | Sequence[str]) -> list[LoraTa
         packed = [] if fitting or pattern in KINDS else [t for t in targets if t.holds(pattern)]
         if packed:
             more = f" and {len(packed) - 1} more" if len(packed) > 1 else ""
-            said = f"lora: {pattern!r} names a part of {packed[0].name}{more}, which the file holds in one weight"
-            warnings.warn(f"{said}; the adapter is for all of it.", UserWarning, stacklevel=4)
+            message = f"lora: {pattern!r} names a part of {packed[0].name}{more}, which the file holds in one weight"
+            warnings.warn(f"{message}; the adapter is for all of it.", UserWarning, stacklevel=4)
         if not fitting and not packed:
             known = ", ".join(t.name for t in targets[:6]) or "none"
-            said = f"lora: {pattern!r} fits no MatMul, Gemm, Conv or MatMulNBits weight. There are: {known}"
-            raise UnknownName(f"{said}. Name one, or a kind: {', '.join(KINDS)}.")
+            message = f"lora: {pattern!r} fits no MatMul, Gemm, Conv or MatMulNBits weight. There are: {known}"
+            raise UnknownName(f"{message}. Name one, or a kind: {', '.join(KINDS)}.")
         chosen.update((t.op, t) for t in [*fitting, *packed])
     return list(chosen.values())
 
@@ -86,7 +86,7 @@ def _of_kind(targets: Sequence[LoraTarget], kind: str) -> list[LoraTarget]:
 
 
 def _is_head(op: Operator) -> bool:
-    """Whether nothing stands between a layer and an output but what makes scores of its result"""
+    """Return whether only operators of ``_BEHIND_HEAD`` lie between a layer and an output"""
     at: Operator | None = op
     while at is not None:
         y = at.outputs[0]
@@ -98,13 +98,13 @@ def _is_head(op: Operator) -> bool:
 
 
 def _targets(program: Program) -> list[LoraTarget]:
-    found = []
+    targets = []
     for op in all_operators_of(program.global_block()):
         if not (op.metadata and KEY in op.metadata):
             target = _target(op)
             if target is not None:
-                found.append(target)
-    return found
+                targets.append(target)
+    return targets
 
 
 def _target(op: Operator) -> LoraTarget | None:
@@ -117,10 +117,10 @@ def _target(op: Operator) -> LoraTarget | None:
         return None if shape is None or x is None or not x.is_float else LoraTarget(op, shape, x.dtype, name)
     if op.type not in ("MatMul", "Gemm", "Conv") or op.domain:
         return None
-    found = weight.static_shape
-    if found is None or not weight.is_float or 0 in found or (op.type == "Gemm" and not op.attr("alpha")):
+    dims = weight.static_shape
+    if dims is None or not weight.is_float or 0 in dims or (op.type == "Gemm" and not op.attr("alpha")):
         return None
-    return LoraTarget(op, found, weight.dtype, name) if _is_matrix(op, found) else None
+    return LoraTarget(op, dims, weight.dtype, name) if _is_matrix(op, dims) else None
 
 
 def matrix_of(op: Operator) -> tuple[int, ...] | None:

@@ -22,13 +22,13 @@ def matching(names: Sequence[str], patterns: str | Sequence[str], what: str) -> 
     Raises:
         UnknownName: naming a pattern that fits nothing.
     """
-    found: set[str] = set()
+    matches: set[str] = set()
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         fitting = {name for name in names if fnmatchcase(name, pattern)}
         if not fitting:
             raise UnknownName(f"{what} {pattern!r} fits no parameter. The model has {_some(names)}.")
-        found |= fitting
-    return found
+        matches |= fitting
+    return matches
 
 
 def _some(names: Sequence[str]) -> str:

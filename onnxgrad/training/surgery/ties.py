@@ -85,10 +85,10 @@ def _readers(program: Program, p: Parameter) -> list[Operator]:
 
 
 def _parameter(program: Program, name: str) -> Parameter:
-    found = next((p for p in program.parameters if p.name == name), None)
-    if found is None:
+    parameter = next((p for p in program.parameters if p.name == name), None)
+    if parameter is None:
         raise UnknownName(f"the program has no weight {name!r}. See onnxgrad info.")
-    return found
+    return parameter
 
 
 @all_or_nothing
@@ -109,10 +109,10 @@ def untie(program: Program, name: str) -> list[str]:
         shape = p.static_shape
         assert shape is not None
         value = TensorValue.of(np.array(p.get_value()))
-        twin = block.create_parameter(program.fresh_name(name), shape, p.dtype, p.trainable, value)
-        twin.reason = p.reason
-        op.inputs = [twin if v is p else v for v in op.inputs]
-        names.append(twin.name)
+        copied = block.create_parameter(program.fresh_name(name), shape, p.dtype, p.trainable, value)
+        copied.reason = p.reason
+        op.inputs = [copied if v is p else v for v in op.inputs]
+        names.append(copied.name)
     program.version += 1
     return names
 
