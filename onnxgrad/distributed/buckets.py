@@ -58,13 +58,13 @@ class Buckets:
                     raise ArgumentError(
                         f"ranks cannot exchange {v.name}: its shape is unknown. Give the parameter known dimensions."
                     )
-                room = -(-prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT // dtype.itemsize
+                capacity = -(-prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT // dtype.itemsize
                 at = filling.get(dtype)
-                if at is None or (sizes[at][1] + room) * dtype.itemsize > limit:
+                if at is None or (sizes[at][1] + capacity) * dtype.itemsize > limit:
                     at = filling[dtype] = len(sizes)
                     sizes.append((dtype, 0))
                 places[v] = _Slot(at, sizes[at][1], shape)
-                sizes[at] = (dtype, sizes[at][1] + room)
+                sizes[at] = (dtype, sizes[at][1] + capacity)
             self.of_group.append(range(first, len(sizes)))
         self.flat = [aligned(size, dtype) for dtype, size in sizes]
         self.slots = {v: value_on(self._view(slot)) for v, slot in places.items()}

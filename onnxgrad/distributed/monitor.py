@@ -158,12 +158,12 @@ class _Monitor:
             kind, entered, waits, size = MESSAGE.unpack(text[: MESSAGE.size])
             if len(text) < MESSAGE.size + size:
                 break
-            said, text = text[MESSAGE.size : MESSAGE.size + size], text[MESSAGE.size + size :]
-            self.hear(self.ranks[self.rank_of[connection]], kind, entered, waits, said.decode(errors="replace"))
+            message, text = text[MESSAGE.size : MESSAGE.size + size], text[MESSAGE.size + size :]
+            self.hear(self.ranks[self.rank_of[connection]], kind, entered, waits, message.decode(errors="replace"))
         self.unread[connection] = text
 
     @staticmethod
-    def hear(one: Standing, kind: bytes, entered: int, waits: bool, said: str) -> None:
+    def hear(one: Standing, kind: bytes, entered: int, waits: bool, message: str) -> None:
         now = one.heard = time.monotonic()
         if not waits:
             one.since = None
@@ -171,7 +171,7 @@ class _Monitor:
             one.since = now
         one.entered = entered
         if kind == FAILED:
-            one.gone = f"has raised {said.rstrip('.')}"
+            one.gone = f"has raised {message.rstrip('.')}"
         one.left = one.left or kind == LEFT
 
     def say(self, what: bytes) -> None:

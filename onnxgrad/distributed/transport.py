@@ -129,10 +129,10 @@ _ROOMS = threading.local()
 
 def room_like(buffer: np.ndarray[Any, Any], purpose: str) -> np.ndarray[Any, Any]:
     """Memory of this thread for an array like another one; the next one for the same purpose is written to it as well."""
-    rooms: dict[str, np.ndarray[Any, Any]] = _ROOMS.__dict__
-    if purpose not in rooms or rooms[purpose].nbytes < buffer.nbytes:
-        rooms[purpose] = np.empty(buffer.nbytes, np.uint8)
-    return rooms[purpose][: buffer.nbytes].view(buffer.dtype)
+    buffers: dict[str, np.ndarray[Any, Any]] = _ROOMS.__dict__
+    if purpose not in buffers or buffers[purpose].nbytes < buffer.nbytes:
+        buffers[purpose] = np.empty(buffer.nbytes, np.uint8)
+    return buffers[purpose][: buffer.nbytes].view(buffer.dtype)
 
 
 def add_up_on(owner: int, transport: Any, buffer: np.ndarray[Any, Any], total: np.ndarray[Any, Any]) -> None:
@@ -188,21 +188,21 @@ class _Room:
                 waited += _PATIENCE
         raise TrainingError("another rank has failed, or did not send within the timeout. See its message.") from _Lost()
 
-    def group(self, ranks: tuple[int, ...], made: int) -> _Room:
+    def group(self, ranks: tuple[int, ...], serial: int) -> _Room:
         """The room of some ranks, which is the same for each that asks for it the so many-th time"""
         with self.lock:
-            found = self.groups.setdefault((ranks, made), _Room(len(ranks), self.timeout))
+            subgroup = self.groups.setdefault((ranks, serial), _Room(len(ranks), self.timeout))
         if self.barrier.broken:
-            found.abort()
-        return found
+            subgroup.abort()
+        return subgroup
 
     def abort(self) -> None:
         """Let nobody wait here, or in the rooms of groups, any more"""
         self.barrier.abort()
         with self.lock:
-            rooms = list(self.groups.values())
-        for room in rooms:
-            room.abort()
+            subgroups = list(self.groups.values())
+        for subgroup in subgroups:
+            subgroup.abort()
 
     def meet(self) -> None:
         try:
@@ -234,9 +234,9 @@ class LocalTransport:
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
         self._room.buffers[self.rank] = checked(buffer)
         self._room.meet()
-        found = self._room.buffers[root].copy()
+        sent = self._room.buffers[root].copy()
         self._room.meet()
-        buffer[...] = found
+        buffer[...] = sent
 
     def barrier(self) -> None:
         self._room.meet()
@@ -251,12 +251,12 @@ class LocalTransport:
         self._room.mail[self.rank, to].put(checked(buffer).copy())
 
     def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
-        found = self._room.next(source, self.rank)
-        if found.shape != checked(buffer).shape or found.dtype != buffer.dtype:
+        sent = self._room.next(source, self.rank)
+        if sent.shape != checked(buffer).shape or sent.dtype != buffer.dtype:
             raise ArgumentError(
-                f"rank {source} sent {found.dtype}{list(found.shape)}, rank {self.rank} takes {buffer.dtype}{list(buffer.shape)}."
+                f"rank {source} sent {sent.dtype}{list(sent.shape)}, rank {self.rank} takes {buffer.dtype}{list(buffer.shape)}."
             )
-        buffer[...] = found
+        buffer[...] = sent
 
 
 def run_local(world_size: int, function: Callable[[Transport], T], timeout: float | None = 60) -> list[T]:

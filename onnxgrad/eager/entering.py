@@ -46,8 +46,8 @@ def enter(tensor: Tensor, program: Program) -> Variable:
         inputs = [None if node is None else _entered_node(node, program, known) for node in call.inputs]
         count = len(call.signature.kinds)
         build = program.global_block().build
-        made: Any = build.emit(call.signature.type, inputs, call.signature.attrs, count, domain=call.signature.domain)
-        for index, v in enumerate(made if count > 1 else [made]):
+        outputs: Any = build.emit(call.signature.type, inputs, call.signature.attrs, count, domain=call.signature.domain)
+        for index, v in enumerate(outputs if count > 1 else [outputs]):
             known.results[call, index] = v
     return _entered_node(tensor._node, program, known)
 
@@ -83,6 +83,6 @@ def _parameter(node: TapeNode, meta: Meta, tensor: Any, array: Any, program: Pro
         parameter.value = Array.of(array)
     else:
         startup = default_startup_program().global_block()
-        twin = startup.create_parameter(name, array.shape, dtype.dtype)
-        startup.program.updates[twin] = startup.build.constant(array)
+        initial = startup.create_parameter(name, array.shape, dtype.dtype)
+        startup.program.updates[initial] = startup.build.constant(array)
     return parameter

@@ -183,8 +183,8 @@ class Worker:
         """
         if self.trainer is not None:
             self.trainer.program.set_state_dict(dict(zip(self.names, self.get(), strict=True)))
-            found = self.trainer.evaluate(dict(data), batch_size=batch_size)
-            return {"examples": len(next(iter(data.values()))), **found}
+            metrics = self.trainer.evaluate(dict(data), batch_size=batch_size)
+            return {"examples": len(next(iter(data.values()))), **metrics}
         if self._evaluation is None:
             raise ArgumentError("a step in files does not say how to evaluate. Pass evaluation=, the manifest of such a step.")
         step = self._evaluation

@@ -21,8 +21,8 @@ class _Held(Layer):
 
     @property
     def _members(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.__dict__[self._store]
-        return found
+        members: dict[str, Any] = self.__dict__[self._store]
+        return members
 
     def __len__(self) -> int:
         return len(self._members)

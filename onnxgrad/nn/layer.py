@@ -123,11 +123,11 @@ class Layer:
 
     def create_tensor(self, name: str | None = None, persistable: bool | None = None, dtype: Any = None) -> Tensor:
         """A tensor without elements, to be set later."""
-        found = Tensor(np.zeros(0, dtype_of(dtype or self._dtype).numpy))
-        found.persistable = bool(persistable)
+        tensor = Tensor(np.zeros(0, dtype_of(dtype or self._dtype).numpy))
+        tensor.persistable = bool(persistable)
         if name is not None:
-            found.name = name
-        return found
+            tensor.name = name
+        return tensor
 
     create_variable = create_tensor
 
@@ -233,13 +233,13 @@ class Layer:
         use_hook: bool = True,
     ) -> dict[str, Any]:
         """Parameters and persistable buffers by path, in an ordered dict or in ``destination``."""
-        found = OrderedDict() if destination is None else destination
+        entries = OrderedDict() if destination is None else destination
         for path, layer in self.named_sublayers(include_self=True) if include_sublayers else [("", self)]:
             lead = structured_name_prefix + (f"{path}." if path else "")
             for name, tensor in [*layer._parameters.items(), *layer._buffers.items()]:
                 if tensor is not None and name not in layer._transient:
-                    found[lead + name] = tensor
-        return found
+                    entries[lead + name] = tensor
+        return entries
 
     to_static_state_dict = state_dict
 
@@ -331,9 +331,9 @@ class Layer:
 class MadeLayer(Taken, Layer):
     """Base of layers whose constructor is written down as text, and which ``_make`` their members from what it is given."""
 
-    def _begin(self, given: Any) -> None:
+    def _begin(self, args: Any) -> None:
         Layer.__init__(self)
-        self._make(given)
+        self._make(args)
 
-    def _make(self, given: Any) -> None:
+    def _make(self, args: Any) -> None:
         raise NotImplementedError

@@ -151,9 +151,9 @@ class DoubleBinding:
 
     def _fits(self, buffer: Buffer, state: StateOutput) -> bool:
         value = buffer.value
-        alike = tuple(value.shape()) == state.shape and value.element_type() == dtype_of(state.dtype).number
+        equal = tuple(value.shape()) == state.shape and value.element_type() == dtype_of(state.dtype).number
         at = (self._place.device, self._place.index)
-        return alike and device_of(value) == at and buffer.memory == self._place.memory
+        return equal and device_of(value) == at and buffer.memory == self._place.memory
 
     def _in_rows(self, name: str, value: Any) -> Any:
         """A value in the shape in which an input or output takes it, on the same memory."""

@@ -356,20 +356,20 @@ def _program_of(program: Any) -> Program:
 def _fetches(program: Program, fetch_list: Any) -> list[Variable]:
     if fetch_list is None:
         return []
-    found: list[Variable] = []
+    fetches: list[Variable] = []
     items = [fetch_list] if isinstance(fetch_list, (Variable, str)) else fetch_list
     if not isinstance(items, Sequence):
         raise ArgumentTypeError(f"fetch_list holds Variables and names, not {type(items).__name__}.")
     for item in items:
         if isinstance(item, (list, tuple)):
-            found.extend(_fetches(program, item))
+            fetches.extend(_fetches(program, item))
         elif isinstance(item, Operator):
             continue
         elif isinstance(item, (Variable, str)):
-            found.append(_fetch(program, item))
+            fetches.append(_fetch(program, item))
         else:
             raise ArgumentTypeError(f"fetch_list holds Variables and names, not {type(item).__name__}.")
-    return found
+    return fetches
 
 
 def _fetch(program: Program, item: Variable | str) -> Variable:
@@ -389,16 +389,16 @@ def _is_random(op: Operator) -> bool:
 def _checked_feed(v: Variable, feed: dict[str, Any]) -> Any:
     if v.name not in feed:
         raise FeedError(f"the input {v.name!r} is not fed. Add it to feed=.")
-    given = feed[v.name]
+    value = feed[v.name]
     dtype = v.dtype
-    if callable(getattr(given, "device_name", None)):
-        return _checked_value(v, given)
-    if not isinstance(given, (np.ndarray, np.generic)):
-        given = np.asarray(given, dtype.numpy)
-    if given.dtype != dtype.numpy:
-        raise FeedError(f"the feed {v.name!r} is {given.dtype}, the program takes {dtype.name}. Use .astype({dtype.name!r}).")
-    _check_shape(v, given.shape)
-    return np.ascontiguousarray(given) if given.ndim else np.array(given)
+    if callable(getattr(value, "device_name", None)):
+        return _checked_value(v, value)
+    if not isinstance(value, (np.ndarray, np.generic)):
+        value = np.asarray(value, dtype.numpy)
+    if value.dtype != dtype.numpy:
+        raise FeedError(f"the feed {v.name!r} is {value.dtype}, the program takes {dtype.name}. Use .astype({dtype.name!r}).")
+    _check_shape(v, value.shape)
+    return np.ascontiguousarray(value) if value.ndim else np.array(value)
 
 
 def _check_shape(v: Variable, shape: Sequence[int]) -> None:
@@ -412,8 +412,8 @@ def _check_shape(v: Variable, shape: Sequence[int]) -> None:
 
 def _checked_value(v: Variable, value: Any) -> Any:
     """An OrtValue, which stays where it is."""
-    found, wanted = value.element_type(), v.dtype
-    if found != wanted.number:
+    number, wanted = value.element_type(), v.dtype
+    if number != wanted.number:
         raise FeedError(f"the feed {v.name!r} is a {value.data_type()}, the program takes {wanted.name}. Cast it before.")
     _check_shape(v, value.shape())
     return value

@@ -49,13 +49,13 @@ def loss_of(program: Program, fetched: Sequence[Variable]) -> Variable:
         ArgumentError: if several may be it, or none.
     """
     variables = program.global_block().vars
-    made = [v for op in program.global_block().ops if op.role is Role.FORWARD for v in op.outputs if v is not None]
-    seeds = {v: variables.get(v.grad_name) for v in made}
-    found = [v for v, seed in seeds.items() if seed is not None and seed.op is None and seed.value is not None]
-    found = found or [v for v in fetched if v.is_float and v.static_shape in ((), (1,))]
-    if len(found) != 1:
-        raise ArgumentError(f"{len(found)} variables may be the loss of this program. Say which by loss=.")
-    return found[0]
+    produced = [v for op in program.global_block().ops if op.role is Role.FORWARD for v in op.outputs if v is not None]
+    seeds = {v: variables.get(v.grad_name) for v in produced}
+    candidates = [v for v, seed in seeds.items() if seed is not None and seed.op is None and seed.value is not None]
+    candidates = candidates or [v for v in fetched if v.is_float and v.static_shape in ((), (1,))]
+    if len(candidates) != 1:
+        raise ArgumentError(f"{len(candidates)} variables may be the loss of this program. Say which by loss=.")
+    return candidates[0]
 
 
 def share_of(loss: Variable, build: Builder) -> Share:
@@ -67,10 +67,10 @@ def share_of(loss: Variable, build: Builder) -> Share:
     Raises:
         ArgumentError: if the formula of the loss does not say.
     """
-    found = _Formula(loss, build).share(loss)
-    if found.reduction == "none":
+    share = _Formula(loss, build).share(loss)
+    if share.reduction == "none":
         raise _refusal(loss, f"{loss.name} does not depend on the data")
-    return found
+    return share
 
 
 def _refusal(v: Variable, reason: str) -> ArgumentError:
@@ -89,8 +89,8 @@ class _Formula:
 
     @staticmethod
     def _reached(operators: list[Operator], sources: list[Variable]) -> set[Variable]:
-        found = {v for op in dependent_operators(operators, sources) for v in op.outputs if v is not None}
-        return found | set(sources)
+        dependents = {v for op in dependent_operators(operators, sources) for v in op.outputs if v is not None}
+        return dependents | set(sources)
 
     def share(self, v: Variable) -> Share:
         op = v.op

@@ -62,24 +62,24 @@ def choose_stages(graph: Graph, loss: Variable, count: int) -> list[list[Variabl
 
 def _leading_to(operators: Sequence[Operator], loss: Variable) -> list[Operator]:
     """The operators that a loss depends on, in order"""
-    wanted, found = {loss}, []
+    wanted, ops = {loss}, []
     for op in reversed(operators):
         if any(v in wanted for v in op.outputs if v is not None):
-            found.append(op)
+            ops.append(op)
             wanted.update(v for v in op.operands() if v is not None)
-    return found[::-1]
+    return ops[::-1]
 
 
 def _costs(operators: Sequence[Operator]) -> list[int]:
     """Bytes that each operator brings into a stage"""
     seen: set[Variable] = set()
-    found = []
+    costs = []
     for op in operators:
         new = [v for v in op.operands() if v is not None and v.op is None and v not in seen]
         seen.update(new)
         weights = sum(bytes_of(v) for v in new if v.persistable or v.value is not None)
-        found.append(_COPIES * weights + sum(bytes_of(v) for v in op.outputs if v is not None))
-    return found
+        costs.append(_COPIES * weights + sum(bytes_of(v) for v in op.outputs if v is not None))
+    return costs
 
 
 def _balanced(
@@ -91,9 +91,9 @@ def _balanced(
     for number in range(1, count):
         open_ = {}
         for place, values in places.items():
-            found = [v for v in values if not cuts or v in reached]
-            if place > begin and found:
-                open_[place] = found
+            candidates = [v for v in values if not cuts or v in reached]
+            if place > begin and candidates:
+                open_[place] = candidates
         if len(open_) < count - number:
             return None
         ahead = sorted(open_)[: len(open_) - (count - number) + 1]

@@ -92,8 +92,8 @@ def make_shards(program: Program, count: int, places: Mapping[str, int] | None =
     readers: dict[Variable, set[int]] = {}
     for rank, states in enumerate(owned):
         if states:
-            given = [*cut.gradients, *cut.shared]
-            graph = compile(program, [program.updates[v] for v in states], given=given, state_as_inputs=True, updates=False)
+            operands = [*cut.gradients, *cut.shared]
+            graph = compile(program, [program.updates[v] for v in states], given=operands, state_as_inputs=True, updates=False)
             inputs = set(graph.inputs)
             for v in cut.gradients:
                 if graph.of(v) in inputs:
@@ -109,11 +109,11 @@ def _bytes(v: Variable) -> int:
 
 
 def _place_of(part: Sequence[Variable], places: Mapping[str, int]) -> int:
-    found = {places[v.name] for v in part if v.name in places}
-    if len(found) != 1:
+    ranks = {places[v.name] for v in part if v.name in places}
+    if len(ranks) != 1:
         names = ", ".join(v.name for v in part if isinstance(v, Parameter))
-        raise ArgumentError(f"{names} are updated together, but belong to ranks {sorted(found)}. Give them one place.")
-    return found.pop()
+        raise ArgumentError(f"{names} are updated together, but belong to ranks {sorted(ranks)}. Give them one place.")
+    return ranks.pop()
 
 
 # Sums over the gradients of all ranks ------------------------------------------------------------------------------------------

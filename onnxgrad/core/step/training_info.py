@@ -136,13 +136,13 @@ def _bind(binding: Any, pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def _write_initialization(info: TrainingInfoProto, startup: Program, names: list[str]) -> None:
-    found = {v.name: new for v, new in startup.updates.items() if v.name in names}
-    if not found:
+    initial = {v.name: new for v, new in startup.updates.items() if v.name in names}
+    if not initial:
         return
-    graph = compile(startup, list(found.values()))
+    graph = compile(startup, list(initial.values()))
     info.initialization.CopyFrom(write_model(graph).graph)
     info.initialization.name = "initialization"
-    _bind(info.initialization_binding, ((name, graph.name(new)) for name, new in found.items()))
+    _bind(info.initialization_binding, ((name, graph.name(new)) for name, new in initial.items()))
 
 
 # Reading -------------------------------------------------------------------------------------------------------------
@@ -252,8 +252,8 @@ def _startup(model: ModelProto, info: TrainingInfoProto, folder: Path | None, pr
     startup = read_program(checked(source, "its initialization"), folder, parameters=[], expand=None)
     startup.scope = program.scope
     block = startup.global_block()
-    made = {entry.key: _bound(block.vars.get(entry.value), entry.value) for entry in info.initialization_binding}
-    for name, new in made.items():
+    initial = {entry.key: _bound(block.vars.get(entry.value), entry.value) for entry in info.initialization_binding}
+    for name, new in initial.items():
         held = _bound(program.global_block().vars.get(name), name)
         if name in block.vars:
             block.vars[name].name = startup.fresh_name(f"{name}/initial")

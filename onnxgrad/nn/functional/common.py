@@ -381,8 +381,8 @@ def unfold(
 
 def _image_pads(paddings: Any) -> list[int]:
     """Starts and ends from one number, one per axis, or [top, left, bottom, right]"""
-    found = [paddings] if isinstance(paddings, int) else list(paddings)
-    pads = found if len(found) == 4 else pads_of(paddings, 2)
+    sizes = [paddings] if isinstance(paddings, int) else list(paddings)
+    pads = sizes if len(sizes) == 4 else pads_of(paddings, 2)
     assert not isinstance(pads, str)
     return pads
 
@@ -412,7 +412,7 @@ def fold(
     if min(*size, *kernel, *step, *apart) < 1:
         raise ArgumentError(f"fold: sizes, strides and dilations are 1 or more, not {size}, {kernel}, {step}, {apart}.")
     free = [n + pads[i] + pads[i + 2] - (k - 1) * d - 1 for i, (n, k, d) in enumerate(zip(size, kernel, apart, strict=True))]
-    count = math.prod(max(room // s + 1, 0) for room, s in zip(free, step, strict=True))
+    count = math.prod(max(extent // s + 1, 0) for extent, s in zip(free, step, strict=True))
     if x.shape[2] not in (-1, count) or count < 1:
         raise ArgumentError(f"fold: an image of {size} has {count} windows of {kernel}, but {x!r} holds {x.shape[2]}.")
     window: dict[str, Any] = {"strides": step, "dilations": apart, "pads": pads}

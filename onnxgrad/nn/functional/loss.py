@@ -58,7 +58,7 @@ def _loss(kind: str = "", reduction_at: int | None = None, reduction: str = "mea
         reduction: the usual one.
     """
 
-    def made(formula: Callable[..., Any]) -> Callable[..., Variable]:
+    def decorator(formula: Callable[..., Any]) -> Callable[..., Variable]:
         _, *parameters = inspect.signature(formula).parameters.values()
         tensors = [p.name for p in parameters if p.annotation.startswith("Variable")]
         usual, unnamed = (
@@ -77,7 +77,7 @@ def _loss(kind: str = "", reduction_at: int | None = None, reduction: str = "mea
         function.__signature__ = signature  # type: ignore[attr-defined]
         return described(function, formula.__name__, formula.__doc__ or "")
 
-    return made
+    return decorator
 
 
 def _alike(kind: str, first: Variable, *others: Variable) -> None:
