@@ -228,7 +228,7 @@ class _Template(NamedTuple):
 
     signature: Signature | None
     sources: list[tuple[str, int, int]]
-    given: list[int]
+    present: list[int]
     extensions: list[tuple[int, int, Kind]]
 
 
@@ -296,7 +296,7 @@ class _Path:
             signature = self.calls[at].signature
             self.calls[at].signature = signature.with_outputs((*signature.kinds, kind))
         nodes = record_call(template.signature, tuple([self._source(*source) for source in template.sources]))
-        return [(self.wanted[at][0], wrap(node)) for at, node in zip(template.given, nodes, strict=True)]
+        return [(self.wanted[at][0], wrap(node)) for at, node in zip(template.present, nodes, strict=True)]
 
     def _source(self, sort: str, at: int, index: int) -> TapeNode:
         if sort == "leaf":

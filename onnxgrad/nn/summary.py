@@ -50,12 +50,12 @@ def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any =
 
     def note(layer: Layer, inputs: Any, output: Any) -> None:
         nonlocal results
-        kind = type(layer).__name__
-        number = 1 + sum(name.rpartition("-")[0] == kind for name, *_ in rows)
+        layer_name = type(layer).__name__
+        number = 1 + sum(name.rpartition("-")[0] == layer_name for name, *_ in rows)
         outputs = tensors_in(output)
         results += sum(math.prod(x.shape) * x.dtype.numpy.itemsize for x in outputs)
         own = [x for x in (*layer._parameters.values(), *layer._buffers.values()) if x is not None]
-        rows.append((f"{kind}-{number}", _shapes(tensors_in(inputs)), _shapes(outputs), f"{_count(own):,}"))
+        rows.append((f"{layer_name}-{number}", _shapes(tensors_in(inputs)), _shapes(outputs), f"{_count(own):,}"))
 
     leaves = [layer for layer in net.sublayers() if not isinstance(layer, (Sequential, LayerList))] or [net]
     hooks = [layer.register_forward_post_hook(note) for layer in leaves]

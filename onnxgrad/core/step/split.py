@@ -172,10 +172,10 @@ def split_step(
     batch_norm: str | None = None,
 ) -> Split:
     """The graphs and the manifest of ``to_split_training_step``."""
-    program, twins = original.clone_with_variables()
+    program, copies = original.clone_with_variables()
 
     def copies_of(fetches: Fetch) -> list[Variable]:
-        return [twins[v] for v in as_variables(original, fetches)]
+        return [copies[v] for v in as_variables(original, fetches)]
 
     fetched = copies_of(fetch)
     named = None if loss is None else copies_of(loss)[0]

@@ -196,11 +196,11 @@ def _updates(program: Program, info: TrainingInfoProto, bindings: dict[str, str]
         infer_leniently(op)  # what was known of the elements of state is true of the first step only
     updates = {block.vars[name]: _bound(block.vars.get(new), new) for name, new in bindings.items()}
     for old, new in updates.items():
-        _check_alike(old, new)
+        _check_equal(old, new)
     return updates
 
 
-def _check_alike(old: Variable, new: Variable) -> None:
+def _check_equal(old: Variable, new: Variable) -> None:
     """Refuse a new value of another element type or shape, as far as these are known"""
     if new.type is None:
         return
@@ -260,6 +260,6 @@ def _startup(model: ModelProto, info: TrainingInfoProto, folder: Path | None, pr
         startup.names.pop(name, None)
         if not held.persistable or held.value is None:
             raise ModelError(f"initialization_binding names {name!r}, which is no state of the training. {_ADVICE}")
-        _check_alike(held, new)
+        _check_equal(held, new)
         startup.updates[startup.create_global_var(name, held.value.numpy())] = new
     return startup

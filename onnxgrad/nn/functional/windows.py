@@ -90,15 +90,17 @@ class PoolWindow:
     """One use of a convolution or a pool: its input with channels first, and its results in the layout that was asked for.
 
     Args:
-        kind: name of the layer.
+        layer_name: name of the layer.
         axes: number of spatial axes.
         operands: further variables, or None where one is not given.
     """
 
-    def __init__(self, kind: str, axes: int, x: Variable, data_format: str, *operands: Variable | None, name: str | None) -> None:
-        self.kind, self.axes = kind, axes
+    def __init__(
+        self, layer_name: str, axes: int, x: Variable, data_format: str, *operands: Variable | None, name: str | None
+    ) -> None:
+        self.kind, self.axes = layer_name, axes
         self.operands = [v for v in operands if v is not None]
-        self.layer = LayerHelper(kind, x, *self.operands, name=name)
+        self.layer = LayerHelper(layer_name, x, *self.operands, name=name)
         self.last = channels_last(data_format, axes)
         self.x = to_channels_first(self.layer, x, self.last)
 
