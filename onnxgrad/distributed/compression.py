@@ -121,15 +121,15 @@ class TopK(_Rests):
     def reduce(self, transport: Transport, number: int, bucket: Array) -> int:
         """Replace a bucket by the sum of what ranks send of theirs; gives the bytes that were sent."""
         chosen, largest = self._largest(number, bucket)
-        places = np.zeros((transport.world_size, chosen.size), np.int64)
+        positions = np.zeros((transport.world_size, chosen.size), np.int64)
         values = np.zeros((transport.world_size, chosen.size), bucket.dtype)
-        places[transport.rank], values[transport.rank] = chosen, largest
-        transport.all_reduce_(places.reshape(-1))
+        positions[transport.rank], values[transport.rank] = chosen, largest
+        transport.all_reduce_(positions.reshape(-1))
         transport.all_reduce_(values.reshape(-1))
         bucket[:] = 0
-        for own, received in zip(places, values, strict=True):
+        for own, received in zip(positions, values, strict=True):
             bucket[own] += received
-        return places.nbytes + values.nbytes
+        return positions.nbytes + values.nbytes
 
     def reduce_on(self, owner: int, transport: Any, number: int, bucket: Array) -> int:
         """Replace a bucket on one rank by the sum of what ranks send of theirs, positions and then numbers in one message."""

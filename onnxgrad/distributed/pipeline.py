@@ -287,9 +287,9 @@ class PipelineStep:
         kept.update({entering: results[name] for name, entering in stage.kept.items()})
         if self._plan.loss in stage.results:
             self._weigh_loss(values, results, kept)
-            places = {**stage.takes, **stage.results}
-            fetched = {name: results[name] if name in results else values[name] for name in places.values()}
-            self._fetched.append([view_of(fetched[places[v]]).copy() for v in self._plan.fetched])
+            names = {**stage.takes, **stage.results}
+            fetched = {name: results[name] if name in results else values[name] for name in names.values()}
+            self._fetched.append([view_of(fetched[names[v]]).copy() for v in self._plan.fetched])
         if self._still is not None and not self._plan.takes_parts:
             self._count()
             self._steady = self._still.run({}, self._state)
@@ -436,20 +436,20 @@ class PipelineStep:
 
     def _shared(self) -> SharedState:
         """What stages hold alone: what they update, and what else their passes read"""
-        places: dict[str, int] = {}
+        owners: dict[str, int] = {}
         for number, stage in enumerate(self._plan.stages):
             for graph in (stage.forward, stage.backward):
                 for v in graph.inputs if graph is not None else ():
                     if v.persistable:
-                        places.setdefault(v.name, number)
+                        owners.setdefault(v.name, number)
         appliers = [one.applying for one in self._appliers.values()]
         everywhere = {name for one in appliers for first in one.first for name in first.phase.reads}
         everywhere |= set(() if self._still is None else self._still.state)
-        places = {**{name: rank for name, rank in places.items() if name not in everywhere}, **self._places}
+        owners = {**{name: rank for name, rank in owners.items() if name not in everywhere}, **self._places}
         shards = appliers[-1].shards
         assert shards is not None
         updated = {name for names in shards.names() for name in names}
-        others = {v: places[name] for name, v in self._variables.items() if name in places and name not in updated}
+        others = {v: owners[name] for name, v in self._variables.items() if name in owners and name not in updated}
         return SharedState(self.grid.pipeline, shards, others)
 
 
@@ -495,11 +495,11 @@ def _number(value: Any) -> float:
     return float(view_of(value).reshape(-1)[0])
 
 
-def _parameter(gradient: Variable, places: Mapping[str, int]) -> str:
+def _parameter(gradient: Variable, stages: Mapping[str, int]) -> str:
     """The parameter whose gradient an optimizer reads"""
     program = gradient.block.program
     names = [p.name for p in program.parameters if p.grad_name == gradient.name or gradient.name.endswith(f"/{p.grad_name}")]
-    if not names or names[0] not in places:
+    if not names or names[0] not in stages:
         raise ArgumentError(
             f"the optimizer reads {gradient.name}, which is no gradient of a parameter of one stage. A pipeline is written for "
             "plain gradients: leave scales of the loss, and further losses, out."

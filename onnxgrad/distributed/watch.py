@@ -107,10 +107,10 @@ class Watch:
         self._say(LEFT)
         self._over.wait()
 
-    def _report(self, kind: Any, error: Any, trace: Any) -> None:
+    def _report(self, exception_type: Any, error: Any, trace: Any) -> None:
         """In place of ``sys.excepthook``: this rank ends by an exception."""
-        self._excepthook(kind, error, trace)
-        self.fail(f"{kind.__name__}: {error}")
+        self._excepthook(exception_type, error, trace)
+        self.fail(f"{exception_type.__name__}: {error}")
 
     def fail(self, reason: str) -> None:
         """This rank ends by an error, and with it all others."""
@@ -118,9 +118,9 @@ class Watch:
         if not self._over.wait(_ANSWER):
             self._end()
 
-    def _say(self, kind: bytes, text: bytes = b"") -> None:
+    def _say(self, message_type: bytes, text: bytes = b"") -> None:
         with self._lock, suppress(OSError):
-            self._socket.sendall(MESSAGE.pack(kind, self._entered, self._waits, len(text)) + text)
+            self._socket.sendall(MESSAGE.pack(message_type, self._entered, self._waits, len(text)) + text)
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT):

@@ -81,14 +81,14 @@ class Layer:
     # Members ---------------------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
-        for kind, store in ((EagerParameter, "_parameters"), (Layer, "_sub_layers"), (Tensor, "_buffers")):
+        for member_type, store in ((EagerParameter, "_parameters"), (Layer, "_sub_layers"), (Tensor, "_buffers")):
             members = self.__dict__.get(store)
             if members is None:
                 raise ArgumentTypeError(f"call super().__init__() before setting {name!r} of {type(self).__name__}.")
-            if isinstance(value, kind) and (kind is not Tensor or name in members):
+            if isinstance(value, member_type) and (member_type is not Tensor or name in members):
                 members[name] = value
                 return
-            if name in members and (value is None or kind is not Tensor):
+            if name in members and (value is None or member_type is not Tensor):
                 del members[name]
         object.__setattr__(self, name, value)
 
@@ -146,12 +146,12 @@ class Layer:
         self._sub_layers[name] = sublayer  # type: ignore[assignment]
         return sublayer
 
-    def _hold(self, name: Any, member: Any, members: dict[str, Any], kind: type, takes: str) -> None:
+    def _hold(self, name: Any, member: Any, members: dict[str, Any], member_type: type, takes: str) -> None:
         if not isinstance(name, str):
             raise ArgumentTypeError(f"a member's name is a string, not {type(name).__name__}.")
         if not name or "." in name or (hasattr(self, name) and name not in members):
             raise KeyError(f"{name!r} cannot name a member of {type(self).__name__}. Use another name.")
-        if member is not None and not isinstance(member, kind):
+        if member is not None and not isinstance(member, member_type):
             raise ArgumentTypeError(f"{takes}, not {type(member).__name__}.")
         members[name] = member
 

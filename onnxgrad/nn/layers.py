@@ -81,7 +81,7 @@ class _OfFunction(MadeLayer):
         return ", ".join(f"{option}={value}" for option, value in shown.items())
 
 
-def _made(entry: str, tensors: int) -> type[Layer]:
+def _layer_class(entry: str, tensors: int) -> type[Layer]:
     """A class from ``Name function : options ; fixed``.
 
     Without a list its options are all arguments of the function behind the tensors. ``option=default`` has another default,
@@ -136,7 +136,7 @@ def _literal(text: str) -> Any:
 _MADE: dict[str, type[Layer]] = {}
 for _tensors, _table in enumerate((_OF_ONE, _OF_TWO, _OF_THREE, _OF_FOUR), 1):
     for _entry in _table.replace("|", "\n").strip().splitlines():
-        _class = _made(_entry, _tensors)
+        _class = _layer_class(_entry, _tensors)
         _MADE[_class.__name__] = _class
 
 

@@ -206,8 +206,8 @@ class _Recurrent(MadeLayer):
             size = self.input_size if layer == 0 else self.hidden_size * self.num_directions
             for suffix in ("", "_reverse")[: self.num_directions]:
                 cell = self.cell(size, self.hidden_size, **attrs)
-                for kind, parameter in cell._parameters.items():
-                    self._parameters[f"{kind}_l{layer}{suffix}"] = parameter
+                for parameter_name, parameter in cell._parameters.items():
+                    self._parameters[f"{parameter_name}_l{layer}{suffix}"] = parameter
 
     def forward(self, inputs: Any, initial_states: Any = None, sequence_length: Any = None) -> tuple[Any, Any]:
         """Outputs [batch, steps, directions * hidden_size] (steps first if ``time_major``) and the last states.
@@ -237,11 +237,14 @@ class _Recurrent(MadeLayer):
         op = LayerHelper(self.op_type.lower(), x).op
         w, r, b = ([] for _ in range(3))
         for suffix in ("", "_reverse")[: self.num_directions]:
-            own = {kind: self._parameters[f"{kind}_l{layer}{suffix}"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+            own = {
+                parameter_name: self._parameters[f"{parameter_name}_l{layer}{suffix}"]
+                for parameter_name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            }
             w.append(self._ordered(op, own["weight_ih"]))
             r.append(self._ordered(op, own["weight_hh"]))
             blank = zeros([len(self.order) * self.hidden_size], self._dtype)
-            biases = [blank if own[kind] is None else own[kind] for kind in ("bias_ih", "bias_hh")]
+            biases = [blank if own[parameter_name] is None else own[parameter_name] for parameter_name in ("bias_ih", "bias_hh")]
             b.append(concat([self._ordered(op, bias) for bias in biases], 0))
         attrs = {"hidden_size": self.hidden_size, "direction": "bidirectional" if len(w) == 2 else "forward", **self.attributes}
         operands = [x, stack(w, 0), stack(r, 0), stack(b, 0), lengths, states.get("initial_h"), states.get("initial_c")]

@@ -88,14 +88,14 @@ class _Reduction(Protocol):
 
 def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Reduction:
     """A function that is one reduction operator; with ``of_bools``, of whether elements are not 0."""
-    kind = name
+    layer_name = name
 
     def function(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
         if not of_bools:
-            return reduce(kind, op_type, x, axis, keepdim, name)
-        layer, op = open_layer(kind, x, name=name)
+            return reduce(layer_name, op_type, x, axis, keepdim, name)
+        layer, op = open_layer(layer_name, x, name=name)
         flags = op.Cast(as_dtype(op, x, "bool"), to=6)
-        return layer.result("Cast", reduce(kind, op_type, flags, axis, keepdim, name), to=9)
+        return layer.result("Cast", reduce(layer_name, op_type, flags, axis, keepdim, name), to=9)
 
     return described(function, name, doc)
 

@@ -256,7 +256,7 @@ class Executor:
         names = prepared.fetch_names[: len(fetches)]
         # What an exchange gives is in memory of its own, which ends with the run.
         is_reused = prepared.applying is not None and prepared.applying.exchange is not None
-        return [_given(fetched, state, name, return_numpy, is_reused or name in prepared.reused) for name in names]
+        return [_fetched_result(fetched, state, name, return_numpy, is_reused or name in prepared.reused) for name in names]
 
     def _opened(
         self,
@@ -326,7 +326,7 @@ def _is_float(program: Program, name: str) -> bool:
     return program.global_block().vars[name].is_float
 
 
-def _given(fetched: dict[str, Any], state: dict[str, Buffer], name: str, return_numpy: bool, is_reused: bool) -> Any:
+def _fetched_result(fetched: dict[str, Any], state: dict[str, Buffer], name: str, return_numpy: bool, is_reused: bool) -> Any:
     """What a caller gets of a result; what the next runs write over is copied, or lent."""
     if name in state:
         return array_of(state[name].value) if return_numpy else state[name].lend()
@@ -335,13 +335,13 @@ def _given(fetched: dict[str, Any], state: dict[str, Buffer], name: str, return_
     if not fetched[name].has_value():
         raise FetchError(f"{name!r} is an optional that holds nothing. Fetch OptionalHasElement of it.")
     if not fetched[name].is_tensor():
-        kind = fetched[name].data_type()
-        raise FetchError(f"{name!r} is {kind}, no tensor. Fetch its elements (SequenceAt, OptionalGetElement).")
+        data_type = fetched[name].data_type()
+        raise FetchError(f"{name!r} is {data_type}, no tensor. Fetch its elements (SequenceAt, OptionalGetElement).")
     try:
         return array_of(fetched[name]) if is_reused or not is_plain(fetched[name]) else fetched[name].numpy()
     except (RuntimeError, ExecutionError) as error:
-        kind = fetched[name].data_type()
-        raise FetchError(f"onnxruntime does not hand over {name!r}, a {kind}. Cast it before it is fetched.") from error
+        data_type = fetched[name].data_type()
+        raise FetchError(f"onnxruntime does not hand over {name!r}, a {data_type}. Cast it before it is fetched.") from error
 
 
 def _program_of(program: Any) -> Program:

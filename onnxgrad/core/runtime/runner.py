@@ -94,10 +94,10 @@ def run_phases(
 def added_up(reduce: AllReduce, values: Mapping[str, Any], transport: AddsUp) -> dict[str, Any]:
     """Sums over ranks, by the names under which later phases take them; one buffer travels for each element type."""
     sums: dict[str, Any] = {}
-    kinds: dict[Any, list[tuple[str, str]]] = {}
+    dtypes: dict[Any, list[tuple[str, str]]] = {}
     for name, total in zip(reduce.values, reduce.sums, strict=True):
-        kinds.setdefault(total.dtype.numpy, []).append((name, total.name))
-    for members in kinds.values():
+        dtypes.setdefault(total.dtype.numpy, []).append((name, total.name))
+    for members in dtypes.values():
         views = [view_of(values[name]) for name, _ in members]
         flat = np.concatenate([view.reshape(-1) for view in views])
         transport.all_reduce_(flat)

@@ -135,7 +135,7 @@ def cut_step(program: Program, turn: Turn = "whole", *, always: bool = False, su
     small = [new for v, new in applied.items() if is_small(v)]
     gradients = [*exchanged(program, list(applied.values())), *sums]
     others = [new for new in updates.values() if not is_applied(new)]
-    return Cut(updates, gradients, others, list(shared), list(dict.fromkeys(small)), parts.found())
+    return Cut(updates, gradients, others, list(shared), list(dict.fromkeys(small)), parts.groups())
 
 
 def cut_exchanged(program: Program, turn: Turn = "whole") -> Cut:
@@ -185,7 +185,7 @@ class _Parts:
         for v in tops[1:]:
             self._above[v] = tops[0]
 
-    def found(self) -> list[list[Variable]]:
+    def groups(self) -> list[list[Variable]]:
         parts: dict[Variable, list[Variable]] = {}
         for v in self.known:
             parts.setdefault(self._top(v), []).append(v)

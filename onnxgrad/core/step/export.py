@@ -211,11 +211,11 @@ def save_step(stem: Path, manifest: Manifest, values: Values, graphs: Mapping[st
         graphs: by the name of their file.
     """
     parts = [manifest] if "state" in manifest else [part for part in manifest.values() if isinstance(part, dict)]
-    places = {entry["name"]: entry for part in parts for entry in part["state"] + part["constants"]}
+    locations = {entry["name"]: entry for part in parts for entry in part["state"] + part["constants"]}
     variables = {v.name: v for v in values}
     make_folder(stem.parent)
     with writing(Path(f"{stem}.bin")) as file:
-        for name, entry in sorted(places.items(), key=lambda item: item[1]["offset"]):
+        for name, entry in sorted(locations.items(), key=lambda item: item[1]["offset"]):
             file.write(bytes(entry["offset"] - file.tell()))
             file.write(bytes_of_array(values[variables[name]]))
     for name, graph in graphs.items():

@@ -113,13 +113,13 @@ class _Formula:
 
     def _together(self, v: Variable, parts: list[Share]) -> Share:
         """The share of a sum. What does not depend on the data is a mean like any other, but would count once per part in a sum"""
-        kinds = {part.reduction for part in parts}
-        if kinds == {"sum", "none"}:
+        reductions = {part.reduction for part in parts}
+        if reductions == {"sum", "none"}:
             raise _refusal(v, f"in {v.name} a sum over examples meets a term that does not depend on them")
         means = [part for part in parts if part.reduction == "mean"]
-        if kinds <= {"mean", "none"} and len({part.measure for part in means}) == 1:
+        if reductions <= {"mean", "none"} and len({part.measure for part in means}) == 1:
             return means[0]
-        if kinds == {"sum"}:
+        if reductions == {"sum"}:
             return _SUM
         raise _refusal(v, f"the terms of {v.name} are divided by different numbers")
 
