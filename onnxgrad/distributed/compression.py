@@ -93,7 +93,7 @@ class Narrow(_Rests):
             raise self._too_large()
 
     def _narrowed(self, number: int, bucket: Array) -> Array:
-        """What is sent of a bucket, to which what was kept before is added; what this rounds off is kept."""
+        """Compress a bucket for sending: the residual is added first, and the rounding error becomes the new residual."""
         rest = self._with_rest(number, bucket)
         with np.errstate(over="ignore", invalid="ignore"):
             sent = bucket.astype(self.dtype)
@@ -160,7 +160,7 @@ class TopK(_Rests):
 
 
 def compression_of(strategy: Strategy) -> Narrow | TopK | None:
-    """What a strategy asks for."""
+    """Create the compression that a strategy asks for."""
     if strategy.compress is None:
         return None
     if strategy.compress == "top-k":
@@ -217,7 +217,7 @@ class Keeps:
     _resumed: Mapping[str, Array] | None = None
 
     def rests(self) -> dict[str, Array]:
-        """What is kept on this rank, by the name of the gradient; nothing before the first exchange, or without compression.
+        """The residuals of this rank, by the name of the gradient; nothing before the first exchange, or without compression.
 
         In a checkpoint that rank 0 writes, call ``keep_on_first`` on all ranks before.
         """

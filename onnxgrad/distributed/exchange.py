@@ -72,7 +72,7 @@ def gathered_part(transport: Transport, count: int) -> Part:
 
 @dataclass
 class Traffic:
-    """What was exchanged.
+    """Counts the bytes of an exchange.
 
     Attributes:
         steps: exchanges of gradients.
@@ -278,7 +278,7 @@ class GradientExchange(_Sharing):
         return {self._loss: np.full(mean_loss.shape, loss, mean_loss.dtype)}
 
     def _begun_with(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
-        """What ``_weigh`` says, before the first bucket of a step travels."""
+        """Weigh the loss by ``_weigh``, before the first bucket of a step travels."""
         if self.sends:
             self._resume({number: flat for number, flat in enumerate(self._buckets.flat) if is_compressed(flat)})
         return self._weigh(fetched)
@@ -488,7 +488,7 @@ class StateExchange(_Sharing):
                 at += size
 
     def _members(self) -> dict[int, list[Variable]]:
-        """What travels together: large sums alone, numbered from 0, and the small ones of each element type, numbered below."""
+        """Group sums into buckets: large ones alone, numbered from 0, and the small ones of each element type, numbered below."""
         members = {number: [v] for number, v in enumerate(v for v in self.sums if not is_small(v))}
         small = [v for v in self.sums if is_small(v)]
         for number, kind in enumerate(sorted({str(v.dtype.numpy) for v in small}), start=1):

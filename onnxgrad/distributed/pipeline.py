@@ -244,7 +244,7 @@ class PipelineStep:
         return {self._plan.names[0]: np.asarray(loss), **self._results(length)}
 
     def _results(self, length: int) -> dict[str, Array]:
-        """What was fetched, of all micro-batches"""
+        """Concatenate the fetched values of all micro-batches"""
         if not self._is_last:
             return {}
         results = {}
@@ -435,7 +435,7 @@ class PipelineStep:
         self._shared().gather(self._scope, scope, only)
 
     def _shared(self) -> SharedState:
-        """What stages hold alone: what they update, and what else their passes read"""
+        """Map the state that one stage alone holds to that stage: what it updates, and what else its passes read"""
         owners: dict[str, int] = {}
         for number, stage in enumerate(self._plan.stages):
             for graph in (stage.forward, stage.backward):

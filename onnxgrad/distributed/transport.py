@@ -166,7 +166,7 @@ _Lost = threading.BrokenBarrierError
 
 
 class _Group:
-    """What the threads of one process share."""
+    """The buffers, barrier and mailboxes that the threads of one process share."""
 
     def __init__(self, world_size: int, timeout: float | None) -> None:
         self.buffers: list[Any] = [None] * world_size

@@ -25,7 +25,7 @@ __all__ = ["enter"]
 
 
 class _Entered(NamedTuple):
-    """What has entered a program: parameters by name, and results of calls."""
+    """The variables that have entered a program: parameters by name, and results of calls."""
 
     parameters: dict[str, Meta]
     results: dict[tuple[Any, int], Variable]
@@ -35,7 +35,7 @@ _entered: WeakKeyDictionary[Program, _Entered] = WeakKeyDictionary()
 
 
 def enter(tensor: Tensor, program: Program) -> Variable:
-    """What stands for a tensor in a program; see ``Tensor.enter``."""
+    """Create the variable that replaces a tensor in a program; see ``Tensor.enter``."""
     known = _entered.setdefault(program, _Entered({}, {}))
     for call in calls_behind([tensor._node], lambda node: not node.stop and (node.call, node.index) not in known.results):
         if call.freed or call.signature.fragment is not None or call.signature.type == "PyLayer":

@@ -61,7 +61,7 @@ class Structures(Generic[Built]):
         self._variants: dict[Any, int] = {}
 
     def get(self, key: tuple[Any, ...], leaves: list[TapeNode], build: Callable[[set[TapeNode]], Built]) -> Built:
-        """What was built for this structure, or is built now, where ``build`` is given the leaves that are inputs after all."""
+        """Look up the graph of this structure, or build it, where ``build`` is given the leaves that are inputs after all."""
         entry = self._built.get(key)
         if entry is None:
             key, fed = self._loosened(key, leaves)

@@ -75,7 +75,7 @@ def returned(build: Builder, gradient: Variable, dtype: DType) -> Variable:
 
 
 class OpenWriter(Writer):
-    """Writes calls with a twin in float64 beside each value of integers that gradients go through."""
+    """Writes calls with a copy in float64 beside each value of integers that gradients go through."""
 
     def __init__(self, nodes: Iterable[TapeNode | None]) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class OpenWriter(Writer):
         self._twins: dict[Any, Variable] = {}
 
     def differentiable(self, node: TapeNode, v: Variable) -> Variable:
-        """What stands for a value where it is differentiated: itself, or for integers their twin."""
+        """The variable that replaces a value where it is differentiated: itself, or for integers their copy in float64."""
         if not is_open(node):
             return v
         key = node if node in self.variables else (node.call, node.index)

@@ -40,7 +40,7 @@ _SMALL = 64
 
 
 class Kind:
-    """What is known of a value when it is recorded: its type, known entries, and the array of a constant."""
+    """The properties of a value that are known when it is recorded: its type, known entries, and the array of a constant."""
 
     __slots__ = ("array", "entries", "is_float", "is_known", "number", "type")
 

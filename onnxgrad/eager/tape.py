@@ -59,7 +59,7 @@ def _accumulate(node: TapeNode, gradient: Tensor) -> Tensor:
 
 
 def _key(node: TapeNode) -> Any:
-    """What identifies a value: the output of a call, or the leaf itself."""
+    """The key of a value: the output of a call, or the leaf itself."""
     return node if node.call is None or node.stop else (node.call, node.index)
 
 
@@ -153,7 +153,7 @@ class Backward:
         store[_key(node)] = (node, total)
 
     def _gradient(self, node: TapeNode) -> Tensor:
-        """What arrived, after its hooks; zeros where operators on every path, such as Floor, are constant almost everywhere."""
+        """A node's gradient, after hooks; zeros where operators on every path, such as Floor, are constant almost everywhere."""
         # The hooks of inner tensors were called on the way.
         entry = self._found.get(_key(node))
         gradient = filled(node.kind.type, 0) if entry is None else entry[1]

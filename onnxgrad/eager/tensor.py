@@ -214,7 +214,7 @@ class Tensor(Variable):
         self._meta().grad, self._meta().earlier = gradient, None
 
     def _holder(self) -> Meta | None:
-        """What holds the gradient: of the present value, or of one that was changed in place."""
+        """The tape metadata that holds the gradient: of the present value, or of one that was changed in place."""
         meta = self._node.meta
         while meta is not None and meta.grad is None and meta.earlier is not None:
             meta = meta.earlier
@@ -289,7 +289,7 @@ class Tensor(Variable):
         return record("Identity", (self,), _NOTHING)
 
     def enter(self, program: Program) -> Variable:
-        """What stands for this tensor in a static program: a parameter with its value, one for all uses, if it is persistable, as
+        """The variable that replaces this tensor: a parameter with its value, one for all uses, if it is persistable, as
         the parameters of layers are; else a constant.
 
         Raises:

@@ -109,7 +109,7 @@ def _check_range(node: _Node, arrays: list[Array], row: Row, config: Mapping[str
 
 
 class _Node:
-    """What a client does with a message, whatever it looks like."""
+    """Trains and evaluates for a client, in either form of message."""
 
     def __init__(self, step: Any, data: Data, loss: Any, kept: bool) -> None:
         self.step, self.data, self.loss, self.kept = step, data, loss, kept

@@ -110,7 +110,7 @@ class Worker:
         held.update(taken)
 
     def local_state(self) -> dict[str, Array]:
-        """What stays here between rounds: the optimizer's state and counters, by name."""
+        """The state that stays here between rounds: the optimizer's state and counters, by name."""
         changed = [e["input"] for e in self._step.manifest["state"]]
         return {name: self._step.values[name].copy() for name in changed if name not in self.names}
 

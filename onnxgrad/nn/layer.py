@@ -289,7 +289,7 @@ class Layer:
         return self._cast(dtype, only_floats=False)
 
     def float(self, excluded_layers: Any = None) -> Layer:
-        """What is of floating point in float32, but for ``excluded_layers``, a class or a list of classes."""
+        """Cast floating-point parameters and buffers to float32, but for ``excluded_layers``, a class or a list of classes."""
         return self._cast("float32", excluded_layers)
 
     def float16(self, excluded_layers: Any = None) -> Layer:

@@ -157,7 +157,7 @@ class Softmax2D(Layer):
 
 
 class Identity(Layer):
-    """What it is given; arguments to make it are ignored."""
+    """The identity; arguments of its constructor are ignored."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

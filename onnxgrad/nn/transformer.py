@@ -245,5 +245,5 @@ class Transformer(MadeLayer):
         return self.decoder(tgt, self.encoder(src, src_mask), tgt_mask, memory_mask)
 
     def generate_square_subsequent_mask(self, length: int) -> Any:
-        """What is added to scores so that no position sees a later one: 0 on and under the diagonal, -inf above."""
+        """The causal mask, added to scores so that no position sees a later one: 0 on and under the diagonal, -inf above."""
         return leaf(np.triu(np.full((int(length), int(length)), -np.inf, np.float32), 1))

@@ -170,7 +170,7 @@ def put_along_axis(
 
 
 def _neutral(reduce: str, dtype: DType) -> Any:
-    """What changes nothing in a reduction"""
+    """The neutral element of a reduction"""
     if reduce in ("amax", "amin"):
         return extreme_of(dtype, reduce == "amin")
     return 1 if reduce in ("mul", "multiply") else 0

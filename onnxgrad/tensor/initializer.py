@@ -283,13 +283,13 @@ def set_global_initializer(weight_init: Initializer | None, bias_init: Initializ
 
 
 def global_initializer(suffix: str) -> Initializer | None:
-    """What ``set_global_initializer`` set for weights ('w') or biases ('b')."""
+    """Look up the initializer that ``set_global_initializer`` set for weights ('w') or biases ('b')."""
     initializer: Initializer | None = state.current.initializers.get(suffix)
     return initializer
 
 
 def chosen_initializer(default: Initializer | None, is_bias: bool) -> Initializer:
-    """What ``create_parameter`` starts from: what it is told, else 0 for a bias and Xavier uniform for a weight.
+    """Choose the initializer of ``create_parameter``: the one it is passed, else 0 for a bias and Xavier uniform for a weight.
 
     Raises:
         ArgumentTypeError: if that is no initializer.

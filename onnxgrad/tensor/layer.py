@@ -48,7 +48,7 @@ def require_variables(function: str, *items: Any) -> None:
 
 
 def overwritten(function: str, x: Any, result: Variable, reshapes: bool = False) -> Variable:
-    """What an in-place function gives, whose result has another shape only where it ``reshapes``.
+    """The result of an in-place function, which has another shape only where it ``reshapes``.
 
     A program's variables are never overwritten: their result is a new one, as in Paddle.
     """
@@ -177,12 +177,12 @@ def open_layer(layer_name: str, *operands: Any, name: str | None = None) -> tupl
 
 
 def given(*optional: Any) -> list[Any]:
-    """Those of a function's optional operands that were given."""
+    """Drop the optional operands of a function that are None."""
     return [operand for operand in optional if operand is not None]
 
 
 def variables_in(*arguments: Any) -> list[Variable]:
-    """Those of a function's arguments that are Variables, where it takes numbers too."""
+    """Pick the Variables among the arguments of a function that takes numbers too."""
     return [argument for argument in arguments if is_variable(argument)]
 
 

@@ -445,7 +445,7 @@ def renorm(x: Variable, p: float, axis: int, max_norm: float) -> Variable:
 
 
 def shortening(op: Builder, x: Variable, p: float, axes: Axes, max_norm: float) -> Variable:
-    """What to multiply ``x`` with so that no norm over ``axes`` is above ``max_norm``: 1 where it is not."""
+    """Compute the factor for ``x`` so that no norm over ``axes`` is above ``max_norm``: 1 where it is not."""
     length, limit = vector_norm(x, p, axes, keepdim=True), op.constant(float(max_norm), x.dtype)
     longer = op.Greater(length, limit)
     return op.Where(longer, op.Div(limit, op.Where(longer, length, limit)), op.constant(1.0, x.dtype))

@@ -104,7 +104,7 @@ def isin(x: Variable, test_x: Variable, assume_unique: bool = False, invert: boo
 
 
 def _tested(test: Callable[[Builder, Variable], Variable]) -> Any:
-    """What a test says of floating-point numbers; false for integers"""
+    """Apply a test to floating-point numbers; false for integers"""
 
     def formula(layer: LayerHelper, x: Variable) -> Variable:
         if not x.is_float:

@@ -146,7 +146,7 @@ def _median(layer_name: str, x: Variable, axis: Axes, keepdim: bool, mode: str, 
 
 
 def _nan_where_one_is(op: Builder, x: Variable, result: Variable, keepdims: int) -> Variable:
-    """What was found along the last axis, or NaN where that holds one"""
+    """Replace results by NaN where the last axis holds a NaN"""
     broken = op.Cast(op.ReduceMax(op.Cast(op.IsNaN(x), to=6), [x.ndim - 1], keepdims=keepdims), to=9)
     return op.Where(broken, op.constant(np.nan, x.dtype), result)
 

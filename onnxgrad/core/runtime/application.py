@@ -147,7 +147,7 @@ def _open_dimensions(message: ModelProto, whole: frozenset[str]) -> None:
 
 
 class Rooms:
-    """What the parts of one scope are bound to, from step to step.
+    """The buffers to which the parts of one scope are bound, from step to step.
 
     Args:
         threads: that apply pieces.
@@ -168,7 +168,7 @@ class Rooms:
 
 
 class _Desk:
-    """What one thread binds, and where it computes."""
+    """The bindings and output buffers of one thread."""
 
     def __init__(self) -> None:
         self._bindings: dict[int, Any] = {}
@@ -206,7 +206,7 @@ class _Arrays(NamedTuple):
 
 
 class _Unit(NamedTuple):
-    """What is computed at a time: a piece of a part, or all of it."""
+    """A unit of work: a piece of a part, or all of it."""
 
     number: int
     part: StatePart
@@ -214,7 +214,7 @@ class _Unit(NamedTuple):
 
 
 class Application:
-    """What is left of one step. It may be interrupted anywhere, and gone on with.
+    """The rest of one step. It may be interrupted anywhere, and gone on with.
 
     Args:
         parts: of the step.

@@ -110,7 +110,7 @@ class Executor:
         return run.step.followed_by(apply.step)
 
     def debug_string(self) -> str:
-        """What has been opened so far, in words: the phases of each step, its state, and what passes made of its graphs.
+        """Describe the steps that are open, in words: the phases of each step, its state, and what passes made of its graphs.
 
         Example:
             >>> executor = Executor()
@@ -327,7 +327,7 @@ def _is_float(program: Program, name: str) -> bool:
 
 
 def _fetched_result(fetched: dict[str, Any], state: dict[str, Buffer], name: str, return_numpy: bool, is_reused: bool) -> Any:
-    """What a caller gets of a result; what the next runs write over is copied, or lent."""
+    """Convert a result for the caller; what the next runs write over is copied, or lent."""
     if name in state:
         return array_of(state[name].value) if return_numpy else state[name].lend()
     if not return_numpy:

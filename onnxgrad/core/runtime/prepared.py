@@ -127,7 +127,7 @@ class Prepared:
         self.turn: AbstractContextManager[Any] = Lock() if captures else nullcontext()
 
     def binding(self, scope: Scope) -> DoubleBinding:
-        """That of a training step on a scope; a new one for anything else, so that threads may share it."""
+        """The binding of a training step on a scope; a new one for anything else, so that threads may share it."""
         binding = self._bindings.get(scope) if self.takes_turns else None
         if binding is None:
             names, small = [v.name for v in self.state], self._small if self.takes_turns else ()

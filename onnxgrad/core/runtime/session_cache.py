@@ -170,7 +170,7 @@ class _Sessions:
         """Inputs whose shapes make a training step faster when they are known."""
 
     def steps(self) -> list[tuple[Place, Step]]:
-        """What is open, and where."""
+        """The open steps and their devices."""
         applying = [prepared.step for (key, _), prepared in self.prepared.items() if key[-1] == "apply"]
         steps = []
         for (key, _), prepared in self.prepared.items():

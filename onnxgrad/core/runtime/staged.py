@@ -66,7 +66,7 @@ class StagedSession:
 
 
 class _Binding:
-    """What is bound, by name, to whichever sessions read or give it."""
+    """Binds values, by name, to whichever sessions read or give it."""
 
     def __init__(self, staged: StagedSession) -> None:
         self._staged = staged
@@ -100,7 +100,7 @@ class _Binding:
             self._maker(name).bind_ortvalue_output(name, value)
 
     def get_outputs(self) -> list[Any]:
-        """What the whole gave, in the order in which it was bound."""
+        """The outputs of all sessions, in the order in which they were bound."""
         return [self._values[name] for name in self._order]
 
     def _readers(self, name: str) -> list[Any]:

@@ -69,7 +69,7 @@ def is_small(v: Variable) -> bool:
 
 
 def exchanged(program: Program, applied: list[Variable]) -> list[Variable]:
-    """What the optimizer's operators read of the passes before them: the gradients."""
+    """List the gradients: what the optimizer's operators read of the passes before them."""
     plan = make_plan(program, applied)
     grads: dict[Variable, None] = {}
     for op in plan.operators:

@@ -157,7 +157,7 @@ def stem_of(path: str | Path) -> Path:
 
 
 def describe(graph: Graph, values: Values) -> Manifest:
-    """What goes in and out of the model of ``graph``, and which input takes which output in the next step."""
+    """Describe the inputs and outputs of the model of ``graph``, and which input takes which output in the next step."""
     outputs = {v.name: name for name, v in graph.outputs}
     updated = {new.name: v for v in values if (new := graph.updates.get(v)) is not None and new.name in outputs}
     changed = set(updated.values())

@@ -26,7 +26,7 @@ _SUMS = ("Add", "Sub", "Sum")
 
 @dataclass(frozen=True)
 class Share:
-    """What part of the whole batch's loss that of a part is.
+    """The weight of a part's loss in that of the whole batch.
 
     Attributes:
         reduction: ``"mean"`` or ``"sum"``; ``"none"`` for what does not depend on the data, such as a penalty of the weights.
@@ -177,7 +177,7 @@ class _Formula:
 
 
 def _at_least_one(weight: Variable) -> Variable:
-    """What a divisor is before it is kept from being 0: the sum is 0 there as well, and such a part is to count for nothing"""
+    """Find a divisor before it is kept from being 0: the sum is 0 there as well, and such a part is to count for nothing"""
     op = weight.op
     if op is not None and op.type == "Where" and op.inputs[0] is not None and op.inputs[2] is not None:
         test = op.inputs[0].op

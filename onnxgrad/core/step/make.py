@@ -62,7 +62,7 @@ _LONG = COSTS.count("make.times_as_long")
 
 
 class StepTarget(NamedTuple):
-    """What a step is made for.
+    """The target of a step.
 
     Attributes:
         provider: whose forms its graphs take; None for plain ones.
@@ -262,7 +262,7 @@ def _writing(phase: Phase, graph: Graph) -> Phase:
 
 
 def _owning(applying: Applying) -> Shards | None:
-    """Who reads which gradient alone, where it is given to nobody else"""
+    """The shards whose owners alone read their gradients; None where all ranks do"""
     exchange = applying.exchange
     return applying.shards if exchange is not None and exchange.sharding == 2 else None
 
@@ -284,7 +284,7 @@ def _synchronised_phases(graph: Graph, applying: Applying, target: StepTarget) -
 
 
 def _broadcasts(shards: Shards) -> list[Broadcast]:
-    """What each rank gives the others when it has updated its share"""
+    """The broadcasts by which each rank gives the others the state that it has updated"""
     by_rank = [(rank, shards.spread(rank)) for rank in range(len(shards.owned))]
     return [Broadcast(tuple(v.name for v in states), rank, bytes_of_all(states)) for rank, states in by_rank if states]
 
@@ -301,7 +301,7 @@ def _phase(
 
 
 def _put_together(graph: Graph, group: int, gradients: Sequence[Variable], shards: Shards | None) -> tuple[Then, ...]:
-    """What ranks do with the gradients of a group: they add them up, each for all ranks or for the one that reads it alone"""
+    """The collectives on the gradients of a group: ranks add them up, each for all ranks or for the one that reads it alone"""
     owners = {} if shards is None else shards.owners
     together = [v for v in gradients if v not in owners]
     collectives: list[Then] = [AllReduce(group, tuple(graph.name(v) for v in together), bytes_of_all(together))]
@@ -362,7 +362,7 @@ def make_applying(program: Program, cut: Cut, target: StepTarget, exchange: Trav
 def _shared(
     program: Program, cut: Cut, target: StepTarget, exchange: Travels | None, shards: Shards | None
 ) -> tuple[Graph | None, list[ApplyingPhase]]:
-    """What several parts share and small state, as a graph, and the phases that compute it"""
+    """Compile the values that several parts share, and small state, into a graph; return it and the phases that compute it"""
     outputs, small = [*cut.shared, *cut.small], set(cut.small)
     if not outputs:
         return None, []

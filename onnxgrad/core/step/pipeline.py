@@ -50,7 +50,7 @@ class PipelineStage(NamedTuple):
     seed: str | None
 
     def phases(self, number: int) -> list[Phase]:
-        """What the stage of this number runs for each micro-batch: forward, and if anything is trained up to here backward."""
+        """The phases of a stage for each micro-batch: forward, and if anything is trained up to here backward."""
         received = dict.fromkeys(self.takes.values())
         forward = phase_of("forward", self.forward, told=[PART])
         feeds: dict[str, Feed] = {name: "stage before" if name in received else who for name, who in forward.feeds.items()}

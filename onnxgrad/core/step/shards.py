@@ -29,7 +29,7 @@ __all__ = ["Shards", "make_shards"]
 
 
 class Shards(NamedTuple):
-    """Who updates what.
+    """The owners of state: which rank updates which.
 
     Attributes:
         program: whose optimizers update it.
@@ -56,11 +56,11 @@ class Shards(NamedTuple):
         return [[v.name for v in states] for states in self.owned]
 
     def spread(self, rank: int) -> list[Variable]:
-        """What a rank gives the others when it has updated it."""
+        """The state that a rank gives the others when it has updated it."""
         return [v for v in self.owned[rank] if self.is_spread(v)]
 
     def held(self, rank: int) -> list[Variable]:
-        """What a rank alone holds."""
+        """The state that a rank alone holds."""
         return [v for v in self.owned[rank] if not self.is_spread(v)]
 
     def bytes_of_state(self, rank: int) -> int:

@@ -24,7 +24,7 @@ __all__ = ["Reduction", "crossing", "given_by", "in_steps", "make_stages", "redu
 
 
 class Reduction(NamedTuple):
-    """What one rank computes, and what stands for the sum of it over all ranks."""
+    """A value that one rank computes, and the one that replaces it: the sum over all ranks."""
 
     local: Variable
     total: Variable
@@ -72,7 +72,7 @@ def make_stages(graph: Graph, outputs: Sequence[Variable], provider: str | None 
 
 
 def given_by(phase: Phase) -> dict[str, tuple[str, str]]:
-    """What later phases may take of one, by the name under which they do: outputs, and sums over ranks."""
+    """Map the names under which later phases may take values of a phase to it: outputs, and sums over ranks."""
     sources = {name: (phase.name, name) for name, _ in phase.graph.outputs}
     for each in phase.then:
         if isinstance(each, AllReduce) and each.sums:
@@ -116,7 +116,7 @@ def stage_numbers(operators: Sequence[Operator], steps: Collection[Variable], pi
 
 
 def crossing(operators: Sequence[Operator], level: Mapping[Variable, int], number: int) -> list[Variable]:
-    """What is made in the stage of this number and read in a later one."""
+    """List the variables that the stage of this number computes and a later one reads."""
     variables: dict[Variable, None] = {}
     for op in operators:
         at = next(level[v] for v in op.outputs if v is not None)

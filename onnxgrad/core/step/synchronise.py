@@ -107,7 +107,7 @@ class _Statistics(NamedTuple):
 
 
 def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None) -> tuple[Variable, Variable]:
-    """What part of the whole batch's loss that of this rank is, in float64: exactly, and never 0.
+    """Compute the weight of this rank's loss in that of the whole batch, in float64: exactly, and never 0.
 
     A part that weighs nothing passes on gradients of the others' losses, by way of the statistics. They are divided by its share on
     their way in and multiplied on their way out, so its share must not be 0; 2^-30 is nothing beside what float32 holds. A part
@@ -178,7 +178,7 @@ class _Synchronised:
         self.graph.operators = done
 
     def written(self, op: Operator) -> list[Variable | None] | None:
-        """What stands for the outputs of an operator, if it computes something of the batch"""
+        """Create the variables that replace the outputs of an operator, if it computes something of the batch"""
         if _by_batch(op):
             return self.normalised(op)
         if not is_piece(op, BATCH_MEAN, BATCH_VARIANCE, BATCH_MEAN_GRADIENT, BATCH_STATISTICS_GRADIENT):

@@ -142,7 +142,7 @@ conv2d_transpose = over_axes(_conv_nd_transpose, 2)
 def _missing(
     layer_name: str, x: Variable, kernel: list[int], strides: list[int], dilations: list[int], pads: list[int], wanted: list[int]
 ) -> list[int]:
-    """What has to be added at the end of each axis to reach a size"""
+    """Compute the output padding at the end of each axis that reaches a size"""
     axes, extra = len(kernel), []
     for i in range(axes):
         size = x.shape[2 + i]
