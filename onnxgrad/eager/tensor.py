@@ -289,7 +289,7 @@ class Tensor(Variable):
         return record("Identity", (self,), _NOTHING)
 
     def enter(self, program: Program) -> Variable:
-        """The variable that replaces this tensor: a parameter with its value, one for all uses, if it is persistable, as
+        """Add this tensor to a static program: a parameter with its value, one for all uses, if it is persistable, as
         the parameters of layers are; else a constant.
 
         Raises:
