@@ -112,8 +112,8 @@ def grad(
         no_grad_vars = list(no_grad_vars)
     blocked = [] if no_grad_vars is None or no_grad_vars == [] else _tensors(no_grad_vars, "no_grad_vars", "grad")
     engine = Backward(create_graph, [tensor._node for tensor in blocked])
-    found = engine.run([tensor._node for tensor in targets], seeds, [tensor._node for tensor in sources])
-    by_node: dict[TapeNode, Tensor] = dict(found)
+    grads = engine.run([tensor._node for tensor in targets], seeds, [tensor._node for tensor in sources])
+    by_node: dict[TapeNode, Tensor] = dict(grads)
     results = [by_node.get(tensor._node) for tensor in sources]
     for tensor, gradient in zip(sources, results, strict=True):
         if gradient is None and not allow_unused:
@@ -125,21 +125,21 @@ def grad(
 
 
 def _tensors(items: Any, what: str, function: str) -> list[Tensor]:
-    found = [items] if isinstance(items, Tensor) else items
-    if not isinstance(found, (list, tuple)) or not found:
+    tensors = [items] if isinstance(items, Tensor) else items
+    if not isinstance(tensors, (list, tuple)) or not tensors:
         raise NotAVariable(f"{function}: {what} is a Tensor or a list of at least one, not {items!r}.")
-    for item in found:
+    for item in tensors:
         if not isinstance(item, Tensor):
             raise NotAVariable(f"{function}: {what} holds {type(item).__name__}; every member must be a Tensor.")
-    return list(found)
+    return list(tensors)
 
 
-def _seeds(targets: list[Tensor], given: Any, function: str, what: str) -> list[Tensor | None]:
-    if given is None:
+def _seeds(targets: list[Tensor], cotangents: Any, function: str, what: str) -> list[Tensor | None]:
+    if cotangents is None:
         return [None] * len(targets)
-    seeds = [given] if isinstance(given, Tensor) else given
+    seeds = [cotangents] if isinstance(cotangents, Tensor) else cotangents
     if not isinstance(seeds, (list, tuple)):
-        raise NotAVariable(f"{function}: {what} is a Tensor, a list of Tensors and None, or None, not {type(given).__name__}.")
+        raise NotAVariable(f"{function}: {what} is a Tensor, a list of Tensors and None, or None, not {type(cotangents).__name__}.")
     if len(seeds) != len(targets):
         raise BadBackward(f"{function}: {len(seeds)} {what} are given for {len(targets)} tensors.")
     for target, seed in zip(targets, seeds, strict=True):

@@ -56,14 +56,14 @@ def _edges(calls: list[Call], leaves: list[TapeNode]) -> list[tuple[int, Any, Ta
     """(number of the call that reads, number of the call or leaf that is read, the value)."""
     numbers: dict[Any, int] = {call: at for at, call in enumerate(calls)}
     numbers.update({node: len(calls) + at for at, node in enumerate(leaves)})
-    found = []
+    edges = []
     for call in calls:
         for node in call.inputs:
             if node is not None and not node.stop:
                 source = numbers.get(node.call if node.call is not None else node)
                 if source is not None:
-                    found.append((numbers[call], source, node))
-    return found
+                    edges.append((numbers[call], source, node))
+    return edges
 
 
 def _lines_of(call: Call) -> str:

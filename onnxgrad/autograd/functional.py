@@ -68,8 +68,8 @@ def _rows(y: Tensor, sources: list[Tensor], lead: int) -> list[Any]:
 
 def _pulled(targets: list[Tensor], sources: list[Tensor], seeds: list[Tensor] | None = None) -> list[Tensor]:
     """Gradients that can be differentiated themselves, and zeros where a source has none"""
-    found = grad(targets, sources, seeds, create_graph=True, allow_unused=True)
-    return [g if g is not None else filled(x, 0) for g, x in zip(found, sources, strict=True)]
+    grads = grad(targets, sources, seeds, create_graph=True, allow_unused=True)
+    return [g if g is not None else filled(x, 0) for g, x in zip(grads, sources, strict=True)]
 
 
 def _listed(items: Any) -> list[Any]:
@@ -147,9 +147,9 @@ def jvp(func: Function, xs: Any, v: Any = None) -> tuple[Any, Any]:
     sources, outputs, targets = _applied(func, xs)
     along = None if v is None else _listed(v)
     probes = [filled(y, 1, stop_gradient=False) for y in targets]
-    found = grad(targets, sources, probes, create_graph=True, allow_unused=True)
-    used = [at for at, g in enumerate(found) if g is not None and not g.stop_gradient]
-    pulled = [g for g in (found[at] for at in used) if g is not None]
+    grads = grad(targets, sources, probes, create_graph=True, allow_unused=True)
+    used = [at for at, g in enumerate(grads) if g is not None and not g.stop_gradient]
+    pulled = [g for g in (grads[at] for at in used) if g is not None]
     weights = None if along is None else [along[at] for at in used]
     results = _pulled(pulled, probes, weights) if used else [filled(y, 0) for y in targets]
     return outputs, type(outputs)(results) if isinstance(outputs, (list, tuple)) else results[0]
@@ -157,11 +157,11 @@ def jvp(func: Function, xs: Any, v: Any = None) -> tuple[Any, Any]:
 
 def _applied(func: Function, xs: Any) -> tuple[list[Tensor], Any, list[Tensor]]:
     """Fresh copies of ``xs`` that gradients start from, and what the function makes of them."""
-    given = _listed(xs)
-    for x in given:
+    inputs = _listed(xs)
+    for x in inputs:
         if not isinstance(x, Tensor):
             raise ArgumentTypeError(f"xs holds {type(x).__name__}; every member must be a Tensor.")
-    sources = [x.clone() if not x.stop_gradient else _opened(x) for x in given]
+    sources = [x.clone() if not x.stop_gradient else _opened(x) for x in inputs]
     outputs = func(*sources)
     return sources, outputs, _listed(outputs)
 

@@ -30,11 +30,11 @@ class _Switch(ContextDecorator):
     def _around_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def switched(*args: Any, **kwargs: Any) -> Any:
-            made = function(*args, **kwargs)
+            generator = function(*args, **kwargs)
             while True:
                 try:
                     with self:
-                        item = next(made)
+                        item = next(generator)
                 except StopIteration as end:
                     return end.value
                 yield item
@@ -46,8 +46,8 @@ class _Decorator(_Switch):
     """A switch that decorates with and without parentheses."""
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        made = super().__new__(cls)
-        return made if function is None else made(function)
+        mode = super().__new__(cls)
+        return mode if function is None else mode(function)
 
 
 class no_grad(_Decorator):  # noqa: N801

@@ -125,18 +125,18 @@ class PyLayer:
         with state.guard(gradients=False):
             returned = cls.forward(ctx, *args, **kwargs)
         outputs = list(returned) if isinstance(returned, (list, tuple)) else [returned]
-        made = [item for item in outputs if isinstance(item, Tensor)]
-        if not made:
+        tensors = [item for item in outputs if isinstance(item, Tensor)]
+        if not tensors:
             raise ArgumentError(f"{cls.__name__}.forward returns no Tensor, but {type(returned).__name__}.")
         taken = [item for item in [*args, *kwargs.values()] if isinstance(item, Tensor)]
         if state.current.gradients and any(not item.stop_gradient for item in taken):
-            call = _recorded(cls, ctx, taken, made)
+            call = _recorded(cls, ctx, taken, tensors)
             nodes = [
-                TapeNode(item._node.kind, item._node.array, call, at, _is_in(ctx._fixed, item)) for at, item in enumerate(made)
+                TapeNode(item._node.kind, item._node.array, call, at, _is_in(ctx._fixed, item)) for at, item in enumerate(tensors)
             ]
             results = [wrap(node) for node in nodes]
-            kept = [_is_in(taken, item) and not _is_in(ctx._apart, item) for item in made]
-            replaced = iter([old.become(new) if same else new for old, new, same in zip(made, results, kept, strict=True)])
+            kept = [_is_in(taken, item) and not _is_in(ctx._apart, item) for item in tensors]
+            replaced = iter([old.become(new) if same else new for old, new, same in zip(tensors, results, kept, strict=True)])
             outputs = [next(replaced) if isinstance(item, Tensor) else item for item in outputs]
         return type(returned)(outputs) if isinstance(returned, (list, tuple)) else outputs[0]
 
@@ -145,9 +145,9 @@ def _is_in(tensors: list[Tensor], tensor: Tensor) -> bool:
     return any(tensor is one for one in tensors)
 
 
-def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], made: list[Tensor]) -> Call:
-    evaluate([item._node for item in made])
-    kinds = [item._node.kind for item in made]
+def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], tensors: list[Tensor]) -> Call:
+    evaluate([item._node for item in tensors])
+    kinds = [item._node.kind for item in tensors]
 
     def backward(call: Call, arrived: dict[int, Tensor]) -> list[tuple[TapeNode, Tensor | None]]:
         gradients = [arrived.get(at) for at in range(len(kinds))]

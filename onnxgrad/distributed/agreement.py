@@ -35,13 +35,13 @@ def check_alike(transport: Transport, mine: bytes, what: str) -> None:
     table = np.zeros((transport.world_size, _WORDS), np.int64)
     table[transport.rank] = np.frombuffer(mine, np.int64, _WORDS)
     transport.all_reduce_(table.reshape(-1))
-    kinds: dict[bytes, list[int]] = {}
+    ranks_of: dict[bytes, list[int]] = {}
     for rank, row in enumerate(table):
-        kinds.setdefault(row.tobytes(), []).append(rank)
-    if len(kinds) == 1:
+        ranks_of.setdefault(row.tobytes(), []).append(rank)
+    if len(ranks_of) == 1:
         return
-    most = max(kinds.values(), key=len)
-    others = sorted(rank for ranks in kinds.values() if ranks is not most for rank in ranks)
+    most = max(ranks_of.values(), key=len)
+    others = sorted(rank for ranks in ranks_of.values() if ranks is not most for rank in ranks)
     named = f"rank {others[0]}" if len(others) == 1 else f"ranks {', '.join(map(str, others))}"
     advice = "Start all ranks with the same model and options"
     raise TrainingError(f"{named} of {transport.world_size} cannot train with rank {most[0]}: {what}. {advice}.")

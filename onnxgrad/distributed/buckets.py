@@ -47,7 +47,7 @@ class Buckets:
 
     def __init__(self, groups: Sequence[Sequence[Variable]], limit: int) -> None:
         sizes: list[tuple[Any, int]] = []
-        places: dict[Variable, _Slot] = {}
+        slots: dict[Variable, _Slot] = {}
         self.of_group: list[range] = []
         for group in groups:
             filling: dict[Any, int] = {}
@@ -58,17 +58,17 @@ class Buckets:
                     raise ArgumentError(
                         f"ranks cannot exchange {v.name}: its shape is unknown. Give the parameter known dimensions."
                     )
-                room = -(-prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT // dtype.itemsize
+                capacity = -(-prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT // dtype.itemsize
                 at = filling.get(dtype)
-                if at is None or (sizes[at][1] + room) * dtype.itemsize > limit:
+                if at is None or (sizes[at][1] + capacity) * dtype.itemsize > limit:
                     at = filling[dtype] = len(sizes)
                     sizes.append((dtype, 0))
-                places[v] = _Slot(at, sizes[at][1], shape)
-                sizes[at] = (dtype, sizes[at][1] + room)
+                slots[v] = _Slot(at, sizes[at][1], shape)
+                sizes[at] = (dtype, sizes[at][1] + capacity)
             self.of_group.append(range(first, len(sizes)))
         self.flat = [aligned(size, dtype) for dtype, size in sizes]
-        self.slots = {v: value_on(self._view(slot)) for v, slot in places.items()}
-        self._places = places
+        self.slots = {v: value_on(self._view(slot)) for v, slot in slots.items()}
+        self._places = slots
 
     def views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
         """By name, where a tensor would lie in other arrays that are as long as some of the buckets."""

@@ -93,7 +93,7 @@ class Narrow(_Rests):
             raise self._too_large()
 
     def _narrowed(self, number: int, bucket: Array) -> Array:
-        """What is sent of a bucket, to which what was kept before is added; what this rounds off is kept."""
+        """Compress a bucket for sending: the residual is added first, and the rounding error becomes the new residual."""
         rest = self._with_rest(number, bucket)
         with np.errstate(over="ignore", invalid="ignore"):
             sent = bucket.astype(self.dtype)
@@ -121,15 +121,15 @@ class TopK(_Rests):
     def reduce(self, transport: Transport, number: int, bucket: Array) -> int:
         """Replace a bucket by the sum of what ranks send of theirs; gives the bytes that were sent."""
         chosen, largest = self._largest(number, bucket)
-        places = np.zeros((transport.world_size, chosen.size), np.int64)
+        positions = np.zeros((transport.world_size, chosen.size), np.int64)
         values = np.zeros((transport.world_size, chosen.size), bucket.dtype)
-        places[transport.rank], values[transport.rank] = chosen, largest
-        transport.all_reduce_(places.reshape(-1))
+        positions[transport.rank], values[transport.rank] = chosen, largest
+        transport.all_reduce_(positions.reshape(-1))
         transport.all_reduce_(values.reshape(-1))
         bucket[:] = 0
-        for own, found in zip(places, values, strict=True):
-            bucket[own] += found
-        return places.nbytes + values.nbytes
+        for own, received in zip(positions, values, strict=True):
+            bucket[own] += received
+        return positions.nbytes + values.nbytes
 
     def reduce_on(self, owner: int, transport: Any, number: int, bucket: Array) -> int:
         """Replace a bucket on one rank by the sum of what ranks send of theirs, positions and then numbers in one message."""
@@ -137,8 +137,8 @@ class TopK(_Rests):
         message = np.concatenate([chosen.view(np.uint8), largest.view(np.uint8)])
         bucket[:] = 0
         for part in sent_to(owner, transport, message):
-            own, found = part[: chosen.nbytes].view(np.int64), part[chosen.nbytes :].view(bucket.dtype)
-            bucket[own] += found
+            own, received = part[: chosen.nbytes].view(np.int64), part[chosen.nbytes :].view(bucket.dtype)
+            bucket[own] += received
         return 0 if transport.rank == owner else message.nbytes
 
     def check(self, transport: Transport) -> None:
@@ -160,7 +160,7 @@ class TopK(_Rests):
 
 
 def compression_of(strategy: Strategy) -> Narrow | TopK | None:
-    """What a strategy asks for."""
+    """Create the compression that a strategy asks for."""
     if strategy.compress is None:
         return None
     if strategy.compress == "top-k":
@@ -217,7 +217,7 @@ class Keeps:
     _resumed: Mapping[str, Array] | None = None
 
     def rests(self) -> dict[str, Array]:
-        """What is kept on this rank, by the name of the gradient; nothing before the first exchange, or without compression.
+        """The residuals of this rank, by the name of the gradient; nothing before the first exchange, or without compression.
 
         In a checkpoint that rank 0 writes, call ``keep_on_first`` on all ranks before.
         """
@@ -227,11 +227,11 @@ class Keeps:
             return dict(self._resumed) if self.transport.rank == 0 else {}
         return self._views(self._compression.rest)
 
-    def set_rests(self, found: Mapping[str, Array]) -> None:
+    def set_rests(self, rests: Mapping[str, Array]) -> None:
         """Go on from what a checkpoint holds, which every rank has read: rank 0 keeps it, the others nothing."""
         if self._compression is not None:
             self._compression.rest.clear()
-            self._resumed = dict(found)
+            self._resumed = dict(rests)
 
     def keep_on_first(self, scope: Scope) -> None:
         """Before a checkpoint, on all ranks: let rank 0 alone hold what was kept, so that any number of ranks can go on."""
@@ -242,15 +242,15 @@ class Keeps:
         """Take what ``set_rests`` was given, now that it is known which buckets there are."""
         if self._compression is None or self._resumed is None:
             return
-        found, self._resumed = self._resumed, None
+        rests, self._resumed = self._resumed, None
         rest = {number: np.zeros_like(bucket) for number, bucket in flat.items()}
         views = self._views(rest)
-        for name, value in found.items():
+        for name, value in rests.items():
             if name not in views or views[name].shape != value.shape:
                 raise TrainingError(f"the checkpoint keeps a rest of {name}, which is not exchanged here. Use the model of then.")
             if self.transport.rank == 0:
                 views[name][...] = value
-        if found:
+        if rests:
             self._compression.rest.update(rest)
 
     def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:

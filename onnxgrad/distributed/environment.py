@@ -108,8 +108,8 @@ def fail(reason: str) -> bool:
 
 def share_of_cores() -> int:
     """The cores of this machine for each of its ranks, at least 1; all of them where it is not known how many ranks there are."""
-    found = next((os.environ[name] for name in _LOCAL if os.environ.get(name, "").isdigit()), "1")
-    return max(1, (os.cpu_count() or 1) // max(1, int(found)))
+    local_ranks = next((os.environ[name] for name in _LOCAL if os.environ.get(name, "").isdigit()), "1")
+    return max(1, (os.cpu_count() or 1) // max(1, int(local_ranks)))
 
 
 def rank() -> int:

@@ -73,7 +73,7 @@ def gathered_part(transport: Transport, count: int) -> Part:
 
 @dataclass
 class Traffic:
-    """What was exchanged.
+    """Counts the bytes of an exchange.
 
     Attributes:
         steps: exchanges of gradients.
@@ -157,7 +157,7 @@ class GradientExchange(_Sharing):
         self.traffic = Traffic()
         self._loss, self._share, self.sends, self._poisons = loss, share, sends, poisons
         self.reads = [loss] if share.weight is None else list(dict.fromkeys([loss, share.weight]))
-        self._given: list[int] | None = None
+        self._gradient_ids: list[int] | None = None
         self._buckets, self._statistics = Buckets([], 1), Buckets([], 1)
         self._groups: list[list[Variable]] = []
         self._under_way: _UnderWay | None = None
@@ -221,9 +221,9 @@ class GradientExchange(_Sharing):
         return {**self._buckets.slots, **self._statistics.slots}
 
     def _allot(self, gradients: Sequence[Variable]) -> None:
-        if self._given == list(map(id, gradients)):
+        if self._gradient_ids == list(map(id, gradients)):
             return
-        self._given = list(map(id, gradients))
+        self._gradient_ids = list(map(id, gradients))
         # Counters, which an optimizer may read too, are the same on all ranks.
         numbers = [v for v in gradients if v.is_float or v.dtype.name == "bool"]
         limit = int(self.strategy.bucket_megabytes * 1e6)
@@ -252,8 +252,8 @@ class GradientExchange(_Sharing):
     def send(self, number: int, fetched: Mapping[Variable, Any]) -> None:
         """Weigh the first group's gradients, and let each group travel while the next is computed."""
         if self._under_way is None:
-            loss, share = self._begun_with(fetched)
-            self._under_way = _UnderWay(loss, share, partial(self._reduce_bucket, factor=self._factor(share)))
+            loss, weight = self._begun_with(fetched)
+            self._under_way = _UnderWay(loss, weight, partial(self._reduce_bucket, factor=self._factor(weight)))
         self._under_way.send(bucket for group in self._buckets_of[: number + 1] for bucket in group)
 
     def stop(self) -> None:
@@ -267,29 +267,29 @@ class GradientExchange(_Sharing):
         """Exchange what is in the slots and does not travel yet, and average running statistics."""
         under_way, self._under_way = self._under_way, None
         if under_way is None:
-            loss, share = self._begun_with(fetched)
+            loss, weight = self._begun_with(fetched)
             for number in range(len(self._buckets.flat)):
-                self._reduce_bucket(number, self._factor(share))
+                self._reduce_bucket(number, self._factor(weight))
         else:
-            loss, share = under_way.loss, under_way.share
+            loss, weight = under_way.loss, under_way.weight
             under_way.finish(range(len(self._buckets.flat)))
         if self._owner_of:
             all_sent(self.transport, self._compression)
         if self.sends:
             self.traffic.steps += 1
-        self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], share)
-        given = fetched[self._loss]
-        return {self._loss: np.full(given.shape, loss, given.dtype)}
+        self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], weight)
+        mean_loss = fetched[self._loss]
+        return {self._loss: np.full(mean_loss.shape, loss, mean_loss.dtype)}
 
     def _begun_with(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
-        """What ``_weigh`` says, before the first bucket of a step travels."""
+        """Weigh the loss by ``_weigh``, before the first bucket of a step travels."""
         if self.sends:
             self._resume({number: flat for number, flat in enumerate(self._buckets.flat) if is_compressed(flat)})
         return self._weigh(fetched)
 
-    def _factor(self, share: float | None) -> float | None:
+    def _factor(self, weight: float | None) -> float | None:
         """On this part's gradients; of a loss that is a sum, and where they are shares already, they are added up as they are."""
-        return share if share is None or (self._share.reduction == "mean" and self.synchronises is None) else 1.0
+        return weight if weight is None or (self._share.reduction == "mean" and self.synchronises is None) else 1.0
 
     def _weigh(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
         """The loss of the whole batch, and this part's share of the weight; None if it does not count."""
@@ -336,12 +336,12 @@ class GradientExchange(_Sharing):
     def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
         return self._buckets.views(flat)
 
-    def _average(self, statistics: Sequence[Array], share: float | None) -> None:
+    def _average(self, statistics: Sequence[Array], weight: float | None) -> None:
         """The weighted mean of what running statistics become; they are small, and travel together."""
         if not statistics:
             return
         together = np.concatenate([flat.astype(np.float64) for flat in statistics])
-        together = np.zeros_like(together) if share is None else together * share
+        together = np.zeros_like(together) if weight is None else together * weight
         self.transport.all_reduce_(together)
         at = 0
         for flat in statistics:
@@ -353,24 +353,24 @@ def _in_groups(gradients: list[Variable], count: int) -> list[list[Variable]]:
     """As many groups as said, or fewer, of about as many bytes, in the order in which the program computes them."""
     if count < 2 or not gradients:
         return [gradients]
-    places = {op: i for i, op in enumerate(gradients[0].block.program.global_block().ops)}
-    ordered = sorted(gradients, key=lambda v: places.get(v.op, len(places)) if v.op is not None else -1)
+    positions = {op: i for i, op in enumerate(gradients[0].block.program.global_block().ops)}
+    ordered = sorted(gradients, key=lambda v: positions.get(v.op, len(positions)) if v.op is not None else -1)
     sizes = np.cumsum([_size(v) * v.dtype.bits for v in ordered])
     group = np.minimum((sizes - 1) * count // sizes[-1], count - 1)
-    found = [[v for v, at in zip(ordered, group, strict=True) if at == number] for number in range(count)]
-    return [one for one in found if one]
+    groups = [[v for v, at in zip(ordered, group, strict=True) if at == number] for number in range(count)]
+    return [one for one in groups if one]
 
 
 class _UnderWay:
     """Buckets of one step that a thread exchanges in turn, while the step goes on.
 
     Args:
-        loss, share: of the step.
+        loss, weight: of the step.
         exchange: what is done with a bucket, by its number.
     """
 
-    def __init__(self, loss: float, share: float | None, exchange: Callable[[int], None]) -> None:
-        self.loss, self.share, self._exchange = loss, share, exchange
+    def __init__(self, loss: float, weight: float | None, exchange: Callable[[int], None]) -> None:
+        self.loss, self.weight, self._exchange = loss, weight, exchange
         self._buckets: SimpleQueue[int | None] = SimpleQueue()
         self._sent: set[int] = set()
         self._error: BaseException | None = None
@@ -562,21 +562,21 @@ class StateExchange(_Sharing):
             at += array.size
 
     def _members(self) -> dict[int, list[Variable]]:
-        """What travels together: large sums alone, numbered from 0, and the small ones of each element type, numbered below."""
-        found = {number: [v] for number, v in enumerate(v for v in self.sums if not is_small(v))}
+        """Group sums into buckets: large ones alone, numbered from 0, and the small ones of each element type, numbered below."""
+        members = {number: [v] for number, v in enumerate(v for v in self.sums if not is_small(v))}
         small = [v for v in self.sums if is_small(v)]
         for number, kind in enumerate(sorted({str(v.dtype.numpy) for v in small}), start=1):
-            found[-number] = [v for v in small if str(v.dtype.numpy) == kind]
-        return found
+            members[-number] = [v for v in small if str(v.dtype.numpy) == kind]
+        return members
 
     def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
-        found: dict[str, Array] = {}
+        views: dict[str, Array] = {}
         for number, members in self._members().items():
             at = 0
             for v in members if number in flat else ():
-                found[v.name] = flat[number][at : at + _size(v)].reshape(v.static_shape or ())
+                views[v.name] = flat[number][at : at + _size(v)].reshape(v.static_shape or ())
                 at += _size(v)
-        return found
+        return views
 
     def _send(self, number: int, flat: Array, owner: int | None = None) -> None:
         self.traffic.bytes += put_together(self.transport, self._compression, number, flat, owner)

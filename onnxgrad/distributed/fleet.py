@@ -69,9 +69,9 @@ class _Distributed:
         if world_size() == 1 or getattr(loss, "is_eager", False):
             return self._optimizer.minimize(loss, *arguments, **options)
         take_parts(loss.block.program)
-        found = self._optimizer.minimize(loss, *arguments, **options)
+        result = self._optimizer.minimize(loss, *arguments, **options)
         distribute(loss.block.program, loss, current(), self._strategy, loss_weight=loss_weight)
-        return found
+        return result
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_optimizer"], name)

@@ -62,8 +62,8 @@ class GlooTransport:
 
     def groups(self, groups: list[list[int]]) -> GlooTransport:
         """The transport of the group that this rank is in; called by all ranks with the same groups."""
-        made = [self._engine.new_group([self._ranks[rank] for rank in group]) for group in groups]
-        return GlooTransport(next(one for one, group in zip(made, groups, strict=True) if self.rank in group))
+        created = [self._engine.new_group([self._ranks[rank] for rank in group]) for group in groups]
+        return GlooTransport(next(one for one, group in zip(created, groups, strict=True) if self.rank in group))
 
     def _tensor(self, buffer: np.ndarray[Any, Any]) -> Any:
         """The same memory as a tensor."""

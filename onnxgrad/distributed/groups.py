@@ -83,9 +83,9 @@ def group_of(transport: Transport, groups: list[list[int]]) -> Transport:
         return _WatchedGroup(group_of(transport.transport, groups), transport.watch)
     if isinstance(transport, MpiTransport):
         split = transport.communicator.Split(mine, group.index(transport.rank))
-        found = MpiTransport(split)
+        subgroup = MpiTransport(split)
         split.Free()
-        return found
+        return subgroup
     if isinstance(transport, GlooTransport):
         return transport.groups(groups)
     if isinstance(transport, LocalTransport):

@@ -155,24 +155,24 @@ class _Monitor:
                 one.heard = now
             self.ranks[rank].process = process if is_here else None
         while connection in self.rank_of and len(text) >= MESSAGE.size:
-            kind, entered, waits, size = MESSAGE.unpack(text[: MESSAGE.size])
+            message_type, entered, waits, size = MESSAGE.unpack(text[: MESSAGE.size])
             if len(text) < MESSAGE.size + size:
                 break
-            said, text = text[MESSAGE.size : MESSAGE.size + size], text[MESSAGE.size + size :]
-            self.hear(self.ranks[self.rank_of[connection]], kind, entered, waits, said.decode(errors="replace"))
+            message, text = text[MESSAGE.size : MESSAGE.size + size], text[MESSAGE.size + size :]
+            self.hear(self.ranks[self.rank_of[connection]], message_type, entered, waits, message.decode(errors="replace"))
         self.unread[connection] = text
 
     @staticmethod
-    def hear(one: Standing, kind: bytes, entered: int, waits: bool, said: str) -> None:
+    def hear(one: Standing, message_type: bytes, entered: int, waits: bool, message: str) -> None:
         now = one.heard = time.monotonic()
         if not waits:
             one.since = None
-        elif one.since is None or one.entered != entered or (kind == LEFT and not one.left):
+        elif one.since is None or one.entered != entered or (message_type == LEFT and not one.left):
             one.since = now
         one.entered = entered
-        if kind == FAILED:
-            one.gone = f"has raised {said.rstrip('.')}"
-        one.left = one.left or kind == LEFT
+        if message_type == FAILED:
+            one.gone = f"has raised {message.rstrip('.')}"
+        one.left = one.left or message_type == LEFT
 
     def say(self, what: bytes) -> None:
         for connection in self.rank_of:

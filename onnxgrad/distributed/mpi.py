@@ -49,16 +49,16 @@ class MpiTransport:
         self.communicator.Barrier()
 
     def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
-        given = _sendable(checked(buffer))
+        array = _sendable(checked(buffer))
         under_way = []
         sent = None
         for request, kept in self._sent:
             if not request.Test():
                 under_way.append((request, kept))
-            elif sent is None and (kept.size, kept.dtype) == (given.size, given.dtype):
+            elif sent is None and (kept.size, kept.dtype) == (array.size, array.dtype):
                 sent = kept  # memory that is new takes as long as what is sent
-        sent = np.empty_like(given) if sent is None else sent
-        np.copyto(sent, given)
+        sent = np.empty_like(array) if sent is None else sent
+        np.copyto(sent, array)
         self._sent = [*under_way, (self.communicator.Isend(sent, to), sent)]
 
     def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
@@ -73,9 +73,9 @@ class MpiTransport:
         if (op, dtype) not in self._operations:
             operation = OPERATIONS[op]
 
-            def combine(given: Any, into: Any, _: Any) -> None:
+            def combine(operand: Any, into: Any, _: Any) -> None:
                 result = np.frombuffer(into, dtype)
-                operation(np.frombuffer(given, dtype), result, out=result)
+                operation(np.frombuffer(operand, dtype), result, out=result)
 
             self._operations[op, dtype] = self._mpi.Op.Create(combine, commute=True)
         return self._operations[op, dtype]

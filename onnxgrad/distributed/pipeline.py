@@ -115,8 +115,8 @@ class PipelineStep:
     ) -> None:
         count = cuts if isinstance(cuts, int) else len(cuts) + 1
         if count < 1 or transport.world_size % count:
-            made = f"{count} stages were asked for" if isinstance(cuts, int) else f"{count - 1} cuts make {count} stages"
-            raise ArgumentError(f"{made}, but there are {transport.world_size} ranks, which is no multiple of that.")
+            request = f"{count} stages were asked for" if isinstance(cuts, int) else f"{count - 1} cuts make {count} stages"
+            raise ArgumentError(f"{request}, but there are {transport.world_size} ranks, which is no multiple of that.")
         if micro_batches < 1:
             raise ArgumentError(f"micro_batches is at least 1, not {micro_batches}.")
         if check_batch_norm(program, batch_norm):
@@ -192,11 +192,11 @@ class PipelineStep:
         rows = np.array_split(np.arange(_length(arrays)), self.grid.replicas)
         first = sum(map(len, rows[: self.grid.replica]))
         count = len(rows[self.grid.replica])
-        found = self.compute({name: array[first : first + count] for name, array in arrays.items()}, Part(first, count))
+        results = self.compute({name: array[first : first + count] for name, array in arrays.items()}, Part(first, count))
         self._done += 1
         if self._accumulation is None or self._done % self._accumulation.runs == 0:
             self.apply()
-        return float(found[self._plan.names[0]])
+        return float(results[self._plan.names[0]])
 
     def compute(self, feed: Mapping[str, Any], part: Part | None = None) -> dict[str, Array]:
         """The first half of ``run``: gradients of this row's part of the batch; running statistics are replaced.
@@ -244,15 +244,15 @@ class PipelineStep:
         return {self._plan.names[0]: np.asarray(loss), **self._results(length)}
 
     def _results(self, length: int) -> dict[str, Array]:
-        """What was fetched, of all micro-batches"""
+        """Concatenate the fetched values of all micro-batches"""
         if not self._is_last:
             return {}
-        found = {}
+        results = {}
         for name, arrays in zip(self._plan.names[1:], zip(*self._fetched, strict=True), strict=False):
             if any(array.ndim == 0 for array in arrays) or sum(map(len, arrays)) != length:
                 raise ArgumentError(f"{name} has not the examples along its first axis, by which micro-batches are put together.")
-            found[name] = np.concatenate(arrays)
-        return found
+            results[name] = np.concatenate(arrays)
+        return results
 
     def _average(self, length: int) -> None:
         """Let running statistics be the mean over rows, each counting by its examples"""
@@ -269,7 +269,7 @@ class PipelineStep:
 
     def _count(self) -> None:
         """Let the state go on that does not depend on data, such as the number of the step"""
-        new = {name: self._steady[made] for name, made in self._plan.counters.items()}
+        new = {name: self._steady[output] for name, output in self._plan.counters.items()}
         self._state.update(new)
 
     def _go_forward(self, feed: Mapping[str, Array]) -> Values:
@@ -287,9 +287,9 @@ class PipelineStep:
         kept.update({entering: results[name] for name, entering in stage.kept.items()})
         if self._plan.loss in stage.results:
             self._weigh_loss(values, results, kept)
-            places = {**stage.takes, **stage.results}
-            found = {name: results[name] if name in results else values[name] for name in places.values()}
-            self._fetched.append([view_of(found[places[v]]).copy() for v in self._plan.fetched])
+            names = {**stage.takes, **stage.results}
+            fetched = {name: results[name] if name in results else values[name] for name in names.values()}
+            self._fetched.append([view_of(fetched[names[v]]).copy() for v in self._plan.fetched])
         if self._still is not None and not self._plan.takes_parts:
             self._count()
             self._steady = self._still.run({}, self._state)
@@ -349,16 +349,16 @@ class PipelineStep:
         unit = np.array([self._unit])
         self.grid.pipeline.all_reduce_(unit)  # the last stage alone knows it
         factor = 1.0 if self._plan.share.reduction == "sum" else float(unit[0]) / self._total if self._total else 0.0
-        given = {v: self._steady[name] for v, name in self._plan.constant.items()}
+        grads = {v: self._steady[name] for v, name in self._plan.constant.items()}
         for v, parameter in self._gradients.items():
-            found = self._summed(v, parameter, factor)
+            grad = self._summed(v, parameter, factor)
             if v not in self._owners:
-                found = np.empty(v.static_shape or (), v.dtype.numpy) if found is None else found
-                self.grid.pipeline.broadcast_(found.reshape(-1).view(np.uint8), self._places[parameter])
-            if found is not None:
-                given[v] = value_of(found)
+                grad = np.empty(v.static_shape or (), v.dtype.numpy) if grad is None else grad
+                self.grid.pipeline.broadcast_(grad.reshape(-1).view(np.uint8), self._places[parameter])
+            if grad is not None:
+                grads[v] = value_of(grad)
         with self._scope.lock:
-            self._appliers[turn].apply(self._scope, given)
+            self._appliers[turn].apply(self._scope, grads)
         self._sums = {}
 
     def _summed(self, v: Variable, parameter: str, factor: float) -> Array | None:
@@ -418,10 +418,10 @@ class PipelineStep:
     @property
     def forward_state(self) -> dict[str, int]:
         """Names of the state that the forward pass reads, and the first stage that does."""
-        found: dict[str, int] = {}
+        stages: dict[str, int] = {}
         for number, stage in enumerate(self._plan.stages):
-            found.update((v.name, number) for v in stage.forward.inputs if v.persistable and v.name not in found)
-        return found
+            stages.update((v.name, number) for v in stage.forward.inputs if v.persistable and v.name not in stages)
+        return stages
 
     def forget(self) -> None:
         """Let go of what other ranks hold, after a checkpoint was read into the scope or written from it."""
@@ -435,21 +435,21 @@ class PipelineStep:
         self._shared().gather(self._scope, scope, only)
 
     def _shared(self) -> SharedState:
-        """What stages hold alone: what they update, and what else their passes read"""
-        places: dict[str, int] = {}
+        """Map the state that one stage alone holds to that stage: what it updates, and what else its passes read"""
+        owners: dict[str, int] = {}
         for number, stage in enumerate(self._plan.stages):
             for graph in (stage.forward, stage.backward):
                 for v in graph.inputs if graph is not None else ():
                     if v.persistable:
-                        places.setdefault(v.name, number)
+                        owners.setdefault(v.name, number)
         appliers = [one.applying for one in self._appliers.values()]
         everywhere = {name for one in appliers for first in one.first for name in first.phase.reads}
         everywhere |= set(() if self._still is None else self._still.state)
-        places = {**{name: rank for name, rank in places.items() if name not in everywhere}, **self._places}
+        owners = {**{name: rank for name, rank in owners.items() if name not in everywhere}, **self._places}
         shards = appliers[-1].shards
         assert shards is not None
         updated = {name for names in shards.names() for name in names}
-        others = {v: places[name] for name, v in self._variables.items() if name in places and name not in updated}
+        others = {v: owners[name] for name, v in self._variables.items() if name in owners and name not in updated}
         return SharedState(self.grid.pipeline, shards, others)
 
 
@@ -498,13 +498,13 @@ def _number(value: Any) -> float:
     return float(view_of(value).reshape(-1)[0])
 
 
-def _parameter(gradient: Variable, places: Mapping[str, int]) -> str:
+def _parameter(gradient: Variable, stages: Mapping[str, int]) -> str:
     """The parameter whose gradient an optimizer reads"""
     program = gradient.block.program
-    found = [p.name for p in program.parameters if p.grad_name == gradient.name or gradient.name.endswith(f"/{p.grad_name}")]
-    if not found or found[0] not in places:
+    names = [p.name for p in program.parameters if p.grad_name == gradient.name or gradient.name.endswith(f"/{p.grad_name}")]
+    if not names or names[0] not in stages:
         raise ArgumentError(
             f"the optimizer reads {gradient.name}, which is no gradient of a parameter of one stage. A pipeline is written for "
             "plain gradients: leave scales of the loss, and further losses, out."
         )
-    return found[0]
+    return names[0]

@@ -58,10 +58,10 @@ class DistributedBatchSampler:
     def _borders(self) -> list[int]:
         """Where the batches of all ranks together begin, and the end."""
         count, whole = len(self.dataset), self.batch_size * self.nranks
-        found = list(range(0, count, whole))
-        if len(found) > 1 and count - found[-1] < (whole if self.drop_last else self.nranks):
-            return found if self.drop_last else [*found[:-1], count]
-        return [*found, count]
+        borders = list(range(0, count, whole))
+        if len(borders) > 1 and count - borders[-1] < (whole if self.drop_last else self.nranks):
+            return borders if self.drop_last else [*borders[:-1], count]
+        return [*borders, count]
 
     def __iter__(self) -> Iterator[list[int]]:
         count = len(self.dataset)

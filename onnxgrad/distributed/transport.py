@@ -129,10 +129,10 @@ _ROOMS = threading.local()
 
 def room_like(buffer: np.ndarray[Any, Any], purpose: str) -> np.ndarray[Any, Any]:
     """Memory of this thread for an array like another one; the next one for the same purpose is written to it as well."""
-    rooms: dict[str, np.ndarray[Any, Any]] = _ROOMS.__dict__
-    if purpose not in rooms or rooms[purpose].nbytes < buffer.nbytes:
-        rooms[purpose] = np.empty(buffer.nbytes, np.uint8)
-    return rooms[purpose][: buffer.nbytes].view(buffer.dtype)
+    buffers: dict[str, np.ndarray[Any, Any]] = _ROOMS.__dict__
+    if purpose not in buffers or buffers[purpose].nbytes < buffer.nbytes:
+        buffers[purpose] = np.empty(buffer.nbytes, np.uint8)
+    return buffers[purpose][: buffer.nbytes].view(buffer.dtype)
 
 
 def add_up_on(owner: int, transport: Any, buffer: np.ndarray[Any, Any], total: np.ndarray[Any, Any]) -> None:
@@ -165,14 +165,14 @@ _PATIENCE = 0.2
 _Lost = threading.BrokenBarrierError
 
 
-class _Room:
-    """What the threads of one process share."""
+class _Group:
+    """The buffers, barrier and mailboxes that the threads of one process share."""
 
     def __init__(self, world_size: int, timeout: float | None) -> None:
         self.buffers: list[Any] = [None] * world_size
         self.barrier = threading.Barrier(world_size, timeout=timeout)
         self.timeout = timeout
-        self.groups: dict[tuple[tuple[int, ...], int], _Room] = {}
+        self.groups: dict[tuple[tuple[int, ...], int], _Group] = {}
         self.lock = threading.Lock()
         self.mail: dict[tuple[int, int], queue.SimpleQueue[Any]] = {
             (source, to): queue.SimpleQueue() for source in range(world_size) for to in range(world_size)
@@ -188,21 +188,21 @@ class _Room:
                 waited += _PATIENCE
         raise TrainingError("another rank has failed, or did not send within the timeout. See its message.") from _Lost()
 
-    def group(self, ranks: tuple[int, ...], made: int) -> _Room:
-        """The room of some ranks, which is the same for each that asks for it the so many-th time"""
+    def group(self, ranks: tuple[int, ...], serial: int) -> _Group:
+        """The group of some ranks, which is the same for each that asks for it the so many-th time"""
         with self.lock:
-            found = self.groups.setdefault((ranks, made), _Room(len(ranks), self.timeout))
+            subgroup = self.groups.setdefault((ranks, serial), _Group(len(ranks), self.timeout))
         if self.barrier.broken:
-            found.abort()
-        return found
+            subgroup.abort()
+        return subgroup
 
     def abort(self) -> None:
-        """Let nobody wait here, or in the rooms of groups, any more"""
+        """Let nobody wait here, or in the groups within, any more"""
         self.barrier.abort()
         with self.lock:
-            rooms = list(self.groups.values())
-        for room in rooms:
-            room.abort()
+            subgroups = list(self.groups.values())
+        for subgroup in subgroups:
+            subgroup.abort()
 
     def meet(self) -> None:
         try:
@@ -214,49 +214,49 @@ class _Room:
 class LocalTransport:
     """Ranks that are threads of one process, for tests: see ``run_local``."""
 
-    def __init__(self, rank: int, room: _Room) -> None:
-        self.rank, self.world_size, self._room = rank, len(room.buffers), room
+    def __init__(self, rank: int, group: _Group) -> None:
+        self.rank, self.world_size, self._group = rank, len(group.buffers), group
         self._groups: dict[tuple[int, ...], int] = {}
 
     def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
         operation = OPERATIONS.get(op, np.add)
-        self._room.buffers[self.rank] = checked(buffer, op)
-        self._room.meet()
-        total = self._room.buffers[0].copy()
-        for other in self._room.buffers[1:]:
+        self._group.buffers[self.rank] = checked(buffer, op)
+        self._group.meet()
+        total = self._group.buffers[0].copy()
+        for other in self._group.buffers[1:]:
             if other.shape != total.shape or other.dtype != total.dtype:
-                self._room.barrier.abort()
+                self._group.barrier.abort()
                 raise ArgumentError(f"ranks reduce {total.dtype}{list(total.shape)} and {other.dtype}{list(other.shape)}.")
             operation(total, other, out=total)
-        self._room.meet()
+        self._group.meet()
         buffer[...] = total
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
-        self._room.buffers[self.rank] = checked(buffer)
-        self._room.meet()
-        found = self._room.buffers[root].copy()
-        self._room.meet()
-        buffer[...] = found
+        self._group.buffers[self.rank] = checked(buffer)
+        self._group.meet()
+        sent = self._group.buffers[root].copy()
+        self._group.meet()
+        buffer[...] = sent
 
     def barrier(self) -> None:
-        self._room.meet()
+        self._group.meet()
 
     def group(self, ranks: list[int]) -> LocalTransport:
         """The transport between some ranks, of which this is one; all of them call it."""
         key = tuple(ranks)
         self._groups[key] = self._groups.get(key, -1) + 1
-        return LocalTransport(ranks.index(self.rank), self._room.group(key, self._groups[key]))
+        return LocalTransport(ranks.index(self.rank), self._group.group(key, self._groups[key]))
 
     def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
-        self._room.mail[self.rank, to].put(checked(buffer).copy())
+        self._group.mail[self.rank, to].put(checked(buffer).copy())
 
     def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
-        found = self._room.next(source, self.rank)
-        if found.shape != checked(buffer).shape or found.dtype != buffer.dtype:
+        sent = self._group.next(source, self.rank)
+        if sent.shape != checked(buffer).shape or sent.dtype != buffer.dtype:
             raise ArgumentError(
-                f"rank {source} sent {found.dtype}{list(found.shape)}, rank {self.rank} takes {buffer.dtype}{list(buffer.shape)}."
+                f"rank {source} sent {sent.dtype}{list(sent.shape)}, rank {self.rank} takes {buffer.dtype}{list(buffer.shape)}."
             )
-        buffer[...] = found
+        buffer[...] = sent
 
 
 def run_local(world_size: int, function: Callable[[Transport], T], timeout: float | None = 60) -> list[T]:
@@ -277,13 +277,13 @@ def run_local(world_size: int, function: Callable[[Transport], T], timeout: floa
         >>> run_local(3, total)
         [[6.0, 6.0], [6.0, 6.0], [6.0, 6.0]]
     """
-    room = _Room(world_size, timeout)
+    group = _Group(world_size, timeout)
 
     def one(rank: int) -> T:
         try:
-            return function(LocalTransport(rank, room))
+            return function(LocalTransport(rank, group))
         except BaseException:
-            room.abort()
+            group.abort()
             raise
 
     with ThreadPoolExecutor(world_size) as pool:

@@ -66,13 +66,13 @@ class Watch:
         transport.broadcast_(port)
         first = "127.0.0.1" if is_one_machine else bytes(names[0]).rstrip(b"\0").decode()
         try:
-            found = socket.create_connection((first, int(port[0])), timeout=30)
+            connection = socket.create_connection((first, int(port[0])), timeout=30)
         except OSError as error:
             advice = "Open the ports between the machines, or say init(watched=False)"
             raise TrainingError(f"rank {self.rank} does not reach the watch of rank 0 ({error}). {advice}.") from error
-        found.settimeout(None)
-        found.sendall(HELLO.pack(key.tobytes(), self.rank, os.getpid(), bool((names[0] == names[self.rank]).all())))
-        return found
+        connection.settimeout(None)
+        connection.sendall(HELLO.pack(key.tobytes(), self.rank, os.getpid(), bool((names[0] == names[self.rank]).all())))
+        return connection
 
     def _started(self, address: str, key: bytes) -> int:
         """Start the monitor; gives its port, or 0, which nobody reaches."""
@@ -85,9 +85,9 @@ class Watch:
         with process.stdin, process.stdout:
             process.stdin.write(key)
             process.stdin.flush()
-            said = process.stdout.readline()
+            line = process.stdout.readline()
         process.returncode = 0  # it outlives this process, which therefore does not wait for it
-        return int(said or 0)
+        return int(line or 0)
 
     def enter(self) -> None:
         """An exchange begins."""
@@ -107,10 +107,10 @@ class Watch:
         self._say(LEFT)
         self._over.wait()
 
-    def _report(self, kind: Any, error: Any, trace: Any) -> None:
+    def _report(self, exception_type: Any, error: Any, trace: Any) -> None:
         """In place of ``sys.excepthook``: this rank ends by an exception."""
-        self._excepthook(kind, error, trace)
-        self.fail(f"{kind.__name__}: {error}")
+        self._excepthook(exception_type, error, trace)
+        self.fail(f"{exception_type.__name__}: {error}")
 
     def fail(self, reason: str) -> None:
         """This rank ends by an error, and with it all others."""
@@ -118,9 +118,9 @@ class Watch:
         if not self._over.wait(_ANSWER):
             self._end()
 
-    def _say(self, kind: bytes, text: bytes = b"") -> None:
+    def _say(self, message_type: bytes, text: bytes = b"") -> None:
         with self._lock, suppress(OSError):
-            self._socket.sendall(MESSAGE.pack(kind, self._entered, self._waits, len(text)) + text)
+            self._socket.sendall(MESSAGE.pack(message_type, self._entered, self._waits, len(text)) + text)
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT):
@@ -129,10 +129,10 @@ class Watch:
     def _listen(self) -> None:
         """Wait for what the monitor says. If it is gone, nobody watches, and training goes on."""
         try:
-            said = self._socket.recv(1)
+            message = self._socket.recv(1)
         except OSError:
-            said = b""
-        if said in (b"", BYE):
+            message = b""
+        if message in (b"", BYE):
             self._over.set()
             return
         self._end()

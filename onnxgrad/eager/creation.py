@@ -51,9 +51,9 @@ def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bo
         wanted = np.asarray(leaf(array, dtype)._array())
         return default_main_program().current_block().build.constant(wanted)
     if isinstance(array, Tensor) and array._node.array is None:
-        made: Tensor = array.detach() if dtype is None else record("Cast", (array.detach(),), {"to": dtype_of(dtype).number})
-        made.stop_gradient = stop_gradient
-        return made
+        tensor: Tensor = array.detach() if dtype is None else record("Cast", (array.detach(),), {"to": dtype_of(dtype).number})
+        tensor.stop_gradient = stop_gradient
+        return tensor
     return leaf(array, dtype, stop_gradient)
 
 
@@ -73,12 +73,12 @@ def _from_nested(data: Sequence[Any]) -> Any:
     keeps_double = any(isinstance(item, (np.ndarray, np.generic)) for item in data)
     plain = _without_tensors(data)
     try:
-        found = np.asarray(plain)
+        array = np.asarray(plain)
     except ValueError as error:
         raise ArgumentError("to_tensor: the nested lists have different lengths. Pad them first.") from error
-    if found.dtype.kind in "OSU":
+    if array.dtype.kind in "OSU":
         raise ArgumentTypeError(f"to_tensor takes nested lists of numbers, not of {type(data[0]).__name__}.")
-    return found if keeps_double or found.dtype not in (np.float64, np.complex128) else found.tolist()
+    return array if keeps_double or array.dtype not in (np.float64, np.complex128) else array.tolist()
 
 
 def _without_tensors(data: Any) -> Any:

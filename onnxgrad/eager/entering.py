@@ -25,7 +25,7 @@ __all__ = ["enter"]
 
 
 class _Entered(NamedTuple):
-    """What has entered a program: parameters by name, and results of calls."""
+    """The variables that have entered a program: parameters by name, and results of calls."""
 
     parameters: dict[str, Meta]
     results: dict[tuple[Any, int], Variable]
@@ -35,7 +35,7 @@ _entered: WeakKeyDictionary[Program, _Entered] = WeakKeyDictionary()
 
 
 def enter(tensor: Tensor, program: Program) -> Variable:
-    """What stands for a tensor in a program; see ``Tensor.enter``."""
+    """Create the variable that replaces a tensor in a program; see ``Tensor.enter``."""
     known = _entered.setdefault(program, _Entered({}, {}))
     for call in calls_behind([tensor._node], lambda node: not node.stop and (node.call, node.index) not in known.results):
         if call.freed or call.signature.fragment is not None or call.signature.type == "PyLayer":
@@ -46,8 +46,8 @@ def enter(tensor: Tensor, program: Program) -> Variable:
         inputs = [None if node is None else _entered_node(node, program, known) for node in call.inputs]
         count = len(call.signature.kinds)
         build = program.global_block().build
-        made: Any = build.emit(call.signature.type, inputs, call.signature.attrs, count, domain=call.signature.domain)
-        for index, v in enumerate(made if count > 1 else [made]):
+        outputs: Any = build.emit(call.signature.type, inputs, call.signature.attrs, count, domain=call.signature.domain)
+        for index, v in enumerate(outputs if count > 1 else [outputs]):
             known.results[call, index] = v
     return _entered_node(tensor._node, program, known)
 
@@ -83,6 +83,6 @@ def _parameter(node: TapeNode, meta: Meta, tensor: Any, array: Any, program: Pro
         parameter.value = Array.of(array)
     else:
         startup = default_startup_program().global_block()
-        twin = startup.create_parameter(name, array.shape, dtype.dtype)
-        startup.program.updates[twin] = startup.build.constant(array)
+        initial = startup.create_parameter(name, array.shape, dtype.dtype)
+        startup.program.updates[initial] = startup.build.constant(array)
     return parameter

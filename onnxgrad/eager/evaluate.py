@@ -61,16 +61,16 @@ class Structures(Generic[Built]):
         self._variants: dict[Any, int] = {}
 
     def get(self, key: tuple[Any, ...], leaves: list[TapeNode], build: Callable[[set[TapeNode]], Built]) -> Built:
-        """What was built for this structure, or is built now, where ``build`` is given the leaves that are inputs after all."""
-        found = self._built.get(key)
-        if found is None:
+        """Look up the graph of this structure, or build it, where ``build`` is given the leaves that are inputs after all."""
+        entry = self._built.get(key)
+        if entry is None:
             key, fed = self._loosened(key, leaves)
-            found = self._built.get(key) or build(fed)
-            self._built[key] = found
+            entry = self._built.get(key) or build(fed)
+            self._built[key] = entry
             if len(self._built) > self._limit:
                 self._built.popitem(last=False)
         self._built.move_to_end(key)
-        return found
+        return entry
 
     def _loosened(self, key: tuple[Any, ...], leaves: list[TapeNode]) -> tuple[tuple[Any, ...], set[TapeNode]]:
         """The key under which a structure is kept, and the constants that are inputs, as they were seen to vary."""
@@ -154,21 +154,21 @@ _OUTPUTS = 4096
 
 
 def _pending(targets: list[TapeNode], mark: int) -> list[Call]:
-    found: list[Call] = []
+    calls: list[Call] = []
     stack: list[Any] = [node.call for node in targets]
     while stack:
         call = stack.pop()
         if call.mark == mark:
             continue
         call.mark = mark
-        found.append(call)
+        calls.append(call)
         for node in call.inputs:
             if node is not None and node.array is None:
-                made_by = node.call
-                if made_by.mark != mark:
-                    stack.append(made_by)
-    found.sort(key=attrgetter("serial"))
-    return found
+                producer = node.call
+                if producer.mark != mark:
+                    stack.append(producer)
+    calls.sort(key=attrgetter("serial"))
+    return calls
 
 
 def evaluate(nodes: Iterable[TapeNode], forget: bool = True) -> None:
@@ -273,14 +273,14 @@ class Writer:
         return v
 
     def constant(self, node: TapeNode) -> Variable:
-        found = self.variables[node] = self.program.constant(node.kind.array)  # type: ignore[arg-type]
-        return found
+        variable = self.variables[node] = self.program.constant(node.kind.array)  # type: ignore[arg-type]
+        return variable
 
     def read(self, node: TapeNode | None) -> Variable | None:
         if node is None:
             return None
-        found = self.variables.get(node)
-        return self.variables[node.call, node.index] if found is None else found
+        variable = self.variables.get(node)
+        return self.variables[node.call, node.index] if variable is None else variable
 
     def write(self, call: Call) -> None:
         """Append what a call stands for."""

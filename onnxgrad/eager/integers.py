@@ -58,11 +58,11 @@ def _types_of(op_type: str, operands: int, results: int) -> tuple[list[str], lis
     if op_type in ("Cast", "Pow"):
         return ["T"] * operands, ["T"]
     schema = onnx.defs.get_schema(op_type)
-    found = [
+    types = [
         [formal[min(at, len(formal) - 1)].type_str for at in range(number)]
         for formal, number in ((schema.inputs, operands), (schema.outputs, results))
     ]
-    return found[0], found[1]
+    return types[0], types[1]
 
 
 def returned(build: Builder, gradient: Variable, dtype: DType) -> Variable:
@@ -75,7 +75,7 @@ def returned(build: Builder, gradient: Variable, dtype: DType) -> Variable:
 
 
 class OpenWriter(Writer):
-    """Writes calls with a twin in float64 beside each value of integers that gradients go through."""
+    """Writes calls with a copy in float64 beside each value of integers that gradients go through."""
 
     def __init__(self, nodes: Iterable[TapeNode | None]) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class OpenWriter(Writer):
         self._twins: dict[Any, Variable] = {}
 
     def differentiable(self, node: TapeNode, v: Variable) -> Variable:
-        """What stands for a value where it is differentiated: itself, or for integers their twin."""
+        """The variable that replaces a value where it is differentiated: itself, or for integers their copy in float64."""
         if not is_open(node):
             return v
         key = node if node in self.variables else (node.call, node.index)
@@ -121,9 +121,9 @@ class OpenWriter(Writer):
         signature, kind = call.signature, call.signature.kinds[0]
         assert kind is not None
         if kind.is_float and is_opened:
-            (made,) = self._append("Cast", [self._operand(call.inputs[0], True)], [kind], dict(signature.attrs))
-            assert made is not None and made.op is not None
-            self.variables[call, 0], self.operators[call] = made, [made.op]
+            (output,) = self._append("Cast", [self._operand(call.inputs[0], True)], [kind], dict(signature.attrs))
+            assert output is not None and output.op is not None
+            self.variables[call, 0], self.operators[call] = output, [output.op]
             return
         super().write(call)
         if (call, 0) in self._open:

@@ -40,7 +40,7 @@ _SMALL = 64
 
 
 class Kind:
-    """What is known of a value when it is recorded: its type, known entries, and the array of a constant."""
+    """The properties of a value that are known when it is recorded: its type, known entries, and the array of a constant."""
 
     __slots__ = ("array", "entries", "is_float", "is_known", "number", "type")
 
@@ -66,19 +66,19 @@ _CONSTANT_LIMIT = 20_000
 def kind_of(type: Type, entries: Entries | None = None) -> Kind:
     """The one Kind for a type and what is known of the entries."""
     key = (type, entries)
-    found = _kinds.get(key)
-    if found is None:
-        found = _kinds[key] = Kind(type, entries, None, next(_numbers))
-    return found
+    kind = _kinds.get(key)
+    if kind is None:
+        kind = _kinds[key] = Kind(type, entries, None, next(_numbers))
+    return kind
 
 
 def kind_of_array(array: np.ndarray[Any, Any]) -> Kind:
     """The Kind of a value that is fed; its entries do not count as known."""
     key = (array.dtype, array.shape)
-    found = _kinds_of_arrays.get(key)
-    if found is None:
-        found = _kinds_of_arrays[key] = kind_of(TensorType(dtype_of(array.dtype), array.shape))
-    return found
+    kind = _kinds_of_arrays.get(key)
+    if kind is None:
+        kind = _kinds_of_arrays[key] = kind_of(TensorType(dtype_of(array.dtype), array.shape))
+    return kind
 
 
 class Signature:
@@ -102,19 +102,19 @@ class Signature:
     def with_outputs(self, kinds: tuple[Kind | None, ...]) -> Signature:
         """The same operator with other outputs."""
         key = (self.number, kinds)
-        found = _signatures.get(key)
-        if found is None:
-            found = _signatures[key] = Signature(self.type, self.domain, self.attrs, kinds, self.fragment)
-        return found
+        signature = _signatures.get(key)
+        if signature is None:
+            signature = _signatures[key] = Signature(self.type, self.domain, self.attrs, kinds, self.fragment)
+        return signature
 
 
 def signature_of(type: str, domain: str, attrs: dict[str, Any], frozen: Any, kinds: tuple[Kind | None, ...]) -> Signature:
     """The one Signature with these attributes; ``frozen`` is their hashable form."""
     key = (type, domain, frozen, kinds)
-    found = _signatures.get(key)
-    if found is None:
-        found = _signatures[key] = Signature(type, domain, attrs, kinds)
-    return found
+    signature = _signatures.get(key)
+    if signature is None:
+        signature = _signatures[key] = Signature(type, domain, attrs, kinds)
+    return signature
 
 
 class Call:
@@ -138,8 +138,8 @@ class Call:
 
     def source_lines(self) -> list[str]:
         """Where the user's code made this call, innermost first: ``file:line in function``."""
-        found = [(code, next(islice(code.co_positions(), at // 2, None))) for code, at in self.stack]
-        return [f"{code.co_filename}:{line} in {code.co_qualname}" for code, (line, *_) in found]
+        frames = [(code, next(islice(code.co_positions(), at // 2, None))) for code, at in self.stack]
+        return [f"{code.co_filename}:{line} in {code.co_qualname}" for code, (line, *_) in frames]
 
 
 def user_stack() -> tuple[tuple[CodeType, int], ...]:
@@ -223,14 +223,14 @@ class TapeNode:
 
 def calls_behind(nodes: Iterable[TapeNode], enters: Callable[[TapeNode], bool]) -> list[Call]:
     """The calls that compute these nodes and what they were computed from, as far as ``enters`` admits, in recording order."""
-    found: set[Call] = set()
+    calls: set[Call] = set()
     stack = list(nodes)
     while stack:
         node = stack.pop()
-        if node.call is not None and node.call not in found and enters(node):
-            found.add(node.call)
+        if node.call is not None and node.call not in calls and enters(node):
+            calls.add(node.call)
             stack.extend([n for n in node.call.inputs if n is not None])
-    return sorted(found, key=attrgetter("serial"))
+    return sorted(calls, key=attrgetter("serial"))
 
 
 def constant_node(array: np.ndarray[Any, Any]) -> TapeNode:
@@ -238,12 +238,12 @@ def constant_node(array: np.ndarray[Any, Any]) -> TapeNode:
     if array.size > _SMALL or array.dtype.kind not in "biufc":
         return TapeNode(kind_of_array(array), np.array(array, order="C"))
     key = (array.dtype, array.shape, array.tobytes())
-    found = _constants.get(key)
-    if found is None:
+    node = _constants.get(key)
+    if node is None:
         if len(_constants) >= _CONSTANT_LIMIT:
             _constants.clear()
         array = np.array(array, order="C")
         type = TensorType(dtype_of(array.dtype), array.shape)
         entries = tuple(array.reshape(-1).tolist()) if array.dtype.kind in "iu" and array.ndim < 2 else None
-        found = _constants[key] = TapeNode(Kind(type, entries, array, next(_numbers)), array)
-    return found
+        node = _constants[key] = TapeNode(Kind(type, entries, array, next(_numbers)), array)
+    return node

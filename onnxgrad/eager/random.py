@@ -19,8 +19,8 @@ __all__ = ["SAMPLERS", "generator"]
 
 def generator() -> np.random.Generator:
     """The generator of all eager random numbers."""
-    found: np.random.Generator = state.current.make_once("generator", lambda: np.random.default_rng(state.current.seed))
-    return found
+    rng: np.random.Generator = state.current.make_once("generator", lambda: np.random.default_rng(state.current.seed))
+    return rng
 
 
 def _source(kwargs: dict[str, Any]) -> np.random.Generator:

@@ -102,10 +102,10 @@ BLOCK: Any = EAGER.blocks[0]
 _tensor_class: Any = None
 
 
-def set_tensor_class(made: Any) -> None:
+def set_tensor_class(tensor_class: Any) -> None:
     """Say what ``wrap`` makes."""
     global _tensor_class
-    _tensor_class = made
+    _tensor_class = tensor_class
 
 
 def wrap(node: TapeNode) -> Tensor:
@@ -169,10 +169,10 @@ def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, do
     inputs = tuple(nodes) if recipe.direct else tuple([nodes[s] if s.__class__ is int else s for s in recipe.sources])
     if recipe.is_plain and outputs.__class__ is int:
         return record_one(recipe.signature, inputs)
-    made = record_call(recipe.signature, inputs)
+    created = record_call(recipe.signature, inputs)
     if count_of == 1 and outputs.__class__ is int:
-        return wrap(made[0])
-    return tuple([wrap(node) for node in made])
+        return wrap(created[0])
+    return tuple([wrap(node) for node in created])
 
 
 def record_call(signature: Signature, inputs: tuple[TapeNode | None, ...]) -> list[Any]:
@@ -190,16 +190,16 @@ def record_call(signature: Signature, inputs: tuple[TapeNode | None, ...]) -> li
         depth = _shorten(inputs)
     call = Call(signature, inputs)
     call.stack = () if stop else user_stack()
-    made: list[Any] = [None] * len(signature.kinds)
+    nodes: list[Any] = [None] * len(signature.kinds)
     for index, kind in enumerate(signature.kinds):
         if kind is not None:
             ends = stop or not (kind.is_float or carries(signature, index, inputs))
-            made[index] = TapeNode(kind, None, call, index, ends, depth + 1)
-    if len(made) > 1:
-        call.others = [_ref(node) for node in made if node is not None]
+            nodes[index] = TapeNode(kind, None, call, index, ends, depth + 1)
+    if len(nodes) > 1:
+        call.others = [_ref(node) for node in nodes if node is not None]
     if not all(kind is None or kind.is_known for kind in signature.kinds):
-        _compute_now(call, made)
-    return made
+        _compute_now(call, nodes)
+    return nodes
 
 
 def record_one(signature: Signature, inputs: tuple[Any, ...]) -> Any:
@@ -259,8 +259,8 @@ def record_binary(op_type: str, x: Any, y: Any) -> Any:
 
 def added(x: Tensor, y: Tensor) -> Tensor:
     """The sum of two gradients; of Booleans, whether either is True."""
-    found: Tensor = record_binary("Or" if x.dtype.name == "bool" else "Add", x, y)
-    return found
+    result: Tensor = record_binary("Or" if x.dtype.name == "bool" else "Add", x, y)
+    return result
 
 
 _short: dict[Any, Signature] = {}
@@ -274,15 +274,15 @@ def _first_time(op_type: str, args: tuple[Any, ...], key: Any) -> Any:
     return result
 
 
-def _compute_now(call: Call, made: list[Any]) -> None:
+def _compute_now(call: Call, nodes: list[Any]) -> None:
     """The shape of a result depends on values: compute it, so that every tensor has a shape."""
     from onnxgrad.eager.evaluate import evaluate
 
-    present = [node for node in made if node is not None]
+    present = [node for node in nodes if node is not None]
     evaluate(present, forget=False)
     for node in present:
         node.kind = kind_of_array(node.array)
-    call.signature = call.signature.with_outputs(tuple([None if node is None else node.kind for node in made]))
+    call.signature = call.signature.with_outputs(tuple([None if node is None else node.kind for node in nodes]))
     for node in present:
         if node.stop:
             node.call = None
@@ -319,9 +319,9 @@ def _built(
         nodes.append(item._node)
         return v
 
-    given = [stand_in(item) for item in args]
+    operands = [stand_in(item) for item in args]
     named = {name: stand_in(item) for name, item in kwargs.items()}
-    builder.emit(op_type, given, named, [""] * count_of if count_of != 1 else 1, domain=domain)
+    builder.emit(op_type, operands, named, [""] * count_of if count_of != 1 else 1, domain=domain)
     operator = stage[-1]
     return operator, position, nodes
 
@@ -333,12 +333,12 @@ def _learn(op_type: str, args: Any, kwargs: dict[str, Any], count_of: int, domai
     attrs = tuple((name, _frozen_attr(value)) for name, value in sorted(operator.attrs.items()))
     kinds = _kinds_of_outputs(operator)
     signature = signature_of(op_type, domain, operator.attrs, (attrs, len(sources)), kinds)
-    found = _Recipe(signature, sources, _folded(kinds))
+    recipe = _Recipe(signature, sources, _folded(kinds))
     if frozen is not None:
         if len(_memo) >= _MEMO_LIMIT:
             _memo.clear()
-        _memo[frozen] = found
-    return found
+        _memo[frozen] = recipe
+    return recipe
 
 
 def _folded(kinds: tuple[Kind | None, ...]) -> TapeNode | None:
@@ -372,19 +372,19 @@ def _record_anew(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any, 
     for item in args:
         if isinstance(item, Variable) and not isinstance(item, _tensor_class):
             raise ArgumentTypeError(f"{op_type}: {item!r} of a static program has no value, so no eager tensor can meet it here.")
-    given = [wrap(constant_node(item)) if isinstance(item, np.ndarray) else item for item in args]
+    operands = [wrap(constant_node(item)) if isinstance(item, np.ndarray) else item for item in args]
     named = {name: wrap(constant_node(item)) if isinstance(item, np.ndarray) else item for name, item in kwargs.items()}
     if op_type == "Constant" and "value" in kwargs:
         return named["value"] if isinstance(named["value"], _tensor_class) else wrap(constant_node(kwargs["value"].numpy()))
     count_of = outputs if isinstance(outputs, int) else len(outputs)
     if any(hasattr(item, "ops") for item in kwargs.values()):
-        signature, inputs = _with_bodies(op_type, given, named, count_of, domain)
+        signature, inputs = _with_bodies(op_type, operands, named, count_of, domain)
     else:
-        recipe = _learn(op_type, given, named, count_of, domain, None)
-        nodes = [item._node for item in [*given, *named.values()] if isinstance(item, _tensor_class)]
+        recipe = _learn(op_type, operands, named, count_of, domain, None)
+        nodes = [item._node for item in [*operands, *named.values()] if isinstance(item, _tensor_class)]
         signature, inputs = recipe.signature, tuple([nodes[s] if isinstance(s, int) else s for s in recipe.sources])
-    made = tuple([wrap(node) for node in record_call(signature, inputs)])
-    return made[0] if outputs == 1 else made
+    results = tuple([wrap(node) for node in record_call(signature, inputs)])
+    return results[0] if outputs == 1 else results
 
 
 def _with_bodies(op_type: str, args: Any, kwargs: Any, count_of: int, domain: str) -> tuple[Signature, tuple[TapeNode, ...]]:

@@ -38,9 +38,9 @@ def backward(tensors: Sequence[Tensor], seeds: Sequence[Tensor | None] | None, r
     """Add gradients to ``.grad`` of the leaves and of the tensors that retain theirs; returns the finished pass."""
     engine = Backward(create_graph=False)
     targets = [tensor._node for tensor in tensors]
-    found = engine.run(targets, list(seeds) if seeds is not None else [None] * len(targets), None)
+    grads = engine.run(targets, list(seeds) if seeds is not None else [None] * len(targets), None)
     with state.guard(gradients=False):
-        stored = [_accumulate(node, gradient) for node, gradient in found]
+        stored = [_accumulate(node, gradient) for node, gradient in grads]
         evaluate([tensor._node for tensor in stored] + targets)
     for tensor in stored:
         tensor._node.call, tensor._node.stop = None, False
@@ -54,12 +54,12 @@ def _accumulate(node: TapeNode, gradient: Tensor) -> Tensor:
     if meta is None:
         meta = node.meta = Meta()
     meta.grad = gradient.detach() if meta.grad is None else added(meta.grad, gradient)
-    found: Tensor = meta.grad
-    return found
+    grad: Tensor = meta.grad
+    return grad
 
 
 def _key(node: TapeNode) -> Any:
-    """What identifies a value: the output of a call, or the leaf itself."""
+    """The key of a value: the output of a call, or the leaf itself."""
     return node if node.call is None or node.stop else (node.call, node.index)
 
 
@@ -153,10 +153,10 @@ class Backward:
         store[_key(node)] = (node, total)
 
     def _gradient(self, node: TapeNode) -> Tensor:
-        """What arrived, after its hooks; zeros where operators on every path, such as Floor, are constant almost everywhere."""
+        """A node's gradient, after hooks; zeros where operators on every path, such as Floor, are constant almost everywhere."""
         # The hooks of inner tensors were called on the way.
-        found = self._found.get(_key(node))
-        gradient = filled(node.kind.type, 0) if found is None else found[1]
+        entry = self._found.get(_key(node))
+        gradient = filled(node.kind.type, 0) if entry is None else entry[1]
         return gradient if _key(node) in self._cuts else _call_hooks(node, gradient)[1]
 
     def _pass_cut(self, sought: dict[Any, TapeNode]) -> None:
@@ -228,7 +228,7 @@ class _Template(NamedTuple):
 
     signature: Signature | None
     sources: list[tuple[str, int, int]]
-    given: list[int]
+    present: list[int]
     extensions: list[tuple[int, int, Kind]]
 
 
@@ -246,7 +246,7 @@ class _Path:
         self.positions = {call: at for at, call in enumerate(self.calls)}
         self.leaves: list[TapeNode] = []
         numbers: dict[TapeNode, int] = {}
-        found: dict[Any, tuple[TapeNode, int, int]] = {}
+        reached: dict[Any, tuple[TapeNode, int, int]] = {}
         key: list[Any] = []
         for call in self.calls:
             key.append(call.signature.number)
@@ -265,12 +265,12 @@ class _Path:
                     at, index = -1, numbers[node]
                     key.append(index)
                 wanted = _key(node)
-                if wanted in sought and wanted not in found and not node.stop:
-                    found[wanted] = node, at, index
+                if wanted in sought and wanted not in reached and not node.stop:
+                    reached[wanted] = node, at, index
         for node, _ in seeds:  # A seed that is sought itself, unless it is a cut, whose gradient was taken when it arrived.
             if _key(node) in sought and _key(node) not in ends and not _is_cut(node):
-                found.setdefault(_key(node), (node, self.positions[node.call], node.index))  # type: ignore[index]
-        self.wanted = list(found.values())
+                reached.setdefault(_key(node), (node, self.positions[node.call], node.index))  # type: ignore[index]
+        self.wanted = list(reached.values())
         key.append("wanted")
         key.extend((at, index) for _, at, index in self.wanted)
         key.append("seeds")
@@ -295,15 +295,15 @@ class _Path:
         for at, _, kind in template.extensions:
             signature = self.calls[at].signature
             self.calls[at].signature = signature.with_outputs((*signature.kinds, kind))
-        made = record_call(template.signature, tuple([self._source(*source) for source in template.sources]))
-        return [(self.wanted[at][0], wrap(node)) for at, node in zip(template.given, made, strict=True)]
+        nodes = record_call(template.signature, tuple([self._source(*source) for source in template.sources]))
+        return [(self.wanted[at][0], wrap(node)) for at, node in zip(template.present, nodes, strict=True)]
 
     def _source(self, sort: str, at: int, index: int) -> TapeNode:
         if sort == "leaf":
             return self.leaves[index]
         if sort == "seed":
-            found: TapeNode = self.seeds[index][1]._node  # type: ignore[union-attr]
-            return found
+            seed: TapeNode = self.seeds[index][1]._node  # type: ignore[union-attr]
+            return seed
         call = self.calls[at]
         kind = call.signature.kinds[index]
         assert kind is not None
@@ -332,18 +332,18 @@ class _Path:
             if v.is_leaf:
                 v._stop = False
         targets = [writer.differentiable(node, writer.variables[node.call, node.index]) for node, _ in self.seeds]
-        given = [None if seed is None else writer.feed(TapeNode(kind_of(seed.type), None), as_it_is=True) for _, seed in self.seeds]
-        cotangents = [None if g is None else returned(writer.block.build, g, v.dtype) for g, v in zip(given, targets, strict=True)]
+        seeds = [None if seed is None else writer.feed(TapeNode(kind_of(seed.type), None), as_it_is=True) for _, seed in self.seeds]
+        cotangents = [None if g is None else returned(writer.block.build, g, v.dtype) for g, v in zip(seeds, targets, strict=True)]
         with state.fresh_names():  # Names made while differentiating do not count in the user's name counters.
-            found = gradients(targets, variables, cotangents)
-        return self._fragment(writer, found, given)
+            grads = gradients(targets, variables, cotangents)
+        return self._fragment(writer, grads, seeds)
 
-    def _fragment(self, writer: Writer, found: list[Variable | None], given: list[Variable | None]) -> _Template:
-        present = [at for at, g in enumerate(found) if g is not None]
+    def _fragment(self, writer: Writer, grads: list[Variable | None], seeds: list[Variable | None]) -> _Template:
+        present = [at for at, g in enumerate(grads) if g is not None]
         if not present:
             return _Template(None, [], [], [])
         origin: dict[Variable, tuple[str, int, int]] = {writer.variables[n]: ("leaf", -1, i) for i, n in enumerate(self.leaves)}
-        origin.update({v: ("seed", -1, i) for i, v in enumerate(given) if v is not None})
+        origin.update({v: ("seed", -1, i) for i, v in enumerate(seeds) if v is not None})
         extensions: list[tuple[int, int, Kind]] = []
         for at, call in enumerate(self.calls):
             for index in range(len(call.signature.kinds)):
@@ -351,7 +351,7 @@ class _Path:
                     origin[writer.variables[call, index]] = ("call", at, index)
             if call.signature.fragment is None:
                 extensions += self._extensions(writer.operators[call][0], at, origin)
-        outputs = [self._own(writer, found[at], self.wanted[at][0].kind, origin) for at in present]  # type: ignore[arg-type]
+        outputs = [self._own(writer, grads[at], self.wanted[at][0].kind, origin) for at in present]  # type: ignore[arg-type]
         operators = needed_operators(make_plan(writer.program, outputs).operators, outputs, known=origin)
         inside = {v for op in operators for v in op.outputs if v is not None}
         read: dict[Variable, None] = {}

@@ -214,7 +214,7 @@ class Tensor(Variable):
         self._meta().grad, self._meta().earlier = gradient, None
 
     def _holder(self) -> Meta | None:
-        """What holds the gradient: of the present value, or of one that was changed in place."""
+        """The tape metadata that holds the gradient: of the present value, or of one that was changed in place."""
         meta = self._node.meta
         while meta is not None and meta.grad is None and meta.earlier is not None:
             meta = meta.earlier
@@ -274,10 +274,10 @@ class Tensor(Variable):
         node = self._node
         if node.array is not None:
             return wrap(TapeNode(node.kind, node.array))
-        twin = TapeNode(node.kind, None, node.call, node.index, depth=node.depth)
+        detached = TapeNode(node.kind, None, node.call, node.index, depth=node.depth)
         if node.call is not None and node.call.others is not None:
-            node.call.others.append(weakref.ref(twin))
-        return wrap(twin)
+            node.call.others.append(weakref.ref(detached))
+        return wrap(detached)
 
     def detach_(self) -> Tensor:
         """Cut this tensor off from what it was computed from."""
@@ -289,7 +289,7 @@ class Tensor(Variable):
         return record("Identity", (self,), _NOTHING)
 
     def enter(self, program: Program) -> Variable:
-        """What stands for this tensor in a static program: a parameter with its value, one for all uses, if it is persistable, as
+        """Add this tensor to a static program: a parameter with its value, one for all uses, if it is persistable, as
         the parameters of layers are; else a constant.
 
         Raises:
@@ -406,10 +406,10 @@ class Tensor(Variable):
     def _unary(self, op_type: str, **attrs: Any) -> Any:
         if not attrs:
             return record_unary(op_type, self)
-        made = record(op_type, (self,), attrs)
-        if op_type == "Cast" and not self._node.stop and made._node.call is not None and state.current.gradients:
-            made._node.stop = False  # What the user casts carries gradients, to integers too.
-        return made
+        result = record(op_type, (self,), attrs)
+        if op_type == "Cast" and not self._node.stop and result._node.call is not None and state.current.gradients:
+            result._node.stop = False  # What the user casts carries gradients, to integers too.
+        return result
 
     # Changing --------------------------------------------------------------------------------------------------------
 
@@ -472,12 +472,12 @@ class Tensor(Variable):
             # Still a result of what it was computed from, with a gradient of zero.
             result = record("Where", (np.array(False), self, result), _NOTHING)
         if result.stop_gradient or not state.current.gradients:
-            found = result.detach()._node
-            found.stop = self.stop_gradient
-            if self.is_leaf and not found.stop:
-                evaluate([found])
-                found.call = None
-            self._replace(found)
+            node = result.detach()._node
+            node.stop = self.stop_gradient
+            if self.is_leaf and not node.stop:
+                evaluate([node])
+                node.call = None
+            self._replace(node)
         else:
             earlier, self._node = self._node.meta, result._node
             self._own()
@@ -490,10 +490,10 @@ class Tensor(Variable):
         """Replace some elements. Gradients flow to the kept elements and to the new ones."""
         item = _plain_index(item)
         taken = np.arange(self.size).reshape(self.dims)[item]
-        given = value if isinstance(value, Tensor) else leaf(np.asarray(value, self.dtype.numpy))
-        if given.dtype != self.dtype:
-            given = given.astype(self.dtype)  # type: ignore[assignment]
-        spread = record("Expand", (given, np.array(taken.shape, np.int64)), _NOTHING)
+        source = value if isinstance(value, Tensor) else leaf(np.asarray(value, self.dtype.numpy))
+        if source.dtype != self.dtype:
+            source = source.astype(self.dtype)  # type: ignore[assignment]
+        spread = record("Expand", (source, np.array(taken.shape, np.int64)), _NOTHING)
         flat = record("Reshape", (spread, np.array([-1])), _NOTHING)
         old = record("Reshape", (self, np.array([-1])), _NOTHING)
         new = record("ScatterElements", (old, leaf(np.array(taken.reshape(-1))), flat), {"axis": 0})
@@ -569,8 +569,8 @@ def leaf(value: Any, dtype: Any = None, stop_gradient: bool = True) -> Tensor:
     """A tensor that holds a copy of ``value``."""
     node = _leaf_node(value, dtype)
     node.stop = stop_gradient
-    found: Tensor = wrap(node)
-    return found
+    tensor: Tensor = wrap(node)
+    return tensor
 
 
 def filled(like: Any, value: float, stop_gradient: bool = True) -> Tensor:

@@ -67,8 +67,8 @@ def client(
 
     @app.train(mods=list(mods))  # type: ignore[untyped-decorator, unused-ignore]
     def train(message: Any, context: Any) -> Any:
-        arrays, found = node.train(message.content["arrays"].to_numpy_ndarrays(), dict(message.content["config"]), context)
-        return _reply(flwr, message, found, arrays)
+        arrays, row = node.train(message.content["arrays"].to_numpy_ndarrays(), dict(message.content["config"]), context)
+        return _reply(flwr, message, row, arrays)
 
     @app.evaluate()  # type: ignore[untyped-decorator, unused-ignore]
     def evaluate(message: Any, context: Any) -> Any:
@@ -77,8 +77,8 @@ def client(
     return app
 
 
-def _reply(flwr: Any, message: Any, found: Row, arrays: list[Array] | None = None) -> Any:
-    metrics = {"num-examples" if name == "examples" else name: value for name, value in found.items()}
+def _reply(flwr: Any, message: Any, row: Row, arrays: list[Array] | None = None) -> Any:
+    metrics = {"num-examples" if name == "examples" else name: value for name, value in row.items()}
     content = {} if arrays is None else {"arrays": flwr.app.ArrayRecord(arrays)}
     return flwr.app.Message(flwr.app.RecordDict({**content, "metrics": flwr.app.MetricRecord(metrics)}), reply_to=message)
 
@@ -90,39 +90,39 @@ def _secure_client(flwr: Any, node: _Node, mods: tuple[Any, ...]) -> Any:
     def make(context: Any) -> Any:
         class Client(NumPyClient):  # type: ignore[misc, unused-ignore]
             def fit(self, parameters: list[Array], config: dict[str, Any]) -> tuple[list[Array], int, Row]:
-                arrays, found = node.train(parameters, config, context)
-                _check_range(node, arrays, found, config)
-                return arrays, int(found["examples"]), {"loss": found["loss"]}
+                arrays, row = node.train(parameters, config, context)
+                _check_range(node, arrays, row, config)
+                return arrays, int(row["examples"]), {"loss": row["loss"]}
 
         return Client().to_client()
 
     return flwr.clientapp.ClientApp(make, mods=[secaggplus_mod, *mods])
 
 
-def _check_range(node: _Node, arrays: list[Array], found: Row, config: Mapping[str, Any]) -> None:
+def _check_range(node: _Node, arrays: list[Array], row: Row, config: Mapping[str, Any]) -> None:
     """Refuse what SecAgg+ would cut off without a word."""
     largest, limit = max(float(np.abs(array).max(initial=0)) for array in arrays), config["clipping-range"]
     if largest > limit:
         raise DataError(f"a weight or statistic is {largest:g}, secure aggregation cuts at {limit:g}. Raise clipping_range.")
-    if found["examples"] > config["max-weight"]:
-        raise DataError(f"this node has {found['examples']} examples, more than max_weight={config['max-weight']:g}. Raise it.")
+    if row["examples"] > config["max-weight"]:
+        raise DataError(f"this node has {row['examples']} examples, more than max_weight={config['max-weight']:g}. Raise it.")
 
 
 class _Node:
-    """What a client does with a message, whatever it looks like."""
+    """Trains and evaluates for a client, in either form of message."""
 
     def __init__(self, step: Any, data: Data, loss: Any, kept: bool) -> None:
         self.step, self.data, self.loss, self.kept = step, data, loss, kept
 
     def worker(self, context: Any, proximal: bool = False) -> Any:
-        made = self.step(context) if callable(self.step) else self.step
-        if isinstance(made, (Trainer, Program)):
-            return Worker(made, loss=self.loss if isinstance(made, Program) else None, proximal=proximal)
-        return made if hasattr(made, "fit") else Worker(made)
+        step = self.step(context) if callable(self.step) else self.step
+        if isinstance(step, (Trainer, Program)):
+            return Worker(step, loss=self.loss if isinstance(step, Program) else None, proximal=proximal)
+        return step if hasattr(step, "fit") else Worker(step)
 
     def columns(self, context: Any) -> tuple[Columns, Columns]:
-        found = self.data(context) if callable(self.data) else self.data
-        return found if isinstance(found, tuple) else (found, found)
+        data = self.data(context) if callable(self.data) else self.data
+        return data if isinstance(data, tuple) else (data, data)
 
     def train(self, arrays: list[Array], config: dict[str, Any], context: Any) -> tuple[list[Array], Row]:
         mu = float(config.get("proximal-mu", 0.0))
@@ -135,7 +135,7 @@ class _Node:
             worker.set_local_state(None)
         number = context.node_config.get("partition-id", context.node_id)
         mixed = np.random.SeedSequence([int(config.get("seed", 0)), int(number), int(config.get("server-round", 0))])
-        found = worker.fit(
+        row = worker.fit(
             self.columns(context)[0],
             epochs=int(config.get("epochs", 1)),
             batch_size=int(config.get("batch-size", 32)),
@@ -147,13 +147,13 @@ class _Node:
         if self.kept:
             state = {name: flwr.app.Array(value) for name, value in worker.local_state().items()}
             context.state[_KEPT] = flwr.app.ArrayRecord(state)
-        return worker.get(), found
+        return worker.get(), row
 
     def evaluate(self, arrays: list[Array], context: Any) -> Row:
         worker = self.worker(context)
         worker.set(arrays)
-        found: Row = worker.evaluate(self.columns(context)[1])
-        return found
+        row: Row = worker.evaluate(self.columns(context)[1])
+        return row
 
 
 def strategy(clients: int, *, proximal: float = 0.0, fraction: float = 1.0, evaluate: bool = False, **more: Any) -> Any:
@@ -223,11 +223,11 @@ def run(
     silent = [number for number in range(1, rounds + 1) if number not in trained]
     if silent:
         raise TrainingError(f"no client answered in round {silent[0]}. Look for their errors in the log.")
-    rows = {number: {"round": number, **dict(found)} for number, found in result.evaluate_metrics_serverapp.items()}
-    for number, found in trained.items():
-        rows[number]["train_loss"] = float(found["loss"])
-    for number, found in result.evaluate_metrics_clientapp.items():
-        rows[number].update({f"clients_{name}": float(value) for name, value in found.items()})
+    rows = {number: {"round": number, **dict(metrics)} for number, metrics in result.evaluate_metrics_serverapp.items()}
+    for number, metrics in trained.items():
+        rows[number]["train_loss"] = float(metrics["loss"])
+    for number, metrics in result.evaluate_metrics_clientapp.items():
+        rows[number].update({f"clients_{name}": float(value) for name, value in metrics.items()})
     return [rows[number] for number in sorted(rows)]
 
 
@@ -276,14 +276,14 @@ def run_secure(
     told = {"clipping-range": float(clipping_range), "max-weight": float(max_weight), **(config or {})}
 
     def evaluate(number: int, arrays: list[Array], _: Any) -> tuple[float, dict[str, Any]] | None:
-        found = _evaluated(worker, arrays, data)
-        rows.append({"round": number, **found})
-        return (found["loss"], {}) if "loss" in found else None
+        row = _evaluated(worker, arrays, data)
+        rows.append({"round": number, **row})
+        return (row["loss"], {}) if "loss" in row else None
 
     answered: list[int] = []
 
-    def count(found: list[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
-        answered.append(len(found))
+    def count(row: list[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
+        answered.append(len(row))
         return {}
 
     chosen = FedAvg(

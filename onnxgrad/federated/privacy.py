@@ -80,26 +80,26 @@ def private_gradients(
             f"{clip_norm}, {noise_multiplier}, {batch_size} and {seed}."
         )
     program = loss_per_example.block.program
-    found = [p for p in program.parameters if p.trainable and not p.stop_gradient] if parameters is None else list(parameters)
-    unknown = [p.name for p in found if p.static_shape is None]
+    trained = [p for p in program.parameters if p.trainable and not p.stop_gradient] if parameters is None else list(parameters)
+    unknown = [p.name for p in trained if p.static_shape is None]
     if unknown:
         raise ArgumentError(f"the shapes of {unknown} are not known, so their noise is not either. Give them in the file.")
     with transaction(program):
         op = Builder(program.global_block(), role=Role.BACKWARD, key="private")
-        sums = sum_over_examples(loss_per_example, found, partial(_clipped, clip_norm))
+        sums = sum_over_examples(loss_per_example, trained, partial(_clipped, clip_norm))
         if sums is None:
-            sums = _clipped_sums(op, per_example_gradients(loss_per_example, found), clip_norm)
+            sums = _clipped_sums(op, per_example_gradients(loss_per_example, trained), clip_norm)
         for norm in all_operators_of(program.global_block()):
             if norm.type == "BatchNormalization" and norm.attr("training_mode"):
                 raise ArgumentError(f"{norm} mixes the examples of a batch. Freeze it: program.train(batch_norm='frozen').")
         if noise_multiplier:
-            shapes = [p.static_shape or () for p in found]
+            shapes = [p.static_shape or () for p in trained]
             noise = _normal(op, program, shapes, seed)
             deviation = np.float32(noise_multiplier * clip_norm)
             sums = [op.Add(g, op.Cast(op.Mul(z, deviation), to=g.dtype.number)) for g, z in zip(sums, noise, strict=True)]
         examples = op.Max(op.Size(loss_per_example), np.array(1)) if batch_size is None else np.array(batch_size)
         pairs = []
-        for p, g in zip(found, sums, strict=True):
+        for p, g in zip(trained, sums, strict=True):
             mean = op.Div(g, op.Cast(examples, to=g.dtype.number) if isinstance(examples, Variable) else float(batch_size or 1))
             mean.name = program.fresh_name(p.grad_name)
             pairs.append((p, mean))
@@ -159,8 +159,8 @@ def threefry(op: Builder, key: tuple[Variable, Variable], counter: tuple[Variabl
         rotation = _ROTATIONS[number % 8]
         x = op.BitwiseAnd(op.Add(x, y), mask)
         # No shift of int64 in ONNX: a product that stays below 2^61, and a quotient.
-        turned = op.Add(op.BitwiseAnd(op.Mul(y, np.array(2**rotation)), mask), op.Div(y, np.array(2 ** (32 - rotation))))
-        y = op.BitwiseXor(turned, x)
+        rotated = op.Add(op.BitwiseAnd(op.Mul(y, np.array(2**rotation)), mask), op.Div(y, np.array(2 ** (32 - rotation))))
+        y = op.BitwiseXor(rotated, x)
         if number % 4 == 3:
             group = number // 4 + 1
             x = op.BitwiseAnd(op.Add(x, keys[group % 3]), mask)

@@ -72,14 +72,14 @@ class ProcessWorker:
                 assert process.stdin is not None and process.stdout is not None
                 with suppress(BrokenPipeError):  # it ended; there is no answer
                     _write(process.stdin, arrays, options)
-                answer, found = _read(process.stdout)
+                answer, values = _read(process.stdout)
         except OSError as error:
             raise ExecutionError(f"{self.command[0]!r} could not be run: {error}. Check that it is installed.") from error
         if "error" in answer:
             raise TrainingError(f"{self.command[0]!r} said: {answer['error']}")
         if answer.get("loss") is None:
             raise ExecutionError(f"{self.command[0]!r} ended without an answer (code {process.returncode}). Its errors are above.")
-        self.set([found[name] for name in self.names])
+        self.set([values[name] for name in self.names])
         return {"examples": count, "loss": float(answer["loss"])}
 
 
@@ -94,8 +94,8 @@ def _write(stream: IO[bytes], arrays: list[tuple[str, Array, bool]], options: Ma
 def _read(stream: IO[bytes]) -> tuple[dict[str, Any], dict[str, Array]]:
     line = stream.readline()
     answer: dict[str, Any] = json.loads(line) if line.strip() else {}
-    found = {}
+    arrays = {}
     for entry in answer.get("arrays", []):
         content = stream.read(entry["bytes"])
-        found[entry["name"]] = np.frombuffer(content, dtype_of(entry["dtype"]).numpy).reshape(entry["shape"])
-    return answer, found
+        arrays[entry["name"]] = np.frombuffer(content, dtype_of(entry["dtype"]).numpy).reshape(entry["shape"])
+    return answer, arrays

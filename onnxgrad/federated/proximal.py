@@ -68,16 +68,16 @@ def with_proximal(program: Program) -> Program:
 
 def _gradients(program: Program, applied: list[Variable], trained: list[Parameter]) -> dict[Parameter, Variable]:
     named = {p: re.compile(rf"(.*/)?{re.escape(p.grad_name)}(_\d+)?") for p in trained}
-    found: dict[Parameter, Variable] = {}
+    grads: dict[Parameter, Variable] = {}
     for g in exchanged(program, applied):
         p = next((own for own, name in named.items() if name.fullmatch(g.name)), None)
-        if p is None or p in found or g.static_shape != p.static_shape:
+        if p is None or p in grads or g.static_shape != p.static_shape:
             raise ArgumentError(f"{g.name}, which the optimizer reads, is not the gradient of one weight. Train without FedProx.")
-        found[p] = g
-    missing = [p.name for p in trained if p not in found]
+        grads[p] = g
+    missing = [p.name for p in trained if p not in grads]
     if missing:
         raise ArgumentError(f"the gradients of {missing} are not among what the optimizer reads. Train without FedProx.")
-    return found
+    return grads
 
 
 def save_step(program: Program, path: str | Path, fetch: Fetch, *, lowering: str | None = None) -> dict[str, Any]:

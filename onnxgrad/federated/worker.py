@@ -76,12 +76,12 @@ class Worker:
         elif isinstance(step, (str, Path, tuple)):
             self._step = _Step(step, place, threads)
         else:
-            kind = type(step).__name__
-            raise ArgumentTypeError(f"a step is a Trainer, a Program, the path of a manifest or a pair, not {kind}.")
+            step_type = type(step).__name__
+            raise ArgumentTypeError(f"a step is a Trainer, a Program, the path of a manifest or a pair, not {step_type}.")
         self._evaluation = None if evaluation is None else _Step(evaluation, place, threads)
         state = self._step.manifest["state"]
-        kinds = [sorted(e["input"] for e in state if e[kind]) for kind in ("parameter", "statistic")]
-        self.names: list[str] = [*kinds[0], *kinds[1]]
+        names = [sorted(e["input"] for e in state if e[role]) for role in ("parameter", "statistic")]
+        self.names: list[str] = [*names[0], *names[1]]
         if not any(e["parameter"] for e in state):
             raise ArgumentError("this step updates no weight. Call minimize on the loss before it is written.")
         self._first = {name: value for name, value in self._step.values.items() if name not in self.names}
@@ -110,7 +110,7 @@ class Worker:
         held.update(taken)
 
     def local_state(self) -> dict[str, Array]:
-        """What stays here between rounds: the optimizer's state and counters, by name."""
+        """The state that stays here between rounds: the optimizer's state and counters, by name."""
         changed = [e["input"] for e in self._step.manifest["state"]]
         return {name: self._step.values[name].copy() for name in changed if name not in self.names}
 
@@ -183,8 +183,8 @@ class Worker:
         """
         if self.trainer is not None:
             self.trainer.program.set_state_dict(dict(zip(self.names, self.get(), strict=True)))
-            found = self.trainer.evaluate(dict(data), batch_size=batch_size)
-            return {"examples": len(next(iter(data.values()))), **found}
+            metrics = self.trainer.evaluate(dict(data), batch_size=batch_size)
+            return {"examples": len(next(iter(data.values()))), **metrics}
         if self._evaluation is None:
             raise ArgumentError("a step in files does not say how to evaluate. Pass evaluation=, the manifest of such a step.")
         step = self._evaluation

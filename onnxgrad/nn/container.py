@@ -21,8 +21,8 @@ class _Held(Layer):
 
     @property
     def _members(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.__dict__[self._store]
-        return found
+        members: dict[str, Any] = self.__dict__[self._store]
+        return members
 
     def __len__(self) -> int:
         return len(self._members)
@@ -43,8 +43,8 @@ class _Listed(_Held):
 
     def __getitem__(self, at: Any) -> Any:
         members: Any = list(self)
-        kind: Any = type(self)
-        return kind(members[at]) if isinstance(at, slice) else members[self._position(at)]
+        layer_type: Any = type(self)
+        return layer_type(members[at]) if isinstance(at, slice) else members[self._position(at)]
 
     def __setitem__(self, at: int, member: Any) -> None:
         members = list(self)

@@ -81,14 +81,14 @@ class Layer:
     # Members ---------------------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
-        for kind, store in ((EagerParameter, "_parameters"), (Layer, "_sub_layers"), (Tensor, "_buffers")):
+        for member_type, store in ((EagerParameter, "_parameters"), (Layer, "_sub_layers"), (Tensor, "_buffers")):
             members = self.__dict__.get(store)
             if members is None:
                 raise ArgumentTypeError(f"call super().__init__() before setting {name!r} of {type(self).__name__}.")
-            if isinstance(value, kind) and (kind is not Tensor or name in members):
+            if isinstance(value, member_type) and (member_type is not Tensor or name in members):
                 members[name] = value
                 return
-            if name in members and (value is None or kind is not Tensor):
+            if name in members and (value is None or member_type is not Tensor):
                 del members[name]
         object.__setattr__(self, name, value)
 
@@ -123,11 +123,11 @@ class Layer:
 
     def create_tensor(self, name: str | None = None, persistable: bool | None = None, dtype: Any = None) -> Tensor:
         """A tensor without elements, to be set later."""
-        found = Tensor(np.zeros(0, dtype_of(dtype or self._dtype).numpy))
-        found.persistable = bool(persistable)
+        tensor = Tensor(np.zeros(0, dtype_of(dtype or self._dtype).numpy))
+        tensor.persistable = bool(persistable)
         if name is not None:
-            found.name = name
-        return found
+            tensor.name = name
+        return tensor
 
     create_variable = create_tensor
 
@@ -146,12 +146,12 @@ class Layer:
         self._sub_layers[name] = sublayer  # type: ignore[assignment]
         return sublayer
 
-    def _hold(self, name: Any, member: Any, members: dict[str, Any], kind: type, takes: str) -> None:
+    def _hold(self, name: Any, member: Any, members: dict[str, Any], member_type: type, takes: str) -> None:
         if not isinstance(name, str):
             raise ArgumentTypeError(f"a member's name is a string, not {type(name).__name__}.")
         if not name or "." in name or (hasattr(self, name) and name not in members):
             raise KeyError(f"{name!r} cannot name a member of {type(self).__name__}. Use another name.")
-        if member is not None and not isinstance(member, kind):
+        if member is not None and not isinstance(member, member_type):
             raise ArgumentTypeError(f"{takes}, not {type(member).__name__}.")
         members[name] = member
 
@@ -233,13 +233,13 @@ class Layer:
         use_hook: bool = True,
     ) -> dict[str, Any]:
         """Parameters and persistable buffers by path, in an ordered dict or in ``destination``."""
-        found = OrderedDict() if destination is None else destination
+        entries = OrderedDict() if destination is None else destination
         for path, layer in self.named_sublayers(include_self=True) if include_sublayers else [("", self)]:
             lead = structured_name_prefix + (f"{path}." if path else "")
             for name, tensor in [*layer._parameters.items(), *layer._buffers.items()]:
                 if tensor is not None and name not in layer._transient:
-                    found[lead + name] = tensor
-        return found
+                    entries[lead + name] = tensor
+        return entries
 
     to_static_state_dict = state_dict
 
@@ -289,7 +289,7 @@ class Layer:
         return self._cast(dtype, only_floats=False)
 
     def float(self, excluded_layers: Any = None) -> Layer:
-        """What is of floating point in float32, but for ``excluded_layers``, a class or a list of classes."""
+        """Cast floating-point parameters and buffers to float32, but for ``excluded_layers``, a class or a list of classes."""
         return self._cast("float32", excluded_layers)
 
     def float16(self, excluded_layers: Any = None) -> Layer:
@@ -331,9 +331,9 @@ class Layer:
 class MadeLayer(Taken, Layer):
     """Base of layers whose constructor is written down as text, and which ``_make`` their members from what it is given."""
 
-    def _begin(self, given: Any) -> None:
+    def _begin(self, args: Any) -> None:
         Layer.__init__(self)
-        self._make(given)
+        self._make(args)
 
-    def _make(self, given: Any) -> None:
+    def _make(self, args: Any) -> None:
         raise NotImplementedError

@@ -56,8 +56,8 @@ class _OfFunction(MadeLayer):
     _fixed: ClassVar[dict[str, Any]]
     _layout: str | None
 
-    def _make(self, given: Any) -> None:
-        name, options = self._kind, vars(given)
+    def _make(self, args: Any) -> None:
+        name, options = self._kind, vars(args)
         self._given_name = options.pop("name")
         if options.get("reduction", "mean") not in ("mean", "sum", "none", "batchmean"):
             raise ArgumentError(f"{name}: the reduction is 'mean', 'sum' or 'none', not {options['reduction']!r}.")
@@ -66,12 +66,12 @@ class _OfFunction(MadeLayer):
         _check(name, options)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        given = {argument: getattr(self, option) for option, argument in self._options.items()}
+        arguments = {argument: getattr(self, option) for option, argument in self._options.items()}
         if "training" in self._known:
-            given["training"] = self.training
+            arguments["training"] = self.training
         if self._given_name is not None and "name" in self._known:
-            given["name"] = self._given_name
-        return self._function(*inputs, **given, **self._fixed, **kwargs)
+            arguments["name"] = self._given_name
+        return self._function(*inputs, **arguments, **self._fixed, **kwargs)
 
     def extra_repr(self) -> str:
         shown = {option: getattr(self, option) for option in self._options}
@@ -81,7 +81,7 @@ class _OfFunction(MadeLayer):
         return ", ".join(f"{option}={value}" for option, value in shown.items())
 
 
-def _made(entry: str, tensors: int) -> type[Layer]:
+def _layer_class(entry: str, tensors: int) -> type[Layer]:
     """A class from ``Name function : options ; fixed``.
 
     Without a list its options are all arguments of the function behind the tensors. ``option=default`` has another default,
@@ -95,9 +95,9 @@ def _made(entry: str, tensors: int) -> type[Layer]:
     arguments: dict[str, str] = {}
     defaults: dict[str, Any] = {}
     for item in options.split() if listed else [key for key in list(known)[tensors:] if key not in ("training", "name")]:
-        option, _, given = item.partition("=")
-        arguments[option] = given if given in known else option
-        defaults[option] = known[arguments[option]].default if given in known or not given else _literal(given)
+        option, _, default = item.partition("=")
+        arguments[option] = default if default in known else option
+        defaults[option] = known[arguments[option]].default if default in known or not default else _literal(default)
     takes = [option if value is inspect.Parameter.empty else f"{option}={value!r}" for option, value in defaults.items()]
     body = {
         "__doc__": f"The layer of ``nn.functional.{function_name}``: {(function.__doc__ or '').splitlines()[0]}",
@@ -136,7 +136,7 @@ def _literal(text: str) -> Any:
 _MADE: dict[str, type[Layer]] = {}
 for _tensors, _table in enumerate((_OF_ONE, _OF_TWO, _OF_THREE, _OF_FOUR), 1):
     for _entry in _table.replace("|", "\n").strip().splitlines():
-        _class = _made(_entry, _tensors)
+        _class = _layer_class(_entry, _tensors)
         _MADE[_class.__name__] = _class
 
 
@@ -157,7 +157,7 @@ class Softmax2D(Layer):
 
 
 class Identity(Layer):
-    """What it is given; arguments to make it are ignored."""
+    """The identity; arguments of its constructor are ignored."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

@@ -63,16 +63,16 @@ class _Cell(MadeLayer, RNNCellBase):
 
     takes = _CELL
 
-    def _make(self, given: Any) -> None:
-        size, hidden = given.input_size, given.hidden_size
+    def _make(self, args: Any) -> None:
+        size, hidden = args.input_size, args.hidden_size
         if hidden <= 0:
             raise ArgumentError(f"{type(self).__name__}: hidden_size is {hidden}; it is at least 1.")
         self.input_size, self.hidden_size = size, hidden
         bound, rows = Uniform(-1 / math.sqrt(hidden), 1 / math.sqrt(hidden)), self.gates * hidden
-        self.weight_ih = self.create_parameter([rows, size], given.weight_ih_attr, default_initializer=bound)
-        self.weight_hh = self.create_parameter([rows, hidden], given.weight_hh_attr, default_initializer=bound)
-        self.bias_ih = self.create_parameter([rows], given.bias_ih_attr, is_bias=True, default_initializer=bound)
-        self.bias_hh = self.create_parameter([rows], given.bias_hh_attr, is_bias=True, default_initializer=bound)
+        self.weight_ih = self.create_parameter([rows, size], args.weight_ih_attr, default_initializer=bound)
+        self.weight_hh = self.create_parameter([rows, hidden], args.weight_hh_attr, default_initializer=bound)
+        self.bias_ih = self.create_parameter([rows], args.bias_ih_attr, is_bias=True, default_initializer=bound)
+        self.bias_hh = self.create_parameter([rows], args.bias_hh_attr, is_bias=True, default_initializer=bound)
 
     @property
     def state_shape(self) -> Any:
@@ -91,9 +91,9 @@ class SimpleRNNCell(_Cell):
 
     takes = _CELL.replace("hidden_size", "hidden_size, activation='tanh'")
 
-    def _make(self, given: Any) -> None:
-        super()._make(given)
-        self.activation = _known_activation(self, given.activation)
+    def _make(self, args: Any) -> None:
+        super()._make(args)
+        self.activation = _known_activation(self, args.activation)
 
     def forward(self, inputs: Any, states: Any = None) -> tuple[Any, Any]:
         h = self.get_initial_states(inputs) if states is None else states
@@ -152,8 +152,8 @@ class RNN(Layer):
         states = self.cell.get_initial_states(inputs, batch_dim_idx=1 - axis) if initial_states is None else initial_states
         outputs = []
         for t in reversed(range(steps)) if self.is_reverse else range(steps):
-            given = inputs[t] if self.time_major else inputs[:, t]
-            y, new = self.cell(given, states, **kwargs)
+            x = inputs[t] if self.time_major else inputs[:, t]
+            y, new = self.cell(x, states, **kwargs)
             if sequence_length is not None:
                 alive = sequence_length > t
                 y, new = _kept(alive, y, y * 0.0), _kept(alive, new, states)
@@ -195,19 +195,19 @@ class _Recurrent(MadeLayer):
 
     takes = _LAYERS
 
-    def _make(self, given: Any) -> None:
-        if given.direction not in ("forward", "bidirect", "bidirectional"):
-            raise ArgumentError(f"{type(self).__name__}: the direction is 'forward' or 'bidirect', not {given.direction!r}.")
-        self.input_size, self.hidden_size, self.num_layers = given.input_size, given.hidden_size, given.num_layers
-        self.time_major, self.dropout = given.time_major, given.dropout
-        self.num_directions = 1 if given.direction == "forward" else 2
-        attrs = {key: value for key, value in vars(given).items() if key.endswith("_attr")}
+    def _make(self, args: Any) -> None:
+        if args.direction not in ("forward", "bidirect", "bidirectional"):
+            raise ArgumentError(f"{type(self).__name__}: the direction is 'forward' or 'bidirect', not {args.direction!r}.")
+        self.input_size, self.hidden_size, self.num_layers = args.input_size, args.hidden_size, args.num_layers
+        self.time_major, self.dropout = args.time_major, args.dropout
+        self.num_directions = 1 if args.direction == "forward" else 2
+        attrs = {key: value for key, value in vars(args).items() if key.endswith("_attr")}
         for layer in range(self.num_layers):
             size = self.input_size if layer == 0 else self.hidden_size * self.num_directions
             for suffix in ("", "_reverse")[: self.num_directions]:
-                made = self.cell(size, self.hidden_size, **attrs)
-                for kind, parameter in made._parameters.items():
-                    self._parameters[f"{kind}_l{layer}{suffix}"] = parameter
+                cell = self.cell(size, self.hidden_size, **attrs)
+                for parameter_name, parameter in cell._parameters.items():
+                    self._parameters[f"{parameter_name}_l{layer}{suffix}"] = parameter
 
     def forward(self, inputs: Any, initial_states: Any = None, sequence_length: Any = None) -> tuple[Any, Any]:
         """Outputs [batch, steps, directions * hidden_size] (steps first if ``time_major``) and the last states.
@@ -219,17 +219,17 @@ class _Recurrent(MadeLayer):
         """
         x = inputs if self.time_major else inputs.transpose([1, 0, 2])
         names = ("initial_h", "initial_c")[: 2 if self.op_type == "LSTM" else 1]
-        given = [] if initial_states is None else list(initial_states) if len(names) == 2 else [initial_states]
+        initial = [] if initial_states is None else list(initial_states) if len(names) == 2 else [initial_states]
         lengths = None if sequence_length is None else sequence_length.astype("int32")
         last: list[list[Any]] = [[] for _ in names]
         for layer in range(self.num_layers):
             if layer and self.dropout:
                 x = F.dropout(x, self.dropout, training=self.training)
             at = slice(layer * self.num_directions, (layer + 1) * self.num_directions)
-            states = dict(zip(names, (state[at] for state in given), strict=False))
+            states = dict(zip(names, (state[at] for state in initial), strict=False))
             x, *ends = self._layer(x, layer, states, lengths)
-            for found, end in zip(last, ends, strict=True):
-                found.append(end)
+            for collected, end in zip(last, ends, strict=True):
+                collected.append(end)
         finals = [ends[0] if len(ends) == 1 else concat(ends, 0) for ends in last]
         return (x if self.time_major else x.transpose([1, 0, 2])), (tuple(finals) if len(finals) == 2 else finals[0])
 
@@ -237,11 +237,14 @@ class _Recurrent(MadeLayer):
         op = LayerHelper(self.op_type.lower(), x).op
         w, r, b = ([] for _ in range(3))
         for suffix in ("", "_reverse")[: self.num_directions]:
-            own = {kind: self._parameters[f"{kind}_l{layer}{suffix}"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+            own = {
+                parameter_name: self._parameters[f"{parameter_name}_l{layer}{suffix}"]
+                for parameter_name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            }
             w.append(self._ordered(op, own["weight_ih"]))
             r.append(self._ordered(op, own["weight_hh"]))
             blank = zeros([len(self.order) * self.hidden_size], self._dtype)
-            biases = [blank if own[kind] is None else own[kind] for kind in ("bias_ih", "bias_hh")]
+            biases = [blank if own[parameter_name] is None else own[parameter_name] for parameter_name in ("bias_ih", "bias_hh")]
             b.append(concat([self._ordered(op, bias) for bias in biases], 0))
         attrs = {"hidden_size": self.hidden_size, "direction": "bidirectional" if len(w) == 2 else "forward", **self.attributes}
         operands = [x, stack(w, 0), stack(r, 0), stack(b, 0), lengths, states.get("initial_h"), states.get("initial_c")]
@@ -268,9 +271,9 @@ class SimpleRNN(_Recurrent):
 
     takes = _LAYERS.replace("dropout=0.0", "dropout=0.0, activation='tanh'")
 
-    def _make(self, given: Any) -> None:
-        super()._make(given)
-        self.attributes = {"activations": [_known_activation(self, given.activation).capitalize()] * self.num_directions}  # type: ignore[misc]
+    def _make(self, args: Any) -> None:
+        super()._make(args)
+        self.attributes = {"activations": [_known_activation(self, args.activation).capitalize()] * self.num_directions}  # type: ignore[misc]
 
 
 class LSTM(_Recurrent):

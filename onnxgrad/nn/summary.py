@@ -44,18 +44,18 @@ def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any =
     """
     if not isinstance(net, Layer):
         raise ArgumentTypeError(f"summary takes a Layer, not {type(net).__name__}.")
-    given = input if input is not None else [zeros(shape, dtype) for shape, dtype in _described(input_size, dtypes)]
+    example = input if input is not None else [zeros(shape, dtype) for shape, dtype in _described(input_size, dtypes)]
     rows: list[tuple[str, str, str, str]] = []
     results = 0
 
     def note(layer: Layer, inputs: Any, output: Any) -> None:
         nonlocal results
-        kind = type(layer).__name__
-        number = 1 + sum(name.rpartition("-")[0] == kind for name, *_ in rows)
-        found = tensors_in(output)
-        results += sum(math.prod(x.shape) * x.dtype.numpy.itemsize for x in found)
+        layer_name = type(layer).__name__
+        number = 1 + sum(name.rpartition("-")[0] == layer_name for name, *_ in rows)
+        outputs = tensors_in(output)
+        results += sum(math.prod(x.shape) * x.dtype.numpy.itemsize for x in outputs)
         own = [x for x in (*layer._parameters.values(), *layer._buffers.values()) if x is not None]
-        rows.append((f"{kind}-{number}", _shapes(tensors_in(inputs)), _shapes(found), f"{_count(own):,}"))
+        rows.append((f"{layer_name}-{number}", _shapes(tensors_in(inputs)), _shapes(outputs), f"{_count(own):,}"))
 
     leaves = [layer for layer in net.sublayers() if not isinstance(layer, (Sequential, LayerList))] or [net]
     hooks = [layer.register_forward_post_hook(note) for layer in leaves]
@@ -63,7 +63,7 @@ def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any =
     try:
         net.eval()
         with no_grad():
-            net(**given) if isinstance(given, dict) else net(*([given] if isinstance(given, Tensor) else given))
+            net(**example) if isinstance(example, dict) else net(*([example] if isinstance(example, Tensor) else example))
     finally:
         for hook in hooks:
             hook.remove()

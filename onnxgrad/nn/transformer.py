@@ -37,15 +37,15 @@ class MultiHeadAttention(MadeLayer):
 
     takes = "embed_dim, num_heads, dropout=0.0, kdim=None, vdim=None, need_weights=False, weight_attr=None, bias_attr=None"
 
-    def _make(self, given: Any) -> None:
-        width, heads, attrs = given.embed_dim, given.num_heads, (given.weight_attr, given.bias_attr)
+    def _make(self, args: Any) -> None:
+        width, heads, attrs = args.embed_dim, args.num_heads, (args.weight_attr, args.bias_attr)
         if heads < 1 or width < 1 or width % heads:
             raise ArgumentError(f"MultiHeadAttention: {heads} heads do not divide embed_dim {width}.")
         self.embed_dim, self.num_heads, self.head_dim = width, heads, width // heads
-        self.dropout, self.need_weights = given.dropout, given.need_weights
+        self.dropout, self.need_weights = args.dropout, args.need_weights
         self.q_proj = Linear(width, width, *attrs)
-        self.k_proj = Linear(given.kdim or width, width, *attrs)
-        self.v_proj = Linear(given.vdim or width, width, *attrs)
+        self.k_proj = Linear(args.kdim or width, width, *attrs)
+        self.v_proj = Linear(args.vdim or width, width, *attrs)
         self.out_proj = Linear(width, width, *attrs)
 
     def _heads(self, x: Any) -> Any:
@@ -101,27 +101,27 @@ class _Block(MadeLayer):
         "normalize_before=False, weight_attr=None, bias_attr=None, layer_norm_eps=1e-05"
     )
 
-    def _make(self, given: Any) -> None:
-        self._config, width, dropout = vars(given), given.d_model, given.dropout
-        self.normalize_before = given.normalize_before
+    def _make(self, args: Any) -> None:
+        self._config, width, dropout = vars(args), args.d_model, args.dropout
+        self.normalize_before = args.normalize_before
         parts = len(self.attentions) + 1
-        weights, biases = _each(given.weight_attr, parts), _each(given.bias_attr, parts)
-        of_scores = dropout if given.attn_dropout is None else given.attn_dropout
+        weights, biases = _each(args.weight_attr, parts), _each(args.bias_attr, parts)
+        of_scores = dropout if args.attn_dropout is None else args.attn_dropout
         for name, weight, bias in zip(self.attentions, weights, biases, strict=False):
-            self.add_sublayer(name, MultiHeadAttention(width, given.nhead, of_scores, weight_attr=weight, bias_attr=bias))
-        self.linear1 = Linear(width, given.dim_feedforward, weights[-1], biases[-1])
-        self.dropout = Dropout(dropout if given.act_dropout is None else given.act_dropout)
-        self.linear2 = Linear(given.dim_feedforward, width, weights[-1], biases[-1])
+            self.add_sublayer(name, MultiHeadAttention(width, args.nhead, of_scores, weight_attr=weight, bias_attr=bias))
+        self.linear1 = Linear(width, args.dim_feedforward, weights[-1], biases[-1])
+        self.dropout = Dropout(dropout if args.act_dropout is None else args.act_dropout)
+        self.linear2 = Linear(args.dim_feedforward, width, weights[-1], biases[-1])
         for at in range(1, parts + 1):
-            self.add_sublayer(f"norm{at}", LayerNorm(width, given.layer_norm_eps))
+            self.add_sublayer(f"norm{at}", LayerNorm(width, args.layer_norm_eps))
             self.add_sublayer(f"dropout{at}", Dropout(dropout))
-        self.activation = getattr(F, given.activation)
+        self.activation = getattr(F, args.activation)
 
     def _residual(self, at: int, x: Any, part: Any) -> tuple[Any, list[Any]]:
         """x plus a part of it, with the norm before or after; and what else the part gives."""
         norm, dropout = self._sub_layers[f"norm{at}"], self._sub_layers[f"dropout{at}"]
-        found = part(norm(x) if self.normalize_before else x)
-        y, *more = found if isinstance(found, tuple) else (found,)
+        result = part(norm(x) if self.normalize_before else x)
+        y, *more = result if isinstance(result, tuple) else (result,)
         y = x + dropout(y)
         return (y if self.normalize_before else norm(y)), more
 
@@ -172,10 +172,10 @@ class TransformerDecoderLayer(_Block):
 
 
 class _Stack(MadeLayer):
-    def _make(self, given: Any) -> None:
-        layer, *_ = vars(given).values()
-        self.layers = LayerList([layer, *(layer.again() for _ in range(given.num_layers - 1))])
-        self.num_layers, self.norm = given.num_layers, given.norm
+    def _make(self, args: Any) -> None:
+        layer, *_ = vars(args).values()
+        self.layers = LayerList([layer, *(layer.again() for _ in range(args.num_layers - 1))])
+        self.num_layers, self.norm = args.num_layers, args.norm
 
     def _through(self, x: Any, cache: Any, *operands: Any) -> Any:
         caches = []
@@ -212,8 +212,8 @@ class TransformerDecoder(_Stack):
 
     def gen_cache(self, memory: Any, do_zip: bool = False) -> list[Any]:
         """A cache for each layer; with ``do_zip`` the layers' parts side by side."""
-        found = [layer.gen_cache(memory) for layer in self.layers]
-        return list(zip(*found, strict=True)) if do_zip else found
+        caches = [layer.gen_cache(memory) for layer in self.layers]
+        return list(zip(*caches, strict=True)) if do_zip else caches
 
 
 class Transformer(MadeLayer):
@@ -225,25 +225,25 @@ class Transformer(MadeLayer):
         "custom_encoder=None, custom_decoder=None"
     )
 
-    def _make(self, given: Any) -> None:
+    def _make(self, args: Any) -> None:
         shared = ("d_model", "nhead", "dim_feedforward", "dropout", "activation", "attn_dropout", "act_dropout", "normalize_before")
-        common = {key: getattr(given, key) for key in shared}
-        weights, biases = (_each(attr, 3) for attr in (given.weight_attr, given.bias_attr))
+        common = {key: getattr(args, key) for key in shared}
+        weights, biases = (_each(attr, 3) for attr in (args.weight_attr, args.bias_attr))
         weights, biases = ([each[0], *each] if len(each) == 2 else each for each in (weights, biases))
         first = {"weight_attr": [weights[0], weights[-1]], "bias_attr": [biases[0], biases[-1]]}
-        self.encoder = given.custom_encoder or TransformerEncoder(
-            TransformerEncoderLayer(**common, **first), given.num_encoder_layers, LayerNorm(given.d_model)
+        self.encoder = args.custom_encoder or TransformerEncoder(
+            TransformerEncoderLayer(**common, **first), args.num_encoder_layers, LayerNorm(args.d_model)
         )
-        self.decoder = given.custom_decoder or TransformerDecoder(
+        self.decoder = args.custom_decoder or TransformerDecoder(
             TransformerDecoderLayer(**common, weight_attr=weights, bias_attr=biases),
-            given.num_decoder_layers,
-            LayerNorm(given.d_model),
+            args.num_decoder_layers,
+            LayerNorm(args.d_model),
         )
-        self.d_model, self.nhead = given.d_model, given.nhead
+        self.d_model, self.nhead = args.d_model, args.nhead
 
     def forward(self, src: Any, tgt: Any, src_mask: Any = None, tgt_mask: Any = None, memory_mask: Any = None) -> Any:
         return self.decoder(tgt, self.encoder(src, src_mask), tgt_mask, memory_mask)
 
     def generate_square_subsequent_mask(self, length: int) -> Any:
-        """What is added to scores so that no position sees a later one: 0 on and under the diagonal, -inf above."""
+        """The causal mask, added to scores so that no position sees a later one: 0 on and under the diagonal, -inf above."""
         return leaf(np.triu(np.full((int(length), int(length)), -np.inf, np.float32), 1))

@@ -36,10 +36,10 @@ class Linear(MadeLayer):
 
     takes = "in_features, out_features, weight_attr=None, bias_attr=None, name=None"
 
-    def _make(self, given: Any) -> None:
-        self.in_features, self.out_features = given.in_features, given.out_features
-        self.weight = self.create_parameter([self.in_features, self.out_features], given.weight_attr)
-        self.bias = self.create_parameter([self.out_features], given.bias_attr, is_bias=True)
+    def _make(self, args: Any) -> None:
+        self.in_features, self.out_features = args.in_features, args.out_features
+        self.weight = self.create_parameter([self.in_features, self.out_features], args.weight_attr)
+        self.bias = self.create_parameter([self.out_features], args.bias_attr, is_bias=True)
 
     def forward(self, input: Any) -> Any:
         return F.linear(input, self.weight, self.bias)
@@ -59,24 +59,24 @@ class _Conv(MadeLayer):
         "weight_attr=None, bias_attr=None, data_format=None"
     )
 
-    def _make(self, given: Any) -> None:
-        if given.padding_mode not in ("zeros", "reflect", "replicate", "circular"):
-            raise ArgumentError(f"padding_mode is 'zeros', 'reflect', 'replicate' or 'circular', not {given.padding_mode!r}.")
-        self._border = None if given.padding_mode == "zeros" else given.padding_mode
-        self._filters(given, "stride padding dilation groups")
+    def _make(self, args: Any) -> None:
+        if args.padding_mode not in ("zeros", "reflect", "replicate", "circular"):
+            raise ArgumentError(f"padding_mode is 'zeros', 'reflect', 'replicate' or 'circular', not {args.padding_mode!r}.")
+        self._border = None if args.padding_mode == "zeros" else args.padding_mode
+        self._filters(args, "stride padding dilation groups")
 
-    def _filters(self, given: Any, options: str) -> None:
+    def _filters(self, args: Any, options: str) -> None:
         """Filters, which start normal unless transposed, a bias, and the options of the function."""
-        inputs, filters, size, groups = given.in_channels, given.out_channels, given.kernel_size, given.groups
+        inputs, filters, size, groups = args.in_channels, args.out_channels, args.kernel_size, args.groups
         if groups < 1 or inputs % groups or filters % groups:
             raise ArgumentError(f"{inputs} and {filters} channels cannot be cut into {groups} groups.")
         kernel = [size] * self.axes if isinstance(size, int) else list(size)
-        self._options = {key: getattr(given, key) for key in options.split()}
-        self._options["data_format"] = given.data_format or _FORMATS[self.axes]
+        self._options = {key: getattr(args, key) for key in options.split()}
+        self._options["data_format"] = args.data_format or _FORMATS[self.axes]
         normal = None if self.transposed else Normal(0.0, math.sqrt(2.0 / (math.prod(kernel) * inputs)))
         channels = [inputs, filters // groups] if self.transposed else [filters, inputs // groups]
-        self.weight = self.create_parameter([*channels, *kernel], given.weight_attr, default_initializer=normal)
-        self.bias = self.create_parameter([filters], given.bias_attr, is_bias=True)
+        self.weight = self.create_parameter([*channels, *kernel], args.weight_attr, default_initializer=normal)
+        self.bias = self.create_parameter([filters], args.bias_attr, is_bias=True)
 
     def forward(self, x: Any) -> Any:
         options = self._options
@@ -116,8 +116,8 @@ class _ConvTranspose(_Conv):
         "weight_attr=None, bias_attr=None, data_format=None"
     )
 
-    def _make(self, given: Any) -> None:
-        self._filters(given, "stride padding dilation groups output_padding")
+    def _make(self, args: Any) -> None:
+        self._filters(args, "stride padding dilation groups output_padding")
 
     def forward(self, x: Any, output_size: Any = None) -> Any:
         options = self._options if output_size is None else {**self._options, "output_padding": 0, "output_size": output_size}
@@ -153,14 +153,14 @@ class Embedding(MadeLayer):
         "max_norm=None, norm_type=2.0"
     )
 
-    def _make(self, given: Any) -> None:
-        count, at = given.num_embeddings, given.padding_idx
+    def _make(self, args: Any) -> None:
+        count, at = args.num_embeddings, args.padding_idx
         if at is not None and not -count <= at < count:
             raise ArgumentError(f"Embedding: padding_idx {at} lies outside the {count} rows.")
-        self._options = {"max_norm": given.max_norm, "norm_type": given.norm_type, "sparse": given.sparse}
+        self._options = {"max_norm": args.max_norm, "norm_type": args.norm_type, "sparse": args.sparse}
         self._options["padding_idx"] = at if at is None else at % count
-        self._sizes = (count, given.embedding_dim)
-        self.weight = self.create_parameter(list(self._sizes), given.weight_attr)
+        self._sizes = (count, args.embedding_dim)
+        self.weight = self.create_parameter(list(self._sizes), args.weight_attr)
         if at is not None:
             rows = self.weight.numpy()
             rows[at] = 0
@@ -178,10 +178,10 @@ class Bilinear(MadeLayer):
 
     takes = "in1_features, in2_features, out_features, weight_attr=None, bias_attr=None, name=None"
 
-    def _make(self, given: Any) -> None:
-        shape = [given.out_features, given.in1_features, given.in2_features]
-        self.weight = self.create_parameter(shape, given.weight_attr)
-        self.bias = self.create_parameter([1, given.out_features], given.bias_attr, is_bias=True)
+    def _make(self, args: Any) -> None:
+        shape = [args.out_features, args.in1_features, args.in2_features]
+        self.weight = self.create_parameter(shape, args.weight_attr)
+        self.bias = self.create_parameter([1, args.out_features], args.bias_attr, is_bias=True)
 
     def forward(self, x1: Any, x2: Any) -> Any:
         return F.bilinear(x1, x2, self.weight, self.bias)
@@ -192,17 +192,17 @@ class PReLU(MadeLayer):
 
     takes = "num_parameters=1, init=0.25, weight_attr=None, data_format='NCHW', name=None"
 
-    def _make(self, given: Any) -> None:
-        self._data_format, self._given, initial = given.data_format, given, Constant(given.init)
-        self._weight = self.create_parameter([given.num_parameters], given.weight_attr, default_initializer=initial)
+    def _make(self, args: Any) -> None:
+        self._data_format, self._args, initial = args.data_format, args, Constant(args.init)
+        self._weight = self.create_parameter([args.num_parameters], args.weight_attr, default_initializer=initial)
 
     def forward(self, x: Any) -> Any:
         return F.prelu(x, self._weight, data_format=self._data_format)
 
     def extra_repr(self) -> str:
-        given, layout = self._given, self._data_format
-        named = "" if given.name is None else f", name={given.name}"
-        return f"num_parameters={given.num_parameters}, data_format={layout}, init={given.init}, dtype={self._dtype}{named}"
+        args, layout = self._args, self._data_format
+        named = "" if args.name is None else f", name={args.name}"
+        return f"num_parameters={args.num_parameters}, data_format={layout}, init={args.init}, dtype={self._dtype}{named}"
 
 
 class LayerNorm(MadeLayer):
@@ -210,16 +210,16 @@ class LayerNorm(MadeLayer):
 
     takes = "normalized_shape, epsilon=1e-05, weight_attr=None, bias_attr=None, name=None"
 
-    def _make(self, given: Any) -> None:
-        shape = given.normalized_shape
+    def _make(self, args: Any) -> None:
+        shape = args.normalized_shape
         self._normalized_shape = [shape] if isinstance(shape, int) else list(shape)
-        self._epsilon = given.epsilon
-        self._scaled([math.prod(self._normalized_shape)], given)
+        self._epsilon = args.epsilon
+        self._scaled([math.prod(self._normalized_shape)], args)
 
-    def _scaled(self, shape: list[int], given: Any, scale: str = "weight") -> None:
+    def _scaled(self, shape: list[int], args: Any, scale: str = "weight") -> None:
         """Make a scale that starts as 1 and a shift that starts as 0."""
-        setattr(self, scale, self.create_parameter(shape, given.weight_attr, default_initializer=Constant(1.0)))
-        self.bias = self.create_parameter(shape, given.bias_attr, is_bias=True)
+        setattr(self, scale, self.create_parameter(shape, args.weight_attr, default_initializer=Constant(1.0)))
+        self.bias = self.create_parameter(shape, args.bias_attr, is_bias=True)
 
     def forward(self, input: Any) -> Any:
         return F.layer_norm(input, self._normalized_shape, self.weight, self.bias, self._epsilon)
@@ -233,11 +233,11 @@ class GroupNorm(LayerNorm):
 
     takes = "num_groups, num_channels, epsilon=1e-05, weight_attr=None, bias_attr=None, data_format='NCHW', name=None"
 
-    def _make(self, given: Any) -> None:
-        self._num_groups, self._epsilon, self._data_format = given.num_groups, given.epsilon, given.data_format
-        if given.num_groups < 1 or given.num_channels % given.num_groups:
-            raise ArgumentError(f"GroupNorm: {given.num_channels} channels cannot be cut into {given.num_groups} groups.")
-        self._scaled([given.num_channels], given)
+    def _make(self, args: Any) -> None:
+        self._num_groups, self._epsilon, self._data_format = args.num_groups, args.epsilon, args.data_format
+        if args.num_groups < 1 or args.num_channels % args.num_groups:
+            raise ArgumentError(f"GroupNorm: {args.num_channels} channels cannot be cut into {args.num_groups} groups.")
+        self._scaled([args.num_channels], args)
 
     def forward(self, input: Any) -> Any:
         return F.group_norm(input, self._num_groups, self._epsilon, self.weight, self.bias, self._data_format)
@@ -262,13 +262,13 @@ class _BatchNorm(LayerNorm):
         "use_global_stats=None, name=None"
     )
 
-    def _make(self, given: Any) -> None:
-        count, kind = given.num_features, np.float64 if self._dtype == "float64" else np.float32
+    def _make(self, args: Any) -> None:
+        count, dtype = args.num_features, np.float64 if self._dtype == "float64" else np.float32
         self._num_features = count
-        self._options = {key: getattr(given, key) for key in ("momentum", "epsilon", "use_global_stats", "data_format")}
-        self._scaled([count], given)
-        self.register_buffer("_mean", leaf(np.zeros(count, kind)))
-        self.register_buffer("_variance", leaf(np.ones(count, kind)))
+        self._options = {key: getattr(args, key) for key in ("momentum", "epsilon", "use_global_stats", "data_format")}
+        self._scaled([count], args)
+        self.register_buffer("_mean", leaf(np.zeros(count, dtype)))
+        self.register_buffer("_variance", leaf(np.ones(count, dtype)))
 
     def forward(self, input: Any) -> Any:
         _check_rank(self, input)
@@ -314,11 +314,11 @@ class BatchNorm(_BatchNorm):
         "do_model_average_for_mean_and_var=True, use_global_stats=False, trainable_statistics=False"
     )
 
-    def _make(self, given: Any) -> None:
-        given.num_features, given.weight_attr, given.data_format = given.num_channels, given.param_attr, given.data_layout
-        super()._make(given)
-        self._act = given.act
-        if given.is_test:
+    def _make(self, args: Any) -> None:
+        args.num_features, args.weight_attr, args.data_format = args.num_channels, args.param_attr, args.data_layout
+        super()._make(args)
+        self._act = args.act
+        if args.is_test:
             self.eval()
 
     def forward(self, input: Any) -> Any:
@@ -333,12 +333,12 @@ class _InstanceNorm(LayerNorm):
 
     takes = "num_features, epsilon=1e-05, momentum=0.9, weight_attr=None, bias_attr=None, data_format='NCHW', name=None"
 
-    def _make(self, given: Any) -> None:
-        if (given.weight_attr is False) != (given.bias_attr is False):
+    def _make(self, args: Any) -> None:
+        if (args.weight_attr is False) != (args.bias_attr is False):
             raise ArgumentError("weight_attr and bias_attr of an instance norm are both False, or neither is.")
-        self._num_features = given.num_features
-        self._options = {"eps": given.epsilon, "momentum": given.momentum, "data_format": given.data_format}
-        self._scaled([given.num_features], given, "scale")
+        self._num_features = args.num_features
+        self._options = {"eps": args.epsilon, "momentum": args.momentum, "data_format": args.data_format}
+        self._scaled([args.num_features], args, "scale")
 
     def forward(self, input: Any) -> Any:
         _check_rank(self, input)
@@ -374,12 +374,12 @@ class SpectralNorm(MadeLayer):
 
     takes = "weight_shape, dim=0, power_iters=1, epsilon=1e-12, dtype='float32', name=None"
 
-    def _make(self, given: Any) -> None:
-        self._dtype, self._dim = given.dtype, given.dim
-        self._power_iters, self._epsilon = given.power_iters, given.epsilon
-        height, normal = given.weight_shape[given.dim], Normal(0.0, 1.0)
+    def _make(self, args: Any) -> None:
+        self._dtype, self._dim = args.dtype, args.dim
+        self._power_iters, self._epsilon = args.power_iters, args.epsilon
+        height, normal = args.weight_shape[args.dim], Normal(0.0, 1.0)
         self.weight_u = self.create_parameter([height], default_initializer=normal)
-        self.weight_v = self.create_parameter([math.prod(given.weight_shape) // height], default_initializer=normal)
+        self.weight_v = self.create_parameter([math.prod(args.weight_shape) // height], default_initializer=normal)
         self.weight_u.stop_gradient = self.weight_v.stop_gradient = True
 
     def forward(self, x: Any) -> Any:

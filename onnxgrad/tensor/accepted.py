@@ -48,7 +48,7 @@ _AXES = {"accuracy": (2,), "bincount": (1,), "fold": (3,), "mv": (2, 1)}
 _FILLED = ("logsumexp", "mode", "normalize", "p_norm")
 
 
-def check_operands(kind: str, operands: Sequence[Variable]) -> None:
+def check_operands(layer_name: str, operands: Sequence[Variable]) -> None:
     """Refuse operands of a layer that it does not take.
 
     Raises:
@@ -56,15 +56,15 @@ def check_operands(kind: str, operands: Sequence[Variable]) -> None:
         Mismatch: (an ArgumentError) for another number of axes.
         ArgumentError: for no elements.
     """
-    for at, (operand, rank) in enumerate(zip(operands, _AXES.get(kind, ()))):
+    for at, (operand, rank) in enumerate(zip(operands, _AXES.get(layer_name, ()))):
         if operand.dims is not None and operand.ndim != rank:
-            raise Mismatch(f"{kind}: operand {at + 1} has {rank} axes, not those of {operand!r}. Reshape it first.")
-    if kind in _FILLED and operands[0].dims is not None and 0 in operands[0].dims:
-        raise ArgumentError(f"{kind}: {operands[0]!r} has no elements. Leave it out.")
-    taken = _TAKEN.get(kind)
+            raise Mismatch(f"{layer_name}: operand {at + 1} has {rank} axes, not those of {operand!r}. Reshape it first.")
+    if layer_name in _FILLED and operands[0].dims is not None and 0 in operands[0].dims:
+        raise ArgumentError(f"{layer_name}: {operands[0]!r} has no elements. Leave it out.")
+    taken = _TAKEN.get(layer_name)
     if taken is None:
         return
     for at, operand in enumerate(operands):
         types = taken[min(at, 1)]
         if types is not None and operand.dtype.name not in _TYPES[types]:
-            raise IllTyped(f"{kind} takes {types}, but operand {at + 1} is {operand.dtype.name}. Cast it first.")
+            raise IllTyped(f"{layer_name} takes {types}, but operand {at + 1} is {operand.dtype.name}. Cast it first.")

@@ -84,9 +84,9 @@ def without_axes_too(function: _Along) -> _Along:
         if not is_variable(x) or x.rank != 0 or flattened:
             return function(x, *args, **kwargs)
         op = LayerHelper(function.__name__, x).op
-        found = function(op.Reshape(x, np.array([1])), *args, **kwargs)
-        bare = [op.Reshape(v, np.empty(0, np.int64)) for v in (found if isinstance(found, tuple) else (found,))]
-        return tuple(bare) if isinstance(found, tuple) else bare[0]
+        result = function(op.Reshape(x, np.array([1])), *args, **kwargs)
+        bare = [op.Reshape(v, np.empty(0, np.int64)) for v in (result if isinstance(result, tuple) else (result,))]
+        return tuple(bare) if isinstance(result, tuple) else bare[0]
 
     return form  # type: ignore[return-value]
 

@@ -30,24 +30,24 @@ Axes = int | Sequence[int] | None
 Shape = Sequence[int | Variable] | Variable
 
 
-def unary(kind: str, op_type: str, x: Variable, name: str | None = None, **attrs: Any) -> Variable:
+def unary(layer_name: str, op_type: str, x: Variable, name: str | None = None, **attrs: Any) -> Variable:
     """One operator of one real operand; integers are computed as float32."""
-    layer = LayerHelper(kind, x, name=name)
+    layer = LayerHelper(layer_name, x, name=name)
     return layer.result(op_type, floating(layer.op, x), **attrs)
 
 
-def binary(kind: str, op_type: str, x: Any, y: Any, name: str | None = None) -> Variable:
+def binary(layer_name: str, op_type: str, x: Any, y: Any, name: str | None = None) -> Variable:
     """One operator of two operands, which are promoted to one element type and broadcast."""
-    layer, op = open_layer_for(kind, x, y, name=name)
+    layer, op = open_layer_for(layer_name, x, y, name=name)
     return layer.result(op_type, *promoted(op, x, y))
 
 
-def open_layer_for(kind: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
+def open_layer_for(layer_name: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
     """``open_layer`` of a function whose operands may be numbers, though not all of them."""
     variables = variables_in(*items)
     if not variables:
-        raise ArgumentTypeError(f"{kind} takes at least one Variable, not only {[type(item).__name__ for item in items]}.")
-    return open_layer(kind, *variables, name=name)
+        raise ArgumentTypeError(f"{layer_name} takes at least one Variable, not only {[type(item).__name__ for item in items]}.")
+    return open_layer(layer_name, *variables, name=name)
 
 
 def floating(op: Builder, x: Variable) -> Variable:
@@ -128,11 +128,11 @@ def float_dtype(dtype: Any, function: str = "", or_integers: bool = False) -> DT
     Raises:
         IllTyped: where a function is named, for another than a floating-point type (or int32 or int64).
     """
-    found = dtype_of(state.current.default_dtype if dtype is None else dtype)
-    if function and not found.is_float and not (or_integers and found.name in ("int32", "int64")):
-        kinds = "a floating-point type, int32 or int64" if or_integers else "a floating-point type"
-        raise IllTyped(f"{function}: dtype is {kinds}, not {found.name}. Cast the result.")
-    return found
+    element = dtype_of(state.current.default_dtype if dtype is None else dtype)
+    if function and not element.is_float and not (or_integers and element.name in ("int32", "int64")):
+        choices = "a floating-point type, int32 or int64" if or_integers else "a floating-point type"
+        raise IllTyped(f"{function}: dtype is {choices}, not {element.name}. Cast the result.")
+    return element
 
 
 def index_dtype(dtype: Any, function: str) -> DType:
@@ -141,18 +141,18 @@ def index_dtype(dtype: Any, function: str) -> DType:
     Raises:
         IllTyped: for another one.
     """
-    found = dtype_of(dtype)
-    if found.name not in ("int32", "int64"):
-        raise IllTyped(f"{function}: dtype is int32 or int64, not {found.name}.")
-    return found
+    element = dtype_of(dtype)
+    if element.name not in ("int32", "int64"):
+        raise IllTyped(f"{function}: dtype is int32 or int64, not {element.name}.")
+    return element
 
 
 def known_dim(x: Variable, axis: int, function: str) -> int:
     """The size of an axis that must be known when the program is built."""
-    found = x.shape[axis]
-    if found < 0:
+    size = x.shape[axis]
+    if size < 0:
         raise ArgumentError(f"{function}: axis {axis} of {x!r} must have a known size. Declare it in data().")
-    return found
+    return size
 
 
 def shape_of(op: Builder, x: Variable) -> Any:
@@ -182,18 +182,18 @@ def positive(value: Any, function: str, what: str) -> int:
     return int(value)
 
 
-def sizes_of(kind: str, shape: Any) -> list[Any]:
+def sizes_of(layer_name: str, shape: Any) -> list[Any]:
     """The entries of a shape that a user gives, which is a list of ints and integer Variables, or one of these.
 
     Raises:
         ArgumentTypeError: for anything else.
     """
     if isinstance(shape, (int, np.integer, str, np.ndarray)):
-        raise ArgumentTypeError(f"{kind}: shape is a list or a Variable, not {shape!r}. Write a list.")
+        raise ArgumentTypeError(f"{layer_name}: shape is a list or a Variable, not {shape!r}. Write a list.")
     entries = list(shape) if isinstance(shape, (list, tuple)) else [shape]
     for entry in entries:
         if isinstance(entry, str) or (is_variable(entry) and entry.is_float):
-            raise ArgumentTypeError(f"{kind}: a shape holds integers, not {entry!r}.")
+            raise ArgumentTypeError(f"{layer_name}: a shape holds integers, not {entry!r}.")
     return entries
 
 

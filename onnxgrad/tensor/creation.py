@@ -54,8 +54,8 @@ def empty(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
     return _filled("empty", shape, 0, dtype, name)
 
 
-def _filled(kind: str, shape: Any, value: Any, dtype: Any, name: str | None) -> Variable:
-    layer = LayerHelper(kind, *variables_in(*sizes_of(kind, shape), value), name=name)
+def _filled(layer_name: str, shape: Any, value: Any, dtype: Any, name: str | None) -> Variable:
+    layer = LayerHelper(layer_name, *variables_in(*sizes_of(layer_name, shape), value), name=name)
     element = value.dtype if dtype is None and is_variable(value) else float_dtype(dtype)
     return layer.result("Expand", scalar(layer.op, value, element), shape_operand(layer.op, shape))
 
@@ -95,13 +95,13 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
     """
     if end is None:
         start, end = 0, start
-    given = [start, end, step]
+    bounds = [start, end, step]
     if dtype is None:
-        whole = all(item.dtype.is_integer if is_variable(item) else isinstance(item, (int, np.integer)) for item in given)
+        whole = all(item.dtype.is_integer if is_variable(item) else isinstance(item, (int, np.integer)) for item in bounds)
         dtype = "int64" if whole else "float32"
     element = dtype_of(dtype)
-    layer = LayerHelper("range", *variables_in(*given), name=name)
-    return layer.result("Range", *(scalar(layer.op, item, element) for item in given))
+    layer = LayerHelper("range", *variables_in(*bounds), name=name)
+    return layer.result("Range", *(scalar(layer.op, item, element) for item in bounds))
 
 
 def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | None = None) -> Variable:
@@ -111,12 +111,12 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
         >>> paddle.linspace(0, 1, 5).shape
         [5]
     """
-    given = [start, stop, num]
-    if any(isinstance(item, (list, tuple)) for item in given) or isinstance(num, float):
+    operands = [start, stop, num]
+    if any(isinstance(item, (list, tuple)) for item in operands) or isinstance(num, float):
         raise ArgumentTypeError(f"linspace: start and stop are numbers and num an int, not {start!r}, {stop!r} and {num!r}.")
-    layer, op = open_layer("linspace", *variables_in(*given), name=name)
+    layer, op = open_layer("linspace", *variables_in(*operands), name=name)
     element = float_dtype(dtype, "linspace", or_integers=True)
-    if not variables_in(*given):
+    if not variables_in(*operands):
         return layer.result("Identity", op.constant(np.linspace(start, stop, num), element))
     first, last = (scalar(op, item, dtype_of("float32")) for item in (start, stop))
     steps = scalar(op, num, dtype_of("int64"))
@@ -254,13 +254,13 @@ def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     return _cut("triu", x, diagonal, 1, name)
 
 
-def _cut(kind: str, x: Variable, diagonal: Any, upper: int, name: str | None) -> Variable:
-    require_variables(kind, x)
+def _cut(layer_name: str, x: Variable, diagonal: Any, upper: int, name: str | None) -> Variable:
+    require_variables(layer_name, x)
     if x.dims is not None and x.ndim < 2:
-        raise ArgumentError(f"{kind} takes two axes or more, not {x!r}.")
+        raise ArgumentError(f"{layer_name} takes two axes or more, not {x!r}.")
     if not isinstance(diagonal, (int, np.integer)):
-        raise ArgumentTypeError(f"{kind}: diagonal is an int, not {type(diagonal).__name__}.")
-    return LayerHelper(kind, x, name=name).result("Trilu", x, np.array(diagonal), upper=upper)
+        raise ArgumentTypeError(f"{layer_name}: diagonal is an int, not {type(diagonal).__name__}.")
+    return LayerHelper(layer_name, x, name=name).result("Trilu", x, np.array(diagonal), upper=upper)
 
 
 def tril_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
@@ -273,11 +273,13 @@ def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any =
     return _triangle("triu_indices", np.triu_indices, row, row if col is None else col, offset, dtype)
 
 
-def _triangle(kind: str, indices: Any, row: Any, col: Any, offset: Any, dtype: Any) -> Variable:
+def _triangle(layer_name: str, indices: Any, row: Any, col: Any, offset: Any, dtype: Any) -> Variable:
     if not all(isinstance(number, (int, np.integer)) for number in (row, col, offset)) or min(row, col) < 0:
-        raise ArgumentTypeError(f"{kind}: row, col and offset are ints, the first two not negative, not {(row, col, offset)}.")
-    layer = LayerHelper(kind)
-    return layer.result("Identity", layer.op.constant(np.array(indices(row, offset, col)), index_dtype(dtype, kind)))
+        raise ArgumentTypeError(
+            f"{layer_name}: row, col and offset are ints, the first two not negative, not {(row, col, offset)}."
+        )
+    layer = LayerHelper(layer_name)
+    return layer.result("Identity", layer.op.constant(np.array(indices(row, offset, col)), index_dtype(dtype, layer_name)))
 
 
 def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:

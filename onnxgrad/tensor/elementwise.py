@@ -44,17 +44,21 @@ def add(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     return binary("elementwise_add", "Add", x, y, name)
 
 
-subtract = of_two("subtract", "Sub", "``x - y``.", kind="elementwise_sub")
+subtract = of_two("subtract", "Sub", "``x - y``.", layer_name="elementwise_sub")
 multiply = of_two(
     "multiply",
     lambda layer, a, b: layer.result("And" if a.dtype.name == "bool" else "Mul", a, b),
     "``x * y``, element by element; of Booleans whether both are True.",
-    kind="elementwise_mul",
+    layer_name="elementwise_mul",
 )
-divide = of_two("divide", "Div", "``x / y``; integers are divided as float32.", floats=True, kind="elementwise_div")
+divide = of_two("divide", "Div", "``x / y``; integers are divided as float32.", floats=True, layer_name="elementwise_div")
 pow = of_two("pow", "Pow", "``x`` to the power ``y``.")
-maximum = of_two("maximum", "Max", "The larger of two elements, NaN if one is; a tie shares the gradient.", kind="elementwise_max")
-minimum = of_two("minimum", "Min", "The smaller of two elements, NaN if one is; a tie shares the gradient.", kind="elementwise_min")
+maximum = of_two(
+    "maximum", "Max", "The larger of two elements, NaN if one is; a tie shares the gradient.", layer_name="elementwise_max"
+)
+minimum = of_two(
+    "minimum", "Min", "The smaller of two elements, NaN if one is; a tie shares the gradient.", layer_name="elementwise_min"
+)
 
 
 def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
@@ -86,8 +90,12 @@ def _known_extreme(comparison: str) -> Any:
     return formula
 
 
-fmax = of_two("fmax", _known_extreme("GreaterOrEqual"), "The larger that is not NaN; ties go to ``x``.", kind="elementwise_fmax")
-fmin = of_two("fmin", _known_extreme("LessOrEqual"), "The smaller that is not NaN; ties go to ``x``.", kind="elementwise_fmin")
+fmax = of_two(
+    "fmax", _known_extreme("GreaterOrEqual"), "The larger that is not NaN; ties go to ``x``.", layer_name="elementwise_fmax"
+)
+fmin = of_two(
+    "fmin", _known_extreme("LessOrEqual"), "The smaller that is not NaN; ties go to ``x``.", layer_name="elementwise_fmin"
+)
 
 
 def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
@@ -104,12 +112,12 @@ def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Vari
 
 def _copysign(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
     op = layer.op
-    kind, a, b = a.dtype, floating(op, a), floating(op, b)
+    dtype, a, b = a.dtype, floating(op, a), floating(op, b)
     zero = op.constant(0.0, b.dtype)
     minus = op.Or(op.Less(b, zero), op.And(op.Equal(b, zero), op.Less(op.Reciprocal(b), zero)))
     size = op.Abs(a)
     signed = op.Where(minus, op.Neg(size), size)
-    return layer.result("Cast", signed, to=kind.number)
+    return layer.result("Cast", signed, to=dtype.number)
 
 
 def _hypot(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
@@ -127,8 +135,8 @@ def _atan2(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
     below = op.Where(steep, a, b)
     angle = op.Atan(op.Div(op.Where(steep, b, a), op.Where(op.Equal(below, zero), one, below)))
     upwards = op.Where(op.Less(a, zero), op.Neg(half), half)
-    turn = op.Where(op.Less(b, zero), op.Mul(upwards, 2.0), zero)
-    return layer.result("Where", steep, op.Sub(upwards, angle), op.Add(angle, turn))
+    half_turn = op.Where(op.Less(b, zero), op.Mul(upwards, 2.0), zero)
+    return layer.result("Where", steep, op.Sub(upwards, angle), op.Add(angle, half_turn))
 
 
 atan2 = of_two("atan2", _atan2, "The angle of the point with height ``x`` and width ``y``, in (-pi, pi].", floats=True)

@@ -44,9 +44,9 @@ def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = No
 
 def _check_positions(function: str, index: Variable) -> None:
     """Refuse negative positions, which count from the end in ONNX and are errors in Paddle, where their values are known."""
-    given = known(index)
-    if not is_variable(given) and np.min(given, initial=0) < 0:
-        raise ArgumentError(f"{function}: an index is negative: {np.min(given)}. Count from the front.")
+    positions = known(index)
+    if not is_variable(positions) and np.min(positions, initial=0) < 0:
+        raise ArgumentError(f"{function}: an index is negative: {np.min(positions)}. Count from the front.")
 
 
 def _position(op: Builder, index: Variable) -> Variable:
@@ -170,7 +170,7 @@ def put_along_axis(
 
 
 def _neutral(reduce: str, dtype: DType) -> Any:
-    """What changes nothing in a reduction"""
+    """The neutral element of a reduction"""
     if reduce in ("amax", "amin"):
         return extreme_of(dtype, reduce == "amin")
     return 1 if reduce in ("mul", "multiply") else 0
@@ -253,8 +253,8 @@ def index_put(
     positions, size = _positions(op, x, _without_masks(op, indices))
     if accumulate and x.dtype == "bool":
         # A sum of booleans is true where one of them is.
-        found = index_put(op.Cast(x, to=6), indices, op.Cast(value, to=6), accumulate)
-        return layer.result("Cast", found, to=9)
+        result = index_put(op.Cast(x, to=6), indices, op.Cast(value, to=6), accumulate)
+        return layer.result("Cast", result, to=9)
     updates = op.Expand(as_dtype(op, value, x.dtype), size)
     if not accumulate and all(item.dtype == "bool" for item in indices):
         return layer.result("ScatterND", x, positions, updates)
@@ -265,14 +265,14 @@ def index_put(
 
 def _without_masks(op: Builder, items: Sequence[Any]) -> list[Any]:
     """Each mask as one vector of indices per axis that it covers; other items as they are"""
-    found: list[Any] = []
+    indices: list[Any] = []
     for item in items:
         if is_variable(item) and item.dtype == "bool":
             rows = op.NonZero(item)
-            found.extend(op.Gather(rows, np.array(i), axis=0) for i in builtins.range(item.ndim))
+            indices.extend(op.Gather(rows, np.array(i), axis=0) for i in builtins.range(item.ndim))
         else:
-            found.append(item)
-    return found
+            indices.append(item)
+    return indices
 
 
 def _positions(op: Builder, x: Variable, indices: Sequence[Variable]) -> tuple[Any, Any]:
@@ -490,14 +490,14 @@ class _Index:
         op = self.op
         axes_only = [part for part in rest if part is not None]
         # Beside an array, an int is an array of one index.
-        advanced, places = (
+        advanced, at_axes = (
             [i for i, part in enumerate(parts) if is_variable(part) or isinstance(part, int)] for parts in (axes_only, rest)
         )
         if len(advanced) == 1:
-            (at,) = places
+            (at,) = at_axes
             y = op.Gather(x, _position(op, rest[at]), axis=advanced[0])
             return y, [*rest[:at], *[builtins.slice(None)] * rest[at].ndim, *rest[at + 1 :]]
-        adjacent = places[-1] - places[0] + 1 == len(places)
+        adjacent = at_axes[-1] - at_axes[0] + 1 == len(at_axes)
         order = advanced + [i for i in range(len(axes_only)) if i not in advanced]
         if order != list(range(len(order))):
             x = op.Transpose(x, perm=order)
@@ -510,7 +510,7 @@ class _Index:
         if first:
             y = op.Transpose(y, perm=[*range(depth, depth + first), *range(depth), *range(depth + first, y.ndim)])
         left = [part for part in rest if part is None or isinstance(part, builtins.slice)]
-        front = places[0] if adjacent else 0
+        front = at_axes[0] if adjacent else 0
         return y, [*left[:front], *[builtins.slice(None)] * depth, *left[front:]]
 
     def replace(self, value: Any) -> Variable:
@@ -526,8 +526,8 @@ class _Index:
         chosen = inner.read()
         value = as_dtype(op, value, x.dtype) if is_variable(value) else op.constant(np.asarray(value), x.dtype)
         updates = op.Expand(value, shape_of(op, chosen))
-        flat, places, written = (op.Reshape(v, np.array([-1])) for v in (x, chosen, updates))
-        done = op.ScatterElements(flat, places, written, axis=0)
+        flat, positions, written = (op.Reshape(v, np.array([-1])) for v in (x, chosen, updates))
+        done = op.ScatterElements(flat, positions, written, axis=0)
         return self.layer.result("Reshape", done, size, allowzero=1)
 
 

@@ -39,8 +39,8 @@ class Initializer(Taken):
         [3.0, 3.0]
     """
 
-    def _begin(self, given: Any) -> None:
-        vars(self).update(vars(given))
+    def _begin(self, args: Any) -> None:
+        vars(self).update(vars(args))
 
     def __call__(self, param: Variable, block: Any = None) -> None:
         shape = [int(n) for n in param.shape]
@@ -48,8 +48,8 @@ class Initializer(Taken):
             param.set_value(np.asarray(self.append(param.block.build, shape, param.dtype)))
             return
         startup = default_startup_program().global_block()
-        twin = startup.vars.get(param.name) or startup.create_parameter(param.name, shape, param.dtype)
-        startup.program.updates[twin] = self.append(Builder(startup, key=f"{param.name}.init"), shape, param.dtype)
+        copy = startup.vars.get(param.name) or startup.create_parameter(param.name, shape, param.dtype)
+        startup.program.updates[copy] = self.append(Builder(startup, key=f"{param.name}.init"), shape, param.dtype)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         raise NotImplementedError
@@ -88,8 +88,8 @@ class Assign(Initializer):
 
     takes = "value, name=None"
 
-    def _begin(self, given: Any) -> None:
-        value = given.value
+    def _begin(self, args: Any) -> None:
+        value = args.value
         self.value = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
@@ -152,8 +152,8 @@ class _Xavier(_Scaled):
     takes = "fan_in=None, fan_out=None, gain=1.0, name=None"
 
     def _std(self, shape: list[int]) -> float:
-        given = zip((self.fan_in, self.fan_out), _fans(shape), strict=True)
-        return float(self.gain * math.sqrt(2.0 / sum(own if fan is None else fan for fan, own in given)))
+        fans = zip((self.fan_in, self.fan_out), _fans(shape), strict=True)
+        return float(self.gain * math.sqrt(2.0 / sum(own if fan is None else fan for fan, own in fans)))
 
 
 class XavierUniform(_Xavier, _ScaledUniform):
@@ -169,8 +169,8 @@ class _Kaiming(_Scaled):
 
     takes = "fan_in=None, negative_slope=0.0, nonlinearity='relu', name=None"
 
-    def _begin(self, given: Any) -> None:
-        self.fan_in, self.gain = given.fan_in, calculate_gain(given.nonlinearity, given.negative_slope)
+    def _begin(self, args: Any) -> None:
+        self.fan_in, self.gain = args.fan_in, calculate_gain(args.nonlinearity, args.negative_slope)
 
     def _std(self, shape: list[int]) -> float:
         return self.gain / math.sqrt(_fans(shape)[0] if self.fan_in is None else self.fan_in)
@@ -264,7 +264,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """
     slope = 0.01 if param is None else float(param)
     gains = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "leaky_relu": math.sqrt(2.0 / (1 + slope**2)), "selu": 3.0 / 4}
-    plain = ("sigmoid", "linear", *(f"conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")))
+    plain = ("sigmoid", "linear", *(f"conv{n}d{suffix}" for n in (1, 2, 3) for suffix in ("", "_transpose")))
     if nonlinearity not in (*gains, *plain):
         raise ArgumentError(f"calculate_gain: there is no activation {nonlinearity!r}; there are {sorted([*gains, *plain])}.")
     return gains.get(nonlinearity, 1.0)
@@ -283,13 +283,13 @@ def set_global_initializer(weight_init: Initializer | None, bias_init: Initializ
 
 
 def global_initializer(suffix: str) -> Initializer | None:
-    """What ``set_global_initializer`` set for weights ('w') or biases ('b')."""
-    found: Initializer | None = state.current.initializers.get(suffix)
-    return found
+    """Look up the initializer that ``set_global_initializer`` set for weights ('w') or biases ('b')."""
+    initializer: Initializer | None = state.current.initializers.get(suffix)
+    return initializer
 
 
 def chosen_initializer(default: Initializer | None, is_bias: bool) -> Initializer:
-    """What ``create_parameter`` starts from: what it is told, else 0 for a bias and Xavier uniform for a weight.
+    """Choose the initializer of ``create_parameter``: the one it is passed, else 0 for a bias and Xavier uniform for a weight.
 
     Raises:
         ArgumentTypeError: if that is no initializer.

@@ -94,7 +94,7 @@ def fill_diagonal_(x: Any, value: float, offset: int = 0, wrap: bool = False, na
 
 
 def _sampled(function: str, x: Any, of_uniform: Callable[[Any], Any], seed: int = 0) -> Any:
-    """What a formula makes of numbers in (0, 1), in place of all elements"""
+    """Replace all elements by a formula of random numbers in (0, 1)"""
     numbers = random.uniform(manipulation.shape(x), "float32", 1e-7, 1.0, seed)
     return overwritten(function, x, manipulation.cast(of_uniform(numbers), x.dtype))
 

@@ -48,7 +48,7 @@ def require_variables(function: str, *items: Any) -> None:
 
 
 def overwritten(function: str, x: Any, result: Variable, reshapes: bool = False) -> Variable:
-    """What an in-place function gives, whose result has another shape only where it ``reshapes``.
+    """The result of an in-place function, which has another shape only where it ``reshapes``.
 
     A program's variables are never overwritten: their result is a new one, as in Paddle.
     """
@@ -98,27 +98,27 @@ class _LayerBuilder(Builder):
 class LayerHelper:
     """One use of a layer: counts its name, then its results ``<name>.tmp_0`` and parameters ``<name>.w_0``, ``<name>.b_0``."""
 
-    def __init__(self, kind: str, *variables: Any, name: str | None = None, static: bool = False) -> None:
-        require_variables(kind, *variables)
-        check_operands(kind, variables)
+    def __init__(self, layer_name: str, *variables: Any, name: str | None = None, static: bool = False) -> None:
+        require_variables(layer_name, *variables)
+        check_operands(layer_name, variables)
         if name is not None and not isinstance(name, str):
-            raise ArgumentTypeError(f"{kind}: name is a str, not {type(name).__name__}.")
+            raise ArgumentTypeError(f"{layer_name}: name is a str, not {type(name).__name__}.")
         self.program: Program = program_of(variables, static)
         if self.program is EAGER:
-            self.name, self.op = kind, _EAGER_BUILDER
+            self.name, self.op = layer_name, _EAGER_BUILDER
             return
-        self.name = name if name is not None else state.generate_name(kind)
+        self.name = name if name is not None else state.generate_name(layer_name)
         self.op = _LayerBuilder(self.program.current_block(), key=f"{self.name}.inner")
 
     def result(self, op_type: str, *args: Any, **kwargs: Any) -> Variable:
         """Append the operator that computes the next result of this layer; it has one output."""
-        found: Variable = self.op.emit(op_type, args, kwargs, key=f"{self.name}.tmp")
-        return found
+        output: Variable = self.op.emit(op_type, args, kwargs, key=f"{self.name}.tmp")
+        return output
 
     def results(self, count: int, op_type: str, *args: Any, **kwargs: Any) -> list[Variable]:
         """The ``count`` outputs of an operator, as the next results of this layer."""
-        found = self.op.emit(op_type, args, kwargs, outputs=count, key=f"{self.name}.tmp")
-        return list(found) if isinstance(found, tuple) else [found]
+        outputs = self.op.emit(op_type, args, kwargs, outputs=count, key=f"{self.name}.tmp")
+        return list(outputs) if isinstance(outputs, tuple) else [outputs]
 
     def skip_names(self, count: int) -> None:
         """Count names of results that Paddle computes in between and ONNX does not, so that the next result has Paddle's name."""
@@ -170,19 +170,19 @@ class LayerHelper:
         return self.op.Mul(v, self.op.Div(g, length))
 
 
-def open_layer(kind: str, *operands: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
+def open_layer(layer_name: str, *operands: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
     """A layer on tensors, and what appends operators to it."""
-    layer = LayerHelper(kind, *operands, name=name)
+    layer = LayerHelper(layer_name, *operands, name=name)
     return layer, layer.op
 
 
 def given(*optional: Any) -> list[Any]:
-    """Those of a function's optional operands that were given."""
+    """Drop the optional operands of a function that are None."""
     return [operand for operand in optional if operand is not None]
 
 
 def variables_in(*arguments: Any) -> list[Variable]:
-    """Those of a function's arguments that are Variables, where it takes numbers too."""
+    """Pick the Variables among the arguments of a function that takes numbers too."""
     return [argument for argument in arguments if is_variable(argument)]
 
 
@@ -195,9 +195,9 @@ def _initialise(program: Program, parameter: Parameter, initializer: Initializer
         return
     shape = parameter.static_shape
     assert shape is not None
-    twin = block.create_parameter(parameter.name, shape, parameter.dtype, parameter.trainable)
+    copy = block.create_parameter(parameter.name, shape, parameter.dtype, parameter.trainable)
     build = Builder(block, key=f"{parameter.name}.init")
-    startup.updates[twin] = initializer.append(build, list(shape), parameter.dtype)
+    startup.updates[copy] = initializer.append(build, list(shape), parameter.dtype)
     if program.scope is not None:
         scope = Scope()
         Executor(CPUPlace()).run(startup, scope=scope)

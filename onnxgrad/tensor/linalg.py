@@ -206,8 +206,8 @@ def einsum(equation: str, *operands: Variable) -> Variable:
     once = "".join(dict.fromkeys(wanted.replace("...", "")))
     if len(once) == len(wanted.replace("...", "")):
         return layer.result("Einsum", *promoted(layer.op, *operands), equation=terms + arrow + wanted)
-    found = layer.op.Einsum(*promoted(layer.op, *operands), equation=f"{terms}->{'...' * ('...' in wanted)}{once}")
-    return _on_diagonals(layer, found, once, wanted)
+    product = layer.op.Einsum(*promoted(layer.op, *operands), equation=f"{terms}->{'...' * ('...' in wanted)}{once}")
+    return _on_diagonals(layer, product, once, wanted)
 
 
 def _on_diagonals(layer: LayerHelper, x: Variable, letters: str, wanted: str) -> Variable:
@@ -288,24 +288,24 @@ def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> V
     if 3 not in x.shape and -1 not in x.shape:
         raise ArgumentError(f"cross: no axis of {x!r} has size 3.")
     last = x.shape.index(3) if 3 in x.shape else max(i for i, size in enumerate(x.shape) if size < 0)
-    found = layer.result("Sub", *_cross_terms(op, a, b, last))
+    product = layer.result("Sub", *_cross_terms(op, a, b, last))
     for axis in reversed(range(last)):
         if x.shape[axis] < 0:
             here = op.Squeeze(op.Equal(op.Shape(x, start=axis, end=axis + 1), np.array([3])), [0])
-            found = layer.result("Where", here, op.Sub(*_cross_terms(op, a, b, axis)), found)
-    return found
+            product = layer.result("Where", here, op.Sub(*_cross_terms(op, a, b, axis)), product)
+    return product
 
 
 def _cross_terms(op: Builder, a: Variable, b: Variable, axis: int) -> tuple[Variable, Variable]:
     """Both products whose difference it is; something of the same shape along an axis that turns out not to have size 3"""
 
-    def turned(v: Variable, by: int) -> Variable:
+    def rolled(v: Variable, by: int) -> Variable:
         if v.shape[axis] >= 0:
             return op.Gather(v, (np.arange(3) + by) % 3, axis=axis)
         size = op.Squeeze(op.Shape(v, start=axis, end=axis + 1), [0])
         return op.Gather(v, op.Mod(op.Range(np.array(by), op.Add(size, np.array(by)), np.array(1)), size), axis=axis)
 
-    return op.Mul(turned(a, 1), turned(b, 2)), op.Mul(turned(a, 2), turned(b, 1))
+    return op.Mul(rolled(a, 1), rolled(b, 2)), op.Mul(rolled(a, 2), rolled(b, 1))
 
 
 def addmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
@@ -392,8 +392,8 @@ def matrix_norm(
         raise NotOffered(f"matrix_norm: {p!r} needs singular values, which ONNX cannot compute.")
     summed, other = (rows, columns) if abs(p) == 1 else (columns, rows)
     sums = op.ReduceL1(x, [summed], keepdims=1)
-    found = layer.result("ReduceMax" if p > 0 else "ReduceMin", sums, [other], keepdims=1)
-    return found if keepdim else layer.result("Squeeze", found, [rows, columns])
+    extreme = layer.result("ReduceMax" if p > 0 else "ReduceMin", sums, [other], keepdims=1)
+    return extreme if keepdim else layer.result("Squeeze", extreme, [rows, columns])
 
 
 def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Variable:
@@ -445,7 +445,7 @@ def renorm(x: Variable, p: float, axis: int, max_norm: float) -> Variable:
 
 
 def shortening(op: Builder, x: Variable, p: float, axes: Axes, max_norm: float) -> Variable:
-    """What to multiply ``x`` with so that no norm over ``axes`` is above ``max_norm``: 1 where it is not."""
+    """Compute the factor for ``x`` so that no norm over ``axes`` is above ``max_norm``: 1 where it is not."""
     length, limit = vector_norm(x, p, axes, keepdim=True), op.constant(float(max_norm), x.dtype)
     longer = op.Greater(length, limit)
     return op.Where(longer, op.Div(limit, op.Where(longer, length, limit)), op.constant(1.0, x.dtype))
@@ -492,17 +492,17 @@ def cov(
     if aweights is not None:
         less = op.Div(op.ReduceSum(op.Mul(weights, as_dtype(op, aweights, x.dtype)), keepdims=0), total)
     norm_factor = op.Sub(total, less) if ddof else total
-    found = layer.result("Div", op.MatMul(op.Mul(centred, weights), op.Transpose(centred, perm=[1, 0])), norm_factor)
-    return layer.result("Squeeze", found) if found.static_shape == (1, 1) else found
+    covariance = layer.result("Div", op.MatMul(op.Mul(centred, weights), op.Transpose(centred, perm=[1, 0])), norm_factor)
+    return layer.result("Squeeze", covariance) if covariance.static_shape == (1, 1) else covariance
 
 
 def corrcoef(x: Variable, rowvar: bool = True, name: str | None = None) -> Variable:
     """Correlations of the rows of a matrix (its columns without ``rowvar``)."""
     layer, op = open_layer("corrcoef", x, name=name)
-    found = cov(x, rowvar)
-    if not found.ndim:
-        return layer.result("Div", found, found)
-    size = known_dim(found, 0, "corrcoef")
-    spread = op.Sqrt(op.Gather(op.Reshape(found, np.array([-1])), np.arange(size) * (size + 1)))
-    scaled = op.Div(op.Div(found, op.Unsqueeze(spread, [1])), op.Unsqueeze(spread, [0]))
+    covariance = cov(x, rowvar)
+    if not covariance.ndim:
+        return layer.result("Div", covariance, covariance)
+    size = known_dim(covariance, 0, "corrcoef")
+    spread = op.Sqrt(op.Gather(op.Reshape(covariance, np.array([-1])), np.arange(size) * (size + 1)))
+    scaled = op.Div(op.Div(covariance, op.Unsqueeze(spread, [1])), op.Unsqueeze(spread, [0]))
     return layer.result("Clip", scaled, op.constant(-1.0, x.dtype), op.constant(1.0, x.dtype))

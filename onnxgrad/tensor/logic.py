@@ -74,9 +74,9 @@ def isclose(
 ) -> Variable:
     """Whether ``|x - y| <= atol + rtol * |y|``, element by element."""
     layer, op = open_layer("isclose", x, y, name=name)
-    for what, given, kinds in (("rtol", rtol, (int, float)), ("atol", atol, (int, float)), ("equal_nan", equal_nan, bool)):
-        if not isinstance(given, kinds) or (what != "equal_nan" and isinstance(given, bool)):
-            raise ArgumentTypeError(f"isclose: {what} cannot be {given!r}.")
+    for what, value, types in (("rtol", rtol, (int, float)), ("atol", atol, (int, float)), ("equal_nan", equal_nan, bool)):
+        if not isinstance(value, types) or (what != "equal_nan" and isinstance(value, bool)):
+            raise ArgumentTypeError(f"isclose: {what} cannot be {value!r}.")
     a, b = promoted(op, x, y)
     near = op.LessOrEqual(op.Abs(op.Sub(a, b)), op.Add(op.Mul(op.Abs(b), rtol), atol)) if a.dtype.is_float else op.Equal(a, b)
     near = op.Or(near, op.Equal(a, b))
@@ -99,12 +99,12 @@ def isin(x: Variable, test_x: Variable, assume_unique: bool = False, invert: boo
     layer, op = open_layer("isin", x, test_x, name=name)
     a, b = promoted(op, x, test_x)
     same = op.Cast(op.Equal(op.Unsqueeze(a, [-1]), op.Reshape(b, np.array([-1]))), to=6)
-    found = op.Cast(op.ReduceMax(same, [-1], keepdims=0), to=9)
-    return layer.result("Not" if invert else "Identity", found)
+    contained = op.Cast(op.ReduceMax(same, [-1], keepdims=0), to=9)
+    return layer.result("Not" if invert else "Identity", contained)
 
 
 def _tested(test: Callable[[Builder, Variable], Variable]) -> Any:
-    """What a test says of floating-point numbers; false for integers"""
+    """Apply a test to floating-point numbers; false for integers"""
 
     def formula(layer: LayerHelper, x: Variable) -> Variable:
         if not x.is_float:
@@ -145,33 +145,33 @@ class _OfOneBit(Protocol):
     def __call__(self, x: Variable, out: None = None, name: str | None = None) -> Variable: ...
 
 
-def _of_bits(kind: str, op_type: str, logical: str, doc: str) -> _OfBits:
+def _of_bits(layer_name: str, op_type: str, logical: str, doc: str) -> _OfBits:
     """A function of booleans, or if there is an operator for them, of integers bit by bit; without, these are true where not 0."""
 
     def function(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
-        _refuse_out(kind, out)
-        layer, op = open_layer_for(kind, x, y, name=name)
+        _refuse_out(layer_name, out)
+        layer, op = open_layer_for(layer_name, x, y, name=name)
         a, b = promoted(op, x, y) if op_type else (as_dtype(op, item, "bool") for item in (x, y))
         if a.dtype.is_float:
-            raise ArgumentTypeError(f"{kind} takes integers or booleans, not {a.dtype.name}.")
+            raise ArgumentTypeError(f"{layer_name} takes integers or booleans, not {a.dtype.name}.")
         return layer.result(logical if a.dtype == "bool" else op_type, a, b)
 
-    return described(function, kind, doc)
+    return described(function, layer_name, doc)
 
 
-def _refuse_out(kind: str, out: Any) -> None:
+def _refuse_out(layer_name: str, out: Any) -> None:
     if out is not None:
-        raise ArgumentTypeError(f"{kind}: out is None, not {type(out).__name__}: nothing is overwritten. Take the result.")
+        raise ArgumentTypeError(f"{layer_name}: out is None, not {type(out).__name__}: nothing is overwritten. Take the result.")
 
 
-def _of_one_bit(kind: str, op_type: str, doc: str) -> _OfOneBit:
+def _of_one_bit(layer_name: str, op_type: str, doc: str) -> _OfOneBit:
     def function(x: Variable, out: None = None, name: str | None = None) -> Variable:
-        _refuse_out(kind, out)
-        layer = LayerHelper(kind, x, name=name)
+        _refuse_out(layer_name, out)
+        layer = LayerHelper(layer_name, x, name=name)
         y = x if op_type else as_dtype(layer.op, x, "bool")
         return layer.result("Not" if y.dtype == "bool" else op_type, y)
 
-    return described(function, kind, doc)
+    return described(function, layer_name, doc)
 
 
 logical_and = _of_bits("logical_and", "", "And", "Whether both elements are true (not 0).")
@@ -196,9 +196,9 @@ def bitwise_right_shift(
     return _shifted("bitwise_right_shift", "RIGHT", x, y, name, is_arithmetic)
 
 
-def _shifted(kind: str, direction: str, x: Any, y: Any, name: str | None, signed: bool = False) -> Variable:
+def _shifted(layer_name: str, direction: str, x: Any, y: Any, name: str | None, signed: bool = False) -> Variable:
     """Bits as uint64, where a shift by 63 is the widest that is defined; those of a negative number inverted before and after"""
-    layer, op = open_layer_for(kind, x, y, name=name)
+    layer, op = open_layer_for(layer_name, x, y, name=name)
     a, b = promoted(op, x, y)
     width, negatives = 8 * a.dtype.numpy.itemsize, not a.dtype.name.startswith("u")
     signed = signed and negatives

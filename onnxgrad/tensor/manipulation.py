@@ -203,10 +203,10 @@ def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = No
         (3, 4, 2)
     """
     layer = LayerHelper("moveaxis", x, name=name)
-    given = integers(source, "moveaxis"), integers(destination, "moveaxis")
-    if any(not -max(x.ndim, 1) <= a < max(x.ndim, 1) for a in [*given[0], *given[1]]):
-        raise Mismatch(f"moveaxis: {given} are not all among the {x.ndim} axes.")
-    sources, targets = ([a % max(x.ndim, 1) for a in axes] for axes in given)
+    pairs = integers(source, "moveaxis"), integers(destination, "moveaxis")
+    if any(not -max(x.ndim, 1) <= a < max(x.ndim, 1) for a in [*pairs[0], *pairs[1]]):
+        raise Mismatch(f"moveaxis: {pairs} are not all among the {x.ndim} axes.")
+    sources, targets = ([a % max(x.ndim, 1) for a in axes] for axes in pairs)
     if len(set(sources)) != len(sources) or len(set(targets)) != len(targets) or len(sources) != len(targets):
         raise Mismatch("moveaxis: source and destination must name as many axes, each once.")
     return layer.result("Transpose", x, perm=axes_moved(x, sources, targets))
@@ -242,12 +242,12 @@ def atleast_3d(*inputs: Variable, name: str | None = None) -> Any:
 
 
 def _at_least(rank: int, inputs: Sequence[Variable], name: str | None) -> Any:
-    found = []
+    outputs = []
     for x in inputs:
         layer = LayerHelper(f"atleast_{rank}d", x, name=name)
         added = {0: list(range(rank)), 1: [[], [0], [0, 2]][rank - 1], 2: [2]}.get(x.ndim, []) if x.ndim < rank else []
-        found.append(layer.result("Unsqueeze", x, added) if added else layer.result("Identity", x))
-    return found[0] if len(found) == 1 else found
+        outputs.append(layer.result("Unsqueeze", x, added) if added else layer.result("Identity", x))
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
 def cast(x: Variable, dtype: Any) -> Variable:
@@ -289,12 +289,12 @@ def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]
         >>> paddle.broadcast_shape([2, 1, 3], [1, 3, 1])
         [2, 3, 3]
     """
-    found = []
+    sizes = []
     for x, y in zip_longest(reversed(x_shape), reversed(y_shape), fillvalue=1):
         if x != y and 1 not in (x, y) and -1 not in (x, y):
             raise ArgumentError(f"broadcast_shape: {list(x_shape)} and {list(y_shape)} do not fit each other: {x} is not {y}.")
-        found.append(int(y if x == 1 else x if y in (1, -1) else y))
-    return found[::-1]
+        sizes.append(int(y if x == 1 else x if y in (1, -1) else y))
+    return sizes[::-1]
 
 
 # Repeating and reordering --------------------------------------------------------------------------------------------

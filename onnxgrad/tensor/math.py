@@ -144,7 +144,7 @@ def trunc(input: Variable, name: str | None = None) -> Variable:
 
 
 def frac(x: Variable, name: str | None = None) -> Variable:
-    """What ``trunc`` leaves; zeros of integers."""
+    """Give the fraction that ``trunc`` drops; zeros of integers."""
     layer, op = open_layer("frac", x, name=name)
     if not x.is_float:
         return layer.result("Sub", x, x)

@@ -33,8 +33,8 @@ class ParamAttr(Taken):
         "name=None, initializer=None, learning_rate=1.0, regularizer=None, trainable=True, do_model_average=True, need_clip=True"
     )
 
-    def _begin(self, given: Any) -> None:
-        vars(self).update(vars(given))
+    def _begin(self, args: Any) -> None:
+        vars(self).update(vars(args))
 
     @staticmethod
     def of(attr: Any) -> ParamAttr | None:
@@ -55,14 +55,14 @@ class ParamAttr(Taken):
 
     def name_in(self, layer: str, suffix: str, generate: Callable[[str], str] = state.generate_name) -> str:
         """The name given, or else the next of the layer, such as ``fc_0.w_0``."""
-        found: str = self.name if self.name is not None else generate(f"{layer}.{suffix}")
-        return found
+        name: str = self.name if self.name is not None else generate(f"{layer}.{suffix}")
+        return name
 
     def under(self, name: str, initializer: Initializer | None = None) -> ParamAttr:
         """The same attributes under another name, and with another initializer if one is given."""
-        found = ParamAttr()
-        vars(found).update({**vars(self), "name": name, "initializer": initializer or self.initializer})
-        return found
+        attr = ParamAttr()
+        vars(attr).update({**vars(self), "name": name, "initializer": initializer or self.initializer})
+        return attr
 
     def describe(self, parameter: Any) -> None:
         """Let a parameter know how it is to be trained."""

@@ -50,8 +50,8 @@ def gumbel(op: Builder, shape: Any) -> Variable:
     return op.Neg(op.Log(op.Neg(op.Log(numbers))))
 
 
-def _open(kind: str, shape: Any, name: str | None, *others: Any) -> tuple[LayerHelper, Builder]:
-    return open_layer(kind, *variables_in(*sizes_of(kind, shape), *others), name=name)
+def _open(layer_name: str, shape: Any, name: str | None, *others: Any) -> tuple[LayerHelper, Builder]:
+    return open_layer(layer_name, *variables_in(*sizes_of(layer_name, shape), *others), name=name)
 
 
 def uniform(
@@ -113,9 +113,9 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
 
 def log_normal(mean: Any = 1.0, std: Any = 2.0, shape: Any = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Exponentials of normally distributed numbers."""
-    found = normal(mean, std, shape)
-    layer = LayerHelper("log_normal", found, name=name)
-    return layer.result("Exp", as_dtype(layer.op, found, dtype))
+    sample = normal(mean, std, shape)
+    layer = LayerHelper("log_normal", sample, name=name)
+    return layer.result("Exp", as_dtype(layer.op, sample, dtype))
 
 
 def randint(low: int = 0, high: int | None = None, shape: Shape = (1,), dtype: Any = None, name: str | None = None) -> Variable:
@@ -206,7 +206,7 @@ def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, na
     if replacement:
         rows = op.Unsqueeze(x, [0]) if x.ndim == 1 else x
         attrs = {"sample_size": num_samples, "dtype": 7, "seed": next_seed(op)}
-        found = op.emit("Multinomial", (op.Log(as_dtype(op, rows, "float32")),), attrs)
-        return layer.result("Squeeze", found, [0]) if x.ndim == 1 else layer.result("Identity", found)
+        samples = op.emit("Multinomial", (op.Log(as_dtype(op, rows, "float32")),), attrs)
+        return layer.result("Squeeze", samples, [0]) if x.ndim == 1 else layer.result("Identity", samples)
     noisy = op.Add(op.Log(as_dtype(op, x, "float32")), gumbel(op, shape_of(op, x)))
     return layer.results(2, "TopK", noisy, np.array([num_samples]))[1]

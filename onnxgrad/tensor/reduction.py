@@ -23,18 +23,25 @@ __all__ = [
 
 
 def reduce(
-    kind: str, op_type: str, x: Variable, axis: Axes, keepdim: bool, name: str | None, dtype: Any = None, of_integers: Any = None
+    layer_name: str,
+    op_type: str,
+    x: Variable,
+    axis: Axes,
+    keepdim: bool,
+    name: str | None,
+    dtype: Any = None,
+    of_integers: Any = None,
 ) -> Variable:
     """One reduction operator over ``axis``, or over all axes, in an element type: unless given, that of ``x``
 
     Args:
         of_integers: the one in which integers and booleans are reduced unless ``dtype`` is given.
     """
-    layer, op = open_layer(kind, x, name=name)
+    layer, op = open_layer(layer_name, x, name=name)
     x = as_dtype(op, x, of_integers if dtype is None and not x.is_float else dtype)
     axes = axes_of(axis)
     if axes is not None and x.rank is not None:
-        axes = [normal_axis(a, x.rank, kind) for a in axes]
+        axes = [normal_axis(a, x.rank, layer_name) for a in axes]
         if not x.rank:
             axes = None
     return layer.result(op_type, x, axes, keepdims=int(keepdim))
@@ -81,14 +88,14 @@ class _Reduction(Protocol):
 
 def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Reduction:
     """A function that is one reduction operator; with ``of_bools``, of whether elements are not 0."""
-    kind = name
+    layer_name = name
 
     def function(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
         if not of_bools:
-            return reduce(kind, op_type, x, axis, keepdim, name)
-        layer, op = open_layer(kind, x, name=name)
+            return reduce(layer_name, op_type, x, axis, keepdim, name)
+        layer, op = open_layer(layer_name, x, name=name)
         flags = op.Cast(as_dtype(op, x, "bool"), to=6)
-        return layer.result("Cast", reduce(kind, op_type, flags, axis, keepdim, name), to=9)
+        return layer.result("Cast", reduce(layer_name, op_type, flags, axis, keepdim, name), to=9)
 
     return described(function, name, doc)
 
@@ -181,16 +188,16 @@ def cummin(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str
 
 
 def _running_extreme(
-    kind: str, op_type: str, comparison: str, x: Variable, axis: int | None, dtype: Any, name: str | None
+    layer_name: str, op_type: str, comparison: str, x: Variable, axis: int | None, dtype: Any, name: str | None
 ) -> tuple[Variable, Variable]:
-    layer, op = open_layer(kind, x, name=name)
+    layer, op = open_layer(layer_name, x, name=name)
     x, axis = flat_if_none(layer, x, axis)
-    dtype = index_dtype(dtype, kind)
-    best = running(op, x, axis, getattr(op, op_type), extreme_of(x.dtype, op_type == "Min"), kind)
+    dtype = index_dtype(dtype, layer_name)
+    best = running(op, x, axis, getattr(op, op_type), extreme_of(x.dtype, op_type == "Min"), layer_name)
     size = x.shape[axis]
     position = np.arange(size).reshape([size if i == axis else 1 for i in range(x.ndim)])
     reached = op.Where(getattr(op, comparison)(x, best), op.constant(position, None), np.int64(-1))
-    index = running(op, reached, axis, op.Max, -1, kind)
+    index = running(op, reached, axis, op.Max, -1, layer_name)
     return layer.result("GatherElements", x, index, axis=axis), as_dtype(op, index, dtype)
 
 

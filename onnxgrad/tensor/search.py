@@ -36,17 +36,19 @@ def argmin(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: A
     return _extreme_index("arg_min", "ArgMin", x, axis, keepdim, dtype, name)
 
 
-def _extreme_index(kind: str, op_type: str, x: Variable, axis: int | None, keepdim: bool, dtype: Any, name: str | None) -> Variable:
-    layer, op = open_layer(kind, x, name=name)
+def _extreme_index(
+    layer_name: str, op_type: str, x: Variable, axis: int | None, keepdim: bool, dtype: Any, name: str | None
+) -> Variable:
+    layer, op = open_layer(layer_name, x, name=name)
     if axis is None:
-        found = op.emit(op_type, (op.Reshape(x, np.array([-1])),), {"axis": 0, "keepdims": 0})
-        found = op.Reshape(found, np.array([1] * x.ndim)) if keepdim else found
+        indices = op.emit(op_type, (op.Reshape(x, np.array([-1])),), {"axis": 0, "keepdims": 0})
+        indices = op.Reshape(indices, np.array([1] * x.ndim)) if keepdim else indices
     else:
-        axis = normal_axis(axis, x.ndim, kind)
-        found = op.emit(
+        axis = normal_axis(axis, x.ndim, layer_name)
+        indices = op.emit(
             op_type, (x if x.ndim else op.Reshape(x, np.array([1])),), {"axis": axis, "keepdims": int(keepdim and x.ndim > 0)}
         )
-    return layer.result("Identity", as_dtype(op, found, index_dtype(dtype, layer.name)))
+    return layer.result("Identity", as_dtype(op, indices, index_dtype(dtype, layer.name)))
 
 
 def _sorted(layer: LayerHelper, x: Variable, axis: int, descending: bool) -> tuple[Variable, Variable]:
@@ -91,8 +93,8 @@ def topk(
         raise ArgumentError(f"topk: k is {k}, but axis {axis} of {x!r} has fewer elements or k is not positive.")
     values, indices = layer.results(2, "TopK", x, number, axis=axis, largest=int(largest), sorted=int(sorted))
     if not x.is_eager and is_variable(k) and x.dims is not None:
-        for found in (values, indices):
-            found.type = TensorType(found.dtype, (*x.dims[:axis], None, *x.dims[axis + 1 :]))
+        for output in (values, indices):
+            output.type = TensorType(output.dtype, (*x.dims[:axis], None, *x.dims[axis + 1 :]))
     return values, indices
 
 
@@ -110,8 +112,8 @@ def kthvalue(
     layer, op = open_layer("kthvalue", x, name=name)
     axis = normal_axis(-1 if axis is None else axis, x.ndim, "kthvalue")
     values, indices = op.emit("TopK", (x, np.array([k])), {"axis": axis, "largest": 0}, outputs=2)
-    found = [op.Slice(v, [k - 1], [k], [axis]) for v in (values, indices)]
-    first, second = (layer.result("Identity" if keepdim else "Squeeze", v, *([] if keepdim else [[axis]])) for v in found)
+    slices = [op.Slice(v, [k - 1], [k], [axis]) for v in (values, indices)]
+    first, second = (layer.result("Identity" if keepdim else "Squeeze", v, *([] if keepdim else [[axis]])) for v in slices)
     return first, second
 
 
@@ -229,8 +231,8 @@ def unique(
         them, and how often each occurs.
 
     Example:
-        >>> found, counts = paddle.unique(static.data("x", [5]), return_counts=True)
-        >>> found.shape
+        >>> values, counts = paddle.unique(static.data("x", [5]), return_counts=True)
+        >>> values.shape
         (-1,)
     """
     layer = LayerHelper("unique", x, name=name)
@@ -241,10 +243,10 @@ def unique(
     attrs: dict[str, Any] = {"sorted": 1}
     if axis is not None:
         attrs["axis"] = normal_axis(axis, x.ndim, "unique")
-    found, first, inverse, counts = layer.results(4, "Unique", x, **attrs)
+    values, first, inverse, counts = layer.results(4, "Unique", x, **attrs)
     wanted = [(return_index, first), (return_inverse, inverse), (return_counts, counts)]
     extra = [as_dtype(layer.op, v, dtype) for asked, v in wanted if asked]
-    return (found, *extra) if extra else found
+    return (values, *extra) if extra else values
 
 
 def unique_consecutive(
@@ -266,10 +268,10 @@ def unique_consecutive(
         op.Expand(np.array(1, np.int32), op.Min(op.Shape(x, start=axis, end=axis + 1), np.array([1]))), differs, axis=0
     )
     starts = op.Squeeze(op.NonZero(begins), [0])
-    found = [layer.result("Gather", x, starts, axis=axis)]
+    outputs = [layer.result("Gather", x, starts, axis=axis)]
     if return_inverse:
-        found.append(as_dtype(op, op.Sub(op.CumSum(op.Cast(begins, to=7), np.array(0)), np.array(1)), dtype))
+        outputs.append(as_dtype(op, op.Sub(op.CumSum(op.Cast(begins, to=7), np.array(0)), np.array(1)), dtype))
     if return_counts:
         ends = op.Concat(neighbours(op, starts, 0)[0], op.Shape(x, start=axis, end=axis + 1), axis=0)
-        found.append(as_dtype(op, op.Sub(ends, starts), dtype))
-    return tuple(found) if len(found) > 1 else found[0]
+        outputs.append(as_dtype(op, op.Sub(ends, starts), dtype))
+    return tuple(outputs) if len(outputs) > 1 else outputs[0]

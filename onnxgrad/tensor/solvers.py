@@ -33,8 +33,8 @@ def det(x: Variable, name: str | None = None) -> Variable:
 def slogdet(x: Variable, name: str | None = None) -> Variable:
     """Sign and logarithm of the absolute value of determinants, stacked along a new first axis."""
     layer, op = open_layer("slogdet", x, name=name)
-    found = op.Det(x)
-    parts = [op.Unsqueeze(op.Sign(found), [0]), op.Unsqueeze(op.Log(op.Abs(found)), [0])]
+    determinant = op.Det(x)
+    parts = [op.Unsqueeze(op.Sign(determinant), [0]), op.Unsqueeze(op.Log(op.Abs(determinant)), [0])]
     return layer.result("Concat", *parts, axis=0)
 
 
@@ -74,8 +74,8 @@ def solve(x: Variable, y: Variable, left: bool = True, name: str | None = None) 
     right = op.Unsqueeze(y, [-1]) if vector else y
     if x.ndim != right.ndim or x.shape[:-2] != right.shape[:-2] or -1 in x.shape[:-2]:
         x, right = _common_batch(op, x, right)
-    found = _eliminated(op, x, right)
-    return layer.result("Squeeze", found, [-1]) if vector else layer.result("Identity", found)
+    solution = _eliminated(op, x, right)
+    return layer.result("Squeeze", solution, [-1]) if vector else layer.result("Identity", solution)
 
 
 def _common_batch(op: Builder, x: Variable, y: Variable) -> tuple[Variable, Variable]:

@@ -142,10 +142,10 @@ def erfinv(x: Variable, name: str | None = None) -> Variable:
     safe = op.Where(inside, x, op.constant(0.0, x.dtype))
     guess = inverse_erf(op, safe)
     slope = op.Mul(op.Exp(op.Mul(guess, guess)), math.sqrt(math.pi) / 2)
-    found = op.Sub(guess, op.Mul(op.Sub(op.Erf(guess), safe), slope))
+    refined = op.Sub(guess, op.Mul(op.Sub(op.Erf(guess), safe), slope))
     beyond, infinite = op.constant(np.nan, x.dtype), op.constant(np.inf, x.dtype)
     limit = op.Where(op.Equal(x, one), infinite, op.Where(op.Equal(x, op.Neg(one)), op.Neg(infinite), beyond))
-    return layer.result("Where", inside, found, limit)
+    return layer.result("Where", inside, refined, limit)
 
 
 def inverse_erf(op: Builder, x: Variable) -> Variable:

@@ -110,45 +110,45 @@ def nanmedian(x: Variable, axis: Axes = None, keepdim: bool = False, mode: str =
     return _median("nanmedian", x, axis, keepdim, mode, name)
 
 
-def _median(kind: str, x: Variable, axis: Axes, keepdim: bool, mode: str, name: str | None) -> Any:
-    layer, op = open_layer(kind, x, name=name)
+def _median(layer_name: str, x: Variable, axis: Axes, keepdim: bool, mode: str, name: str | None) -> Any:
+    layer, op = open_layer(layer_name, x, name=name)
     if mode not in ("avg", "min"):
-        raise ArgumentError(f"{kind}: mode is 'avg' or 'min', not {mode!r}.")
+        raise ArgumentError(f"{layer_name}: mode is 'avg' or 'min', not {mode!r}.")
     if x.static_shape is not None and 0 in x.static_shape:
-        raise ArgumentError(f"{kind}: {x!r} has no elements.")
+        raise ArgumentError(f"{layer_name}: {x!r} has no elements.")
     if isinstance(axis, (list, tuple)) and not axis:
-        raise ArgumentError(f"{kind}: axis is an empty list. Give an axis, or None for all.")
+        raise ArgumentError(f"{layer_name}: axis is an empty list. Give an axis, or None for all.")
     flat, axes = _one_axis(layer, floating(op, x), axis)
     last = flat.ndim - 1
     # NaN stands behind all numbers.
-    values, order, size = ascending(op, flat, last, kind)
+    values, order, size = ascending(op, flat, last, layer_name)
     low: Any
     high: Any
-    if kind == "median":
+    if layer_name == "median":
         low, high, pick = np.array([(size - 1) // 2]), np.array([size // 2]), op.Gather
     else:
         counted = op.ReduceSum(op.Cast(op.Not(op.IsNaN(flat)), to=7), [last], keepdims=1)
         low = op.Div(op.Max(op.Sub(counted, np.array(1)), np.array(0)), np.array(2))
         high, pick = op.Div(counted, np.array(2)), op.GatherElements
     middle = pick(values, low, axis=last)
-    if mode == "avg" and (kind == "nanmedian" or low != high):
+    if mode == "avg" and (layer_name == "nanmedian" or low != high):
         above = pick(values, high, axis=last)
         # Halves first, or the sum overflows; and not of two that are infinite.
         middle = op.Where(op.Equal(middle, above), middle, op.Add(op.Mul(middle, 0.5), op.Mul(above, 0.5)))
-    if kind == "nanmedian":
+    if layer_name == "nanmedian":
         # No gradient flows where there is nothing but NaN.
         middle = op.Where(op.Equal(counted, np.array(0)), op.constant(np.nan, flat.dtype), middle)
-    if kind == "median":
+    if layer_name == "median":
         middle = _nan_where_one_is(op, flat, middle, keepdims=1)
-    found = [middle] if mode == "avg" or not isinstance(axis, int) else [middle, pick(order, low, axis=last)]
-    results = [_restored(layer, op.Squeeze(v, [last]), axes, keepdim) for v in found]
+    medians = [middle] if mode == "avg" or not isinstance(axis, int) else [middle, pick(order, low, axis=last)]
+    results = [_restored(layer, op.Squeeze(v, [last]), axes, keepdim) for v in medians]
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _nan_where_one_is(op: Builder, x: Variable, found: Variable, keepdims: int) -> Variable:
-    """What was found along the last axis, or NaN where that holds one"""
+def _nan_where_one_is(op: Builder, x: Variable, result: Variable, keepdims: int) -> Variable:
+    """Replace results by NaN where the last axis holds a NaN"""
     broken = op.Cast(op.ReduceMax(op.Cast(op.IsNaN(x), to=6), [x.ndim - 1], keepdims=keepdims), to=9)
-    return op.Where(broken, op.constant(np.nan, x.dtype), found)
+    return op.Where(broken, op.constant(np.nan, x.dtype), result)
 
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
@@ -177,17 +177,17 @@ def nanquantile(
     return _quantiles("nanquantile", x, q, axis, keepdim, interpolation)
 
 
-def _quantiles(kind: str, x: Variable, q: Any, axis: Axes, keepdim: bool, interpolation: str) -> Variable:
-    layer, op = open_layer(kind, x)
+def _quantiles(layer_name: str, x: Variable, q: Any, axis: Axes, keepdim: bool, interpolation: str) -> Variable:
+    layer, op = open_layer(layer_name, x)
     if interpolation not in _INTERPOLATIONS:
-        raise ArgumentError(f"{kind}: interpolation is one of {_INTERPOLATIONS}, not {interpolation!r}.")
+        raise ArgumentError(f"{layer_name}: interpolation is one of {_INTERPOLATIONS}, not {interpolation!r}.")
     flat, axes = _one_axis(layer, floating(op, x), axis)
     fractions = [float(f) for f in np.atleast_1d(q)]
     if any(not 0 <= f <= 1 for f in fractions):
-        raise ArgumentError(f"{kind}: q must lie in [0, 1], not {q}.")
-    one = _nan_quantile if kind == "nanquantile" else _quantile
-    found = [_restored(layer, one(op, flat, f, interpolation), axes, keepdim) for f in fractions]
-    return found[0] if np.ndim(q) == 0 else layer.result("Concat", *(op.Unsqueeze(v, [0]) for v in found), axis=0)
+        raise ArgumentError(f"{layer_name}: q must lie in [0, 1], not {q}.")
+    one = _nan_quantile if layer_name == "nanquantile" else _quantile
+    quantiles = [_restored(layer, one(op, flat, f, interpolation), axes, keepdim) for f in fractions]
+    return quantiles[0] if np.ndim(q) == 0 else layer.result("Concat", *(op.Unsqueeze(v, [0]) for v in quantiles), axis=0)
 
 
 def _quantile(op: Builder, x: Variable, q: float, interpolation: str) -> Variable:
@@ -197,11 +197,11 @@ def _quantile(op: Builder, x: Variable, q: float, interpolation: str) -> Variabl
     low, high = math.floor(index), math.ceil(index)
     weights = {"linear": index - low, "lower": 0.0, "higher": float(high > low), "midpoint": 0.5 * (high > low)}
     weight = weights.get(interpolation, float(np.round(index - low)))
-    found = op.Gather(values, np.array(low), axis=last)
+    value = op.Gather(values, np.array(low), axis=last)
     if weight:
         above = op.Gather(values, np.array(high), axis=last)
-        found = op.Add(op.Mul(found, 1.0 - weight), op.Mul(above, weight))
-    return _nan_where_one_is(op, x, found, keepdims=0)
+        value = op.Add(op.Mul(value, 1.0 - weight), op.Mul(above, weight))
+    return _nan_where_one_is(op, x, value, keepdims=0)
 
 
 def _nan_quantile(op: Builder, x: Variable, q: float, interpolation: str) -> Variable:
@@ -221,9 +221,9 @@ def _nan_quantile(op: Builder, x: Variable, q: float, interpolation: str) -> Var
     above = op.GatherElements(values, op.Cast(high, to=7), axis=last)
     # Not where both are infinite, or the weight of an infinite one is 0.
     between = op.Add(below, op.Mul(weight, op.Sub(above, below)))
-    found = op.Where(op.Or(op.Equal(weight, op.constant(0.0, x.dtype)), op.Equal(below, above)), below, between)
-    found = op.Where(op.Equal(present, op.constant(0.0, x.dtype)), op.constant(np.nan, x.dtype), found)
-    return op.Squeeze(found, [last])
+    value = op.Where(op.Or(op.Equal(weight, op.constant(0.0, x.dtype)), op.Equal(below, above)), below, between)
+    value = op.Where(op.Equal(present, op.constant(0.0, x.dtype)), op.constant(np.nan, x.dtype), value)
+    return op.Squeeze(value, [last])
 
 
 # Counting and integrals ----------------------------------------------------------------------------------------------
@@ -262,11 +262,11 @@ def histogram(
     if weight is not None:
         counted = op.Mul(counted, op.Reshape(as_dtype(op, weight, "float32"), np.array([-1])))
     zeros = op.Expand(np.float32(0.0), np.array([bins]))
-    found = op.ScatterElements(zeros, index, counted, axis=0, reduction="add")
+    totals = op.ScatterElements(zeros, index, counted, axis=0, reduction="add")
     if density:
         width = op.Div(op.Sub(high, low), float(bins))
-        return layer.result("Div", found, op.Mul(op.ReduceSum(found, keepdims=0), width))
-    return layer.result("Cast", found, to=7) if weight is None else layer.result("Identity", found)
+        return layer.result("Div", totals, op.Mul(op.ReduceSum(totals, keepdims=0), width))
+    return layer.result("Cast", totals, to=7) if weight is None else layer.result("Identity", totals)
 
 
 def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, name: str | None = None) -> Variable:

@@ -23,16 +23,16 @@ class OfOne(Protocol):
 
 
 def of_one(
-    name: str, formula: str | Callable[[LayerHelper, Variable], Variable], doc: str, floats: bool = True, kind: str = ""
+    name: str, formula: str | Callable[[LayerHelper, Variable], Variable], doc: str, floats: bool = True, layer_name: str = ""
 ) -> OfOne:
     """A function of one operand: an operator, or what a formula appends to a layer; integers computed as float32 if ``floats``."""
 
     def function(x: Variable, name: str | None = None) -> Variable:
-        layer = LayerHelper(kind, x, name=name)
+        layer = LayerHelper(layer_name, x, name=name)
         x = floating(layer.op, x) if floats else x
         return layer.result(formula, x) if isinstance(formula, str) else formula(layer, x)
 
-    kind = kind or name
+    layer_name = layer_name or name
     return described(function, name, doc)
 
 
@@ -50,18 +50,18 @@ def of_two(
     doc: str,
     floats: bool = False,
     numbers: bool = True,
-    kind: str = "",
+    layer_name: str = "",
 ) -> OfTwo:
     """The same of two operands, which are promoted to one element type; one of them may be a number if ``numbers``."""
 
     def function(x: Any, y: Any, name: str | None = None) -> Variable:
-        layer, op = (open_layer_for if numbers else open_layer)(kind, x, y, name=name)
+        layer, op = (open_layer_for if numbers else open_layer)(layer_name, x, y, name=name)
         a, b = promoted(op, x, y)
         if floats:
             a, b = floating(op, a), floating(op, b)
         return layer.result(formula, a, b) if isinstance(formula, str) else formula(layer, a, b)
 
-    kind = kind or name
+    layer_name = layer_name or name
     return described(function, name, doc)
 
 

@@ -28,11 +28,11 @@ class finfo:  # noqa: N801
     """
 
     def __init__(self, dtype: Any) -> None:
-        found = dtype_of(dtype)
-        if not found.is_float:
-            raise ArgumentTypeError(f"finfo takes a floating-point type, not {found.name}. Use iinfo.")
-        limits: Any = ml_dtypes.finfo(found.numpy)  # type: ignore[no-untyped-call]
-        self.dtype, self.bits = found.name, int(limits.bits)
+        element = dtype_of(dtype)
+        if not element.is_float:
+            raise ArgumentTypeError(f"finfo takes a floating-point type, not {element.name}. Use iinfo.")
+        limits: Any = ml_dtypes.finfo(element.numpy)  # type: ignore[no-untyped-call]
+        self.dtype, self.bits = element.name, int(limits.bits)
         self.min, self.max = float(limits.min), float(limits.max)
         self.eps, self.resolution = float(limits.eps), float(limits.resolution)
         self.tiny = self.smallest_normal = float(limits.smallest_normal)
@@ -50,11 +50,11 @@ class iinfo:  # noqa: N801
     """
 
     def __init__(self, dtype: Any) -> None:
-        found = dtype_of(dtype)
-        if not found.is_integer:
-            raise ArgumentTypeError(f"iinfo takes an integer type, not {found.name}. Use finfo.")
-        limits = np.iinfo(found.numpy)
-        self.dtype, self.bits, self.min, self.max = found.name, int(limits.bits), int(limits.min), int(limits.max)
+        element = dtype_of(dtype)
+        if not element.is_integer:
+            raise ArgumentTypeError(f"iinfo takes an integer type, not {element.name}. Use finfo.")
+        limits = np.iinfo(element.numpy)
+        self.dtype, self.bits, self.min, self.max = element.name, int(limits.bits), int(limits.min), int(limits.max)
 
 
 def set_default_dtype(d: Any) -> None:
@@ -63,10 +63,10 @@ def set_default_dtype(d: Any) -> None:
     Raises:
         ArgumentTypeError: if it is none of float16, bfloat16, float32, float64.
     """
-    found = dtype_of(d)
-    if found.name not in ("float16", "bfloat16", "float32", "float64"):
-        raise ArgumentTypeError(f"the default type is float16, bfloat16, float32 or float64, not {found.name}.")
-    state.current.default_dtype = found.name
+    element = dtype_of(d)
+    if element.name not in ("float16", "bfloat16", "float32", "float64"):
+        raise ArgumentTypeError(f"the default type is float16, bfloat16, float32 or float64, not {element.name}.")
+    state.current.default_dtype = element.name
 
 
 def get_default_dtype() -> str:
@@ -95,8 +95,8 @@ def set_printoptions(
         sci_mode: exponents always, or never.
         linewidth: characters in a line.
     """
-    given: dict[str, Any] = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    options = {name: value for name, value in given.items() if value is not None}
+    values: dict[str, Any] = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    options = {name: value for name, value in values.items() if value is not None}
     if sci_mode is not None:
         digits = 8 if precision is None else precision
         options["formatter"] = {"float": (lambda x: f"{x:.{digits}e}") if sci_mode else (lambda x: f"{x:.{digits}f}")}

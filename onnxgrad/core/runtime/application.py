@@ -148,7 +148,7 @@ def _open_dimensions(message: ModelProto, whole: frozenset[str]) -> None:
 
 
 class Rooms:
-    """What the parts of one scope are bound to, from step to step.
+    """The buffers to which the parts of one scope are bound, from step to step.
 
     Args:
         threads: that apply pieces.
@@ -160,16 +160,16 @@ class Rooms:
 
     def pieces(self, buffer: Buffer, length: int) -> list[Any]:
         """The pieces of a state, each as a value of its own on the same memory."""
-        found = self._pieces.get(buffer)
-        if found is None:
+        views = self._pieces.get(buffer)
+        if views is None:
             flat = view_of(buffer.value).reshape(-1)
-            found = [value_on(flat[start : start + length]) for start in range(0, flat.size, length)]
-            self._pieces[buffer] = found
-        return found
+            views = [value_on(flat[start : start + length]) for start in range(0, flat.size, length)]
+            self._pieces[buffer] = views
+        return views
 
 
 class _Desk:
-    """What one thread binds, and where it computes."""
+    """The bindings and output buffers of one thread."""
 
     def __init__(self) -> None:
         self._bindings: dict[int, Any] = {}
@@ -178,10 +178,10 @@ class _Desk:
         """The part whose whole inputs are bound."""
 
     def binding(self, part: StatePart) -> Any:
-        found = self._bindings.get(id(part.session))
-        if found is None:
-            found = self._bindings[id(part.session)] = part.session.io_binding()
-        return found
+        binding = self._bindings.get(id(part.session))
+        if binding is None:
+            binding = self._bindings[id(part.session)] = part.session.io_binding()
+        return binding
 
     def outputs(self, part: StatePart, length: int) -> _Arrays:
         """Where the new values of a piece are computed."""
@@ -207,7 +207,7 @@ class _Arrays(NamedTuple):
 
 
 class _Unit(NamedTuple):
-    """What is computed at a time: a piece of a part, or all of it."""
+    """A unit of work: a piece of a part, or all of it."""
 
     number: int
     part: StatePart
@@ -215,7 +215,7 @@ class _Unit(NamedTuple):
 
 
 class Application:
-    """What is left of one step. It may be interrupted anywhere, and gone on with.
+    """The rest of one step. It may be interrupted anywhere, and gone on with.
 
     Args:
         parts: of the step.
@@ -389,8 +389,8 @@ class Application:
                 if v not in self._read:
                     self._read[v] = view_of(self._values[v]).reshape(-1)
                 binding.bind_ortvalue_input(name, value_on(self._read[v][start : start + part.length]))
-        made = desk.outputs(part, min(part.length, part.size - start))
-        for (name, _), value in zip(part.outputs, made.values, strict=True):
+        outputs = desk.outputs(part, min(part.length, part.size - start))
+        for (name, _), value in zip(part.outputs, outputs.values, strict=True):
             binding.bind_ortvalue_output(name, value)
         part.session.run_with_iobinding(binding)
-        return made
+        return outputs

@@ -77,9 +77,9 @@ class OpenApplying:
         self._rooms: weakref.WeakKeyDictionary[Scope, Rooms] = weakref.WeakKeyDictionary()
 
     def _opened(self, session: Any, phases: Sequence[Phase], graph: Graph, outputs: list[Variable]) -> Prepared:
-        found = Prepared(session, Step(tuple(phases), (), {}, graph), outputs, self.place)
-        found.flushes = True
-        return found
+        prepared = Prepared(session, Step(tuple(phases), (), {}, graph), outputs, self.place)
+        prepared.flushes = True
+        return prepared
 
     def apply(
         self,
@@ -153,14 +153,14 @@ def joined(sessions: list[Any], phases: list[Phase], graph: Graph, exchange: Exc
     names = {v: graph.name(v) for v in exchange.reads}
 
     def between(number: int, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        found: dict[str, Any] = {}
+        outputs: dict[str, Any] = {}
         for each in _reductions(phases[number]):
             if each.sums:
-                found.update(added_up(each, values, exchange.transport))
+                outputs.update(added_up(each, values, exchange.transport))
         # Gradients of the last one are exchanged after the run.
         for group in groups[number] if number < len(phases) - 1 else ():
             exchange.send(group, {v: array_of(values[name]) for v, name in names.items()} if number == 0 else {})
-        return found
+        return outputs
 
     return StagedSession(sessions, [name for name, _ in graph.outputs], between, exchange.stop, sums)
 

@@ -85,7 +85,7 @@ class DoubleBinding:
 
     @property
     def binding(self) -> Any:
-        """That of the side whose turn it is."""
+        """The binding of the side whose turn it is."""
         return self._sides[0].binding
 
     def swap(self) -> None:
@@ -113,11 +113,11 @@ class DoubleBinding:
             self.binding.bind_ortvalue_input(name, value_of(value))
 
     def run_options(self) -> Any:
-        """What the next run is told beside its binding."""
+        """The run options of the next run."""
         return None
 
     def present(self) -> list[Buffer]:
-        """What the inputs are bound to."""
+        """The values to which the inputs are bound."""
         return [buffer for buffer in self._sides[0].read if buffer is not None]
 
     def make_room(self, scope: Scope, return_numpy: bool) -> None:
@@ -151,9 +151,9 @@ class DoubleBinding:
 
     def _fits(self, buffer: Buffer, state: StateOutput) -> bool:
         value = buffer.value
-        alike = tuple(value.shape()) == state.shape and value.element_type() == dtype_of(state.dtype).number
+        equal = tuple(value.shape()) == state.shape and value.element_type() == dtype_of(state.dtype).number
         at = (self._place.device, self._place.index)
-        return alike and device_of(value) == at and buffer.memory == self._place.memory
+        return equal and device_of(value) == at and buffer.memory == self._place.memory
 
     def _in_rows(self, name: str, value: Any) -> Any:
         """A value in the shape in which an input or output takes it, on the same memory."""

@@ -29,7 +29,7 @@ _LARGE = COSTS.count("capture.largest_copied_state")
 
 def reason_against(graph: Graph) -> str | None:
     """Why a step cannot be replayed as a CUDA graph; None where it can, as far as the graph tells."""
-    given = set(graph.inputs)
+    inputs = set(graph.inputs)
     for op in graph.operators:
         if op.type in CONTROL_FLOW:
             return f"{op.type} decides on the host"
@@ -37,9 +37,9 @@ def reason_against(graph: Graph) -> str | None:
             return f"{op.type} would draw the same numbers in each replay"
         if any(v is not None and not (isinstance(v.type, TensorType) and v.static_shape is not None) for v in op.outputs):
             return f"the size of what {op.type} returns is not known"
-        if op.type in HOST_OPERANDS and any(v in given for v in op.inputs[1:] if v is not None):
+        if op.type in HOST_OPERANDS and any(v in inputs for v in op.inputs[1:] if v is not None):
             return f"{op.type} reads an input on the host"
-    unknown = [v.name for v in given if v.static_shape is None]
+    unknown = [v.name for v in inputs if v.static_shape is None]
     return f"the size of {unknown[0]!r} is not known" if unknown else None
 
 
@@ -131,25 +131,25 @@ class CapturedBinding(DoubleBinding):
 
     def _copy(self, name: str, array: Any) -> None:
         """Into the memory of an input here."""
-        room = self._rooms.get(name)
-        if room is None or self._elsewhere.pop(name, None) is not None:
-            room = self._rooms[name] = self._place.room(array.shape, array.dtype)
+        buffer = self._rooms.get(name)
+        if buffer is None or self._elsewhere.pop(name, None) is not None:
+            buffer = self._rooms[name] = self._place.room(array.shape, array.dtype)
             for side in self._sides:
-                side.binding.bind_ortvalue_input(name, room)
-        copy_into(room, array)
+                side.binding.bind_ortvalue_input(name, buffer)
+        copy_into(buffer, array)
 
     def _bind_small(self, side: Any, return_numpy: bool) -> None:
         """Fetches have memory here; what callers keep on the device is theirs."""
         self._is_lent = not return_numpy and bool(self._small)
         for v in self._small:
-            room = None if self._is_lent else self._rooms.get(v.name)
-            if room is None:
-                room = self._place.room(v.static_shape or (), v.dtype.numpy)
+            buffer = None if self._is_lent else self._rooms.get(v.name)
+            if buffer is None:
+                buffer = self._place.room(v.static_shape or (), v.dtype.numpy)
                 if not self._is_lent:
-                    self._rooms[v.name] = room
-            if side.small.get(v.name) is not room:
-                side.small[v.name] = room
-                side.binding.bind_ortvalue_output(v.name, room)
+                    self._rooms[v.name] = buffer
+            if side.small.get(v.name) is not buffer:
+                side.small[v.name] = buffer
+                side.binding.bind_ortvalue_output(v.name, buffer)
                 side.outputs[v.name] = None
 
 

@@ -109,7 +109,7 @@ class Executor:
         return run.step.followed_by(apply.step)
 
     def debug_string(self) -> str:
-        """What has been opened so far, in words: the phases of each step, its state, and what passes made of its graphs.
+        """Describe the steps that are open, in words: the phases of each step, its state, and what passes made of its graphs.
 
         Example:
             >>> executor = Executor()
@@ -255,7 +255,7 @@ class Executor:
         names = prepared.fetch_names[: len(fetches)]
         # What an exchange gives is in memory of its own, which ends with the run.
         is_reused = prepared.applying is not None and prepared.applying.exchange is not None
-        return [_given(fetched, state, name, return_numpy, is_reused or name in prepared.reused) for name in names]
+        return [_fetched_result(fetched, state, name, return_numpy, is_reused or name in prepared.reused) for name in names]
 
     def _opened(
         self,
@@ -325,8 +325,8 @@ def _is_float(program: Program, name: str) -> bool:
     return program.global_block().vars[name].is_float
 
 
-def _given(fetched: dict[str, Any], state: dict[str, Buffer], name: str, return_numpy: bool, is_reused: bool) -> Any:
-    """What a caller gets of a result; what the next runs write over is copied, or lent."""
+def _fetched_result(fetched: dict[str, Any], state: dict[str, Buffer], name: str, return_numpy: bool, is_reused: bool) -> Any:
+    """Convert a result for the caller; what the next runs write over is copied, or lent."""
     if name in state:
         return array_of(state[name].value) if return_numpy else state[name].lend()
     if not return_numpy:
@@ -334,13 +334,13 @@ def _given(fetched: dict[str, Any], state: dict[str, Buffer], name: str, return_
     if not fetched[name].has_value():
         raise FetchError(f"{name!r} is an optional that holds nothing. Fetch OptionalHasElement of it.")
     if not fetched[name].is_tensor():
-        kind = fetched[name].data_type()
-        raise FetchError(f"{name!r} is {kind}, no tensor. Fetch its elements (SequenceAt, OptionalGetElement).")
+        data_type = fetched[name].data_type()
+        raise FetchError(f"{name!r} is {data_type}, no tensor. Fetch its elements (SequenceAt, OptionalGetElement).")
     try:
         return array_of(fetched[name]) if is_reused or not is_plain(fetched[name]) else fetched[name].numpy()
     except (RuntimeError, ExecutionError) as error:
-        kind = fetched[name].data_type()
-        raise FetchError(f"onnxruntime does not hand over {name!r}, a {kind}. Cast it before it is fetched.") from error
+        data_type = fetched[name].data_type()
+        raise FetchError(f"onnxruntime does not hand over {name!r}, a {data_type}. Cast it before it is fetched.") from error
 
 
 def _program_of(program: Any) -> Program:
@@ -355,20 +355,20 @@ def _program_of(program: Any) -> Program:
 def _fetches(program: Program, fetch_list: Any) -> list[Variable]:
     if fetch_list is None:
         return []
-    found: list[Variable] = []
+    fetches: list[Variable] = []
     items = [fetch_list] if isinstance(fetch_list, (Variable, str)) else fetch_list
     if not isinstance(items, Sequence):
         raise ArgumentTypeError(f"fetch_list holds Variables and names, not {type(items).__name__}.")
     for item in items:
         if isinstance(item, (list, tuple)):
-            found.extend(_fetches(program, item))
+            fetches.extend(_fetches(program, item))
         elif isinstance(item, Operator):
             continue
         elif isinstance(item, (Variable, str)):
-            found.append(_fetch(program, item))
+            fetches.append(_fetch(program, item))
         else:
             raise ArgumentTypeError(f"fetch_list holds Variables and names, not {type(item).__name__}.")
-    return found
+    return fetches
 
 
 def _fetch(program: Program, item: Variable | str) -> Variable:
@@ -388,16 +388,16 @@ def _is_random(op: Operator) -> bool:
 def _checked_feed(v: Variable, feed: dict[str, Any]) -> Any:
     if v.name not in feed:
         raise FeedError(f"the input {v.name!r} is not fed. Add it to feed=.")
-    given = feed[v.name]
+    value = feed[v.name]
     dtype = v.dtype
-    if callable(getattr(given, "device_name", None)):
-        return _checked_value(v, given)
-    if not isinstance(given, (np.ndarray, np.generic)):
-        given = np.asarray(given, dtype.numpy)
-    if given.dtype != dtype.numpy:
-        raise FeedError(f"the feed {v.name!r} is {given.dtype}, the program takes {dtype.name}. Use .astype({dtype.name!r}).")
-    _check_shape(v, given.shape)
-    return np.ascontiguousarray(given) if given.ndim else np.array(given)
+    if callable(getattr(value, "device_name", None)):
+        return _checked_value(v, value)
+    if not isinstance(value, (np.ndarray, np.generic)):
+        value = np.asarray(value, dtype.numpy)
+    if value.dtype != dtype.numpy:
+        raise FeedError(f"the feed {v.name!r} is {value.dtype}, the program takes {dtype.name}. Use .astype({dtype.name!r}).")
+    _check_shape(v, value.shape)
+    return np.ascontiguousarray(value) if value.ndim else np.array(value)
 
 
 def _check_shape(v: Variable, shape: Sequence[int]) -> None:
@@ -411,8 +411,8 @@ def _check_shape(v: Variable, shape: Sequence[int]) -> None:
 
 def _checked_value(v: Variable, value: Any) -> Any:
     """An OrtValue, which stays where it is."""
-    found, wanted = value.element_type(), v.dtype
-    if found != wanted.number:
+    number, wanted = value.element_type(), v.dtype
+    if number != wanted.number:
         raise FeedError(f"the feed {v.name!r} is a {value.data_type()}, the program takes {wanted.name}. Cast it before.")
     _check_shape(v, value.shape())
     return value

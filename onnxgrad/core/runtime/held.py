@@ -33,11 +33,11 @@ class HeldState(Mapping[str, Any]):
         self._variables = {v.name: v for v in variables}
 
     def __getitem__(self, name: str) -> Any:
-        found = self.scope.present(name)
-        if not isinstance(found, Buffer) or found.value.device_name() != "cpu":
-            found = Buffer(value_of(np.asarray(self._variables[name].get_value(self.scope))))
-            self.scope.put(name, found)
-        return found.value
+        buffer = self.scope.present(name)
+        if not isinstance(buffer, Buffer) or buffer.value.device_name() != "cpu":
+            buffer = Buffer(value_of(np.asarray(self._variables[name].get_value(self.scope))))
+            self.scope.put(name, buffer)
+        return buffer.value
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.scope.put(name, Buffer(value))

@@ -52,9 +52,9 @@ class OpenVINOPlace(Place):
             raise ArgumentError(f"precision is one of {', '.join(map(repr, _PRECISIONS))}, not {precision!r}.")
         self.precision, self.unit = precision, device
         self.lowering = "openvino" if precision == "f32" else "openvino_bf16"
-        found = _device(device)
-        if precision == "bf16" and "BF16" not in found.ep_metadata.get("OPTIMIZATION_CAPABILITIES", "").split():
-            name = found.ep_metadata.get("FULL_DEVICE_NAME", device)
+        unit = _device(device)
+        if precision == "bf16" and "BF16" not in unit.ep_metadata.get("OPTIMIZATION_CAPABILITIES", "").split():
+            name = unit.ep_metadata.get("FULL_DEVICE_NAME", device)
             raise ProviderError(f"{name} has no bfloat16 (AMX or AVX-512-BF16). Use OpenVINOPlace('f32').")
 
     def _key(self) -> tuple[Any, ...]:
@@ -72,9 +72,9 @@ class OpenVINOPlace(Place):
         return room_of(shape, dtype, memory_info=_memory(_device(self.unit)))
 
     def value(self, array: Any) -> Any:
-        found = self.room(array.shape, array.dtype.type)
-        copy_into(found, array)
-        return found
+        value = self.room(array.shape, array.dtype.type)
+        copy_into(value, array)
+        return value
 
     def check(self, name: str, array: Any) -> None:
         """Refuse integers of 64 bits that do not fit 32.
@@ -118,8 +118,8 @@ def _device(name: str) -> Any:
     import onnxruntime
 
     with _LOCK:
-        found = _devices(onnxruntime)
-        if not found:
+        devices = _devices(onnxruntime)
+        if not devices:
             try:
                 plugin = import_module("onnxruntime_ep_openvino")
             except ImportError as error:
@@ -132,10 +132,10 @@ def _device(name: str) -> Any:
                 raise ProviderError(
                     f"onnxruntime {onnxruntime.__version__} does not load OpenVINO's provider: {error}. Install a newer one."
                 ) from error
-            found = _devices(onnxruntime)
-    if name not in found:
-        raise ProviderError(f"OpenVINO has no device {name!r} here; it has {', '.join(sorted(found)) or 'none'}.")
-    return found[name]
+            devices = _devices(onnxruntime)
+    if name not in devices:
+        raise ProviderError(f"OpenVINO has no device {name!r} here; it has {', '.join(sorted(devices)) or 'none'}.")
+    return devices[name]
 
 
 def _memory(device: Any) -> Any:

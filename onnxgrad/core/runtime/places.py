@@ -128,17 +128,17 @@ class CUDAPlace(Place):
             if name not in _OPTIONS:
                 raise ArgumentError(f"CUDAPlace: the CUDA provider has no option {name!r}. It has {', '.join(_OPTIONS)}.")
         self.index = index
-        given = {"use_tf32": False, **options}
-        self.options = tuple(sorted((name, str(int(v)) if isinstance(v, bool) else str(v)) for name, v in given.items()))
+        settings = {"use_tf32": False, **options}
+        self.options = tuple(sorted((name, str(int(v)) if isinstance(v, bool) else str(v)) for name, v in settings.items()))
         self.captures = self.wants_shapes = dict(self.options).get("enable_cuda_graph", "0") != "0"
         if cuda_is_available():
             _require_cudnn()
 
     def plain(self) -> CUDAPlace:
-        found = copy(self)
-        found.captures = found.wants_shapes = False
-        found.options = tuple((name, value) for name, value in self.options if name != "enable_cuda_graph")
-        return found
+        place = copy(self)
+        place.captures = place.wants_shapes = False
+        place.options = tuple((name, value) for name, value in self.options if name != "enable_cuda_graph")
+        return place
 
     def providers(self) -> list[Any]:
         """CUDA first, the CPU for what it lacks.

@@ -141,20 +141,20 @@ class Prepared:
         self.turn: AbstractContextManager[Any] = Lock() if captures else nullcontext()
 
     def binding(self, scope: Scope) -> DoubleBinding:
-        """That of a training step on a scope; a new one for anything else, so that threads may share it."""
-        found = self._bindings.get(scope) if self.takes_turns else None
-        if found is None:
+        """The binding of a training step on a scope; a new one for anything else, so that threads may share it."""
+        binding = self._bindings.get(scope) if self.takes_turns else None
+        if binding is None:
             names, small = [v.name for v in self.state], self._small if self.takes_turns else ()
             if self._apart and scope not in self._rooms:
                 self._rooms[scope] = {name: self.place.room(shape, dtype) for name, shape, dtype in self._apart}
             rooms = self.slots or self._rooms.get(scope)
             if self.captures:
-                found = CapturedBinding(self.session, names, self._outputs, self.replaces, small, self.place, self._numbers)
+                binding = CapturedBinding(self.session, names, self._outputs, self.replaces, small, self.place, self._numbers)
             else:
-                found = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, rooms, self._rows)
+                binding = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, rooms, self._rows)
             if self.takes_turns:
-                self._bindings[scope] = found
-        return found
+                self._bindings[scope] = binding
+        return binding
 
     def unbind(self, scope: Scope) -> None:
         """Forget how it is bound to a scope."""

@@ -17,10 +17,10 @@ def has_integer_products() -> bool:
     if platform.machine().lower() not in ("x86_64", "amd64", "x86", "i686"):
         return True
     try:
-        said = Path("/proc/cpuinfo").read_text().split()
+        flags = Path("/proc/cpuinfo").read_text().split()
     except OSError:
         return False
-    return "avx512_vnni" in said or "avx_vnni" in said
+    return "avx512_vnni" in flags or "avx_vnni" in flags
 
 
 def separate_bytes(model: ModelProto) -> None:

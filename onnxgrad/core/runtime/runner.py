@@ -50,9 +50,9 @@ class OpenPhase:
         missing = [name for name in self.inputs if name not in values]
         if missing:
             raise ArgumentError(f"the feed lacks {missing[0]!r}. Feed {', '.join(map(repr, self.inputs))}.")
-        given = {name: values[name] for name in self.inputs} | {name: state[name] for name in self.state}
+        feeds = {name: values[name] for name in self.inputs} | {name: state[name] for name in self.state}
         with FloatingPointMode(flushes=True):
-            return dict(zip(self.outputs, self._session.run_with_ort_values(self.outputs, given), strict=True))
+            return dict(zip(self.outputs, self._session.run_with_ort_values(self.outputs, feeds), strict=True))
 
     def named(self, values: Mapping[Any, Any]) -> dict[str, Any]:
         """Values by the names of the inputs that take them."""
@@ -93,16 +93,16 @@ def run_phases(
 
 def added_up(reduce: AllReduce, values: Mapping[str, Any], transport: AddsUp) -> dict[str, Any]:
     """Sums over ranks, by the names under which later phases take them; one buffer travels for each element type."""
-    found: dict[str, Any] = {}
-    kinds: dict[Any, list[tuple[str, str]]] = {}
+    sums: dict[str, Any] = {}
+    dtypes: dict[Any, list[tuple[str, str]]] = {}
     for name, total in zip(reduce.values, reduce.sums, strict=True):
-        kinds.setdefault(total.dtype.numpy, []).append((name, total.name))
-    for members in kinds.values():
+        dtypes.setdefault(total.dtype.numpy, []).append((name, total.name))
+    for members in dtypes.values():
         views = [view_of(values[name]) for name, _ in members]
         flat = np.concatenate([view.reshape(-1) for view in views])
         transport.all_reduce_(flat)
         at = 0
         for (_, taken), view in zip(members, views, strict=True):
-            found[taken] = value_of(flat[at : at + view.size].reshape(view.shape))
+            sums[taken] = value_of(flat[at : at + view.size].reshape(view.shape))
             at += view.size
-    return found
+    return sums

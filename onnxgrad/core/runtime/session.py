@@ -175,7 +175,7 @@ def _program_of(model: ModelProto | bytes | str | Path) -> Program:
 
 
 def _source_of(model: ModelProto | bytes | str | Path, switches: _Switches) -> bytes | str:
-    """What onnxruntime reads: the file where it lies, unless it has to be changed"""
+    """The model that onnxruntime reads: the file where it lies, unless it has to be changed"""
     if switches.saturates:
         message = model if isinstance(model, ModelProto) else None
         if message is None:

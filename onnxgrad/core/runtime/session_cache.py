@@ -73,14 +73,14 @@ def prepare(
         target = StepTarget(_provider(program, place), shapes, fast, threads or os.cpu_count() or 1)
         step = make_step(program, fetches, target, None if applying is None else applying.applying, turn)
         stops_spinning = bool(shapes) or applying is not None
-        found = open_step(step, fetches, place, threads, saved, applying, stops_spinning=stops_spinning)
-        if isinstance(found, Prepared):
-            return found
-        if found.warns:
-            warnings.warn(found.reason, stacklevel=2)
-        if found.place.lowering != place.lowering:
+        result = open_step(step, fetches, place, threads, saved, applying, stops_spinning=stops_spinning)
+        if isinstance(result, Prepared):
+            return result
+        if result.warns:
+            warnings.warn(result.reason, stacklevel=2)
+        if result.place.lowering != place.lowering:
             applying = None
-        place = found.place
+        place = result.place
 
 
 def _is_recent(program: Program) -> bool:
@@ -170,25 +170,25 @@ class _Sessions:
         """Inputs whose shapes make a training step faster when they are known."""
 
     def steps(self) -> list[tuple[Place, Step]]:
-        """What is open, and where."""
-        applying = [found.step for (key, _), found in self.prepared.items() if key[-1] == "apply"]
+        """The open steps and their devices."""
+        applying = [prepared.step for (key, _), prepared in self.prepared.items() if key[-1] == "apply"]
         steps = []
-        for (key, _), found in self.prepared.items():
+        for (key, _), prepared in self.prepared.items():
             if key[-1] == "run" and applying:
-                steps.append((found.place, found.step.followed_by(applying[0])))
+                steps.append((prepared.place, prepared.step.followed_by(applying[0])))
             elif key[-1] != "apply":
-                steps.append((found.place, found.step))
+                steps.append((prepared.place, prepared.step))
         return steps
 
     def shapes_of(self, feed: dict[str, Any]) -> Shapes:
         """The shapes of these inputs; none if one does not fit its declaration, which is an error that is found later."""
-        found = []
+        shapes = []
         for v in self.dynamic:
             shape, dims = np.asarray(feed.get(v.name, 0)).shape, v.dims or ()
             if len(shape) != len(dims) or not all(n == d for n, d in zip(shape, dims, strict=True) if isinstance(d, int)):
                 return ()
-            found.append((v.name, tuple(map(int, shape))))
-        return tuple(found)
+            shapes.append((v.name, tuple(map(int, shape))))
+        return tuple(shapes)
 
 
 def _dynamic_inputs(program: Program, place: Place) -> list[Variable]:
@@ -234,15 +234,15 @@ class SessionCache:
             if shapes and (key, shapes) not in sessions.prepared:
                 own = sum(other == key and bool(known) for other, known in sessions.prepared)
                 shapes = shapes if own < self.shapes else ()
-            found = sessions.prepared.get((key, shapes))
-            if found is None:
+            prepared = sessions.prepared.get((key, shapes))
+            if prepared is None:
                 is_cut = program.updates and (self.memory is not None or program.plan.exchange_of(turn) is not None)
                 applying = self._applying(sessions, program, place, threads, turn) if is_cut else None
-                found = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, applying, turn)
-                if not found.begins:
+                prepared = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, applying, turn)
+                if not prepared.begins:
                     # A startup program runs once; kept, its session and what it holds would live as long as the training.
-                    sessions.prepared[key, shapes] = found
-            return found
+                    sessions.prepared[key, shapes] = prepared
+            return prepared
 
     def _applying(
         self, sessions: _Sessions, program: Program, place: Place, threads: int | None, turn: Turn
@@ -256,8 +256,8 @@ class SessionCache:
         exchange = program.plan.exchange_of(turn)
         if exchange is not None:
             if place.leaves:
-                said = f"{place!r} may leave a step to another provider than other ranks"
-                raise ArgumentError(f"{said}. Train on a CPUPlace() or a CUDAPlace().")
+                message = f"{place!r} may leave a step to another provider than other ranks"
+                raise ArgumentError(f"{message}. Train on a CPUPlace() or a CUDAPlace().")
             return self._opened(program, cut_exchanged(program, turn), exchange, place, threads)
         is_asked = self.memory == "low"
         if not is_asked and (place.lowering != "cpu" or not saves_much(program, turn)):
@@ -265,9 +265,9 @@ class SessionCache:
         cut = cut_step(program, turn)
         if cut is None or not (is_asked or saves_much(program, turn, cut)):
             return None
-        found = self._opened(program, cut, None, place, threads)
+        opened = self._opened(program, cut, None, place, threads)
         # What is computed whole and then copied gains no time by it.
-        return found if is_asked or found.takes_pieces else None
+        return opened if is_asked or opened.takes_pieces else None
 
     @staticmethod
     def _opened(program: Program, cut: Cut, exchange: Exchange | None, place: Place, threads: int | None) -> OpenApplying:
@@ -277,7 +277,7 @@ class SessionCache:
     def steps(self) -> list[tuple[Place, Step]]:
         """The steps that are open, and where; of a program that adds gradients up, with what applies them if that is open."""
         with self._lock:
-            return [found for one in self._by_program.values() for found in one.steps()]
+            return [step for one in self._by_program.values() for step in one.steps()]
 
     def clear(self) -> None:
         with self._lock:

@@ -100,12 +100,12 @@ def copy_state(
 
 def own_array(scope: Scope, v: Variable) -> np.ndarray[Any, Any]:
     """The elements of a state in main memory that nobody else holds, to be written over: an array of rank 1."""
-    found = scope.present(v.name)
-    if not isinstance(found, Buffer) or not found.is_held_by(1) or found.value.device_name() != "cpu":
-        found = Buffer(value_of(v.get_value(scope)))
-        scope.put(v.name, found)
-    found.origin = None
-    return view_of(found.value).reshape(-1)
+    buffer = scope.present(v.name)
+    if not isinstance(buffer, Buffer) or not buffer.is_held_by(1) or buffer.value.device_name() != "cpu":
+        buffer = Buffer(value_of(v.get_value(scope)))
+        scope.put(v.name, buffer)
+    buffer.origin = None
+    return view_of(buffer.value).reshape(-1)
 
 
 class FollowedRates:

@@ -54,8 +54,8 @@ class StagedSession:
         self.reads = [{v.name for v in session.get_inputs()} for session in sessions]
         self.makes = [[v.name for v in session.get_outputs()] for session in sessions]
         self.whole = set(outputs)
-        made = {name for names in self.makes for name in names} | self.sums
-        self.crosses = [sorted(names & made) for names in self.reads]
+        produced = {name for names in self.makes for name in names} | self.sums
+        self.crosses = [sorted(names & produced) for names in self.reads]
         self.last = {name: number for number, names in enumerate(self.crosses) for name in names}
 
     def io_binding(self) -> _Binding:
@@ -66,7 +66,7 @@ class StagedSession:
 
 
 class _Binding:
-    """What is bound, by name, to whichever sessions read or give it."""
+    """Binds values, by name, to whichever sessions read or give it."""
 
     def __init__(self, staged: StagedSession) -> None:
         self._staged = staged
@@ -100,7 +100,7 @@ class _Binding:
             self._maker(name).bind_ortvalue_output(name, value)
 
     def get_outputs(self) -> list[Any]:
-        """What the whole gave, in the order in which it was bound."""
+        """The outputs of all sessions, in the order in which they were bound."""
         return [self._values[name] for name in self._order]
 
     def _readers(self, name: str) -> list[Any]:
@@ -139,6 +139,6 @@ class _Binding:
                 raise BetweenError(error) from error
             for name in [name for name in values if name not in staged.whole and staged.last.get(name, -1) <= number]:
                 del values[name]
-        for name, room in self._rooms.items():
-            np.copyto(view_of(room), view_of(values[name]))
-            values[name] = room
+        for name, buffer in self._rooms.items():
+            np.copyto(view_of(buffer), view_of(values[name]))
+            values[name] = buffer

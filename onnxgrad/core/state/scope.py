@@ -205,8 +205,8 @@ class Scope:
 
     def spare(self, name: str) -> Buffer | None:
         """The memory that the last run but one wrote this value to, if nobody holds it."""
-        found = self._spare.get(name)
-        return found if found is not None and found._holds == 0 and found.spare_of == (id(self), name) else None
+        buffer = self._spare.get(name)
+        return buffer if buffer is not None and buffer._holds == 0 and buffer.spare_of == (id(self), name) else None
 
     def __del__(self) -> None:
         self.clear()

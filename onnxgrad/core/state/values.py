@@ -54,8 +54,8 @@ def array_of(value: Any) -> Array:
     Raises:
         ExecutionError: if the value is of a type that numpy does not have.
     """
-    kind = value.data_type()
-    if kind in _NAMES:
+    data_type = value.data_type()
+    if data_type in _NAMES:
         held = value if value.device_name() == "cpu" else _COPIERS[-1](value)
         return view_of(held).copy()
     try:
@@ -70,10 +70,10 @@ def view_of(value: Any) -> Array:
     Raises:
         ExecutionError: as ``array_of``.
     """
-    kind = value.data_type()
-    if value.device_name() != "cpu" or kind not in _NUMBERS:
+    data_type = value.data_type()
+    if value.device_name() != "cpu" or data_type not in _NUMBERS:
         return array_of(value)
-    dtype, shape = dtype_of(_NUMBERS[kind]).numpy, tuple(value.shape())
+    dtype, shape = dtype_of(_NUMBERS[data_type]).numpy, tuple(value.shape())
     # Older versions of onnxruntime give a copy as value.numpy().
     memory = (ctypes.c_char * (prod(shape) * dtype.itemsize)).from_address(value.data_ptr())
     return np.ndarray(shape, dtype, memory)
@@ -92,18 +92,20 @@ def value_on(array: Array, device: str = "cpu", index: int = 0) -> Any:
     """An OrtValue on the memory of an array, if it is to be in main memory; the rest as ``value_of``."""
     import onnxruntime
 
-    kind = dtype_of(array.dtype)
-    if kind.name not in _NAMES.values():
+    element_type = dtype_of(array.dtype)
+    if element_type.name not in _NAMES.values():
         return onnxruntime.OrtValue.ortvalue_from_numpy(array, device, index)
     if device != "cpu":
-        value = room_of(array.shape, kind, device, index)
+        value = room_of(array.shape, element_type, device, index)
         copy_into(value, array)
         return value
     make = getattr(onnxruntime.OrtValue, "ortvalue_from_numpy_with_onnx_type", None)
     if make is None:
-        raise ArgumentTypeError(f"this onnxruntime takes no {kind.name} from Python. Cast it to float32, or use a newer one.")
+        raise ArgumentTypeError(
+            f"this onnxruntime takes no {element_type.name} from Python. Cast it to float32, or use a newer one."
+        )
     words = array.view(_WORDS[array.dtype.itemsize])
-    value = make(words, kind.number)
+    value = make(words, element_type.number)
     value._holds = words  # it is on their memory
     return value
 
@@ -112,8 +114,8 @@ def room_of(shape: Sequence[int], dtype: Any, device: str = "cpu", index: int = 
     """An OrtValue on a device, or in the memory of onnxruntime's description, whose content is not set."""
     import onnxruntime
 
-    kind = dtype_of(dtype)
-    element = kind.number if kind.name in _NAMES.values() else kind.numpy
+    element_type = dtype_of(dtype)
+    element = element_type.number if element_type.name in _NAMES.values() else element_type.numpy
     named = {} if memory_info is None else {"memory_info": memory_info}
     return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), element, device, index, **named)
 

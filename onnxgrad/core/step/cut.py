@@ -69,15 +69,15 @@ def is_small(v: Variable) -> bool:
 
 
 def exchanged(program: Program, applied: list[Variable]) -> list[Variable]:
-    """What the optimizer's operators read of the passes before them: the gradients."""
+    """List the gradients: what the optimizer's operators read of the passes before them."""
     plan = make_plan(program, applied)
-    found: dict[Variable, None] = {}
+    grads: dict[Variable, None] = {}
     for op in plan.operators:
         if op.role is Role.OPTIMIZE:
             for v in op.operands():
                 if v is not None and v.op is not None and v.op.role is not Role.OPTIMIZE and not v.persistable and v.value is None:
-                    found[plan.resolve(v)] = None
-    return list(found)
+                    grads[plan.resolve(v)] = None
+    return list(grads)
 
 
 def cut_step(program: Program, turn: Turn = "whole", *, always: bool = False, sums: Collection[Variable] = ()) -> Cut | None:
@@ -109,33 +109,33 @@ def cut_step(program: Program, turn: Turn = "whole", *, always: bool = False, su
     for v, new in applied.items():
         leads.setdefault(plan.resolve(new), set()).add(None if is_small(v) else v)
     for op in reversed(operators):
-        found: set[Variable | None] = set().union(*(leads.get(v, ()) for v in op.outputs if v is not None))
-        if not found:
+        targets: set[Variable | None] = set().union(*(leads.get(v, ()) for v in op.outputs if v is not None))
+        if not targets:
             continue
         if all(v is None or is_small(v) for v in op.outputs):
-            if None in found or parts.differ(found):
-                found = {None}
+            if None in targets or parts.differ(targets):
+                targets = {None}
         else:
-            parts.join(found)
-        leads.update((output, found) for output in op.outputs if output is not None)
+            parts.join(targets)
+        leads.update((output, targets) for output in op.outputs if output is not None)
         for operand in op.operands():
             if operand is None:
                 continue
             read = plan.resolve(operand)
             if read in parts.known:
-                parts.join({*found, read})
-            leads[read] = leads.get(read, set()) | found
-    made = {v for op in operators for v in op.outputs if v is not None}
+                parts.join({*targets, read})
+            leads[read] = leads.get(read, set()) | targets
+    produced = {v for op in operators for v in op.outputs if v is not None}
     shared = dict.fromkeys(
         v
         for op in operators
         for v in map(plan.resolve, (v for v in op.operands() if v is not None))
-        if v in made and leads.get(v) == {None} and any(o is not None and leads.get(o, {None}) != {None} for o in op.outputs)
+        if v in produced and leads.get(v) == {None} and any(o is not None and leads.get(o, {None}) != {None} for o in op.outputs)
     )
     small = [new for v, new in applied.items() if is_small(v)]
     gradients = [*exchanged(program, list(applied.values())), *sums]
     others = [new for new in updates.values() if not is_applied(new)]
-    return Cut(updates, gradients, others, list(shared), list(dict.fromkeys(small)), parts.found())
+    return Cut(updates, gradients, others, list(shared), list(dict.fromkeys(small)), parts.groups())
 
 
 def cut_exchanged(program: Program, turn: Turn = "whole") -> Cut:
@@ -185,7 +185,7 @@ class _Parts:
         for v in tops[1:]:
             self._above[v] = tops[0]
 
-    def found(self) -> list[list[Variable]]:
+    def groups(self) -> list[list[Variable]]:
         parts: dict[Variable, list[Variable]] = {}
         for v in self.known:
             parts.setdefault(self._top(v), []).append(v)

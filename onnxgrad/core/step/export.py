@@ -157,7 +157,7 @@ def stem_of(path: str | Path) -> Path:
 
 
 def describe(graph: Graph, values: Values) -> Manifest:
-    """What goes in and out of the model of ``graph``, and which input takes which output in the next step."""
+    """Describe the inputs and outputs of the model of ``graph``, and which input takes which output in the next step."""
     outputs = {v.name: name for name, v in graph.outputs}
     updated = {new.name: v for v in values if (new := graph.updates.get(v)) is not None and new.name in outputs}
     changed = set(updated.values())
@@ -211,11 +211,11 @@ def save_step(stem: Path, manifest: Manifest, values: Values, graphs: Mapping[st
         graphs: by the name of their file.
     """
     parts = [manifest] if "state" in manifest else [part for part in manifest.values() if isinstance(part, dict)]
-    places = {entry["name"]: entry for part in parts for entry in part["state"] + part["constants"]}
+    locations = {entry["name"]: entry for part in parts for entry in part["state"] + part["constants"]}
     variables = {v.name: v for v in values}
     make_folder(stem.parent)
     with writing(Path(f"{stem}.bin")) as file:
-        for name, entry in sorted(places.items(), key=lambda item: item[1]["offset"]):
+        for name, entry in sorted(locations.items(), key=lambda item: item[1]["offset"]):
             file.write(bytes(entry["offset"] - file.tell()))
             file.write(bytes_of_array(values[variables[name]]))
     for name, graph in graphs.items():

@@ -26,7 +26,7 @@ _SUMS = ("Add", "Sub", "Sum")
 
 @dataclass(frozen=True)
 class Share:
-    """What part of the whole batch's loss that of a part is.
+    """The weight of a part's loss in that of the whole batch.
 
     Attributes:
         reduction: ``"mean"`` or ``"sum"``; ``"none"`` for what does not depend on the data, such as a penalty of the weights.
@@ -49,13 +49,13 @@ def loss_of(program: Program, fetched: Sequence[Variable]) -> Variable:
         ArgumentError: if several may be it, or none.
     """
     variables = program.global_block().vars
-    made = [v for op in program.global_block().ops if op.role is Role.FORWARD for v in op.outputs if v is not None]
-    seeds = {v: variables.get(v.grad_name) for v in made}
-    found = [v for v, seed in seeds.items() if seed is not None and seed.op is None and seed.value is not None]
-    found = found or [v for v in fetched if v.is_float and v.static_shape in ((), (1,))]
-    if len(found) != 1:
-        raise ArgumentError(f"{len(found)} variables may be the loss of this program. Say which by loss=.")
-    return found[0]
+    produced = [v for op in program.global_block().ops if op.role is Role.FORWARD for v in op.outputs if v is not None]
+    seeds = {v: variables.get(v.grad_name) for v in produced}
+    candidates = [v for v, seed in seeds.items() if seed is not None and seed.op is None and seed.value is not None]
+    candidates = candidates or [v for v in fetched if v.is_float and v.static_shape in ((), (1,))]
+    if len(candidates) != 1:
+        raise ArgumentError(f"{len(candidates)} variables may be the loss of this program. Say which by loss=.")
+    return candidates[0]
 
 
 def share_of(loss: Variable, build: Builder) -> Share:
@@ -67,10 +67,10 @@ def share_of(loss: Variable, build: Builder) -> Share:
     Raises:
         ArgumentError: if the formula of the loss does not say.
     """
-    found = _Formula(loss, build).share(loss)
-    if found.reduction == "none":
+    share = _Formula(loss, build).share(loss)
+    if share.reduction == "none":
         raise _refusal(loss, f"{loss.name} does not depend on the data")
-    return found
+    return share
 
 
 def _refusal(v: Variable, reason: str) -> ArgumentError:
@@ -89,8 +89,8 @@ class _Formula:
 
     @staticmethod
     def _reached(operators: list[Operator], sources: list[Variable]) -> set[Variable]:
-        found = {v for op in dependent_operators(operators, sources) for v in op.outputs if v is not None}
-        return found | set(sources)
+        dependents = {v for op in dependent_operators(operators, sources) for v in op.outputs if v is not None}
+        return dependents | set(sources)
 
     def share(self, v: Variable) -> Share:
         op = v.op
@@ -113,13 +113,13 @@ class _Formula:
 
     def _together(self, v: Variable, parts: list[Share]) -> Share:
         """The share of a sum. What does not depend on the data is a mean like any other, but would count once per part in a sum"""
-        kinds = {part.reduction for part in parts}
-        if kinds == {"sum", "none"}:
+        reductions = {part.reduction for part in parts}
+        if reductions == {"sum", "none"}:
             raise _refusal(v, f"in {v.name} a sum over examples meets a term that does not depend on them")
         means = [part for part in parts if part.reduction == "mean"]
-        if kinds <= {"mean", "none"} and len({part.measure for part in means}) == 1:
+        if reductions <= {"mean", "none"} and len({part.measure for part in means}) == 1:
             return means[0]
-        if kinds == {"sum"}:
+        if reductions == {"sum"}:
             return _SUM
         raise _refusal(v, f"the terms of {v.name} are divided by different numbers")
 
@@ -177,7 +177,7 @@ class _Formula:
 
 
 def _at_least_one(weight: Variable) -> Variable:
-    """What a divisor is before it is kept from being 0: the sum is 0 there as well, and such a part is to count for nothing"""
+    """Find a divisor before it is kept from being 0: the sum is 0 there as well, and such a part is to count for nothing"""
     op = weight.op
     if op is not None and op.type == "Where" and op.inputs[0] is not None and op.inputs[2] is not None:
         test = op.inputs[0].op

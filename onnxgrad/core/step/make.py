@@ -62,7 +62,7 @@ _LONG = COSTS.count("make.times_as_long")
 
 
 class StepTarget(NamedTuple):
-    """What a step is made for.
+    """The target of a step.
 
     Attributes:
         provider: whose forms its graphs take; None for plain ones.
@@ -182,18 +182,18 @@ def _make_step(program: Program, fetches: Sequence[Variable], target: StepTarget
         phases = _synchronised_phases(graph, applying, target)
     sources = {name: phase.name for phase in phases for name, _ in phase.graph.outputs}
     fetched = [(sources[graph.name(v)], graph.name(v)) for v in fetches]
-    given = {v: (sources[graph.name(v)], graph.name(v)) for v in gradients if graph.name(v) in sources}
-    phases += applied_phases(applying, given)
+    producers = {v: (sources[graph.name(v)], graph.name(v)) for v in gradients if graph.name(v) in sources}
+    phases += applied_phases(applying, producers)
     return step_of(phases, graph, fetched, applying.shards)
 
 
-def applied_phases(applying: Applying, given: Mapping[Variable, tuple[str, str]]) -> list[Phase]:
+def applied_phases(applying: Applying, producers: Mapping[Variable, tuple[str, str]]) -> list[Phase]:
     """The phases that apply gradients, the last with what ranks give each other.
 
     Args:
-        given: the phase and output of each gradient; those that are not there come by an exchange.
+        producers: the phase and output of each gradient; those that are not there come by an exchange.
     """
-    known = dict(given)
+    known = dict(producers)
     phases: list[Phase] = []
     for one in applying.first:
         phase = _taking(one, known)
@@ -228,10 +228,10 @@ def _compiled(
     )
 
 
-def _taking(part: ApplyingPhase, given: Mapping[Variable, tuple[str, str]]) -> Phase:
+def _taking(part: ApplyingPhase, producers: Mapping[Variable, tuple[str, str]]) -> Phase:
     """A phase that applies gradients, with where they come from"""
-    takes = {name: given[v] for name, v in part.takes.items() if v in given}
-    feeds: dict[str, Feed] = {name: "exchange" for name, v in part.takes.items() if v not in given}
+    takes = {name: producers[v] for name, v in part.takes.items() if v in producers}
+    feeds: dict[str, Feed] = {name: "exchange" for name, v in part.takes.items() if v not in producers}
     return replace(part.phase, feeds=feeds, takes={**part.phase.takes, **takes})
 
 
@@ -253,20 +253,20 @@ def _gradient_phases(graph: Graph, applying: Applying) -> list[Phase]:
         known = set(groups[group])
         name, handed = f"gradients {len(phases) + 1}", [v for v in gradients if v in known]
         phase = _phase(name, stage, handed, group, _owning(applying))
-        made = {name: earlier.name for earlier in phases for name, _ in earlier.graph.outputs}
-        takes = {name: (made[name], name) for name in phase.feeds if name in made}
-        phases.append(replace(phase, feeds={name: who for name, who in phase.feeds.items() if name not in made}, takes=takes))
+        producers = {name: earlier.name for earlier in phases for name, _ in earlier.graph.outputs}
+        takes = {name: (producers[name], name) for name in phase.feeds if name in producers}
+        phases.append(replace(phase, feeds={name: who for name, who in phase.feeds.items() if name not in producers}, takes=takes))
     return phases
 
 
 def _writing(phase: Phase, graph: Graph) -> Phase:
     """One of the phases that compute a graph, with the state that it replaces"""
-    given = given_by(phase)
-    return replace(phase, writes={v.name: given[new.name][1] for v, new in graph.updates.items() if new.name in given})
+    producers = given_by(phase)
+    return replace(phase, writes={v.name: producers[new.name][1] for v, new in graph.updates.items() if new.name in producers})
 
 
 def _owning(applying: Applying) -> Shards | None:
-    """Who reads which gradient alone, where it is given to nobody else"""
+    """The shards whose owners alone read their gradients; None where all ranks do"""
     exchange = applying.exchange
     return applying.shards if exchange is not None and exchange.sharding == 2 else None
 
@@ -288,9 +288,9 @@ def _synchronised_phases(graph: Graph, applying: Applying, target: StepTarget) -
 
 
 def _broadcasts(shards: Shards) -> list[Broadcast]:
-    """What each rank gives the others when it has updated its share"""
-    given = [(rank, shards.spread(rank)) for rank in range(len(shards.owned))]
-    return [Broadcast(tuple(v.name for v in states), rank, bytes_of_all(states)) for rank, states in given if states]
+    """The broadcasts by which each rank gives the others the state that it has updated"""
+    by_rank = [(rank, shards.spread(rank)) for rank in range(len(shards.owned))]
+    return [Broadcast(tuple(v.name for v in states), rank, bytes_of_all(states)) for rank, states in by_rank if states]
 
 
 def _phase(
@@ -305,14 +305,14 @@ def _phase(
 
 
 def _put_together(graph: Graph, group: int, gradients: Sequence[Variable], shards: Shards | None) -> tuple[Then, ...]:
-    """What ranks do with the gradients of a group: they add them up, each for all ranks or for the one that reads it alone"""
+    """The collectives on the gradients of a group: ranks add them up, each for all ranks or for the one that reads it alone"""
     owners = {} if shards is None else shards.owners
     together = [v for v in gradients if v not in owners]
-    found: list[Then] = [AllReduce(group, tuple(graph.name(v) for v in together), bytes_of_all(together))]
+    collectives: list[Then] = [AllReduce(group, tuple(graph.name(v) for v in together), bytes_of_all(together))]
     for root in sorted({owners[v] for v in gradients if v in owners}):
         own = [v for v in gradients if owners.get(v) == root]
-        found.append(Reduce(tuple(graph.name(v) for v in own), root, bytes_of_all(own)))
-    return tuple(found)
+        collectives.append(Reduce(tuple(graph.name(v) for v in own), root, bytes_of_all(own)))
+    return tuple(collectives)
 
 
 def step_of(
@@ -366,7 +366,7 @@ def make_applying(program: Program, cut: Cut, target: StepTarget, exchange: Trav
 def _shared(
     program: Program, cut: Cut, target: StepTarget, exchange: Travels | None, shards: Shards | None
 ) -> tuple[Graph | None, list[ApplyingPhase]]:
-    """What several parts share and small state, as a graph, and the phases that compute it"""
+    """Compile the values that several parts share, and small state, into a graph; return it and the phases that compute it"""
     outputs, small = [*cut.shared, *cut.small], set(cut.small)
     if not outputs:
         return None, []
@@ -391,24 +391,24 @@ def _shared(
         phases = [_phase("shared", graph)]
     names = {graph.name(v): v for v in cut.computed}
     handed = {graph.name(v) for v in cut.shared}
-    found: list[ApplyingPhase] = []
+    parts: list[ApplyingPhase] = []
     for phase in phases:
         takes = {name: names[name] for name in phase.feeds if name in names}
         hands = tuple(name for name, _ in phase.graph.outputs if name in handed)
-        found.append(ApplyingPhase(_writing(replace(phase, feeds={}, hands=hands), graph), takes))
-    return graph, found
+        parts.append(ApplyingPhase(_writing(replace(phase, feeds={}, hands=hands), graph), takes))
+    return graph, parts
 
 
 def _part(program: Program, cut: Cut, number: int, states: Sequence[Variable], target: StepTarget) -> ApplyingPhase:
-    outputs, given = [cut.updates[v] for v in states], [*cut.gradients, *cut.shared]
+    outputs, inputs = [cut.updates[v] for v in states], [*cut.gradients, *cut.shared]
     updates = {v: cut.updates[v] for v in states}
     size = None
     if target.provider == "cpu":
-        graph = compile(program, outputs, given=given, state_as_inputs=True, updates=updates, ordered=True)
+        graph = compile(program, outputs, given=inputs, state_as_inputs=True, updates=updates, ordered=True)
         size = _size_of_pieces(graph)
     if size is None:
-        graph = compile(program, outputs, target.provider, given=given, state_as_inputs=True, updates=updates, ordered=True)
-    names = {graph.name(v): v for v in given}
+        graph = compile(program, outputs, target.provider, given=inputs, state_as_inputs=True, updates=updates, ordered=True)
+    names = {graph.name(v): v for v in inputs}
     length = PIECE * (1 if len(graph.operators) > _FEW else _LONG)
     phase = Phase(
         f"apply {number}",
@@ -433,5 +433,5 @@ def _size_of_pieces(graph: Graph) -> int | None:
     for op in graph.operators:
         if op.domain not in ("", "ai.onnx") or op.type not in ELEMENTWISE or not all(map(fits, [*op.operands(), *op.outputs])):
             return None
-    made = {v for op in graph.operators for v in op.outputs}
-    return prod(shape) if all(v in made for _, v in graph.outputs) else None
+    produced = {v for op in graph.operators for v in op.outputs}
+    return prod(shape) if all(v in produced for _, v in graph.outputs) else None

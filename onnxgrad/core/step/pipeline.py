@@ -50,15 +50,15 @@ class PipelineStage(NamedTuple):
     seed: str | None
 
     def phases(self, number: int) -> list[Phase]:
-        """What the stage of this number runs for each micro-batch: forward, and if anything is trained up to here backward."""
+        """The phases of a stage for each micro-batch: forward, and if anything is trained up to here backward."""
         received = dict.fromkeys(self.takes.values())
         forward = phase_of("forward", self.forward, told=[PART])
         feeds: dict[str, Feed] = {name: "stage before" if name in received else who for name, who in forward.feeds.items()}
         sent = [Send(tuple(self.gives.values()), number + 1, bytes_of_all(self.gives))] if self.gives else []
         hands = tuple(self.kept)
-        found = [replace(forward, feeds=feeds, hands=hands, runs="per micro-batch", then=tuple(sent))]
+        phases = [replace(forward, feeds=feeds, hands=hands, runs="per micro-batch", then=tuple(sent))]
         if self.backward is None:
-            return found
+            return phases
         backward = phase_of("backward", self.backward, told=[PART])
         entering = {taken: ("forward", output) for output, taken in self.kept.items()}
         coming: dict[str, Feed] = dict.fromkeys(self.receives.values(), "stage after")
@@ -66,7 +66,7 @@ class PipelineStage(NamedTuple):
         feeds = {name: coming.get(name, feeds.get(name, who)) for name, who in backward.feeds.items() if name not in entering}
         sent = [Send(tuple(self.returns.values()), number - 1, bytes_of_all(self.returns))] if self.returns else []
         hands = tuple(self.parameters.values())
-        return [*found, replace(backward, feeds=feeds, takes=entering, hands=hands, runs="per micro-batch", then=tuple(sent))]
+        return [*phases, replace(backward, feeds=feeds, takes=entering, hands=hands, runs="per micro-batch", then=tuple(sent))]
 
 
 def make_pipeline(
@@ -93,12 +93,12 @@ def make_pipeline(
         ArgumentError: if a cut is not behind the one before it.
     """
     level = _numbered(graph, loss, results, cuts)
-    given: dict[int, list[Variable]] = {}
+    crossings: dict[int, list[Variable]] = {}
     for number in range(len(cuts)):
         for v in crossing(graph.operators, level, number):
             last = max(_number(level, op) for op in graph.operators if any(w is v for w in op.operands()))
             for behind in range(number, last):
-                given.setdefault(behind, []).append(v)
+                crossings.setdefault(behind, []).append(v)
     readers: dict[Variable, set[int]] = {v: set() for v in trained}
     for op in graph.operators:
         for operand in op.operands():
@@ -109,7 +109,9 @@ def make_pipeline(
     for number in reversed(range(len(cuts) + 1)):
         ends = [v for v in results if level.get(v, 0) == number]
         own = [v for v in trained if number in readers[v]]
-        stage = _stage(graph, level, number, given.get(number - 1, []), given.get(number, []), ends, own, back, loss, provider)
+        stage = _stage(
+            graph, level, number, crossings.get(number - 1, []), crossings.get(number, []), ends, own, back, loss, provider
+        )
         back = set(stage.returns)
         stages.insert(0, stage)
     return stages
@@ -148,8 +150,8 @@ def _stage(
 ) -> PipelineStage:
     """One stage, where the one behind it returns the gradients of ``back``"""
     is_last = level[loss] == number
-    made = [v for v in leaving if level[v] == number]
-    outputs = list(dict.fromkeys([*([loss] if is_last else []), *made, *ends]))
+    produced = [v for v in leaving if level[v] == number]
+    outputs = list(dict.fromkeys([*([loss] if is_last else []), *produced, *ends]))
     part = compile(graph.program, outputs, given=entering, state_as_inputs=True, updates=False)
     program, of = part.program, part.of
     main = program.global_block()
@@ -159,11 +161,11 @@ def _stage(
         if of(v).block is program.global_block():
             of(v).stop_gradient = False
     present = set(part.inputs)
-    targets = [v for v in ([loss] if is_last else made) if v is loss or v in back]
+    targets = [v for v in ([loss] if is_last else produced) if v is loss or v in back]
     cotangents = {v: _fed(program, f"{v.name}@ARRIVING", of(v)) for v in targets}
     wanted = [v for v in [*trained, *sources] if of(v) in present]
-    found = gradients([of(v) for v in targets], [of(v) for v in wanted], list(cotangents.values())) if targets and wanted else []
-    own = {v: g for v, g in zip(wanted, found, strict=True) if g is not None} if found else {}
+    grads = gradients([of(v) for v in targets], [of(v) for v in wanted], list(cotangents.values())) if targets and wanted else []
+    own = {v: g for v, g in zip(wanted, grads, strict=True) if g is not None} if grads else {}
     relayed = {v: _fed(program, f"{v.name}@ARRIVING", v) for v in sources if v in back and any(v is w for w in leaving)}
     build = Builder(main, role=Role.BACKWARD, key="relayed")
     arriving = {**cotangents, **relayed}

@@ -45,16 +45,16 @@ def choose_stages(graph: Graph, loss: Variable, count: int) -> list[list[Variabl
     fed = {v for op in dependent_operators(operators, inputs) for v in op.outputs if v is not None}
     passed = {v for v in weighed & fed if v.is_float}
     last = {v: number for number, op in enumerate(operators) for v in op.operands() if v is not None}
-    places: dict[int, list[Variable]] = {}
+    positions: dict[int, list[Variable]] = {}
     alive: dict[Variable, None] = {}
     for number, op in enumerate(operators[:-1]):
         alive.update(dict.fromkeys(v for v in op.outputs if v is not None and v in passed))
         alive = {v: None for v in alive if last.get(v, number) > number}
         if alive and any(v in alive for v in op.outputs if v is not None):
-            places[number] = list(alive)
+            positions[number] = list(alive)
     behind = list(accumulate(_costs(operators)))
-    for width in sorted({len(values) for values in places.values()}):
-        cuts = _balanced({n: values for n, values in places.items() if len(values) <= width}, behind, count, operators)
+    for width in sorted({len(values) for values in positions.values()}):
+        cuts = _balanced({n: values for n, values in positions.items() if len(values) <= width}, behind, count, operators)
         if cuts is not None:
             return cuts
     raise ArgumentError(f"this model has no {count} stages that follow each other. Take fewer, or name the cuts.")
@@ -62,44 +62,44 @@ def choose_stages(graph: Graph, loss: Variable, count: int) -> list[list[Variabl
 
 def _leading_to(operators: Sequence[Operator], loss: Variable) -> list[Operator]:
     """The operators that a loss depends on, in order"""
-    wanted, found = {loss}, []
+    wanted, ops = {loss}, []
     for op in reversed(operators):
         if any(v in wanted for v in op.outputs if v is not None):
-            found.append(op)
+            ops.append(op)
             wanted.update(v for v in op.operands() if v is not None)
-    return found[::-1]
+    return ops[::-1]
 
 
 def _costs(operators: Sequence[Operator]) -> list[int]:
     """Bytes that each operator brings into a stage"""
     seen: set[Variable] = set()
-    found = []
+    costs = []
     for op in operators:
         new = [v for v in op.operands() if v is not None and v.op is None and v not in seen]
         seen.update(new)
         weights = sum(bytes_of(v) for v in new if v.persistable or v.value is not None)
-        found.append(_COPIES * weights + sum(bytes_of(v) for v in op.outputs if v is not None))
-    return found
+        costs.append(_COPIES * weights + sum(bytes_of(v) for v in op.outputs if v is not None))
+    return costs
 
 
 def _balanced(
     places: dict[int, list[Variable]], behind: Sequence[int], count: int, operators: Sequence[Operator]
 ) -> list[list[Variable]] | None:
-    """The cuts nearest to equal shares of the costs, each computed from the one before it; None if there are too few places"""
+    """The cuts nearest to equal shares of the costs, each computed from the one before it; None if there are too few positions"""
     cuts: list[list[Variable]] = []
     begin, reached = -1, set[Variable]()
     for number in range(1, count):
         open_ = {}
-        for place, values in places.items():
-            found = [v for v in values if not cuts or v in reached]
-            if place > begin and found:
-                open_[place] = found
+        for position, values in places.items():
+            candidates = [v for v in values if not cuts or v in reached]
+            if position > begin and candidates:
+                open_[position] = candidates
         if len(open_) < count - number:
             return None
         ahead = sorted(open_)[: len(open_) - (count - number) + 1]
         done = behind[begin] if begin >= 0 else 0
         goal = done + (behind[-1] - done) / (count - number + 1)
-        begin = min(ahead, key=lambda place: (abs(behind[place] - goal), place))
+        begin = min(ahead, key=lambda position: (abs(behind[position] - goal), position))
         cuts.append(open_[begin])
         reached = {v for op in dependent_operators(operators, cuts[-1]) for v in op.outputs if v is not None}
     return cuts

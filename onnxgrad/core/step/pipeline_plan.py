@@ -75,26 +75,26 @@ def _is_of(v: Variable | None, loss: Variable) -> bool:
 
 
 def _steady(
-    original: Program, program: Program, twins: Mapping[Variable, Variable], loss: Variable, lowering: str | None
+    original: Program, program: Program, copies: Mapping[Variable, Variable], loss: Variable, lowering: str | None
 ) -> _Steady:
-    new = {made: v.name for v, made in original.updates.items() if not is_applied(made)}
+    new = {update: v.name for v, update in original.updates.items() if not is_applied(update)}
     gradients = {p.grad_name for p in original.parameters}
-    applied = [made for made in original.updates.values() if is_applied(made)]
+    applied = [update for update in original.updates.values() if is_applied(update)]
     read = [v for v in exchanged(original, applied) if v.name.rpartition("/")[2] not in gradients]
     marked = [op for op in original.global_block().ops if is_piece(op, SCALED_LOSS) and _is_of(op.inputs[0], loss)]
     scales = [scale for op in marked if (scale := op.inputs[1]) is not None]
     wanted = list(dict.fromkeys([*new, *read, *scales]))
     if not wanted:
         return _Steady(None, {}, {}, {}, None)
-    whole = compile(program, [twins[v] for v in wanted], state_as_inputs=True, updates=False)
+    whole = compile(program, [copies[v] for v in wanted], state_as_inputs=True, updates=False)
     fed = [v for v in whole.inputs if not v.persistable]
     moving = {v for op in dependent_operators(whole.operators, fed) for v in op.outputs}
-    steady = dict.fromkeys(v for v in wanted if whole.of(twins[v]) not in moving)
+    steady = dict.fromkeys(v for v in wanted if whole.of(copies[v]) not in moving)
     if any(v not in steady for v in scales):
         raise ArgumentError(f"what {loss.name} is scaled by depends on the data. Name the loss that minimize was called on.")
     options: dict[str, Any] = {"state_as_inputs": True, "updates": False, "ordered": True}
-    graph = compile(program, [twins[v] for v in steady], lowering, **options) if steady else None
-    names = {} if graph is None else {v: graph.name(twins[v]) for v in steady}
+    graph = compile(program, [copies[v] for v in steady], lowering, **options) if steady else None
+    names = {} if graph is None else {v: graph.name(copies[v]) for v in steady}
     return _Steady(
         graph,
         {v: name for v, name in new.items() if v not in names},
@@ -112,35 +112,35 @@ def plan_pipeline(
     loss_weight: Variable | str | None,
     lowering: str | None,
 ) -> PipelinePlan:
-    program, twins = original.clone_with_variables()
+    program, copies = original.clone_with_variables()
     (minimized,) = as_variables(original, loss)
-    found = twins[minimized]
-    behind = [] if isinstance(cuts, int) else [[twins[v] for v in as_variables(original, cut)] for cut in cuts]
-    fetched = [twins[v] for one in fetch for v in as_variables(original, one) if v is not minimized]
+    target = copies[minimized]
+    behind = [] if isinstance(cuts, int) else [[copies[v] for v in as_variables(original, cut)] for cut in cuts]
+    fetched = [copies[v] for one in fetch for v in as_variables(original, one) if v is not minimized]
     if isinstance(loss_weight, Variable):
-        share = Share("mean", twins[loss_weight])
+        share = Share("mean", copies[loss_weight])
     elif loss_weight == "sum":
         share = Share("sum")
     else:
-        share = share_of(found, Builder(program.global_block(), key="loss_weight"))
+        share = share_of(target, Builder(program.global_block(), key="loss_weight"))
     takes_parts = PART in program.global_block().vars
-    still = _steady(original, program, twins, minimized, lowering)
+    still = _steady(original, program, copies, minimized, lowering)
     weights = [] if share.weight is None else [share.weight]
-    new = {twins[v]: name for v, name in still.moving.items()}
-    wanted = [found, *weights, *new, *fetched, *(v for cut in behind for v in cut)]
+    new = {copies[v]: name for v, name in still.moving.items()}
+    wanted = [target, *weights, *new, *fetched, *(v for cut in behind for v in cut)]
     graph = compile(program, list(dict.fromkeys(wanted)), state_as_inputs=True, updates=False)
-    updated = {v for v, made in program.updates.items() if is_applied(made)}
+    updated = {v for v, update in program.updates.items() if is_applied(update)}
     read = set(graph.inputs)
     trained = [graph.of(p) for p in program.parameters if p in updated and graph.of(p) in read]
     weight = None if share.weight is None else graph.of(share.weight)
     if isinstance(cuts, int):
-        chosen = choose_stages(graph, graph.of(found), cuts)
+        chosen = choose_stages(graph, graph.of(target), cuts)
     else:
         chosen = [[graph.of(v) for v in cut] for cut in behind]
     on_cuts = dependent_operators(graph.operators, [v for cut in chosen for v in cut])
     computed = {v for op in on_cuts for v in op.outputs} if chosen else {v for op in graph.operators for v in op.outputs}
     results = [graph.of(v) for v in (*new, *fetched)] + ([weight] if weight is not None and weight in computed else [])
-    stages = make_pipeline(graph, graph.of(found), list(dict.fromkeys(results)), chosen, trained, lowering)
+    stages = make_pipeline(graph, graph.of(target), list(dict.fromkeys(results)), chosen, trained, lowering)
     weigh = None
     if weight is not None and weight not in computed:
         weigh = compile(graph.program, [weight], lowering, state_as_inputs=True, updates=False, ordered=True)
@@ -156,7 +156,7 @@ def plan_pipeline(
     return PipelinePlan(
         stages,
         share,
-        graph.of(found),
+        graph.of(target),
         weight,
         {graph.of(v): name for v, name in new.items()},
         weigh,

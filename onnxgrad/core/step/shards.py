@@ -29,7 +29,7 @@ __all__ = ["Shards", "make_shards"]
 
 
 class Shards(NamedTuple):
-    """Who updates what.
+    """The owners of state: which rank updates which.
 
     Attributes:
         program: whose optimizers update it.
@@ -56,11 +56,11 @@ class Shards(NamedTuple):
         return [[v.name for v in states] for states in self.owned]
 
     def spread(self, rank: int) -> list[Variable]:
-        """What a rank gives the others when it has updated it."""
+        """The state that a rank gives the others when it has updated it."""
         return [v for v in self.owned[rank] if self.is_spread(v)]
 
     def held(self, rank: int) -> list[Variable]:
-        """What a rank alone holds."""
+        """The state that a rank alone holds."""
         return [v for v in self.owned[rank] if not self.is_spread(v)]
 
     def bytes_of_state(self, rank: int) -> int:
@@ -92,8 +92,8 @@ def make_shards(program: Program, count: int, places: Mapping[str, int] | None =
     readers: dict[Variable, set[int]] = {}
     for rank, states in enumerate(owned):
         if states:
-            given = [*cut.gradients, *cut.shared]
-            graph = compile(program, [program.updates[v] for v in states], given=given, state_as_inputs=True, updates=False)
+            operands = [*cut.gradients, *cut.shared]
+            graph = compile(program, [program.updates[v] for v in states], given=operands, state_as_inputs=True, updates=False)
             inputs = set(graph.inputs)
             for v in cut.gradients:
                 if graph.of(v) in inputs:
@@ -109,11 +109,11 @@ def _bytes(v: Variable) -> int:
 
 
 def _place_of(part: Sequence[Variable], places: Mapping[str, int]) -> int:
-    found = {places[v.name] for v in part if v.name in places}
-    if len(found) != 1:
+    ranks = {places[v.name] for v in part if v.name in places}
+    if len(ranks) != 1:
         names = ", ".join(v.name for v in part if isinstance(v, Parameter))
-        raise ArgumentError(f"{names} are updated together, but belong to ranks {sorted(found)}. Give them one place.")
-    return found.pop()
+        raise ArgumentError(f"{names} are updated together, but belong to ranks {sorted(ranks)}. Give them one place.")
+    return ranks.pop()
 
 
 # Sums over the gradients of all ranks ------------------------------------------------------------------------------------------

@@ -94,12 +94,12 @@ def to_split_training_step(
     Example:
         >>> gradients, apply, manifest = to_split_training_step(program, [loss])  # doctest: +SKIP
     """
-    found = split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm)
-    graphs, values = [*(stage.graph for stage in found.first), found.second], found.values
+    split = split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm)
+    graphs, values = [*(stage.graph for stage in split.first), split.second], split.values
     for graph in graphs:
         graph.initializers += [v for v in graph.inputs if v.persistable]
-    *first, second = [with_manifest(graph, values, found.manifest) for graph in graphs]
-    return first[0] if len(first) == 1 else first, second, found.manifest
+    *first, second = [with_manifest(graph, values, split.manifest) for graph in graphs]
+    return first[0] if len(first) == 1 else first, second, split.manifest
 
 
 def save_split_training_step(
@@ -131,19 +131,19 @@ def save_split_training_step(
     return save_split(split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm), path)
 
 
-def save_split(found: Split, path: str | Path) -> Manifest:
+def save_split(split: Split, path: str | Path) -> Manifest:
     """Write the graphs of a split step, its manifest and the first values."""
-    stem, manifest = stem_of(path), found.manifest
+    stem, manifest = stem_of(path), split.manifest
     parts = [manifest["gradients"], manifest["apply"]]
     locate([entry for part in parts for entry in part["state"] + part["constants"]])
     manifest["values"] = f"{stem.name}.bin"
-    kinds = ["gradients"] if len(found.first) == 1 else [f"gradients_{number}" for number in range(len(found.first))]
-    *first, second = [f"{stem.name}_{kind}.onnx" for kind in (*kinds, "apply")]
+    names = ["gradients"] if len(split.first) == 1 else [f"gradients_{number}" for number in range(len(split.first))]
+    *first, second = [f"{stem.name}_{name}.onnx" for name in (*names, "apply")]
     parts[1]["model"] = second
     for part, model in zip(parts[0].get("stages", parts[:1]), first, strict=True):
         part["model"] = model
-    graphs = [stage.graph for stage in found.first]
-    save_step(stem, manifest, found.values, dict(zip([*first, second], [*graphs, found.second], strict=True)))
+    graphs = [stage.graph for stage in split.first]
+    save_step(stem, manifest, split.values, dict(zip([*first, second], [*graphs, split.second], strict=True)))
     return manifest
 
 
@@ -172,14 +172,14 @@ def split_step(
     batch_norm: str | None = None,
 ) -> Split:
     """The graphs and the manifest of ``to_split_training_step``."""
-    program, twins = original.clone_with_variables()
+    program, copies = original.clone_with_variables()
 
-    def copies(given: Fetch) -> list[Variable]:
-        return [twins[v] for v in as_variables(original, given)]
+    def copies_of(fetches: Fetch) -> list[Variable]:
+        return [copies[v] for v in as_variables(original, fetches)]
 
-    fetched = copies(fetch)
-    named = None if loss is None else copies(loss)[0]
-    weight = loss_weight if loss_weight is None or _is_sum(loss_weight) else copies(loss_weight)[0]
+    fetched = copies_of(fetch)
+    named = None if loss is None else copies_of(loss)[0]
+    weight = loss_weight if loss_weight is None or _is_sum(loss_weight) else copies_of(loss_weight)[0]
     synchronised = check_batch_norm(program, batch_norm)
     known, share = _share(program, fetched, named, weight)
     accumulated = program.plan.accumulation
@@ -268,25 +268,25 @@ def _cut(program: Program) -> _Cut:
 
 def _enter(first: Graph, second: Graph, cut: _Cut) -> None:
     """Let what goes between the parts have one name in both"""
-    for made, held in zip(cut.between, cut.entering, strict=True):
-        if made is not held:
-            v, twin = first.of(made), second.of(held)
-            v.name = first.program.fresh_name(f"{twin.name}/now")
+    for produced, held in zip(cut.between, cut.entering, strict=True):
+        if produced is not held:
+            v, entry = first.of(produced), second.of(held)
+            v.name = first.program.fresh_name(f"{entry.name}/now")
             first.outputs = [(v.name if w is v else name, w) for name, w in first.outputs]
-            twin.value, twin._persistable = None, False
-            twin.name = v.name
+            entry.value, entry._persistable = None, False
+            entry.name = v.name
 
 
-def _scale_sums(graph: Graph, sums: list[Variable], share: Variable | None) -> None:
+def _scale_sums(graph: Graph, sums: list[Variable], weight: Variable | None) -> None:
     """Let gradients be added up by the share that they have in their micro-batch, and an overflow be that of any rank"""
     wanted = {v.op for v in sums}
     done: list[Operator] = []
     for op in graph.operators:
         build = stage_builder(graph, op)
-        if op in wanted and share is not None:
+        if op in wanted and weight is not None:
             g = op.inputs[1]
             assert g is not None
-            op.inputs = [op.inputs[0], build.Mul(g, build.Cast(share, to=g.dtype.number))]
+            op.inputs = [op.inputs[0], build.Mul(g, build.Cast(weight, to=g.dtype.number))]
         done += [*(build.stage or []), op]
         name_results(graph, build.stage or [], build.key)
         if op.reduction == "any" and op.outputs[0] is not None:
@@ -329,14 +329,14 @@ def check_batch_norm(program: Program, chosen: str | None) -> bool:
     """Refuse to cut a step whose BatchNormalization sees the whole batch, unless it is said what it is to see."""
     if chosen not in (None, "sync", "frozen", "local"):
         raise ArgumentError(f"batch_norm is 'sync', 'frozen' or 'local', not {chosen!r}.")
-    found = [op for op in all_operators_of(program.global_block()) if _by_batch(op)]
-    if found and chosen in (None, "frozen"):
+    ops = [op for op in all_operators_of(program.global_block()) if _by_batch(op)]
+    if ops and chosen in (None, "frozen"):
         raise ArgumentError(
-            f"{found[0]} normalises by the statistics of its batch, which parts of a batch do not have. Pass batch_norm='sync' to "
+            f"{ops[0]} normalises by the statistics of its batch, which parts of a batch do not have. Pass batch_norm='sync' to "
             "normalise by those of all parts together, batch_norm='local' if each part is to be normalised by its own, or freeze "
             "it before minimize: program.train(batch_norm='frozen')."
         )
-    return bool(found) and chosen == "sync"
+    return bool(ops) and chosen == "sync"
 
 
 def _is_sum(weight: Any) -> bool:

@@ -24,7 +24,7 @@ __all__ = ["Reduction", "crossing", "given_by", "in_steps", "make_stages", "redu
 
 
 class Reduction(NamedTuple):
-    """What one rank computes, and what stands for the sum of it over all ranks."""
+    """A value that one rank computes, and the one that replaces it: the sum over all ranks."""
 
     local: Variable
     total: Variable
@@ -52,17 +52,17 @@ def make_stages(graph: Graph, outputs: Sequence[Variable], provider: str | None 
         is computed where it is first read.
     """
     marked = [op for op in graph.operators if op.reduction == "sum"]
-    found = [Reduction(*op.inputs, *op.outputs) for op in marked]  # type: ignore[arg-type]
-    totals = {r.total for r in found}
-    level = stage_numbers(graph.operators, totals, {*outputs, *(r.local for r in found)})
+    reductions = [Reduction(*op.inputs, *op.outputs) for op in marked]  # type: ignore[arg-type]
+    totals = {r.total for r in reductions}
+    level = stage_numbers(graph.operators, totals, {*outputs, *(r.local for r in reductions)})
     stages: list[Phase] = []
-    for number in range(1 + max((level[r.local] + 1 for r in found), default=0)):
-        local = [r for r in found if level[r.local] == number]
+    for number in range(1 + max((level[r.local] + 1 for r in reductions), default=0)):
+        local = [r for r in reductions if level[r.local] == number]
         results = [v for v in outputs if level.get(v, 0) == number and v not in totals] + [r.local for r in local]
         results += [v for v in crossing(graph.operators, level, number) if v not in totals]
-        given = [v for v, at in level.items() if at < number]
+        earlier = [v for v, at in level.items() if at < number]
         whole = compile(
-            graph.program, list(dict.fromkeys(results)), provider, given=given, state_as_inputs=True, updates=False, ordered=True
+            graph.program, list(dict.fromkeys(results)), provider, given=earlier, state_as_inputs=True, updates=False, ordered=True
         )
         if whole.outputs:
             sums = tuple(r.total for r in local)
@@ -72,7 +72,7 @@ def make_stages(graph: Graph, outputs: Sequence[Variable], provider: str | None 
 
 
 def given_by(phase: Phase) -> dict[str, tuple[str, str]]:
-    """What later phases may take of one, by the name under which they do: outputs, and sums over ranks."""
+    """Map the names under which later phases may take values of a phase to it: outputs, and sums over ranks."""
     sources = {name: (phase.name, name) for name, _ in phase.graph.outputs}
     for each in phase.then:
         if isinstance(each, AllReduce) and each.sums:
@@ -108,20 +108,20 @@ def stage_numbers(operators: Sequence[Operator], steps: Collection[Variable], pi
         for v in operands:
             readers.setdefault(v, []).append(op)
     for op in reversed(free):
-        made = [v for v in op.outputs if v is not None]
-        reading = [level[w] for v in made for other in readers.get(v, ()) for w in other.outputs[:1] if w is not None]
-        if reading and not any(v in pinned or v in steps for v in made):
-            level.update(dict.fromkeys(made, min(reading)))
+        outputs = [v for v in op.outputs if v is not None]
+        reading = [level[w] for v in outputs for other in readers.get(v, ()) for w in other.outputs[:1] if w is not None]
+        if reading and not any(v in pinned or v in steps for v in outputs):
+            level.update(dict.fromkeys(outputs, min(reading)))
     return level
 
 
 def crossing(operators: Sequence[Operator], level: Mapping[Variable, int], number: int) -> list[Variable]:
-    """What is made in the stage of this number and read in a later one."""
-    found: dict[Variable, None] = {}
+    """List the variables that the stage of this number computes and a later one reads."""
+    variables: dict[Variable, None] = {}
     for op in operators:
         at = next(level[v] for v in op.outputs if v is not None)
-        found.update(dict.fromkeys(v for v in op.operands() if v is not None and level.get(v) == number and at > number))
-    return list(found)
+        variables.update(dict.fromkeys(v for v in op.operands() if v is not None and level.get(v) == number and at > number))
+    return list(variables)
 
 
 def in_steps(graph: Graph, steps: Sequence[Sequence[Variable]]) -> dict[int, Graph]:
@@ -148,15 +148,15 @@ def in_steps(graph: Graph, steps: Sequence[Sequence[Variable]]) -> dict[int, Gra
     if not all(_may_cross(v) for number in range(len(steps)) for v in crossing(graph.operators, level, number)):
         return {len(steps): graph}
     outputs = dict.fromkeys(v for _, v in graph.outputs)
-    found = {}
+    graphs = {}
     for number in range(len(steps) + 1):
         results = [v for v in outputs if level.get(v, len(steps)) == number] + crossing(graph.operators, level, number)
-        given = [v for v, at in level.items() if at < number]
+        earlier = [v for v, at in level.items() if at < number]
         if results:
-            found[number] = compile(
-                graph.program, list(dict.fromkeys(results)), given=given, state_as_inputs=True, updates=False, ordered=True
+            graphs[number] = compile(
+                graph.program, list(dict.fromkeys(results)), given=earlier, state_as_inputs=True, updates=False, ordered=True
             )
-    return found
+    return graphs
 
 
 def _may_cross(v: Variable) -> bool:

@@ -219,13 +219,13 @@ class Step:
         begins = names.index(inner[0]) if inner else 0
         *forward, backward = inner if len(inner) > 1 else [*inner, ""]
         ahead = min(self.ahead, micro_batches)
-        found = [(name, 0) for name in names[:begins]]
+        steps = [(name, 0) for name in names[:begins]]
         for number in range(micro_batches + ahead if inner else 0):
             if number < micro_batches:
-                found += [(name, number) for name in forward]
+                steps += [(name, number) for name in forward]
             if number >= ahead and backward:
-                found.append((backward, number - ahead))
-        return found + [(name, 0) for name in names[begins:] if name not in inner]
+                steps.append((backward, number - ahead))
+        return steps + [(name, 0) for name in names[begins:] if name not in inner]
 
     def __str__(self) -> str:
         lines = [f"{_counted(len(self.phases), 'phase')}, fetches {_listed([name for _, name in self.fetches]) or 'nothing'}"]

@@ -80,19 +80,19 @@ def synchronised_graph(program: Program, outputs: Sequence[Variable], gradients:
     return graph
 
 
-def scale_outputs(graph: Graph, given: list[Variable], share: Variable, is_loss: bool = False) -> None:
+def scale_outputs(graph: Graph, outputs: list[Variable], weight: Variable, is_loss: bool = False) -> None:
     """Let outputs be what this rank adds to those of the whole batch, under the names that they have.
 
     Args:
-        share: this rank's part of the whole, a scalar in float64.
+        weight: this rank's part of the whole, a scalar in float64.
         is_loss: whether a share of 0 makes 0 of them, whatever they are: the loss of a part without examples may be NaN.
     """
-    for v in given:
+    for v in outputs:
         build = stage_builder(graph, None, key="share")
-        factor = build.Cast(share, to=v.dtype.number)
+        factor = build.Cast(weight, to=v.dtype.number)
         scaled = build.Mul(v, factor)
         if is_loss:
-            scaled = build.Where(build.Equal(share, np.float64(0)), build.constant(0, v.dtype), scaled)
+            scaled = build.Where(build.Equal(weight, np.float64(0)), build.constant(0, v.dtype), scaled)
         name_results(graph, build.stage or [], build.key)
         return_instead(graph, v, scaled)
         graph.operators = [*graph.operators, *(build.stage or [])]
@@ -107,7 +107,7 @@ class _Statistics(NamedTuple):
 
 
 def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None) -> tuple[Variable, Variable]:
-    """What part of the whole batch's loss that of this rank is, in float64: exactly, and never 0.
+    """Compute the weight of this rank's loss in that of the whole batch, in float64: exactly, and never 0.
 
     A part that weighs nothing passes on gradients of the others' losses, by way of the statistics. They are divided by its share on
     their way in and multiplied on their way out, so its share must not be 0; 2^-30 is nothing beside what float32 holds. A part
@@ -129,11 +129,11 @@ def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None
     return exact, least
 
 
-def synchronise(share: Variable | None, counts: Variable | None = None) -> GraphPass:
+def synchronise(weight: Variable | None, counts: Variable | None = None) -> GraphPass:
     """The pass that lets every BatchNormalization that normalises by its batch do so by the batches of all ranks together.
 
     Args:
-        share: what the gradients that the graph computes are to be multiplied by before they are added up over ranks, a scalar in
+        weight: what the gradients that the graph computes are to be multiplied by before they are added up over ranks, a scalar in
             float64; None for 1.
         counts: 0 where the examples of a rank stand in for none, and leave statistics and gradients of others alone; else 1.
 
@@ -142,7 +142,7 @@ def synchronise(share: Variable | None, counts: Variable | None = None) -> Graph
 
     def run(graph: Graph, target: Target) -> int:
         before = graph.replacements
-        _Synchronised(graph, share, counts).run()
+        _Synchronised(graph, weight, counts).run()
         return graph.replacements - before
 
     return GraphPass("synchronise", run, needs=_refuse_bodies, rounding="order", gain="docs/scale.md")
@@ -156,8 +156,8 @@ def _refuse_bodies(graph: Graph, target: Target) -> None:
 
 
 class _Synchronised:
-    def __init__(self, graph: Graph, share: Variable | None, counts: Variable | None) -> None:
-        self.graph, self.share, self.counts = graph, share, counts
+    def __init__(self, graph: Graph, weight: Variable | None, counts: Variable | None) -> None:
+        self.graph, self.weight, self.counts = graph, weight, counts
         self.build: Any = None
         self.statistics: dict[Variable, _Statistics] = {}
         """By the result of a BatchNormalization."""
@@ -178,7 +178,7 @@ class _Synchronised:
         self.graph.operators = done
 
     def written(self, op: Operator) -> list[Variable | None] | None:
-        """What stands for the outputs of an operator, if it computes something of the batch"""
+        """Create the variables that replace the outputs of an operator, if it computes something of the batch"""
         if _by_batch(op):
             return self.normalised(op)
         if not is_piece(op, BATCH_MEAN, BATCH_VARIANCE, BATCH_MEAN_GRADIENT, BATCH_STATISTICS_GRADIENT):
@@ -189,23 +189,25 @@ class _Synchronised:
                 "batch. Leave running statistics out of the loss, or pass batch_norm='local'."
             )
         assert op.origin is not None and op.origin.of is not None
-        found = self.statistics[op.origin.of]
+        statistics = self.statistics[op.origin.of]
         x, y = op.inputs[0], op.outputs[0]
         assert x is not None and y is not None
         if is_piece(op, BATCH_MEAN_GRADIENT):
-            return [self.mean_gradient(x, found, y)]
+            return [self.mean_gradient(x, statistics, y)]
         if is_piece(op, BATCH_VARIANCE):
-            return [self.build.Cast(found.variance, to=y.dtype.number)]
-        return [self.build.Reshape(self.build.Cast(found.mean, to=y.dtype.number), self.channels_of(x))]
+            return [self.build.Cast(statistics.variance, to=y.dtype.number)]
+        return [self.build.Reshape(self.build.Cast(statistics.mean, to=y.dtype.number), self.channels_of(x))]
 
     def normalised(self, op: Operator) -> list[Variable | None]:
         """By given statistics; the running ones mix old and new"""
         build, momentum = self.build, as_stored(op.attr("momentum"))
         x, scale, shift, *running = [v for v in op.inputs if v is not None]
-        found = self.of_batch(x, scale)
+        statistics = self.of_batch(x, scale)
         if op.outputs[0] is not None:
-            self.statistics[op.outputs[0]] = found
-        mean, variance = (build.Cast(v, to=old.dtype.number) for v, old in zip((found.mean, found.variance), running, strict=True))
+            self.statistics[op.outputs[0]] = statistics
+        mean, variance = (
+            build.Cast(v, to=old.dtype.number) for v, old in zip((statistics.mean, statistics.variance), running, strict=True)
+        )
         y = build.BatchNormalization(x, scale, shift, mean, variance, epsilon=op.attr("epsilon"), momentum=momentum)
         results: list[Variable | None] = [y]
         for old, new, out in zip(running, (mean, variance), op.outputs[1:], strict=False):
@@ -232,15 +234,15 @@ class _Synchronised:
         variance = build.Max(build.Sub(second, build.Mul(mean, mean)), np.float64(0))
         return _Statistics(mean, variance, count)
 
-    def mean_gradient(self, total: Variable, found: _Statistics, like: Variable) -> Variable:
+    def mean_gradient(self, total: Variable, statistics: _Statistics, like: Variable) -> Variable:
         """A sum over this rank's part as the mean over all, in the scale of this rank's gradients"""
         build = self.build
         local = build.Cast(total, to=_DOUBLE)
-        if self.share is not None:
-            local = build.Mul(local, self.share)
-        mean = build.Div(reduced(build, self.counted(local)), found.number)
-        if self.share is not None:
-            mean = build.Div(mean, self.share)
+        if self.weight is not None:
+            local = build.Mul(local, self.weight)
+        mean = build.Div(reduced(build, self.counted(local)), statistics.number)
+        if self.weight is not None:
+            mean = build.Div(mean, self.weight)
         result: Variable = build.Cast(mean, to=like.dtype.number)
         return result
 
@@ -249,8 +251,8 @@ class _Synchronised:
         if self.counts is None:
             return local
         build = self.build
-        found: Variable = build.Where(build.Cast(self.counts, to=9), local, np.float64(0))
-        return found
+        masked: Variable = build.Where(build.Cast(self.counts, to=9), local, np.float64(0))
+        return masked
 
     def all_but_channels(self, x: Variable) -> Any:
         if x.rank is not None:

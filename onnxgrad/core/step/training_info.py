@@ -136,13 +136,13 @@ def _bind(binding: Any, pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def _write_initialization(info: TrainingInfoProto, startup: Program, names: list[str]) -> None:
-    found = {v.name: new for v, new in startup.updates.items() if v.name in names}
-    if not found:
+    initial = {v.name: new for v, new in startup.updates.items() if v.name in names}
+    if not initial:
         return
-    graph = compile(startup, list(found.values()))
+    graph = compile(startup, list(initial.values()))
     info.initialization.CopyFrom(write_model(graph).graph)
     info.initialization.name = "initialization"
-    _bind(info.initialization_binding, ((name, graph.name(new)) for name, new in found.items()))
+    _bind(info.initialization_binding, ((name, graph.name(new)) for name, new in initial.items()))
 
 
 # Reading -------------------------------------------------------------------------------------------------------------
@@ -196,11 +196,11 @@ def _updates(program: Program, info: TrainingInfoProto, bindings: dict[str, str]
         infer_leniently(op)  # what was known of the elements of state is true of the first step only
     updates = {block.vars[name]: _bound(block.vars.get(new), new) for name, new in bindings.items()}
     for old, new in updates.items():
-        _check_alike(old, new)
+        _check_equal(old, new)
     return updates
 
 
-def _check_alike(old: Variable, new: Variable) -> None:
+def _check_equal(old: Variable, new: Variable) -> None:
     """Refuse a new value of another element type or shape, as far as these are known"""
     if new.type is None:
         return
@@ -252,14 +252,14 @@ def _startup(model: ModelProto, info: TrainingInfoProto, folder: Path | None, pr
     startup = read_program(checked(source, "its initialization"), folder, parameters=[], expand=None)
     startup.scope = program.scope
     block = startup.global_block()
-    made = {entry.key: _bound(block.vars.get(entry.value), entry.value) for entry in info.initialization_binding}
-    for name, new in made.items():
+    initial = {entry.key: _bound(block.vars.get(entry.value), entry.value) for entry in info.initialization_binding}
+    for name, new in initial.items():
         held = _bound(program.global_block().vars.get(name), name)
         if name in block.vars:
             block.vars[name].name = startup.fresh_name(f"{name}/initial")
         startup.names.pop(name, None)
         if not held.persistable or held.value is None:
             raise ModelError(f"initialization_binding names {name!r}, which is no state of the training. {_ADVICE}")
-        _check_alike(held, new)
+        _check_equal(held, new)
         startup.updates[startup.create_global_var(name, held.value.numpy())] = new
     return startup

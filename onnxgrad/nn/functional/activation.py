@@ -44,7 +44,7 @@ sigmoid = of_one("sigmoid", "Sigmoid", "1 / (1 + exp(-x)).")
 tanh = of_one("tanh", "Tanh", "Hyperbolic tangent.")
 softsign = of_one("softsign", "Softsign", "x / (1 + |x|).")
 mish = of_one("mish", "Mish", "x tanh(softplus(x)).")
-hardswish = of_one("hardswish", "HardSwish", "x times x / 6 + 1 / 2, the latter limited to [0, 1].", kind="hard_swish")
+hardswish = of_one("hardswish", "HardSwish", "x times x / 6 + 1 / 2, the latter limited to [0, 1].", layer_name="hard_swish")
 
 
 def _gated(layer: LayerHelper, x: Variable) -> Variable:
@@ -61,8 +61,8 @@ def _tanhshrink(layer: LayerHelper, x: Variable) -> Variable:
 
 silu = of_one("silu", _gated, "x sigmoid(x).", floats=False)
 swish = of_one("swish", _gated, "x sigmoid(x).", floats=False)
-log_sigmoid = of_one("log_sigmoid", _log_sigmoid, "Logarithm of ``sigmoid``: -softplus(-x).", floats=False, kind="logsigmoid")
-tanhshrink = of_one("tanhshrink", _tanhshrink, "x - tanh(x).", floats=False, kind="tanh_shrink")
+log_sigmoid = of_one("log_sigmoid", _log_sigmoid, "Logarithm of ``sigmoid``: -softplus(-x).", floats=False, layer_name="logsigmoid")
+tanhshrink = of_one("tanhshrink", _tanhshrink, "x - tanh(x).", floats=False, layer_name="tanh_shrink")
 
 
 def softplus(x: Variable, beta: float = 1, threshold: float = 20, name: str | None = None) -> Variable:
@@ -222,11 +222,13 @@ def log_softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None
     return _normalised("log_softmax", "LogSoftmax", x, axis, dtype, name)
 
 
-def _normalised(kind: str, op_type: str, x: Variable, axis: int, dtype: Any, name: str | None) -> Variable:
-    layer = LayerHelper(kind, x, name=name)
+def _normalised(layer_name: str, op_type: str, x: Variable, axis: int, dtype: Any, name: str | None) -> Variable:
+    layer = LayerHelper(layer_name, x, name=name)
     x = as_dtype(layer.op, x, dtype)
     if not x.is_float:
-        raise IllTyped(f"{kind} computes in a floating-point type, not {x.dtype.name}. Give dtype='float32', or cast it first.")
+        raise IllTyped(
+            f"{layer_name} computes in a floating-point type, not {x.dtype.name}. Give dtype='float32', or cast it first."
+        )
     if x.rank == 0:
         whole = getattr(layer.op, op_type)(layer.op.Reshape(x, np.array([1])), axis=0)
         return layer.result("Reshape", whole, np.empty(0, np.int64))

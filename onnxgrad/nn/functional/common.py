@@ -87,8 +87,8 @@ def dropout(
     if mode not in ("upscale_in_train", "downscale_in_infer"):
         raise ArgumentError(f"dropout: mode is 'upscale_in_train' or 'downscale_in_infer', not {mode!r}.")
     # Dropout takes no ratio in bfloat16.
-    kind = np.float32 if x.dtype.name == "bfloat16" else x.dtype.numpy
-    ratio: Any = as_dtype(op, p, x.dtype) if is_variable(p) else np.asarray(p, kind)
+    dtype = np.float32 if x.dtype.name == "bfloat16" else x.dtype.numpy
+    ratio: Any = as_dtype(op, p, x.dtype) if is_variable(p) else np.asarray(p, dtype)
     if mode == "downscale_in_infer":
         x = op.Mul(x, op.Sub(1.0, ratio) if is_variable(p) else 1.0 - float(p))
     if not is_variable(p) and p == 1 and training:
@@ -144,10 +144,10 @@ def feature_alpha_dropout(x: Variable, p: float = 0.5, training: bool = True, na
     return _alpha_dropout("feature_alpha_dropout", x, p, training, 2, name)
 
 
-def _alpha_dropout(kind: str, x: Variable, p: float, training: bool, lead: int | None, name: str | None) -> Variable:
-    layer, op = open_layer(kind, x, name=name)
+def _alpha_dropout(layer_name: str, x: Variable, p: float, training: bool, lead: int | None, name: str | None) -> Variable:
+    layer, op = open_layer(layer_name, x, name=name)
     if not 0 <= p <= 1:
-        raise ArgumentError(f"{kind}: p must lie in [0, 1], not {p}.")
+        raise ArgumentError(f"{layer_name}: p must lie in [0, 1], not {p}.")
     if not training or p == 0:
         return layer.result("Identity", x)
     if p == 1:
@@ -381,8 +381,8 @@ def unfold(
 
 def _image_pads(paddings: Any) -> list[int]:
     """Starts and ends from one number, one per axis, or [top, left, bottom, right]"""
-    found = [paddings] if isinstance(paddings, int) else list(paddings)
-    pads = found if len(found) == 4 else pads_of(paddings, 2)
+    sizes = [paddings] if isinstance(paddings, int) else list(paddings)
+    pads = sizes if len(sizes) == 4 else pads_of(paddings, 2)
     assert not isinstance(pads, str)
     return pads
 
@@ -412,7 +412,7 @@ def fold(
     if min(*size, *kernel, *step, *apart) < 1:
         raise ArgumentError(f"fold: sizes, strides and dilations are 1 or more, not {size}, {kernel}, {step}, {apart}.")
     free = [n + pads[i] + pads[i + 2] - (k - 1) * d - 1 for i, (n, k, d) in enumerate(zip(size, kernel, apart, strict=True))]
-    count = math.prod(max(room // s + 1, 0) for room, s in zip(free, step, strict=True))
+    count = math.prod(max(extent // s + 1, 0) for extent, s in zip(free, step, strict=True))
     if x.shape[2] not in (-1, count) or count < 1:
         raise ArgumentError(f"fold: an image of {size} has {count} windows of {kernel}, but {x!r} holds {x.shape[2]}.")
     window: dict[str, Any] = {"strides": step, "dilations": apart, "pads": pads}

@@ -48,13 +48,13 @@ def _conv_nd(
         >>> F.conv2d(x, w, padding=1, stride=2).shape
         (-1, 4, 4, 4)
     """
-    kind = f"conv{axes}d"
-    window = PoolWindow(kind, axes, x, data_format, weight, bias, name=name)
-    strides, dilations = numbers(stride, axes, f"{kind}: stride"), numbers(dilation, axes, f"{kind}: dilation")
-    attrs: dict[str, Any] = {"strides": strides, "group": _groups(kind, weight.shape[0], groups)}
+    layer_name = f"conv{axes}d"
+    window = PoolWindow(layer_name, axes, x, data_format, weight, bias, name=name)
+    strides, dilations = numbers(stride, axes, f"{layer_name}: stride"), numbers(dilation, axes, f"{layer_name}: dilation")
+    attrs: dict[str, Any] = {"strides": strides, "group": _groups(layer_name, weight.shape[0], groups)}
     pads = window.pads(padding)
     if isinstance(pads, str):
-        attrs["kernel_shape"] = _kernel(kind, weight)
+        attrs["kernel_shape"] = _kernel(layer_name, weight)
         dilations = [1] * axes if pads == "SAME" else dilations
     attrs.update(window_pads(window.x, pads, attrs.get("kernel_shape", []), strides))
     return window.result("Conv", window.x, *window.operands, dilations=dilations, **attrs)
@@ -63,17 +63,17 @@ def _conv_nd(
 conv1d, conv2d, conv3d = over_axes(_conv_nd, 1, 2, 3)
 
 
-def _groups(kind: str, filters: int, groups: int) -> int:
-    count = positive(groups, kind, "groups")
+def _groups(layer_name: str, filters: int, groups: int) -> int:
+    count = positive(groups, layer_name, "groups")
     if filters >= 0 and filters % count:
-        raise ArgumentError(f"{kind}: {groups} groups do not divide {filters} filters.")
+        raise ArgumentError(f"{layer_name}: {groups} groups do not divide {filters} filters.")
     return count
 
 
-def _kernel(kind: str, weight: Variable) -> list[int]:
+def _kernel(layer_name: str, weight: Variable) -> list[int]:
     kernel = list(weight.shape[2:])
     if any(size < 0 for size in kernel):
-        raise ArgumentError(f"{kind}: the filter sizes of {weight!r} must be known.")
+        raise ArgumentError(f"{layer_name}: the filter sizes of {weight!r} must be known.")
     return kernel
 
 
@@ -112,25 +112,25 @@ def _conv_nd_transpose(
         >>> F.conv2d_transpose(x, w, stride=2, padding=1, output_size=[8, 8]).shape
         (-1, 2, 8, 8)
     """
-    kind = f"conv{axes}d_transpose"
-    window = PoolWindow(kind, axes, x, data_format, weight, bias, name=name)
+    layer_name = f"conv{axes}d_transpose"
+    window = PoolWindow(layer_name, axes, x, data_format, weight, bias, name=name)
     x = window.x
-    kernel, strides, dilations = _kernel(kind, weight), numbers(stride, axes), numbers(dilation, axes)
+    kernel, strides, dilations = _kernel(layer_name, weight), numbers(stride, axes), numbers(dilation, axes)
     extra, pads = numbers(output_padding, axes), window.pads(padding)
     if pads == "SAME":
         dilations = [1] * axes
         pads = window_pads(x, pads, kernel, strides).get("pads", pads)
         if isinstance(pads, str):
-            raise ArgumentError(f"{kind}: padding='SAME' needs known sizes of {x!r}. Declare them in data().")
+            raise ArgumentError(f"{layer_name}: padding='SAME' needs known sizes of {x!r}. Declare them in data().")
     if isinstance(pads, str):
         pads = [0] * (2 * axes)
     if output_size is not None:
         if any(extra):
-            raise ArgumentError(f"{kind}: give output_size or output_padding, not both.")
-        extra = _missing(kind, x, kernel, strides, dilations, pads, numbers(output_size, axes))
+            raise ArgumentError(f"{layer_name}: give output_size or output_padding, not both.")
+        extra = _missing(layer_name, x, kernel, strides, dilations, pads, numbers(output_size, axes))
     attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "kernel_shape": kernel}
     return window.result(
-        "ConvTranspose", x, *window.operands, group=_groups(kind, weight.shape[0], groups), output_padding=extra, **attrs
+        "ConvTranspose", x, *window.operands, group=_groups(layer_name, weight.shape[0], groups), output_padding=extra, **attrs
     )
 
 
@@ -140,16 +140,16 @@ conv2d_transpose = over_axes(_conv_nd_transpose, 2)
 
 
 def _missing(
-    kind: str, x: Variable, kernel: list[int], strides: list[int], dilations: list[int], pads: list[int], wanted: list[int]
+    layer_name: str, x: Variable, kernel: list[int], strides: list[int], dilations: list[int], pads: list[int], wanted: list[int]
 ) -> list[int]:
-    """What has to be added at the end of each axis to reach a size"""
+    """Compute the output padding at the end of each axis that reaches a size"""
     axes, extra = len(kernel), []
     for i in range(axes):
         size = x.shape[2 + i]
         if size < 0:
-            raise ArgumentError(f"{kind}: output_size needs known sizes of {x!r}. Declare them in data().")
+            raise ArgumentError(f"{layer_name}: output_size needs known sizes of {x!r}. Declare them in data().")
         least = (size - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 - pads[i] - pads[axes + i]
         if not least <= wanted[i] < least + strides[i]:
-            raise ArgumentError(f"{kind}: output_size {wanted} must lie in {least} to {least + strides[i] - 1} on axis {i}.")
+            raise ArgumentError(f"{layer_name}: output_size {wanted} must lie in {least} to {least + strides[i] - 1} on axis {i}.")
         extra.append(wanted[i] - least)
     return extra

@@ -38,27 +38,29 @@ def reduced(layer: LayerHelper, x: Variable, reduction: str) -> Variable:
     return layer.result("ReduceMean" if reduction == "mean" else "ReduceSum", x, keepdims=0)
 
 
-def open_loss(kind: str, reduction: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
+def open_loss(layer_name: str, reduction: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
     """The layer of a loss on two operands and those of the others that are given, and what appends operators to it.
 
     Raises:
         ArgumentError: for another reduction than 'mean', 'sum' or 'none', before anything is appended.
     """
     if reduction not in ("mean", "sum", "none"):
-        raise ArgumentError(f"{kind}: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
-    return open_layer(kind, *items[:2], *given(*items[2:]), name=name)
+        raise ArgumentError(f"{layer_name}: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
+    return open_layer(layer_name, *items[:2], *given(*items[2:]), name=name)
 
 
-def _loss(kind: str = "", reduction_at: int | None = None, reduction: str = "mean") -> Callable[[Any], Callable[..., Variable]]:
+def _loss(
+    layer_name: str = "", reduction_at: int | None = None, reduction: str = "mean"
+) -> Callable[[Any], Callable[..., Variable]]:
     """Makes a loss of a formula, which takes a builder and what the loss takes beside its ``reduction`` and its ``name``.
 
     Args:
-        kind: what Paddle calls the layer; the name of the formula unless given.
+        layer_name: what Paddle calls the layer; the name of the formula unless given.
         reduction_at: where the reduction stands among the arguments; behind the others unless given.
         reduction: the usual one.
     """
 
-    def made(formula: Callable[..., Any]) -> Callable[..., Variable]:
+    def decorator(formula: Callable[..., Any]) -> Callable[..., Variable]:
         _, *parameters = inspect.signature(formula).parameters.values()
         tensors = [p.name for p in parameters if p.annotation.startswith("Variable")]
         usual, unnamed = (
@@ -71,21 +73,21 @@ def _loss(kind: str = "", reduction_at: int | None = None, reduction: str = "mea
         def function(*args: Any, **kwargs: Any) -> Variable:
             taken = bound(formula.__name__, signature, args, kwargs)
             chosen, name = taken.pop("reduction"), taken.pop("name")
-            layer, op = open_loss(kind or formula.__name__, chosen, *(taken[key] for key in tensors), name=name)
+            layer, op = open_loss(layer_name or formula.__name__, chosen, *(taken[key] for key in tensors), name=name)
             return reduced(layer, formula(op, **taken), chosen)
 
         function.__signature__ = signature  # type: ignore[attr-defined]
         return described(function, formula.__name__, formula.__doc__ or "")
 
-    return made
+    return decorator
 
 
-def _alike(kind: str, first: Variable, *others: Variable) -> None:
+def _check_equal_shapes(layer_name: str, first: Variable, *others: Variable) -> None:
     """Refuse tensors of other shapes than the first, as far as these are known."""
     for other in others:
         known = zip(first.shape, other.shape, strict=False)
         if first.ndim != other.ndim or any(a != b for a, b in known if a >= 0 and b >= 0):
-            raise ArgumentError(f"{kind}: the shapes {list(first.shape)} and {list(other.shape)} are to be the same.")
+            raise ArgumentError(f"{layer_name}: the shapes {list(first.shape)} and {list(other.shape)} are to be the same.")
 
 
 # Distances -----------------------------------------------------------------------------------------------------------
@@ -295,7 +297,7 @@ def cosine_embedding_loss(op: Builder, input1: Variable, input2: Variable, label
     Raises:
         ArgumentError: if the label does not have one axis less than the inputs.
     """
-    _alike("cosine_embedding_loss", input1, input2)
+    _check_equal_shapes("cosine_embedding_loss", input1, input2)
     if label.ndim != input1.ndim - 1 and (input1.ndim, tuple(label.shape)) != (1, (1,)):
         raise ArgumentError(f"cosine_embedding_loss: the label has {label.ndim} axes; it needs {input1.ndim - 1}.")
     if label.dtype.name not in ("int32", "int64", "float32", "float64"):
@@ -343,7 +345,7 @@ def triplet_margin_with_distance_loss(
 
 
 def _triplet(op: Builder, input: Variable, positive: Variable, negative: Variable, distance: Any, margin: float, swap: bool) -> Any:
-    _alike("triplet_margin_loss", input, positive, negative)
+    _check_equal_shapes("triplet_margin_loss", input, positive, negative)
     if margin < 0:
         raise ArgumentError(f"triplet_margin_loss: the margin is at least 0, not {margin}.")
     near, far = distance(input, positive), distance(input, negative)
@@ -359,7 +361,7 @@ def multi_label_soft_margin_loss(op: Builder, input: Variable, label: Variable, 
     Args:
         weight: a factor for each class.
     """
-    _alike("multi_label_soft_margin_loss", input, label)
+    _check_equal_shapes("multi_label_soft_margin_loss", input, label)
     loss = logistic(op, input, as_dtype(op, label, input.dtype))
     loss = loss if weight is None else op.Mul(loss, weight)
     return op.ReduceMean(loss, [-1], keepdims=0)
@@ -460,8 +462,8 @@ def ctc_loss(
     if blank:
         scores = op.Gather(scores, np.array([blank, *range(blank), *range(blank + 1, classes)]), axis=2)
         labels = op.Where(op.Less(labels, np.array(blank)), op.Add(labels, np.array(1)), labels)
-    places = op.CumSum(op.Add(op.Mul(labels, np.array(0)), np.array(1)), np.array(1), exclusive=1)
-    labels = op.Where(op.Less(places, op.Unsqueeze(counts, [1])), labels, np.array(-1))
+    positions = op.CumSum(op.Add(op.Mul(labels, np.array(0)), np.array(1)), np.array(1), exclusive=1)
+    labels = op.Where(op.Less(positions, op.Unsqueeze(counts, [1])), labels, np.array(-1))
     loss = op.Squeeze(ctc(op, scores, labels, steps), [1])
     loss = op.Where(op.IsInf(loss), op.constant(0.0, loss.dtype), loss)
     if norm_by_times:

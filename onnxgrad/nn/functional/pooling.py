@@ -191,8 +191,8 @@ def _lp_pool_nd(
     """
     p = norm_type
     if math.isinf(p):
-        found: Variable = _max_pool_nd(axes, x, kernel_size, stride, padding, False, ceil_mode, data_format, name)
-        return found
+        y: Variable = _max_pool_nd(axes, x, kernel_size, stride, padding, False, ceil_mode, data_format, name)
+        return y
     if ceil_mode:
         raise NotOffered(f"lp_pool{axes}d with ceil_mode is not offered. Pad the input instead.")
     window = PoolWindow(f"lp_pool{axes}d", axes, x, data_format, name=name)
@@ -209,10 +209,10 @@ lp_pool1d, lp_pool2d = over_axes(_lp_pool_nd, 1, 2)
 
 
 def _sizes(value: Any, axes: int) -> list[int | None]:
-    found = [value] * axes if value is None or isinstance(value, int) else list(value)
-    if len(found) != axes:
+    sizes = [value] * axes if value is None or isinstance(value, int) else list(value)
+    if len(sizes) != axes:
         raise ArgumentError(f"output_size takes one number or {axes}, not {value}.")
-    return found
+    return sizes
 
 
 def _adaptive_avg_pool_nd(axes: int, x: Variable, output_size: Any, data_format: str = "NCHW", name: str | None = None) -> Variable:
@@ -291,9 +291,9 @@ def _adaptive_max_pool_nd(axes: int, x: Variable, output_size: Any, return_mask:
     if not return_mask:
         return layer.result("Reshape", op.ReduceMax(candidates, [3], keepdims=0), np.array([0, 0, *sizes]))
     best = op.ArgMax(candidates, axis=3, keepdims=1)
-    found = op.GatherElements(candidates, best, axis=3)
+    pooled = op.GatherElements(candidates, best, axis=3)
     where = op.GatherElements(op.Expand(op.constant(indices), shape_of(op, candidates)), best, axis=3)
-    y = layer.result("Reshape", found, np.array([0, 0, *sizes]))
+    y = layer.result("Reshape", pooled, np.array([0, 0, *sizes]))
     return y, layer.result("Reshape", op.Cast(where, to=6), np.array([0, 0, *sizes]))
 
 

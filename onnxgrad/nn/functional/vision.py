@@ -101,8 +101,8 @@ def _resized(
 def _picked(layer: LayerHelper, x: Variable, size: Any, scale: Any, align_mode: int) -> Variable:
     """Nearest elements of a type that no Resize of onnxruntime takes: what is resized are their places."""
     op, spatial = layer.op, layer.op.Shape(x, start=2)
-    places = op.Range(np.array(0), op.ReduceProd(spatial, keepdims=0), np.array(1))
-    image = op.Reshape(op.Cast(places, to=6), op.Concat(np.array([1, 1]), spatial, axis=0))
+    positions = op.Range(np.array(0), op.ReduceProd(spatial, keepdims=0), np.array(1))
+    image = op.Reshape(op.Cast(positions, to=6), op.Concat(np.array([1, 1]), spatial, axis=0))
     chosen = _resized(layer, image, size, scale, "nearest", False, align_mode, all_axes=False)
     return layer.result("Squeeze", op.Gather(op.Reshape(x, np.array([0, 0, -1])), chosen, axis=2), [2, 3])
 

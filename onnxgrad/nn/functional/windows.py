@@ -34,12 +34,12 @@ def numbers(value: Any, axes: int, what: str = "a window argument") -> list[int]
     """
     if isinstance(value, int):
         return [value] * axes
-    found = [operator.index(n) for n in value]
-    if len(found) == 1:
-        return found * axes
-    if len(found) != axes:
+    values = [operator.index(n) for n in value]
+    if len(values) == 1:
+        return values * axes
+    if len(values) != axes:
         raise Mismatch(f"{what} takes one number or {axes}, not {value}.")
-    return found
+    return values
 
 
 def pads_of(padding: Any, axes: int, channels_last: bool = False, what: str = "padding") -> list[int] | str:
@@ -63,13 +63,13 @@ def pads_of(padding: Any, axes: int, channels_last: bool = False, what: str = "p
         if len(pairs) != axes:
             raise ArgumentError(f"{what} takes {axes} pairs, or {axes + 2} with batch and channels, not {padding}.")
         return [start for start, _ in pairs] + [end for _, end in pairs]
-    found = [int(n) for n in items]
-    if len(found) == 1:
-        return found * (2 * axes)
-    if len(found) == axes:
-        return found * 2
-    if len(found) == 2 * axes:
-        return found[::2] + found[1::2]
+    pads = [int(n) for n in items]
+    if len(pads) == 1:
+        return pads * (2 * axes)
+    if len(pads) == axes:
+        return pads * 2
+    if len(pads) == 2 * axes:
+        return pads[::2] + pads[1::2]
     raise ArgumentError(f"{what} takes 1, {axes} or {2 * axes} numbers, not {padding}.")
 
 
@@ -90,15 +90,17 @@ class PoolWindow:
     """One use of a convolution or a pool: its input with channels first, and its results in the layout that was asked for.
 
     Args:
-        kind: name of the layer.
+        layer_name: name of the layer.
         axes: number of spatial axes.
         operands: further variables, or None where one is not given.
     """
 
-    def __init__(self, kind: str, axes: int, x: Variable, data_format: str, *operands: Variable | None, name: str | None) -> None:
-        self.kind, self.axes = kind, axes
+    def __init__(
+        self, layer_name: str, axes: int, x: Variable, data_format: str, *operands: Variable | None, name: str | None
+    ) -> None:
+        self.kind, self.axes = layer_name, axes
         self.operands = [v for v in operands if v is not None]
-        self.layer = LayerHelper(kind, x, *self.operands, name=name)
+        self.layer = LayerHelper(layer_name, x, *self.operands, name=name)
         self.last = channels_last(data_format, axes)
         self.x = to_channels_first(self.layer, x, self.last)
 
@@ -129,8 +131,8 @@ def over_axes(core: Callable[..., Any], *axes: int, arguments: str = "") -> Any:
     Returns:
         The function, or a list of them.
     """
-    made = [_over(core, count, arguments) for count in axes]
-    return made if len(made) > 1 else made[0]
+    functions = [_over(core, count, arguments) for count in axes]
+    return functions if len(functions) > 1 else functions[0]
 
 
 def _over(core: Callable[..., Any], axes: int, arguments: str) -> Callable[..., Any]:
