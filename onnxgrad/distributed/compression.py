@@ -234,7 +234,7 @@ class Keeps:
             self._resumed = dict(rests)
 
     def keep_on_first(self, scope: Scope) -> None:
-        """Before a checkpoint, on all ranks: let rank 0 alone hold what was kept, so that any number of ranks can go on."""
+        """Add up the residuals of all ranks on rank 0, before a checkpoint, so that any number of ranks can resume from it."""
         if self._compression is not None:
             self._compression.keep_on_first(self.transport)
 

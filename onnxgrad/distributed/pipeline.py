@@ -250,7 +250,9 @@ class PipelineStep:
         results = {}
         for name, arrays in zip(self._plan.names[1:], zip(*self._fetched, strict=True), strict=False):
             if any(array.ndim == 0 for array in arrays) or sum(map(len, arrays)) != length:
-                raise ArgumentError(f"{name} has not the examples along its first axis, by which micro-batches are put together.")
+                raise ArgumentError(
+                    f"{name} has not the examples along its first axis, by which micro-batches are put together. Do not fetch it."
+                )
             results[name] = np.concatenate(arrays)
         return results
 

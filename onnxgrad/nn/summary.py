@@ -85,7 +85,7 @@ def _described(sizes: Any, dtypes: Any) -> list[tuple[list[int], Any]]:
     shapes = [sizes] if single else list(sizes)
     types = list(dtypes) if isinstance(dtypes, Sequence) and not isinstance(dtypes, str) else [dtypes] * len(shapes)
     if len(types) != len(shapes):
-        raise ArgumentError(f"summary: {len(types)} dtypes for {len(shapes)} inputs.")
+        raise ArgumentError(f"summary has {len(types)} dtypes for {len(shapes)} inputs. Pass one for all, or one for each.")
     sizes = [[1 if n is None or n == -1 else n for n in getattr(shape, "shape", shape)] for shape in shapes]
     return [(size, dtype or getattr(shape, "dtype", "float32")) for size, shape, dtype in zip(sizes, shapes, types, strict=True)]
 

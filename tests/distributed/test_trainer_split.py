@@ -97,7 +97,7 @@ def test_an_overflow_on_one_rank_is_one_of_all(tmp_path):
             assert [state[scale].tolist() for state in ranks.states] == [[2.0**7]] * 2
         for state in ranks.states:
             assert all(np.isfinite(value).all() for value in state.values())
-        trainer.step_number += 1
+        trainer.state.step += 1
 
 
 def statistics(part):

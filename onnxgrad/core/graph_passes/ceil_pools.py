@@ -1,4 +1,4 @@
-"""Pools in a form whose shape onnxruntime infers as it computes it."""
+"""Write pools with ceil_mode in a form whose output shape onnxruntime infers as it computes it."""
 
 from __future__ import annotations
 

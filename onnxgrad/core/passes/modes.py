@@ -269,7 +269,7 @@ def _dropout_columns(op: Operator) -> Variable:
 
 
 def _hand_over(block: Block, op: Operator) -> None:
-    """Give what a Dropout without a training form holds for others to one of them, or remove it."""
+    """Move the operators that several Dropouts share from one that loses its training form to another, or remove them."""
     held = [inner for inner in block.ops if inner.replaces is op]
     updates = block.program.updates
     trained = [other for other in block.ops if other.expansion is not None and draws(other)]

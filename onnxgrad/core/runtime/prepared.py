@@ -119,7 +119,10 @@ class Prepared:
             self.slots = {graph.name(v): slots[v] for v in reversed(applying.cut.computed) if v in slots}
             if state_names & self.slots.keys():
                 name = min(state_names & self.slots.keys())
-                raise ArgumentError(f"{name} is a gradient and new state at once, which ranks cannot exchange. Copy it.")
+                raise ArgumentError(
+                    f"{name} is a gradient and new state at once, which ranks would exchange twice. Give one of them a name of its "
+                    "own: paddle.assign(gradient)."
+                )
         small = (v for name, v in fetched.items() if name not in state_names and (captures or 0 < _size(v) < _SMALL))
         self._small = [v for v in small if v.name not in self.slots]
         # Between the activations of convolutions they would stand in the way: 7 % of a ResNet's peak.

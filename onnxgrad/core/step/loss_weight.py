@@ -1,4 +1,4 @@
-"""How the losses of the parts of a batch add up to that of the whole batch: each by a weight, or just so.
+"""Find how the losses of the parts of a batch add up to that of the whole batch: as a mean by weights, or as a sum.
 
 Tests: tests/distributed/test_sharded.py, tests/core/step/test_split.py.
 """

@@ -174,7 +174,7 @@ def _capacity(cache: Variable) -> int:
 
 
 def _size_of_head(cache: Variable) -> int | None:
-    """From the attention that reads the cache: files often leave it open"""
+    """Return the size of a head that the attention which reads a cache has: files often leave it open in the cache"""
     return next((size for size in map(_head_of, _readers(cache)) if size is not None), None)
 
 

@@ -1,4 +1,4 @@
-"""Training quantised files: integer weights as what is left when a float weight is rounded, and integers again in the export.
+"""Train quantized files: integer weights are rounded float weights in each step, and integers again in the export.
 
 A weight that is stored in integers gets a float master, ``W -> DequantizeLinear`` becomes ``master -> QuantizeLinear ->
 DequantizeLinear``, and the gradient goes straight through (``onnxgrad.straight_through``). Scales learn as in Esser et al.,

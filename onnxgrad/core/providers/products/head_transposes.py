@@ -21,7 +21,7 @@ __all__ = ["HEAD_TRANSPOSES", "turn_heads_in_products"]
 
 
 def turn_heads_in_products(graph: Graph, target: Target) -> int:
-    """Swaps in rank 4: undo those of swapped ones, of (A^T B)^T make B^T A, and keep the others from the Transposes before."""
+    """Remove Transposes of the last two axes around products in rank 4: pairs of them, and those of (A^T B)^T, which is B^T A."""
     before = graph.replacements
     for step in (_undo, _swap_product, _keep_apart):
         _each(graph, step)
