@@ -407,7 +407,7 @@ def test_summary(capsys):
     assert "[2, 3]" in capsys.readouterr().out
     with pytest.raises(ValueError, match="summary: what does the network take"):
         paddle.summary(net)
-    with pytest.raises(ValueError, match="summary: 1 dtypes for 2 inputs"):
+    with pytest.raises(ValueError, match="summary has 1 dtypes for 2 inputs"):
         paddle.summary(net, [(2, 3), (2, 3)], ["int64"])
 
 
