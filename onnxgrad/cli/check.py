@@ -19,10 +19,10 @@ from typing import Any
 
 from onnxgrad.cli.check_numerically import compare
 from onnxgrad.cli.common import add_model, add_sizes, assumed_sizes, feeds_for, load, print_json, sizes_of
-from onnxgrad.cli.progress import Working
 from onnxgrad.core.autodiff.explain import explain
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.run.progress import Working
 from onnxgrad.training.surgery.selection import matching
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import func
-from onnxgrad.cli.progress import Working
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.passes.double_precision import in_double_precision
@@ -19,6 +18,7 @@ from onnxgrad.core.rules.registry import find_entry
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ExecutionError, OnnxGradError
 from onnxgrad.testing.differences import Estimate, differentiate, kink_at_zero, noise_of
+from onnxgrad.training.run.progress import Working
 
 __all__ = ["compare"]
 

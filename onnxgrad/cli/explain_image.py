@@ -22,10 +22,10 @@ import numpy as np
 
 from onnxgrad.attribution import Attribution, grad_cam, integrated_gradients, saliency
 from onnxgrad.cli.common import add_model, load, print_json
-from onnxgrad.cli.progress import Working
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
 from onnxgrad.internal.files import writing
 from onnxgrad.training.data.preparing import Preparation, preparation_of
+from onnxgrad.training.run.progress import Working
 
 Array = np.ndarray[Any, Any]
 

@@ -20,12 +20,12 @@ import numpy as np
 
 from onnxgrad.attribution import integrated_gradients, token_table
 from onnxgrad.cli.common import add_model, load, print_json
-from onnxgrad.cli.progress import Working
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import write_whole
 from onnxgrad.pages.page import asset, page
 from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.text import open_tokenizer
+from onnxgrad.training.run.progress import Working
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -36,7 +36,6 @@ from typing import Any
 from onnxgrad.cli import quantized_run
 from onnxgrad.cli.common import add_sizes, bytes_given, human
 from onnxgrad.cli.data import add_data, resolved
-from onnxgrad.cli.progress import Working
 from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
 from onnxgrad.distributed.strategy import COMPRESSIONS
@@ -52,6 +51,7 @@ from onnxgrad.training.run.folder import LAST
 from onnxgrad.training.run.loggers import LOGGERS, loggers
 from onnxgrad.training.run.plan import check_course
 from onnxgrad.training.run.position import epochs_done
+from onnxgrad.training.run.progress import Working
 from onnxgrad.training.run.rate_finder import find_learning_rate
 from onnxgrad.training.run.schedules import SHAPES
 from onnxgrad.training.trainer import Trainer

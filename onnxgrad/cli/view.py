@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli.common import add_model, add_sizes, feeds_for, load, sizes_of
-from onnxgrad.cli.progress import Working
 from onnxgrad.cli.settings import make_trainer, read_settings
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.pages import view_program
+from onnxgrad.training.run.progress import Working
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""What a run does, said at least every two seconds: by a bar on a terminal, by plain lines elsewhere, or by lines of JSON.
+"""Say what a run or a command does, at least every two seconds: by a bar on a terminal, by plain lines elsewhere, or by JSON.
 
 Tests: tests/training/run/test_callbacks.py.
 """
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Heartbeat", "Progress"]
+__all__ = ["Heartbeat", "Progress", "Working"]
 
 SILENCE = 2.0
 _EVERY = 0.85  # of the longest silence, so that a late thread does not exceed it
@@ -147,6 +147,47 @@ class Progress:
             parts += [f"{speed:.4g} examples/s"] if speed is not None else []
             parts += [f"{_clock(left)} left"] if left is not None else []
             print(f"{self._title}: {', '.join(filter(None, parts))}", file=sys.stderr, flush=True)
+
+
+class Working:
+    """Inside a ``with`` block, says what a command does whenever nothing was said for two seconds; with ``as_json`` on stdout."""
+
+    def __init__(self, what: str, as_json: bool = False) -> None:
+        self._text, self._total, self._done, self._json = what, 0, 0, as_json
+        self._bar: Any = None
+        self._began = time.monotonic()
+        self._heart = Heartbeat(lambda: self._show(time.monotonic() - self._began), SILENCE)
+
+    def __enter__(self) -> Working:
+        self._heart.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._heart.__exit__()
+        if self._bar is not None:
+            self._bar.close()
+
+    def say(self, what: str, done: int = 0, total: int = 0) -> None:
+        """From now on this is done: step ``done`` of ``total``, if they can be counted."""
+        self._text, self._done, self._total = what, done, total
+
+    def _show(self, seconds: float) -> None:
+        if self._json:
+            print(json.dumps({"event": "progress", "doing": self._text, "seconds": round(seconds, 1)}), flush=True)
+            return
+        if self._bar is None and self._total and sys.stderr.isatty():
+            try:
+                from tqdm import tqdm
+            except ImportError:
+                pass
+            else:
+                self._bar = tqdm(total=self._total, file=sys.stderr)
+        if self._bar is not None:
+            self._bar.n = self._done
+            self._bar.set_description(self._text)
+            return
+        counted = f" ({self._done} of {self._total})" if self._total else ""
+        print(f"{self._text}{counted}, {seconds:.0f} s", file=sys.stderr, flush=True)
 
 
 def _has_width() -> bool:
