@@ -101,7 +101,8 @@ class OpenApplying:
         """
         values, others, bindings = dict(values), list(others), list(bindings)
         try:
-            if self._wholes:
+            # Where the rest is applied later, ranks may exchange something else before.
+            if self._wholes or scope.defers:
                 self._wait(None)
             elif self._first is not None:
                 self._wait([v.name for v in self._first.state])

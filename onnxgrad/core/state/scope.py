@@ -159,6 +159,11 @@ class Scope:
         """The value as it is stored now."""
         return self._present.get(name)
 
+    @property
+    def defers(self) -> bool:
+        """Whether updates wait for the end of a transaction."""
+        return self._transactions > 0
+
     def defer(self, updates: PendingUpdates) -> None:
         """Queue the updates of a step. They are applied now or at the end of a ``transaction``, and before any value is read."""
         with self.lock:
