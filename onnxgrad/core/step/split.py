@@ -95,7 +95,7 @@ def to_split_training_step(
         >>> gradients, apply, manifest = to_split_training_step(program, [loss])  # doctest: +SKIP
     """
     split = split_step(program, fetch, scope, lowering, loss, loss_weight, batch_norm)
-    graphs, values = [*(stage.graph for stage in split.first), split.second], split.values
+    graphs, values = [phase.graph for phase in split.phases], split.values
     for graph in graphs:
         graph.initializers += [v for v in graph.inputs if v.persistable]
     *first, second = [with_manifest(graph, values, split.manifest) for graph in graphs]
@@ -142,8 +142,8 @@ def save_split(split: Split, path: str | Path) -> Manifest:
     parts[1]["model"] = second
     for part, model in zip(parts[0].get("stages", parts[:1]), first, strict=True):
         part["model"] = model
-    graphs = [stage.graph for stage in split.first]
-    save_step(stem, manifest, split.values, dict(zip([*first, second], [*graphs, split.second], strict=True)))
+    graphs = [phase.graph for phase in split.phases]
+    save_step(stem, manifest, split.values, dict(zip([*first, second], graphs, strict=True)))
     return manifest
 
 
@@ -154,12 +154,24 @@ def files_of(manifest: Manifest) -> list[str]:
 
 
 class Split(NamedTuple):
-    """A step in two parts: gradients, in stages between which values are reduced, and what applies them."""
+    """A step in two parts: gradients, in stages between which values are reduced, and what applies them.
+
+    Attributes:
+        first: the phases of the first part.
+        second: that of the second.
+        values: of the state.
+        manifest: what goes in and out.
+    """
 
     first: list[Phase]
-    second: Graph
+    second: Phase
     values: Values
     manifest: Manifest
+
+    @property
+    def phases(self) -> list[Phase]:
+        """All of them, in the order in which they are written."""
+        return [*self.first, self.second]
 
 
 def split_step(
@@ -237,7 +249,7 @@ def split_step(
         "accumulated": sorted(sums),
     }
     values = PresentValues([*first.inputs, *second.inputs], held)
-    return Split(stages, second, values, manifest)
+    return Split(stages, phase_of("apply", second), values, manifest)
 
 
 class _Cut(NamedTuple):
