@@ -166,7 +166,9 @@ class _Sessions:
         self.exchange = program.plan.exchange
         self.prepared: dict[Any, Prepared] = {}
         self.cuts: dict[tuple[Place, int | None, Turn], OpenApplying | None] = {}
-        self.dynamic = _dynamic_inputs(program, place)
+        # Statistics of all ranks cut a graph into stages, which are written for any size.
+        is_staged = self.exchange is not None and self.exchange.synchronises is not None
+        self.dynamic = [] if is_staged else _dynamic_inputs(program, place)
         """Inputs whose shapes make a training step faster when they are known."""
 
     def steps(self) -> list[tuple[Place, Step]]:
