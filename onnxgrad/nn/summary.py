@@ -10,6 +10,7 @@ from onnxgrad.autograd.modes import no_grad
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal.text_table import table_lines
 from onnxgrad.nn.container import LayerList, Sequential
 from onnxgrad.nn.layer import Layer
 from onnxgrad.tensor.creation import zeros
@@ -72,7 +73,7 @@ def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any =
     weights = list({id(p): p for p in (*net.parameters(), *net.buffers())}.values())
     total, trained = _count(weights), _count([p for p in weights if not p.stop_gradient])
     size = sum(math.prod(p.shape) * p.dtype.numpy.itemsize for p in weights)
-    print(_table([("Layer", "Input", "Output", "Parameters"), *rows]))
+    print(*table_lines([("Layer", "Input", "Output", "Parameters"), *rows], left=3), sep="\n")
     print(f"\n{total:,} parameters ({size / 1e6:.1f} MB), {trained:,} of them trained; {results / 1e6:.1f} MB of results")
     return {"total_params": total, "trainable_params": trained}
 
@@ -104,8 +105,3 @@ def tensors_in(values: Any) -> list[Any]:
         return [values]
     inner = values.values() if isinstance(values, dict) else values if isinstance(values, (list, tuple)) else []
     return [tensor for value in inner for tensor in tensors_in(value)]
-
-
-def _table(rows: list[tuple[str, str, str, str]]) -> str:
-    first, second, third, last = (max(map(len, column)) for column in zip(*rows, strict=True))
-    return "\n".join(f"{a:{first}}  {b:{second}}  {c:{third}}  {d:>{last}}" for a, b, c, d in rows)

@@ -12,6 +12,7 @@ from onnxgrad.core.ir.printing import type_text
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.internal.text_table import table_lines
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.program import Program
@@ -63,13 +64,7 @@ class Summary:
         shown = self.layers if len(self.layers) <= _SHOWN else self.layers[: _SHOWN - 5] + self.layers[-5:]
         rows = [head, *shown]
         text = [[row.name[-40:], row.type, row.output, *(f"{n:,}" if isinstance(n, int) else n for n in row[3:])] for row in rows]
-        widths = [max(len(row[i]) for row in text) for i in range(5)]
-        lines = [
-            "  ".join(
-                cell.ljust(w) if i < 3 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in text
-        ]
+        lines = table_lines(text, left=3)
         if len(shown) < len(self.layers):
             lines.insert(len(lines) - 5, f"... {len(self.layers) - len(shown)} more ...")
         return "\n".join([self.title, *lines, *self._facts()])
