@@ -13,10 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
 
 import onnxgrad
-from onnxgrad.cli import progress
 from onnxgrad.cli.main import main
 from onnxgrad.core.passes.double_precision import in_double_precision
 from onnxgrad.core.rules.registry import TABLE
+from onnxgrad.training.run import progress
 
 REAL = Path(__file__).parents[1] / "data" / "real_models" / "torch"
 
