@@ -254,7 +254,9 @@ def test_every_late_function_that_is_asked_for_is_provided():
 def test_steps_are_cut_and_state_is_gathered_in_the_engine_alone():
     """Ranks, micro-batches, exports and workers take what they need from a step"""
     inner = ("core/step/", "core/runtime/")
-    cutters = re.compile(r"\b(cut_step|make_stages|in_steps|make_pipeline|make_step|sums_over_ranks|synchronised_graph)\(")
+    cutters = re.compile(
+        r"\b(cut_step|cut_exchanged|make_stages|in_steps|make_pipeline|make_step|sums_over_ranks|synchronised_graph)\("
+    )
     found = []
     for path in sorted((ROOT / "onnxgrad").rglob("*.py")):
         name = path.relative_to(ROOT / "onnxgrad").as_posix()

@@ -21,8 +21,8 @@ from onnxgrad.core.runtime.runner import OpenPhase
 from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, own_array
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
-from onnxgrad.core.step.cut import Cut, cut_exchanged, is_small
-from onnxgrad.core.step.make import StepTarget, applied_phases, make_applying, step_of
+from onnxgrad.core.step.cut import Cut, is_small
+from onnxgrad.core.step.make import StepTarget, applied_phases, make_exchanged, step_of
 from onnxgrad.core.step.pipeline_plan import Cuts, plan_pipeline
 from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import check_batch_norm
@@ -165,8 +165,7 @@ class PipelineStep:
 
     def _opened(self, turn: Turn, target: StepTarget, place: Place, threads: int | None) -> OpenApplying:
         """The sessions that replace the state of this stage by what gradients, or sums of them, make of it"""
-        cut = cut_exchanged(self.program, turn)
-        applying = make_applying(self.program, cut, target, _BetweenStages(self.grid.pipeline, self._places))
+        applying = make_exchanged(self.program, turn, target, _BetweenStages(self.grid.pipeline, self._places))
         return OpenApplying(self.program, applying, place, threads)
 
     def _described(self) -> Step:

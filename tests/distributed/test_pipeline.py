@@ -250,7 +250,8 @@ def test_masks_of_dropout(parts, rows):
 
 @pytest.mark.parametrize("rows", [1, 2])
 def test_a_scale_of_the_loss_moves_as_in_one_process(rows):
-    """The gradient overflows on one stage in the second step, which is undone on all"""
+    """The gradient overflows on one stage in the second step, which is undone on all; with some first weights it does not"""
+    paddle.seed(1)
     x, label = static.data("x", ["N", 10]), static.data("label", ["N"], "int64")
     program = x.block.program
     first = static.nn.fc(x, 70, activation="relu")

@@ -100,6 +100,8 @@ class Executor:
             step: 2 operators
                 feeds x
         """
+        if self._closed:
+            raise ExecutionError("this Executor is closed. Make a new one.")
         program = _program_of(program)
         computed = [v for v in _fetches(program, fetch_list) if not v.persistable]
         if program.plan.accumulation is None:

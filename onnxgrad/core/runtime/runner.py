@@ -1,11 +1,11 @@
-"""Run the phases of a step one after another: values go from one to the next by name, and are not copied.
+"""Run a phase of a step by name, and add up over ranks what it gives.
 
-Tests: tests/core/runtime/test_runner.py, tests/distributed/test_sharded.py, tests/distributed/test_pipeline.py.
+Tests: tests/core/runtime/test_runner.py, tests/distributed/test_pipeline.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.core.step.step import AllReduce, Phase
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["AddsUp", "OpenPhase", "added_up", "run_phases"]
+__all__ = ["AddsUp", "OpenPhase", "added_up"]
 
 
 class AddsUp(Protocol):
@@ -53,42 +53,6 @@ class OpenPhase:
         feeds = {name: values[name] for name in self.inputs} | {name: state[name] for name in self.state}
         with FloatingPointMode(flushes=True):
             return dict(zip(self.outputs, self._session.run_with_ort_values(self.outputs, feeds), strict=True))
-
-    def named(self, values: Mapping[Any, Any]) -> dict[str, Any]:
-        """Values by the names of the inputs that take them."""
-        return {v if isinstance(v, str) else self.graph.name(v): value for v, value in values.items()}
-
-    def replaced(self, results: Mapping[str, Any]) -> dict[str, Any]:
-        """New values of the state that it writes."""
-        return {name: results[output] for name, output in self.phase.writes.items()}
-
-
-def run_phases(
-    phases: Sequence[OpenPhase],
-    values: Mapping[str, Any],
-    state: Mapping[str, Any],
-    transport: AddsUp,
-    wanted: Collection[str] | None = None,
-) -> dict[str, Any]:
-    """Run phases in order; what each gives is added up over ranks where it says so.
-
-    Args:
-        values: what is fed.
-        wanted: names of what is returned; the rest is let go of when no later phase reads it. None for all.
-
-    Returns:
-        Values by name.
-    """
-    known = dict(values)
-    last = {name: number for number, phase in enumerate(phases) for name in phase.inputs}
-    for number, phase in enumerate(phases):
-        known.update(phase.run(known, state))
-        for each in phase.phase.then:
-            if isinstance(each, AllReduce):
-                known.update(added_up(each, known, transport))
-        if wanted is not None:
-            known = {name: value for name, value in known.items() if name in wanted or last.get(name, -1) > number}
-    return known
 
 
 def added_up(reduce: AllReduce, values: Mapping[str, Any], transport: AddsUp) -> dict[str, Any]:

@@ -21,12 +21,11 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.applying import OpenApplying, joined
 from onnxgrad.core.runtime.capture import host_operators, reason_against
-from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.prepared import Prepared
 from onnxgrad.core.runtime.session import open_graph
-from onnxgrad.core.step.cut import Cut, cut_exchanged, cut_step, saves_much
-from onnxgrad.core.step.make import Shapes, StepTarget, make_applying, make_step
+from onnxgrad.core.step.cut import cut_step, saves_much
+from onnxgrad.core.step.make import Shapes, StepTarget, make_applying, make_exchanged, make_step
 from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ExecutionError
 
@@ -79,6 +78,7 @@ def prepare(
         if result.warns:
             warnings.warn(result.reason, stacklevel=2)
         if result.place.lowering != place.lowering:
+            assert applying is None or applying.exchange is None, "a step of ranks must not go on without an exchange"
             applying = None
         place = result.place
 
@@ -256,25 +256,21 @@ class SessionCache:
 
     def _cut(self, program: Program, place: Place, threads: int | None, turn: Turn) -> OpenApplying | None:
         exchange = program.plan.exchange_of(turn)
+        target = StepTarget(place.lowering, threads=threads or os.cpu_count() or 1)
         if exchange is not None:
             if place.leaves:
                 message = f"{place!r} may leave a step to another provider than other ranks"
                 raise ArgumentError(f"{message}. Train on a CPUPlace() or a CUDAPlace().")
-            return self._opened(program, cut_exchanged(program, turn), exchange, place, threads)
+            return OpenApplying(program, make_exchanged(program, turn, target, exchange), place.plain(), threads)
         is_asked = self.memory == "low"
         if not is_asked and (place.lowering != "cpu" or not saves_much(program, turn)):
             return None
         cut = cut_step(program, turn)
         if cut is None or not (is_asked or saves_much(program, turn, cut)):
             return None
-        opened = self._opened(program, cut, None, place, threads)
+        opened = OpenApplying(program, make_applying(program, cut, target), place, threads)
         # What is computed whole and then copied gains no time by it.
         return opened if is_asked or opened.takes_pieces else None
-
-    @staticmethod
-    def _opened(program: Program, cut: Cut, exchange: Exchange | None, place: Place, threads: int | None) -> OpenApplying:
-        target = StepTarget(place.lowering, threads=threads or os.cpu_count() or 1)
-        return OpenApplying(program, make_applying(program, cut, target, exchange), place.plain(), threads)
 
     def steps(self) -> list[tuple[Place, Step]]:
         """The steps that are open, and where; of a program that adds gradients up, with what applies them if that is open."""

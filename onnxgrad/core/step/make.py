@@ -20,7 +20,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traits import ELEMENTWISE
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
-from onnxgrad.core.step.cut import Cut, is_small
+from onnxgrad.core.step.cut import Cut, cut_exchanged, is_small
 from onnxgrad.core.step.shards import Shards, sums_over_ranks
 from onnxgrad.core.step.stages import given_by, in_steps, make_stages
 from onnxgrad.core.step.step import (
@@ -47,6 +47,7 @@ __all__ = [
     "Travels",
     "applied_phases",
     "make_applying",
+    "make_exchanged",
     "make_step",
     "step_of",
 ]
@@ -344,6 +345,15 @@ def step_of(
 
 
 # Applying gradients ----------------------------------------------------------------------------------------------------
+
+
+def make_exchanged(program: Program, turn: Turn, target: StepTarget, exchange: Travels) -> Applying:
+    """The phases that apply the gradients of a program, or the sums of them, when ranks have exchanged them.
+
+    Raises:
+        ArgumentError: if the program has no optimizer, or one that reads what is fed.
+    """
+    return make_applying(program, cut_exchanged(program, turn), target, exchange)
 
 
 def make_applying(program: Program, cut: Cut, target: StepTarget, exchange: Travels | None = None) -> Applying:
