@@ -58,8 +58,8 @@ def _draw_nodes(calls: list[Call], leaves: list[TapeNode]) -> Drawing:
     drawing = Drawing()
     for call in calls:
         drawing.add("operator", call, makes=[call])
-    for node in leaves:
-        drawing.add("leaf", node, makes=[node])
+    for leaf in leaves:
+        drawing.add("leaf", leaf, makes=[leaf])
     for number, call in enumerate(calls):
         for node in call.inputs:
             if node is not None and not node.stop:

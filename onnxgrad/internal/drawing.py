@@ -13,15 +13,15 @@ from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["DrawnBody", "DrawnEdge", "DrawnNode", "Drawing", "dot_label", "draw_nodes"]
+__all__ = ["Drawing", "DrawnBody", "DrawnEdge", "DrawnNode", "dot_label", "draw_nodes"]
 
 
 class DrawnNode(NamedTuple):
-    """A node.
+    """A node of a drawing.
 
     Attributes:
-        kind: of a program, ``input`` and ``output`` (of a block), ``leaf`` (what no operator made), ``operator``, or ``unread`` (a result
-            that ends there).
+        kind: ``operator``; ``leaf``, which no operator makes; of a program also ``input`` and ``output`` of a block, and ``unread``
+            for a result that nothing reads.
         shown: the operator, call or value.
         body: number of the body that it stands in.
     """
@@ -110,11 +110,11 @@ def _add_block(drawing: Drawing, block: Block, number: int | None, outputs: Iter
                     _add_block(drawing, body, len(drawing.bodies) - 1, body.outputs)
     read.update(v for op in block.ops for body in op.blocks() for inner in body.ops for v in inner.inputs if v is not None)
     for op in block.ops:
-        for v in op.outputs:
-            if v is not None and v not in read:
-                drawing.connect(v, drawing.add("unread", v, number), v)
-    for v in outputs:
-        drawing.connect(v, drawing.add("output", v, number), v)
+        for output in op.outputs:
+            if output is not None and output not in read:
+                drawing.connect(output, drawing.add("unread", output, number), output)
+    for result in outputs:
+        drawing.connect(result, drawing.add("output", result, number), result)
 
 
 def _is_small_constant(v: Variable) -> bool:

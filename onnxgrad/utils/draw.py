@@ -103,7 +103,9 @@ def _style(node: DrawnNode) -> str:
         return f'{dot_label(node.shown.type)}, shape=box, style=filled, fillcolor="{_COLOURS[node.shown.role]}"'
     if node.kind == "unread":
         return f"{_label(node.shown)}, shape=plaintext"
-    return f"{_label(node.shown)}, shape=ellipse{', style=filled, fillcolor=lightgrey' if isinstance(node.shown, Parameter) else ''}"
+    return (
+        f"{_label(node.shown)}, shape=ellipse{', style=filled, fillcolor=lightgrey' if isinstance(node.shown, Parameter) else ''}"
+    )
 
 
 def _label(v: Variable) -> str:
