@@ -53,18 +53,30 @@ class Drawing:
 
     Attributes:
         makers: the node that a value, or whatever else ``connect`` is asked for, comes from.
+        inside: the nodes of a body, None for those in none.
+        held: the bodies of a node's operator.
     """
 
     nodes: list[DrawnNode] = field(default_factory=list)
     edges: list[DrawnEdge] = field(default_factory=list)
     bodies: list[DrawnBody] = field(default_factory=list)
     makers: dict[Any, int] = field(default_factory=dict)
+    inside: dict[int | None, list[int]] = field(default_factory=dict)
+    held: dict[int, list[int]] = field(default_factory=dict)
 
     def add(self, kind: str, shown: Any, body: int | None = None, makes: Iterable[Any] = ()) -> int:
         """Add a node, from which ``makes`` come, and return its number."""
         self.nodes.append(DrawnNode(kind, shown, body))
         number = len(self.nodes) - 1
+        self.inside.setdefault(body, []).append(number)
         self.makers.update((value, number) for value in makes)
+        return number
+
+    def add_body(self, body: DrawnBody) -> int:
+        """Add a body, which the operator of its node holds, and return its number."""
+        self.bodies.append(body)
+        number = len(self.bodies) - 1
+        self.held.setdefault(body.node, []).append(number)
         return number
 
     def connect(self, source: Any, target: int, value: Any) -> None:
@@ -106,8 +118,7 @@ def _add_block(drawing: Drawing, block: Block, number: int | None, outputs: Iter
         for attribute, value in op.attrs.items():
             for body in value if isinstance(value, list) else [value]:
                 if isinstance(body, Block):
-                    drawing.bodies.append(DrawnBody(node, attribute, body))
-                    _add_block(drawing, body, len(drawing.bodies) - 1, body.outputs)
+                    _add_block(drawing, body, drawing.add_body(DrawnBody(node, attribute, body)), body.outputs)
     read.update(v for op in block.ops for body in op.blocks() for inner in body.ops for v in inner.inputs if v is not None)
     for op in block.ops:
         for output in op.outputs:

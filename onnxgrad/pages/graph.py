@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -97,18 +97,12 @@ class _Description:
         self.nodes: list[dict[str, Any]] = []
         self.tensors: list[dict[str, Any]] = []
         self.groups: list[dict[str, Any]] = []
-        self._inside: dict[int | None, list[int]] = defaultdict(list)
-        for number, node in enumerate(drawing.nodes):
-            self._inside[node.body].append(number)
-        self._bodies: dict[int, list[int]] = defaultdict(list)
-        for number, body in enumerate(drawing.bodies):
-            self._bodies[body.node].append(number)
         self._numbers: dict[Variable, int] = {}
         self._read = 0
 
     def block(self, body: int | None, group: int | None, around: tuple[str, ...]) -> None:
         """Add the nodes of a body, None for the program's own; ``around`` are the keys of the operators that it lies in."""
-        entries = [(number, self.drawing.nodes[number]) for number in self._inside[body]]
+        entries = [(number, self.drawing.nodes[number]) for number in self.drawing.inside.get(body, ())]
         for _, (kind, v, _) in entries:
             if kind == "input" and v.value is None:
                 self._node("input", v.name, group, results=[self._tensor(v, "input", len(self.nodes))])
@@ -147,7 +141,7 @@ class _Description:
         node = self.nodes[number]
         node["advice"] = fate.advice if fate is not None else ""
         node["unreached"] = fate is not None and not fate.matters
-        bodies = sorted(self._bodies[drawn], key=lambda body: self.drawing.bodies[body].attribute)
+        bodies = sorted(self.drawing.held.get(drawn, ()), key=lambda body: self.drawing.bodies[body].attribute)
         held = {self.drawing.bodies[body].attribute for body in bodies}
         node["attributes"] = [[name, _short(value)] for name, value in sorted(op.attrs.items()) if name not in held]
         node["operands"] = [None if v is None else self._tensor(v, "result", None) for v in op.inputs]

@@ -63,18 +63,13 @@ class _Dot:
         self.program, self.drawing = program, draw_nodes(program)
         counters = {"o": count(), "v": count()}
         self.names: dict[int, str] = {}
-        self.nodes: dict[int | None, list[int]] = defaultdict(list)
         for number, node in enumerate(self.drawing.nodes):
             if node.kind != "output":  # what they lead out is drawn where it is made
                 letter = "o" if node.kind == "operator" else "v"
                 self.names[number] = f"{letter}{next(counters[letter])}"
-                self.nodes[node.body].append(number)
         self.edges: dict[int, list[DrawnEdge]] = defaultdict(list)
         for edge in self.drawing.edges:
             self.edges[edge.target].append(edge)
-        self.bodies: dict[int, list[int]] = defaultdict(list)
-        for number, body in enumerate(self.drawing.bodies):
-            self.bodies[body.node].append(number)
 
     def lines(self) -> Iterator[str]:
         yield from self._block(None, "  ")
@@ -85,13 +80,15 @@ class _Dot:
                 yield f'  {ends} [style=dashed, constraint=false, label="replaces"];'
 
     def _block(self, body: int | None, indent: str) -> Iterator[str]:
-        for number in self.nodes[body]:
+        for number in self.drawing.inside.get(body, ()):
+            if number not in self.names:
+                continue
             node, name = self.drawing.nodes[number], self.names[number]
             yield f"{indent}{name} [{_style(node)}];"
             for edge in self.edges[number]:
                 label = "" if node.kind == "unread" else _edge_label(edge.value)
                 yield f"{indent}{self.names[edge.source]} -> {name}{label};"
-            for at, inner in enumerate(self.bodies[number]):
+            for at, inner in enumerate(self.drawing.held.get(number, ())):
                 label = dot_label(f"{node.shown.type}: {self.drawing.bodies[inner].block.name}")
                 yield f"{indent}subgraph cluster_{name}_{at} {{ {label};"
                 yield from self._block(inner, indent + "  ")
