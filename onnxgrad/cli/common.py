@@ -69,14 +69,14 @@ def load(options: argparse.Namespace) -> Program:
     return from_onnx(options.model, expand=options.expand)
 
 
-def sizes_of(given: Sequence[str]) -> dict[str, int]:
+def sizes_of(entries: Sequence[str]) -> dict[str, int]:
     """``["batch=4"]`` as a dict.
 
     Raises:
         ArgumentError: if an entry has another form.
     """
     sizes = {}
-    for text in given:
+    for text in entries:
         name, _, size = text.partition("=")
         if not name or not size.isdigit():
             raise ArgumentError(f"--dim takes NAME=SIZE, not {text!r}.")
@@ -163,5 +163,5 @@ def bytes_given(text: str) -> int:
     return int(float(number) * (1024 if binary else 1000) ** " kMGT".index(unit or " "))
 
 
-def print_json(found: Any) -> None:
-    print(json.dumps(found, indent=1, default=str))
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, default=str))

@@ -51,8 +51,8 @@ class Taken:
         >>> from onnxgrad.internal.signatures import Taken
         >>> class Line(Taken):
         ...     takes = "slope, offset=0.0"
-        ...     def _begin(self, arguments):
-        ...         self.slope, self.offset = arguments.slope, arguments.offset
+        ...     def _begin(self, options):
+        ...         self.slope, self.offset = options.slope, options.offset
         >>> Line(2.0).offset, str(inspect.signature(Line))
         (0.0, '(slope, offset=0.0)')
     """
@@ -70,7 +70,7 @@ class Taken:
         if "takes" in vars(cls):
             cls.__init__ = _constructor(cls.takes)  # type: ignore[method-assign]
 
-    def _begin(self, arguments: Any) -> None:
+    def _begin(self, options: Any) -> None:
         raise NotImplementedError
 
 

@@ -331,9 +331,9 @@ class Layer:
 class MadeLayer(Taken, Layer):
     """Base of layers whose constructor is written down as text, and which ``_make`` their members from what it is given."""
 
-    def _begin(self, args: Any) -> None:
+    def _begin(self, options: Any) -> None:
         Layer.__init__(self)
-        self._make(args)
+        self._make(options)
 
     def _make(self, args: Any) -> None:
         raise NotImplementedError

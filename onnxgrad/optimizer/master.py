@@ -44,8 +44,8 @@ def master_value(op: Builder, p: Variable, master: Variable) -> Variable:
     updates = p.block.program.updates
     wide, present = updates.get(master, master), op.Cast(updates.get(p, p), to=_FLOAT32)
     rounded = op.Cast(op.Cast(wide, to=p.dtype.number), to=_FLOAT32)
-    found: Variable = op.Where(op.Equal(rounded, present), wide, present)
-    return found
+    value: Variable = op.Where(op.Equal(rounded, present), wide, present)
+    return value
 
 
 def widened(op: Builder, pairs: Pairs) -> Pairs:

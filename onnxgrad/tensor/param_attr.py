@@ -33,8 +33,8 @@ class ParamAttr(Taken):
         "name=None, initializer=None, learning_rate=1.0, regularizer=None, trainable=True, do_model_average=True, need_clip=True"
     )
 
-    def _begin(self, args: Any) -> None:
-        vars(self).update(vars(args))
+    def _begin(self, options: Any) -> None:
+        vars(self).update(vars(options))
 
     @staticmethod
     def of(attr: Any) -> ParamAttr | None:

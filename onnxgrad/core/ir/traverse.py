@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ __all__ = [
     "captured",
     "dependent_operators",
     "needed_operators",
+    "readers_in",
     "substitute",
 ]
 
@@ -54,6 +56,16 @@ def all_operators_of(block: Block) -> Iterator[Operator]:
         yield op
         for body in op.blocks():
             yield from all_operators_of(body)
+
+
+def readers_in(operators: Iterable[Operator]) -> defaultdict[Variable, list[tuple[Operator, int]]]:
+    """List the operators that read each variable, with the index of the input: an operator that reads it twice stands twice."""
+    readers: defaultdict[Variable, list[tuple[Operator, int]]] = defaultdict(list)
+    for op in operators:
+        for index, v in enumerate(op.inputs):
+            if v is not None:
+                readers[v].append((op, index))
+    return readers
 
 
 def needed_operators(

@@ -12,7 +12,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import TensorValue
-from onnxgrad.core.ir.traverse import all_operators_of, substitute
+from onnxgrad.core.ir.traverse import all_operators_of, readers_in, substitute
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
@@ -202,11 +202,7 @@ def observe_scales(program: Program, data: Data, batch_size: int = 32) -> None:
 def _quantizers(program: Program) -> tuple[list[Operator], list[Operator]]:
     """QuantizeLinear of weights and of activations in the main graph, of those whose scale is stored and known to it alone"""
     block = program.global_block()
-    readers: defaultdict[Variable, list[tuple[Operator, int]]] = defaultdict(list)
-    for op in all_operators_of(block):
-        for index, v in enumerate(op.inputs):
-            if v is not None:
-                readers[v].append((op, index))
+    readers = readers_in(all_operators_of(block))
     quantizers: tuple[list[Operator], list[Operator]] = ([], [])
     for op in block.ops:
         if op.type != "QuantizeLinear" or op.inputs[1] is None or op.inputs[0] is None or op.outputs[0] is None:

@@ -13,6 +13,7 @@ from onnxgrad.core.ir.traverse import (
     captured,
     dependent_operators,
     needed_operators,
+    readers_in,
     substitute,
 )
 
@@ -272,3 +273,16 @@ def test_a_constant_of_a_body_is_not_captured_where_a_body_inside_reads_it():
     (inner,) = outer.attrs["then_branch"].ops
     assert names(captured(outer)) == ["c", "x"]
     assert names(captured(inner)) == ["x", "two"]
+
+
+# Readers -------------------------------------------------------------------------------------------------------------
+
+
+def test_readers_stand_with_the_index_of_the_input_once_for_each():
+    block = Program().global_block()
+    x, z = block.create_var("x", [2]), block.create_var("z", [2])
+    a = block.build.Mul(x, x)
+    block.build.Add(z, a)
+    mul, add = block.ops
+    assert readers_in(block.ops) == {x: [(mul, 0), (mul, 1)], z: [(add, 0)], a: [(add, 1)]}
+    assert readers_in([add])[x] == []
